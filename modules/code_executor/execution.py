@@ -2,22 +2,21 @@
 
 import asyncio
 import json
-import shutil
 import signal
 from asyncio import AbstractEventLoop
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from modules.code_executor.folders import Made, fill_folder, make_folder, read_made, read_output, read_regular
+from modules.code_executor.folders import Made, fill_folder, make_folder, read_made, read_output
 from modules.code_executor.settings import CodeExecutorSettings
 from modules.code_executor.workspaces import list_workspace, read_workspace, update_workspace
 from shared.errors import ToolError
 from shared.log import get_logger
 from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, REPORT, STATE, Job, Limits
 from shared.sandbox.runs import Ended, run_confined
+from shared.sandbox.tree import read_file, remove
 from shared.tasks import FairPool
 from shared.text import clean
 from shared.tools import ToolContext
@@ -83,14 +82,15 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
         )
         ended = await run_confined(job, request.code, settings.python)
         output = await asyncio.to_thread(read_output, folder)
-        if ended.status == NO_CONFINEMENT:
+        if ended.status == NO_CONFINEMENT and not ended.has_entered:
             log.error("sandbox_not_entered", reason=output.strip())
             raise ToolError("The sandbox can't be entered here, so no code runs; the operator has to look at the log.")
-        made = await asyncio.to_thread(read_made, folder, before)
-        report, state = await asyncio.to_thread(_read_report, folder, request)
+        made = await asyncio.to_thread(read_made, folder, before, job.limits.file_bytes + loaded)
+        report, state = await asyncio.to_thread(_read_report, job, request)
         return _Outcome(ended, output, made, report=report, state=state)
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        if not await asyncio.to_thread(remove, folder):
+            log.warning("run_folder_left", folder=folder.name)
 
 
 def _limits(settings: CodeExecutorSettings, request: Request, *, files: int, loaded_bytes: int) -> Limits:
@@ -103,14 +103,15 @@ def _limits(settings: CodeExecutorSettings, request: Request, *, files: int, loa
     )
 
 
-def _read_report(folder: Path, request: Request) -> tuple[dict[str, list[str]], bytes | None]:
+def _read_report(job: Job, request: Request) -> tuple[dict[str, list[str]], bytes | None]:
     # Written by the confined process, so by the code, if it wants: names at most.
     try:
-        plain = json.loads(read_regular(folder / REPORT) or b"{}")
+        plain = json.loads(read_file(job.folder / REPORT, MEGABYTE) or b"{}")
         report = {key: [str(each)[:100] for each in plain[key][:50]] for key in ("kept", "left_out")}
     except (ValueError, TypeError, KeyError, RecursionError):
         return {}, None
-    return report, read_regular(folder / STATE) if request.keeps_state else None
+    state = read_file(job.folder / STATE, job.limits.folder_bytes) if request.keeps_state else None
+    return report, state or None
 
 
 async def _store(context: ToolContext, made: Made) -> tuple[list[dict[str, Any]], dict[str, Any]]:

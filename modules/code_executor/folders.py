@@ -4,13 +4,14 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from shared.sandbox.job import FILES, OUTPUT, SETTINGS_FOLDER, STATE
+from shared.sandbox.tree import TooDeep, read_file, remove, walk
 
 PREFIX = "parley-code-"
 # A worker that was killed leaves its folder.
@@ -37,7 +38,7 @@ def make_folder(environment: Path, now: datetime) -> Path:
     for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):
             if now.timestamp() - old.stat().st_mtime > LEFT_OVER_SECONDS:
-                shutil.rmtree(old, ignore_errors=True)
+                remove(old)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     (folder / FILES).mkdir()
     # With a list of fonts, matplotlib need not look for them, which takes seconds.
@@ -58,49 +59,32 @@ def fill_folder(folder: Path, files: Mapping[str, bytes], state: bytes | None) -
 
 def read_output(folder: Path) -> str:
     """Return what was printed: of more than 64 KB the beginning and the end."""
-    path = folder / OUTPUT
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with (folder / OUTPUT).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
         if size <= MAX_OUTPUT_BYTES:
-            return file.read().decode("utf-8", "replace")
+            return file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace")
         beginning = file.read(MAX_OUTPUT_BYTES // 2)
         file.seek(-MAX_OUTPUT_BYTES // 2, os.SEEK_END)
-        end = file.read()
+        end = file.read(MAX_OUTPUT_BYTES // 2)
     middle = f"\n… {size - MAX_OUTPUT_BYTES:,} bytes left out …\n"
     return beginning.decode("utf-8", "replace") + middle + end.decode("utf-8", "replace")
 
 
-def read_made(folder: Path, before: Stamps) -> Made:
-    """Return the files that are new or changed, in the order of their names; links lead nowhere."""
-    root = folder / FILES
-    paths = sorted(_list_made(root, before))
-    files = {}
-    for path in paths[:MAX_MADE]:
-        content = read_regular(path)
-        if content is not None:
-            files["_".join(path.relative_to(root).parts)] = content
-    return Made(files, tuple(str(each.relative_to(root)) for each in paths[MAX_MADE:]))
-
-
-def read_regular(path: Path) -> bytes | None:
-    """Return a file's content, None when it is no plain file: a link, or a pipe that nobody writes to."""
-    try:
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(opened, "rb") as file:
-        return file.read() if stat.S_ISREG(os.fstat(opened).st_mode) else None
-
-
-def _list_made(root: Path, before: Stamps) -> Iterator[Path]:
-    for place, folders, names in os.walk(root):
-        folders[:] = [each for each in folders if not each.startswith((".", "__"))]
-        for name in names:
-            path = Path(place, name)
-            found = path.lstat()
-            is_known = before.get(str(path.relative_to(root))) == _stamp(found)
-            if stat.S_ISREG(found.st_mode) and not name.startswith(".") and not is_known:
-                yield path
+def read_made(folder: Path, before: Stamps, most_bytes: int) -> Made:
+    """Return the plain files of at most so many bytes that are new or changed, in the order of their names."""
+    files: dict[str, bytes] = {}
+    left_out = []
+    with suppress(TooDeep):
+        for entry in walk(folder / FILES):
+            is_hidden = entry.name.startswith(".") or any(part.startswith((".", "__")) for part in entry.parts[:-1])
+            path = "/".join(entry.parts)
+            if is_hidden or not stat.S_ISREG(entry.stat.st_mode) or before.get(path) == _stamp(entry.stat):
+                continue
+            if len(files) == MAX_MADE:
+                left_out.append(path)
+            elif (content := read_file(entry.name, most_bytes, entry.folder)) is not None:
+                files["_".join(entry.parts)] = content
+    return Made(files, tuple(left_out))
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int]:

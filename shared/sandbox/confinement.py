@@ -34,15 +34,16 @@ def confine(job: Job) -> None:
     ruleset = Ruleset(
         {
             RUN: map(Path, COMMANDS if starts_commands else ()),
-            READ: [*map(Path, (*LIBRARIES, *SOURCES)), *_list_interpreter()],
-            CHANGE: [job.folder],
+            READ: [*map(Path, (*LIBRARIES, *SOURCES)), *_list_interpreter(), job.folder],
+            # Not the job's folder itself: Parley opens what is in it by name after the run.
+            CHANGE: job.changeable,
             USE_DEVICE: [Path("/dev/null")],
         }
     )
     os.nice(NICENESS)
     _set_limits(job.limits)
     if os.geteuid() == 0:
-        _become_nobody(job.folder)
+        _become_nobody(job)
     # After the change of users, which would undo it.
     if starts_commands:
         signal.signal(signal.SIGTERM, _end_group)
@@ -93,11 +94,15 @@ def _count_own_tasks() -> int:
     return count
 
 
-def _become_nobody(folder: Path) -> None:
+def _become_nobody(job: Job) -> None:
     # The system does not limit the number of root's processes, and root could change what others run.
     user = FIRST_USER + os.getpid() % USERS
-    for each in (folder, *folder.rglob("*")):
-        os.chown(each, user, user, follow_symlinks=False)
+    # Through the job's folder, but not into it: its names are Parley's.
+    os.chown(job.folder, -1, user)
+    job.folder.chmod(0o710)
+    for folder in job.changeable:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user, user, follow_symlinks=False)
     _prctl(PR_SET_KEEPCAPS, 1)
     os.setgroups([])
     os.setresgid(user, user, user)

@@ -44,6 +44,11 @@ class Job:
     program_folder: str = str(PROGRAM_FOLDER)
     parent: int = field(default_factory=os.getpid)
 
+    @property
+    def changeable(self) -> tuple[Path, ...]:
+        """Return the folders in which the code may change something; it can't rename them, nor anything beside them."""
+        return self.folder / FILES, self.folder / SETTINGS_FOLDER
+
     def write(self, code: str) -> None:
         """Make the folder ready; raises `OSError`."""
         (self.folder / FILES).mkdir(exist_ok=True)
@@ -51,6 +56,8 @@ class Job:
         plain = asdict(self) | {"folder": str(self.folder)}
         (self.folder / JOB).write_text(json.dumps(plain), "utf-8")
         (self.folder / CODE).write_text(code, "utf-8")
+        (self.folder / REPORT).touch()
+        (self.folder / STATE).touch()
 
     @classmethod
     def read(cls, folder: Path) -> "Job":

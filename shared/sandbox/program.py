@@ -7,20 +7,26 @@ import linecache
 import os
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 from shared.sandbox.confinement import confine
-from shared.sandbox.job import CODE, FILES, NO_CONFINEMENT, REPORT, STATE, Job
+from shared.sandbox.job import CODE, FILES, NO_CONFINEMENT, STATE, Job
 
 NAME = "<code>"
 PICTURES = {".png", ".jpg", ".jpeg", ".svg", ".pdf", ".gif", ".webp"}
 
 
 def main() -> None:
-    """Run the job whose folder is the first argument; never returns."""
+    """Run the job whose folder is the first argument; never returns.
+
+    The others are descriptors: for the report, for the variables, and to tell that the sandbox was entered.
+    """
     job = Job.read(Path(sys.argv[1]))
+    report, state, entering = map(int, sys.argv[2:5])
+    del sys.argv[1:]
     sys.path[:] = [each for each in sys.path if each != job.program_folder]
     os.chdir(job.folder / FILES)
     code = (job.folder / CODE).read_text("utf-8")
@@ -30,12 +36,16 @@ def main() -> None:
         sys.stdout.write(f"{type(error).__name__}: {error}\n")
         sys.stdout.flush()
         os._exit(NO_CONFINEMENT)
+    os.write(entering, b"1")
+    os.close(entering)
     if job.command is not None:
+        os.close(report)
+        os.close(state)
         os._exit(_start([*job.command, code]))
     # In the order in which they were written, and at once: what a killed program has said is shown.
     sys.stdout.reconfigure(line_buffering=True, errors="replace")  # type: ignore[union-attr]  # a text file
     sys.stderr = sys.stdout
-    status = _run(code, job)
+    status = _run(code, job, report, state)
     try:
         sys.stdout.flush()
     finally:
@@ -52,7 +62,7 @@ def _start(command: list[str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _run(code: str, job: Job) -> int:
+def _run(code: str, job: Job, report_file: int, state_file: int) -> int:
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
@@ -63,12 +73,12 @@ def _run(code: str, job: Job) -> int:
         status = _execute(code, vars(module))
         _save_figures()
         if job.keeps_state:
-            report.update(_save_state(job.folder / STATE, vars(module)))
+            report.update(_save_state(state_file, vars(module)))
     except BaseException:  # noqa: BLE001  # shown to its author
         # Variables of an earlier run, and methods of those of this one, may raise anything.
         _show_error()
         status = 1
-    (job.folder / REPORT).write_text(json.dumps(report), "utf-8")
+    _replace(report_file, json.dumps(report).encode())
     return status
 
 
@@ -118,12 +128,12 @@ def _list_new_files() -> list[Path]:
 
 
 def _load_state(path: Path, names: dict[str, Any]) -> None:
-    if path.exists():
+    if path.stat().st_size:
         with path.open("rb") as file:
             names.update(_pickler().load(file))
 
 
-def _save_state(path: Path, names: dict[str, Any]) -> dict[str, Any]:
+def _save_state(file: int, names: dict[str, Any]) -> dict[str, Any]:
     pickler = _pickler()
     kept: dict[str, Any] = {}
     left_out = []
@@ -137,9 +147,16 @@ def _save_state(path: Path, names: dict[str, Any]) -> dict[str, Any]:
         else:
             kept[name] = value
     # All in one, so that two names of one value still are after it.
-    with path.open("wb") as file:
-        pickler.dump(kept, file)
+    _replace(file, pickler.dumps(kept))
     return {"kept": sorted(kept), "left_out": sorted(left_out)}
+
+
+def _replace(file: int, content: bytes) -> None:
+    # The code may have closed it, or opened something else under its number; then nothing is left.
+    with suppress(OSError), os.fdopen(file, "wb", closefd=False) as output:
+        os.ftruncate(file, 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        output.write(content)
 
 
 def _pickler() -> Any:

@@ -5,11 +5,12 @@ import os
 import signal
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.sandbox.job import FILES, MEGABYTE, OUTPUT, SETTINGS_FOLDER, Job
+from shared.sandbox.job import FILES, MEGABYTE, OUTPUT, REPORT, SETTINGS_FOLDER, STATE, Job
+from shared.sandbox.tree import MAX_DEPTH, TooDeep, walk
 
 POLL_SECONDS = 0.05
 START = "import sys; sys.path.insert(0, {!r}); from shared.sandbox.program import main; main()"
@@ -17,10 +18,14 @@ START = "import sys; sys.path.insert(0, {!r}); from shared.sandbox.program impor
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a job ended: its exit status, below 0 the signal, and why it was stopped from outside, if it was."""
+    """How a job ended: its exit status, below 0 the signal, and why it was stopped from outside, if it was.
+
+    `has_entered` tells whether the sandbox was entered; without it the code has not begun.
+    """
 
     status: int
     stopped: str | None = None
+    has_entered: bool = True
 
 
 async def run_confined(job: Job, code: str, python: Path) -> Ended:
@@ -29,28 +34,43 @@ async def run_confined(job: Job, code: str, python: Path) -> Ended:
     The output is left in the file `OUTPUT` of the job's folder.
     """
     await asyncio.to_thread(job.write, code)
-    with (job.folder / OUTPUT).open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            python,
-            "-I",
-            "-c",
-            START.format(job.program_folder),
-            str(job.folder),
-            env=_environment(job.folder),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        stopped = await _watch(process, job)
-    finally:
-        # Commands may have left processes in the group, which nothing can leave. Otherwise its number is free by now.
-        if process.returncode is None or job.command is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-    return Ended(process.returncode or 0, stopped)
+    with ExitStack() as descriptors:
+        output = descriptors.enter_context((job.folder / OUTPUT).open("wb"))
+        # What the program leaves is written to descriptors: it may change nothing in the job's folder by name.
+        report = descriptors.enter_context((job.folder / REPORT).open("r+b"))
+        state = descriptors.enter_context((job.folder / STATE).open("r+b"))
+        entered, entering = os.pipe()
+        descriptors.callback(os.close, entered)
+        with os.fdopen(entering, "wb"):
+            inherited = (report.fileno(), state.fileno(), entering)
+            process = await asyncio.create_subprocess_exec(
+                python,
+                "-I",
+                "-c",
+                START.format(job.program_folder),
+                str(job.folder),
+                *map(str, inherited),
+                env=_environment(job.folder),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                pass_fds=inherited,
+            )
+        try:
+            stopped = await _watch(process, job)
+        finally:
+            # Commands may have left processes in the group, which nothing can leave. Otherwise its number is free.
+            if process.returncode is None or job.command is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        os.set_blocking(entered, False)
+        try:
+            has_entered = os.read(entered, 1) != b""
+        except BlockingIOError:
+            has_entered = False
+        return Ended(process.returncode or 0, stopped, has_entered)
 
 
 async def _watch(process: asyncio.subprocess.Process, job: Job) -> str | None:
@@ -79,20 +99,24 @@ async def _wait(process: asyncio.subprocess.Process, job: Job) -> str | None:
 def _find_excess(job: Job, process_id: int) -> str | None:
     """Return what there is too much of: a file that is deleted but open still takes room."""
     sizes: dict[tuple[int, int], int] = {}
-    for each in _list_held(job.folder, process_id):
-        sizes[each.st_dev, each.st_ino] = each.st_blocks * 512
-        if len(sizes) > job.limits.folder_files:
-            return f"it made more than {job.limits.folder_files:,} files"
+    try:
+        for found in _list_held(job, process_id):
+            sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
+            if len(sizes) > job.limits.folder_files:
+                return f"it made more than {job.limits.folder_files:,} files"
+    except TooDeep:
+        return f"it nested more than {MAX_DEPTH} folders"
     if sum(sizes.values()) > job.limits.folder_bytes:
         return f"its files took more than {job.limits.folder_bytes // MEGABYTE:,} MB"
     return None
 
 
-def _list_held(folder: Path, process_id: int) -> Iterator[os.stat_result]:
-    for place, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            with suppress(OSError):
-                yield Path(place, name).lstat()
+def _list_held(job: Job, process_id: int) -> Iterator[os.stat_result]:
+    for folder in job.changeable:
+        yield from (entry.stat for entry in walk(folder))
+    for name in (OUTPUT, REPORT, STATE):
+        with suppress(OSError):
+            yield (job.folder / name).lstat()
     for path in _list_open(process_id):
         with suppress(OSError):
             found = path.stat()

@@ -57,8 +57,17 @@ def open_socket():
 def write_outside():
     open("../../parley-sandbox-test", "w")
 
+def write_beside():
+    open("../beside", "w")
+
+def replace_output():
+    os.remove("../output")
+
+def replace_files():
+    os.rename("../files", "../other")
+
 for attack in (fork, allocate, read_passwords, read_environment, signal_parent, connect, open_socket,
-               write_outside, multiply, start):
+               write_outside, write_beside, replace_output, replace_files, multiply, start):
     try:
         attack()
     except (OSError, MemoryError, RuntimeError):
@@ -114,9 +123,12 @@ async def _play(python: Path) -> str | None:
 
 
 async def _test_attacks(folder: Path, python: Path) -> str | None:
-    ended = await run_confined(Job(folder, LIMITS), ATTACKS, python)
-    output = (folder / OUTPUT).read_text("utf-8", "replace").split("\n")
-    if ended.status == NO_CONFINEMENT:
+    # Opened before: an attack that gets through takes the name away.
+    (folder / OUTPUT).touch()
+    with (folder / OUTPUT).open(encoding="utf-8", errors="replace") as file:
+        ended = await run_confined(Job(folder, LIMITS), ATTACKS, python)
+        output = file.read().split("\n")
+    if ended.status == NO_CONFINEMENT and not ended.has_entered:
         return f"the sandbox can't be entered here: {output[0]}"
     if output[:-1] != ["done"]:
         return f"the sandbox failed its test: {', '.join(output[:3]) or ended}"

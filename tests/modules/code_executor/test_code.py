@@ -1,6 +1,7 @@
 """Code that people have run: its output, its files in the reply, what it finds again, and who may."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -183,3 +184,51 @@ async def test_without_the_sandbox_only_small_code_runs_and_the_rest_is_off_with
 
     assert module.off.keys() == {f"code_executor.{name}" for name in ("load_file", "list_files", "run_shell")}
     assert all("/nowhere/bin/python is missing" in each for each in module.off.values())
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "os.remove('../output')\nos.symlink('/etc/passwd', '../output')",
+        "os.rename('../output', 'output')\nos.symlink('/etc/passwd', '../output')",
+        "os.rename('../files', '../other')\nos.symlink('/etc', '../files')",
+        "os.symlink('/etc', '../files/etc')\nos.symlink('/etc/passwd', 'stolen.txt')",
+        "os.symlink('/dev/zero', 'zero.txt')",
+        "os.mkfifo('pipe.txt')",
+        "open('../report.json', 'w')",
+        "os.link('/etc/passwd', 'stolen.txt')",
+    ],
+)
+async def test_names_that_the_code_owns_lead_to_nothing_of_the_host(
+    parley: Parley, model: OpenAIStub, attack: str
+) -> None:
+    model.play([runs(f"import os\nprint('begun')\n{attack}"), Answer("Done.")])
+
+    reply = await parley.ask("run it")
+
+    result = reply.tool_calls_made[0].result
+    assert result["output"].startswith("begun")
+    assert "root:" not in str(result)
+    assert (reply.files, await parley.value("SELECT count(*) FROM file_records")) == ((), 0)
+
+
+async def test_folders_nested_without_end_are_removed_and_the_next_run_is_served(
+    parley: Parley, model: OpenAIStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    nest = "import os\nfor n in range(3000):\n    os.mkdir('d' * 200, 0)\n    os.chdir('d' * 200)"
+    model.play([runs(nest), Answer("Nested."), runs("print(1 + 1)"), Answer("Two.")])
+
+    await parley.ask("nest")
+    second = await parley.ask("and now add")
+
+    assert second.tool_calls_made[0].result["output"] == "2"
+    assert [name for name in os.listdir(tmp_path) if name.startswith("parley-code-")] == []  # noqa: PTH208
+
+
+async def test_an_exit_status_of_the_code_is_not_taken_for_a_missing_sandbox(parley: Parley, model: OpenAIStub) -> None:
+    model.play([runs("import os\nos._exit(199)"), Answer("It ended.")])
+
+    reply = await parley.ask("end it")
+
+    assert reply.tool_calls_made[0].result["error"] == "It ended with the exit status 199."

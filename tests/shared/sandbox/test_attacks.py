@@ -30,6 +30,13 @@ for n in range(20):
     os.remove('f')
 time.sleep(60)
 """
+NESTED_FILES = """
+import os
+for n in range(20):
+    os.mkdir('d' * 250)
+    os.chdir('d' * 250)
+for n in range(10**9): open(str(n % 50), 'wb').write(bytes(10**6))
+"""
 SHELL = ("/bin/sh", "-c")
 REFUSED = "Operation not permitted"
 DENIED = "Permission denied"
@@ -141,7 +148,11 @@ async def test_a_flood_of_output_ends_at_the_size_of_a_file(tmp_path: Path) -> N
         ("n = 0\nwhile True:\n    n += 1\n    open(str(n), 'wb')", "it made more than 100 files"),
         (
             "import os\nn = 0\nwhile True:\n    n += 1\n    os.mkdir(str(n))\n    os.chdir(str(n))",
-            "it made more than 100 files",
+            "it nested more than 32 folders",
+        ),
+        (
+            NESTED_FILES,
+            "its files took more than 8 MB",
         ),
         (DELETED_FILES, "its files took more than 8 MB"),
     ],

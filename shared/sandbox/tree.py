@@ -1,0 +1,151 @@
+"""Walks, reads and removes what confined code has made: by descriptors, because every name in it is the code's own."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+MAX_DEPTH = 32
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe that nobody writes to is not waited for.
+REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+HANDLE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TooDeep(Exception):
+    """Folders are nested deeper than `MAX_DEPTH`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or a folder: where it is below the root of the walk, and what it is, links not followed."""
+
+    parts: tuple[str, ...]
+    folder: int
+    stat: os.stat_result
+
+    @property
+    def name(self) -> str:
+        """Return its name in its folder."""
+        return self.parts[-1]
+
+
+def walk(root: Path) -> Iterator[Entry]:
+    """Yield all that is below a folder; `Entry.folder` is open until the next entry.
+
+    Raises `TooDeep`. What can't be looked at, or is gone meanwhile, is left out. The root's own name must not be the
+    code's to change.
+    """
+    folders: list[tuple[int, tuple[str, ...], Iterator[str]]] = []
+    try:
+        _enter(folders, root, None, ())
+        while folders:
+            folder, parts, names = folders[-1]
+            name = next(names, None)
+            if name is None:
+                os.close(folders.pop()[0])
+                continue
+            try:
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except OSError:
+                continue
+            yield Entry((*parts, name), folder, found)
+            if stat.S_ISDIR(found.st_mode):
+                if len(folders) > MAX_DEPTH:
+                    raise TooDeep
+                _enter(folders, name, folder, (*parts, name))
+    finally:
+        for folder, *_ in folders:
+            os.close(folder)
+
+
+def _enter(
+    folders: list[tuple[int, tuple[str, ...], Iterator[str]]],
+    name: str | Path,
+    parent: int | None,
+    parts: tuple[str, ...],
+) -> None:
+    with suppress(OSError):
+        descriptor = os.open(name, FOLDER, dir_fd=parent)
+        folders.append((descriptor, parts, iter(())))
+        folders[-1] = (descriptor, parts, iter(sorted(os.listdir(descriptor))))  # noqa: PTH208  # no path, a descriptor
+
+
+def read_file(name: str | Path, most_bytes: int, folder: int | None = None) -> bytes | None:
+    """Return a file's content, None when it has other names, is larger, or is no plain file, such as a link."""
+    try:
+        descriptor = os.open(name, REGULAR, dir_fd=folder)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            return None
+        content = file.read(most_bytes + 1)
+    return content if len(content) <= most_bytes else None
+
+
+def remove(root: Path) -> bool:
+    """Remove a folder with all that is in it, however deep; return whether it is gone. Raises nothing of the system's.
+
+    Folders within are moved up before they are emptied, so that no more than two are open at a time.
+    """
+    try:
+        top = os.open(root, FOLDER)
+    except OSError:
+        return not root.exists()
+    try:
+        numbers = count()
+        while names := _folders_after_removing_files(top):
+            is_smaller = False
+            for name in names:
+                is_smaller |= _flatten(top, name, numbers)
+            if not is_smaller:
+                return False
+    except OSError:
+        return False
+    finally:
+        os.close(top)
+    with suppress(OSError):
+        root.rmdir()
+    return not root.exists()
+
+
+def _flatten(top: int, name: str, numbers: Iterator[int]) -> bool:
+    """Move the folders within one to the top and remove it; return whether that worked."""
+    try:
+        _open_to_owner(top, name)
+        inner = os.open(name, FOLDER, dir_fd=top)
+        try:
+            for each in _folders_after_removing_files(inner):
+                _open_to_owner(inner, each)
+                os.rename(each, f".removed-{os.getpid()}-{next(numbers)}", src_dir_fd=inner, dst_dir_fd=top)
+        finally:
+            os.close(inner)
+        os.rmdir(name, dir_fd=top)
+    except OSError:
+        return False
+    return True
+
+
+def _folders_after_removing_files(folder: int) -> list[str]:
+    folders = []
+    for name in os.listdir(folder):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except (IsADirectoryError, PermissionError):
+            folders.append(name)
+    return folders
+
+
+def _open_to_owner(folder: int, name: str) -> None:
+    # Code may make folders that their owner can't look into.
+    handle = os.open(name, HANDLE, dir_fd=folder)
+    try:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            Path(f"/proc/self/fd/{handle}").chmod(stat.S_IRWXU)
+    finally:
+        os.close(handle)
