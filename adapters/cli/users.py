@@ -284,7 +284,14 @@ async def set_permission(session: "AsyncSession", user_id: int, permission: Perm
 
     from shared.models import User
 
-    changed = {"permission_level": permission.label, "permission_until": None, "permission_after": None}
+    changed: dict[str, Any] = {
+        "permission_level": permission.label,
+        "permission_until": None,
+        "permission_after": None,
+    }
+    if permission >= Permission.ADMIN:
+        # The trigger sees no change where an admin with a limit is made admin again, to be rid of the limit.
+        changed["token_budget_monthly"] = None
     await session.execute(select(func.set_config("parley.guest_budget", str(guest_budget), True)))
     await session.execute(update(User).where(User.id == user_id).values(changed))
     user = await read_user(session, user_id)
