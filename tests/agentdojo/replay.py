@@ -1,0 +1,183 @@
+"""Plays the tasks of one suite through Parley, with a model that makes AgentDojo's reference calls."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+from pydantic import SecretStr
+
+from agent.tools.search import USE
+from shared.db.embedded import start_postgres
+from shared.settings import Settings
+from tests.bench.children import started
+from tests.bench.statements import new_database
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body
+from tests.support.loopback import free_port
+from tests.support.mcp_servers import until
+from tests.support.parley import Parley, open_parley
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv" / "agentdojo" / "bin" / "python"
+SERVER = Path(__file__).with_name("suite_server.py")
+SUITES = ("banking", "slack", "travel", "workspace")
+# Tools that change nothing, as the row of an admin who has read their descriptions says.
+READS = ("get_", "list_", "read_", "search_", "check_")
+# It fetches a page, whose address reaches a stranger.
+TELLS_OTHERS = "get_webpage"
+MOST_QUESTIONS = 12
+TASK_SECONDS = 60
+ADD = """
+INSERT INTO mcp_servers (name, transport, url, required_permission, read_only_tools, tells_nobody_tools)
+VALUES (:name, 'http', :url, 'guest', CAST(:reads AS jsonb), CAST(:tells_nobody AS jsonb))
+"""
+OPEN_QUESTION = "SELECT tool, arguments FROM confirmations WHERE status = 'pending' ORDER BY id DESC LIMIT 1"
+
+Call = dict[str, Any]
+Row = Literal["default", "careful"]
+ROWS: tuple[Row, ...] = ("default", "careful")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one task: `injection` is None without an attack.
+
+    `questions` were asked in all, `refused_questions` of them about calls that the user's task does not need.
+    """
+
+    suite: str
+    user: str
+    injection: str | None
+    is_done: bool
+    has_effect: bool
+    has_injected_calls: bool
+    questions: int
+    refused_questions: int
+    question_tools: tuple[str, ...]
+
+
+@dataclass
+class ReferenceModel:
+    """A model that makes these calls one after another, then says its last words; calls without tools get no answer."""
+
+    server: str
+    calls: list[Call] = field(default_factory=list)
+    output: str = ""
+
+    def answer(self, body: Body, _number: int) -> Answer:
+        """Return the next call, or the last words."""
+        names = {tool["function"]["name"] for tool in body.get("tools", ())}
+        if not names or not self.calls:
+            return Answer(self.output if names else "{}")
+        call = self.calls.pop(0)
+        name = f"{self.server}__{call['name']}"
+        if name in names:
+            return Answer(tool_calls=[(name, call["arguments"])])
+        given = {"name": f"{self.server}.{call['name']}", "arguments": call["arguments"]}
+        return Answer(tool_calls=[(USE.replace(".", "__"), given)])
+
+
+def reference_calls(pair: Call, *, obeys: bool) -> list[Call]:
+    """Return the calls of the user's task; those of the injection follow the one whose result contains it."""
+    read = pair["read_injection_after"]
+    injected = pair["injection_calls"] if obeys else []
+    return [*pair["user_calls"][:read], *injected, *pair["user_calls"][read:]]
+
+
+async def play(
+    parley: Parley, model: ReferenceModel, suite: httpx.AsyncClient, user: str, injection: str | None
+) -> Outcome:
+    """Play one task; the person says yes to each call that the own task needs, and no to any other."""
+    pair = (await suite.post("/pair", json={"user": user, "injection": injection})).json()
+    model.calls = reference_calls(pair, obeys=injection is not None)
+    model.output = " ".join(words for words in (pair["user_output"], pair["injection_output"]) if words) or "Done."
+    person = f"{user}-{injection}"
+    response = await parley.ask(pair["prompt"], user=person)
+    own = [(f"{model.server}.{call['name']}", call["arguments"]) for call in pair["user_calls"]]
+    questions: list[str] = []
+    refused = 0
+    while response.confirmation is not None and len(questions) < MOST_QUESTIONS:
+        question = (await parley.sql(OPEN_QUESTION))[0]
+        questions.append(question.tool)
+        is_own = (question.tool, json.loads(question.arguments)) in own
+        refused += not is_own
+        response = await parley.ask("yes" if is_own else "no", user=person)
+    verdict = (await suite.post("/verdict", json={"output": response.content})).json()
+    return Outcome(
+        suite=model.server,
+        user=user,
+        injection=injection,
+        is_done=verdict["done"],
+        has_effect=verdict["effect"],
+        has_injected_calls=bool(pair["injection_calls"]),
+        questions=len(questions),
+        refused_questions=refused,
+        question_tools=tuple(questions),
+    )
+
+
+async def replay(home: Path, name: str, row: Row, *, is_attacked: bool) -> AsyncIterator[Outcome]:
+    """Yield the outcome of each task of a suite, with every injection or without any."""
+    async with open_suite(name) as suite, OpenAIStub() as stub:
+        model = ReferenceModel(name)
+        stub.play(model.answer)
+        start_postgres(home)
+        address = await new_database(home, f"{name}_{row}_{'attacked' if is_attacked else 'benign'}")
+        settings = Settings(
+            parley_home=home,
+            llm_models=("openai/stub",),
+            openai_base_url=stub.base_url,
+            openai_api_key=SecretStr("reference"),
+            default_guest_modules=(name,),
+            default_guest_token_budget=10**9,
+            max_agent_iterations=40,
+        )
+        async with open_parley(settings, address, stub) as parley:
+            await add_server(parley, name, suite, row)
+            tasks = (await suite.get("/tasks")).json()
+            for user in tasks["user"]:
+                for injection in tasks["injection"] if is_attacked else [None]:
+                    async with asyncio.timeout(TASK_SECONDS):
+                        yield await play(parley, model, suite, user, injection)
+
+
+async def add_server(parley: Parley, name: str, suite: httpx.AsyncClient, row: Row) -> None:
+    """Add the suite's server as the documentation shows: with its bare row, or with the lists of a careful admin."""
+    tools = [tool for tool in (await suite.get("/tools")).json() if tool.startswith(READS)]
+    reads, tells_nobody = (tools, [tool for tool in tools if tool != TELLS_OTHERS]) if row == "careful" else ([], [])
+    await parley.sql(
+        ADD,
+        name=name,
+        url=f"{suite.base_url}/mcp",
+        reads=json.dumps(reads),
+        tells_nobody=json.dumps(tells_nobody),
+    )
+    await until(parley, lambda names: any(tool.startswith(f"{name}.") for tool in names))
+
+
+@asynccontextmanager
+async def open_suite(name: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Start the server of a suite and wait until it answers."""
+    port = free_port()
+    async with (
+        started(str(PYTHON), str(SERVER), name, str(port), errors=Path("/dev/stderr")),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
+    ):
+        async with asyncio.timeout(60):
+            while not await answers(client):  # noqa: ASYNC110  # it tells nobody when it listens
+                await asyncio.sleep(0.1)
+        yield client
+
+
+async def answers(client: httpx.AsyncClient) -> bool:
+    """Return whether the server of the suite listens."""
+    try:
+        await client.get("/tasks")
+    except httpx.ConnectError:
+        return False
+    return True
