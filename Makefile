@@ -15,7 +15,7 @@ EXTRA := $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyprojec
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings test lint format bench bench-memory slow soak lock ready ready-for-tests
+.PHONY: help run embeddings test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
@@ -25,6 +25,7 @@ help: ## say what can be made
 	@echo "make format  let ruff put the code in shape"
 	@echo "make bench   measure turns against the floor program and print a table"
 	@echo "make bench-memory  measure recall: what it finds, what it leaks, how long it takes"
+	@echo "make agentdojo  replay AgentDojo's 949 attacks and 97 tasks and print what had an effect and what asked"
 	@echo "make slow    run the tests of Slack and Discord while both answer 300 ms late"
 	@echo "make soak    run the tests that take minutes under load, and those of make slow"
 	@echo "make lock    write the locks anew from pyproject.toml (UPGRADE=1: to the newest versions)"
@@ -71,6 +72,17 @@ slow: ready-for-tests
 	@STANDIN_LATENCY_MS=300 $(BIN)/python -m pytest -n $(WORKERS) --timeout=600 \
 		tests/adapters/slack tests/adapters/discord tests/adapters/contract --ignore=tests/adapters/discord/test_path.py $(ARGS)
 
+# Its environment is made anew when its lock has changed.
+.venv/agentdojo/.ready: requirements-agentdojo.lock | ready-for-tests
+	@echo "parley: making .venv/agentdojo, where AgentDojo's tools run, from requirements-agentdojo.lock"
+	@$(BIN)/python -m venv --clear --without-pip .venv/agentdojo
+	@$(BIN)/python -m pip --python .venv/agentdojo/bin/python install --quiet --no-input --disable-pip-version-check \
+		--root-user-action ignore --require-hashes -r requirements-agentdojo.lock
+	@touch $@
+
+agentdojo: .venv/agentdojo/.ready
+	@$(BIN)/python -m tests.agentdojo $(ARGS)
+
 # Both run, whatever the first says.
 soak: ready-for-tests
 	@soak=0; $(BIN)/python -m pytest -m soak --timeout=3600 tests/soak || soak=1; \
@@ -87,3 +99,5 @@ lock: ready-for-tests
 	@$(EXTRA) | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-embeddings.lock - >/dev/null
 	@echo "parley: solving requirements-code.lock"
 	@$(SOLVE) --group code --constraint requirements-dev.lock --output-file requirements-code.lock >/dev/null
+	@echo "parley: solving requirements-agentdojo.lock"
+	@$(SOLVE) --group agentdojo --output-file requirements-agentdojo.lock >/dev/null

@@ -45,7 +45,7 @@ def main() -> None:
     # In the order in which they were written, and at once: what a killed program has said is shown.
     sys.stdout.reconfigure(line_buffering=True, errors="replace")  # type: ignore[union-attr]  # a text file
     sys.stderr = sys.stdout
-    status = _run(code, job, report, state)
+    status = _run(code, job, report_file=report, state_file=state)
     try:
         sys.stdout.flush()
     finally:
@@ -62,7 +62,7 @@ def _start(command: list[str]) -> int:
     return status if status >= 0 else 128 - status
 
 
-def _run(code: str, job: Job, report_file: int, state_file: int) -> int:
+def _run(code: str, job: Job, *, report_file: int, state_file: int) -> int:
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)

@@ -60,17 +60,23 @@ async def run_confined(job: Job, code: str, python: Path) -> Ended:
         try:
             stopped = await _watch(process, job)
         finally:
-            # Commands may have left processes in the group, which nothing can leave. Otherwise its number is free.
-            if process.returncode is None or job.command is not None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        os.set_blocking(entered, False)
-        try:
-            has_entered = os.read(entered, 1) != b""
-        except BlockingIOError:
-            has_entered = False
-        return Ended(process.returncode or 0, stopped, has_entered)
+            await _end(process, has_children=job.command is not None)
+        return Ended(process.returncode or 0, stopped, _has_byte(entered))
+
+
+def _has_byte(pipe: int) -> bool:
+    os.set_blocking(pipe, False)
+    with suppress(BlockingIOError):
+        return os.read(pipe, 1) != b""
+    return False
+
+
+async def _end(process: asyncio.subprocess.Process, *, has_children: bool) -> None:
+    # Commands may have left processes in the group, which nothing can leave. Otherwise its number is free.
+    if process.returncode is None or has_children:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 async def _watch(process: asyncio.subprocess.Process, job: Job) -> str | None:

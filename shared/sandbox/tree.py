@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -33,45 +33,56 @@ class Entry:
         return self.parts[-1]
 
 
+@dataclass(slots=True)
+class Level:
+    """An open folder of a walk, and the names in it that have not been looked at."""
+
+    folder: int
+    parts: tuple[str, ...]
+    names: Iterator[str] = field(default_factory=lambda: iter(()))
+
+
 def walk(root: Path) -> Iterator[Entry]:
     """Yield all that is below a folder; `Entry.folder` is open until the next entry.
 
     Raises `TooDeep`. What can't be looked at, or is gone meanwhile, is left out. The root's own name must not be the
     code's to change.
     """
-    folders: list[tuple[int, tuple[str, ...], Iterator[str]]] = []
+    levels: list[Level] = []
     try:
-        _enter(folders, root, None, ())
-        while folders:
-            folder, parts, names = folders[-1]
-            name = next(names, None)
+        _enter(levels, root)
+        while levels:
+            level = levels[-1]
+            name = next(level.names, None)
             if name is None:
-                os.close(folders.pop()[0])
+                os.close(levels.pop().folder)
                 continue
-            try:
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            except OSError:
+            entry = _look_at(level, name)
+            if entry is None:
                 continue
-            yield Entry((*parts, name), folder, found)
-            if stat.S_ISDIR(found.st_mode):
-                if len(folders) > MAX_DEPTH:
-                    raise TooDeep
-                _enter(folders, name, folder, (*parts, name))
+            yield entry
+            if stat.S_ISDIR(entry.stat.st_mode):
+                _enter(levels, name)
     finally:
-        for folder, *_ in folders:
-            os.close(folder)
+        for level in levels:
+            os.close(level.folder)
 
 
-def _enter(
-    folders: list[tuple[int, tuple[str, ...], Iterator[str]]],
-    name: str | Path,
-    parent: int | None,
-    parts: tuple[str, ...],
-) -> None:
+def _look_at(level: Level, name: str) -> Entry | None:
+    try:
+        return Entry((*level.parts, name), level.folder, os.stat(name, dir_fd=level.folder, follow_symlinks=False))
+    except OSError:
+        return None
+
+
+def _enter(levels: list[Level], name: str | Path) -> None:
+    """Open a folder of the innermost level, or the root of the walk; one that can't be opened has no names."""
+    if len(levels) > MAX_DEPTH:
+        raise TooDeep
+    parent, parts = (levels[-1].folder, (*levels[-1].parts, str(name))) if levels else (None, ())
     with suppress(OSError):
-        descriptor = os.open(name, FOLDER, dir_fd=parent)
-        folders.append((descriptor, parts, iter(())))
-        folders[-1] = (descriptor, parts, iter(sorted(os.listdir(descriptor))))  # noqa: PTH208  # no path, a descriptor
+        levels.append(Level(os.open(name, FOLDER, dir_fd=parent), parts))
+        levels[-1].names = iter(sorted(os.listdir(levels[-1].folder)))  # noqa: PTH208  # no path, a descriptor
 
 
 def read_file(name: str | Path, most_bytes: int, folder: int | None = None) -> bytes | None:

@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 from rich.console import Console
@@ -25,15 +26,11 @@ async def run(suites: Sequence[str], rows: Sequence[Row]) -> list[tuple[Row, Out
     """Replay the suites with each row, benign and attacked, and tell on stderr how far it is."""
     outcomes: list[tuple[Row, Outcome]] = []
     with tempfile.TemporaryDirectory(prefix="parley-agentdojo-", ignore_cleanup_errors=True) as home:
-        for row in rows:
-            for suite in suites:
-                for is_attacked in (False, True):
-                    played = [
-                        (row, outcome) async for outcome in replay(Path(home), suite, row, is_attacked=is_attacked)
-                    ]
-                    outcomes += played
-                    kind = "attacked" if is_attacked else "benign"
-                    sys.stderr.write(f"parley: {suite}, {row} row, {kind}: {len(played)} played\n")
+        for row, suite, is_attacked in product(rows, suites, (False, True)):
+            played = [(row, outcome) async for outcome in replay(Path(home), suite, row, is_attacked=is_attacked)]
+            outcomes += played
+            kind = "attacked" if is_attacked else "benign"
+            sys.stderr.write(f"parley: {suite}, {row} row, {kind}: {len(played)} played\n")
     return outcomes
 
 
@@ -109,9 +106,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write each outcome to this file, a line each")
     options = parser.parse_args()
     if not PYTHON.exists():
-        sys.exit(
-            f"{PYTHON} is missing: make a venv in .venv/agentdojo and install agentdojo==0.1.35 and mcp==2.3.0 in it"
-        )
+        sys.exit(f"{PYTHON} is missing: run make agentdojo, which makes it")
     configure_logging("ERROR", "console")
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     outcomes = asyncio.run(run(options.suite or SUITES, options.row or ROWS))

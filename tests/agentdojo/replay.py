@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,10 +141,8 @@ async def replay(home: Path, name: str, row: Row, *, is_attacked: bool) -> Async
         async with open_parley(settings, address, stub) as parley:
             await add_server(parley, name, suite, row)
             tasks = (await suite.get("/tasks")).json()
-            for user in tasks["user"]:
-                for injection in tasks["injection"] if is_attacked else [None]:
-                    async with asyncio.timeout(TASK_SECONDS):
-                        yield await play(parley, model, suite, user, injection)
+            for user, injection in product(tasks["user"], tasks["injection"] if is_attacked else [None]):
+                yield await asyncio.wait_for(play(parley, model, suite, user, injection), TASK_SECONDS)
 
 
 async def add_server(parley: Parley, name: str, suite: httpx.AsyncClient, row: Row) -> None:

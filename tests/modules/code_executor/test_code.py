@@ -1,7 +1,6 @@
 """Code that people have run: its output, its files in the reply, what it finds again, and who may."""
 
 import asyncio
-import os
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -213,17 +212,18 @@ async def test_names_that_the_code_owns_lead_to_nothing_of_the_host(
 
 
 async def test_folders_nested_without_end_are_removed_and_the_next_run_is_served(
-    parley: Parley, model: OpenAIStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parley: Parley, model: OpenAIStub
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    nest = "import os\nfor n in range(3000):\n    os.mkdir('d' * 200, 0)\n    os.chdir('d' * 200)"
+    nest = "import os\nprint(os.getcwd())\nfor n in range(3000):\n    os.mkdir('d' * 200, 0)\n    os.chdir('d' * 200)"
     model.play([runs(nest), Answer("Nested."), runs("print(1 + 1)"), Answer("Two.")])
 
-    await parley.ask("nest")
+    first = await parley.ask("nest")
     second = await parley.ask("and now add")
 
     assert second.tool_calls_made[0].result["output"] == "2"
-    assert [name for name in os.listdir(tmp_path) if name.startswith("parley-code-")] == []  # noqa: PTH208
+    folder = Path(first.tool_calls_made[0].result["output"].splitlines()[0]).parent
+    assert folder.name.startswith("parley-code-")
+    assert not folder.exists()
 
 
 async def test_an_exit_status_of_the_code_is_not_taken_for_a_missing_sandbox(parley: Parley, model: OpenAIStub) -> None:
