@@ -38,6 +38,13 @@ PROVIDER_NAME = re.compile(
 # How near a name must be to one of ours or of these to be taken for a slip: XAI_API_KEY is none of OPENAI_API_KEY.
 SLIP = 0.9
 USUAL_PROVIDER_NAMES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY")
+# Where OpenAI itself is, and the variables that its own library reads besides the key.
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_HEADERS = {
+    "OPENAI_ORGANIZATION": "OpenAI-Organization",
+    "OPENAI_ORG_ID": "OpenAI-Organization",
+    "OPENAI_PROJECT_ID": "OpenAI-Project",
+}
 # Secrets of MCP servers and of agents elsewhere: rows of `mcp_servers` and `agents` name them, so that none of
 # Parley's own can be named there.
 MCP_PREFIX, A2A_PREFIX = "MCP_", "A2A_"
@@ -246,6 +253,15 @@ def try_values(values: Mapping[str, str]) -> Settings:
 def find_named_variable(name: str, prefix: str) -> str | None:
     """Return a variable that a row may name instead of holding a secret: of `mcp_servers` only `MCP_…`, and so on."""
     return os.environ.get(name) if name.startswith(prefix) else None
+
+
+def find_openai_server(settings: "Settings") -> tuple[str, dict[str, str]]:
+    """Return where OpenAI's protocol is spoken and the headers for it: of a server of one's own, else of OpenAI."""
+    url = settings.openai_base_url or os.environ.get("OPENAI_API_BASE") or OPENAI_URL
+    key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
+    headers = {} if key is None and url == OPENAI_URL else {"Authorization": f"Bearer {key or 'none'}"}
+    named = {header: os.environ.get(name) for name, header in OPENAI_HEADERS.items()} if url == OPENAI_URL else {}
+    return url, headers | {header: value for header, value in named.items() if value}
 
 
 def prepare_litellm_environment() -> None:

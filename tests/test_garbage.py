@@ -85,9 +85,11 @@ async def test_a_call_with_garbled_arguments_gets_a_result_and_the_turn_goes_on(
 
 @pytest.mark.parametrize("arguments", ["[" * 100_000, '{"content": ' + "9" * 5000 + "}"], ids=["deep", "huge-number"])
 async def test_arguments_that_no_parser_accepts_do_not_end_the_turn(parley: Parley, arguments: str) -> None:
-    parley.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("So be it.")])
+    parley.model.play([Answer("Hi."), Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("So be it.")])
+    await parley.ask("hello")
+    # Such arguments are paid for as well, and are more than a guest may spend.
+    await parley.sql("UPDATE users SET token_budget_monthly = NULL")
 
-    # litellm may reject the whole answer; then the model is asked again.
     assert (await parley.ask("hello")).content == "So be it."
 
 

@@ -33,13 +33,12 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
 }
 ENQUEUE_FUNCTION = "procrastinate_defer_jobs_v1"
 ENQUEUERS = ("agent/queue/inbox.py", "agent/queue/outbox.py", "migrations/", "tests/")
-# agent/llm/providers/client.py: litellm raises bare exceptions for answers that it can't parse.
+# agent/llm/providers/pricing.py: litellm raises bare exceptions for models whose price it does not know.
 BROAD_EXCEPT_OWNERS = (
     "agent/queue/jobs.py",
     "agent/queue/worker.py",
     "agent/tools/toolbox.py",
     "agent/tools/modules.py",
-    "agent/llm/providers/client.py",
     "agent/llm/providers/pricing.py",
     "adapters/base.py",
     "shared/sandbox/program.py",

@@ -5,6 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sqlalchemy import text
+
 from adapters.base import ChatPlatform
 from adapters.folders import list_folders, list_migrations
 from agent.a2a.client import RemoteAgents
@@ -46,6 +48,7 @@ BUILT_IN_MODULES = frozenset({AGENTS, SEARCH, SKILLS})
 # The ways in which a turn may go.
 MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
 
+PERSONA_MODELS = text("SELECT DISTINCT default_model FROM personas WHERE default_model IS NOT NULL")
 # Platforms of the doors that are no chat platforms.
 OTHER_PLATFORMS = ("a2a", "openai", "terminal", "web")
 
@@ -119,9 +122,16 @@ async def _read_prices(router: Router, database: Database) -> None:
         await router.prices.refresh(database)
 
 
-async def note_known_words(app: App) -> None:
+async def warm_models(app: App) -> None:
+    """Load what calls of all models need that the settings and personas name."""
+    async with app.database.statement() as session:
+        models = [row.default_model for row in (await session.execute(PERSONA_MODELS)).all()]
+    await app.models.router.warm(*models)
+
+
+async def note_known_words(app: App, *, with_models: bool = True) -> None:
     """Store the modules, platforms and models that this process knows, so that the database refuses misspelled ones."""
-    models, providers = app.models.router.list_models()
+    models, providers = app.models.router.list_models() if with_models else ((), ())
     words: dict[Kind, Collection[str]] = {
         "module": app.tools.modules.modules | BUILT_IN_MODULES,
         "platform": {*list_folders(), *OTHER_PLATFORMS},

@@ -16,7 +16,7 @@ import asyncpg
 import uvloop
 from sqlalchemy.exc import DBAPIError
 
-from adapters.cli.compose import list_routes, note_known_words, open_app
+from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
 from adapters.cli.console import complain, find_version
 from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.watchdog import watched
@@ -79,11 +79,14 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
 
 
 async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]], stopping: asyncio.Event) -> None:
-    tasks = await _start(app, parts)
-    await _wait_for_database(partial(note_known_words, app), stopping)
+    can_answer = asyncio.Event()
+    if not app.models.router.is_slow_to_load():
+        can_answer.set()
+    tasks = await _start(app, parts, can_answer)
+    await _wait_for_database(partial(note_known_words, app, with_models=False), stopping)
     await _wait_for_database(partial(on_ready, app), stopping)
     # After the start, because importing the models' library takes seconds.
-    warming = asyncio.create_task(_warm(app, answers=parts.worker), name="warm")
+    warming = asyncio.create_task(_warm(app, can_answer, answers=parts.worker), name="warm")
     waiting = asyncio.create_task(stopping.wait(), name="signal")
     with watched():
         await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -127,24 +130,38 @@ async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: as
     return False
 
 
-async def _warm(app: App, *, answers: bool) -> None:
-    # All connections but one plan the search in memories; meanwhile the models' library is imported, without which no
-    # turn needs them. The models are known once it is there.
-    warming = ((app.memory.plan, app.models.router.warm), (app.memory.warm,), (partial(note_known_words, app),))
+async def _warm(app: App, can_answer: asyncio.Event, *, answers: bool) -> None:
+    # Where litellm is needed, no turn runs before it is imported: meanwhile all connections but one plan the search in
+    # memories.
+    warming = (
+        (app.memory.plan, partial(warm_models, app)),
+        (app.memory.warm,),
+        # Thousands of names, which nobody waits for.
+        (partial(note_known_words, app),),
+    )
     for together in warming if answers else ():
         # An import may fail in any way, a connection may be lost; the first message tries it again.
         for error in await asyncio.gather(*(warm() for warm in together), return_exceptions=True):
             if isinstance(error, Exception):
                 log.error("warming_failed", exc_info=error)
+        can_answer.set()
     # Half a million objects of libraries are never freed: the collector need not visit them.
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
 
 
-async def _start(app: App, parts: Parts) -> list[asyncio.Task[None]]:
+async def _work(app: App, can_answer: asyncio.Event) -> None:
+    # An import that shares the interpreter with turns takes ten times as long, and they wait for it all the same; here
+    # messages wait in the database, and no turn's deadline has begun.
+    worker = build_worker(app)
+    await can_answer.wait()
+    await worker.run()
+
+
+async def _start(app: App, parts: Parts, can_answer: asyncio.Event) -> list[asyncio.Task[None]]:
     tasks = [asyncio.create_task(each.listen(app), name=each.name) for each in parts.listeners]
     if parts.worker:
-        tasks.append(asyncio.create_task(build_worker(app).run(), name="worker"))
+        tasks.append(asyncio.create_task(_work(app, can_answer), name="worker"))
     if parts.web:
         # Imported here because a worker serves no HTTP.
         from adapters.web import serve as serve_web

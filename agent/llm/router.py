@@ -59,15 +59,23 @@ class Router:
         """Return whether requests have to set `position`."""
         return bool(self._only)
 
-    async def warm(self) -> None:
-        """Import litellm in a thread, which takes seconds; does nothing if no model is configured."""
-        if self._configured and not self._only:
-            await self._providers.load()
+    async def warm(self, *models: str) -> None:
+        """Load what calls of these and the configured models need, without holding up the event loop."""
+        names = {*models, *self._configured, *filter(None, (self._summary_model,))} - set(self._built_in)
+        if names and not self._only:
+            await self._providers.prepare(*names)
+
+    def is_slow_to_load(self, *models: str) -> bool:
+        """Return whether `warm` takes seconds, for litellm."""
+        names = {*models, *self._configured} - set(self._built_in)
+        return not self._only and any(self._providers.needs_litellm(name) for name in names)
 
     def list_models(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the models that can be named, and the providers that may have others; empty if litellm is not used."""
+        """Return the models that can be named, and the providers that may have others; empty if none is configured."""
+        if self._only or not self._configured:
+            return frozenset(), frozenset()
         models, providers = self._providers.list_models()
-        return (models | {*self._configured, *self._built_in} if models else models), providers
+        return models | {*self._configured, *self._built_in}, providers
 
     async def aclose(self) -> None:
         """Close the connections to the providers."""
@@ -96,8 +104,7 @@ class Router:
         """Return the variables that have to be set for this model; None if litellm knows no provider of it."""
         if name in self._built_in:
             return ()
-        await self._providers.load()
-        return self._providers.find_missing(name)
+        return await self._providers.find_missing(name)
 
     async def find_summary_model(self) -> str | None:
         """Return `SUMMARY_MODEL`, else the cheapest configured model; None when only built-in models answer."""
@@ -105,7 +112,6 @@ class Router:
             return None
         if self._summary_model is not None or not self._configured:
             return self._summary_model
-        await self._providers.load()
         # Of equally cheap ones the first; a model without a known price is taken only when all are like that.
         return min(self._configured, key=self._providers.pricing.both)
 
@@ -138,9 +144,6 @@ class Router:
         known = self._known_in_background if is_background else self._known
         attempts = Attempts(request, deadline, known=known, observer=observer)
         names = self.routes(request.models)
-        if request.images and any(name not in self._built_in for name in names):
-            # Loaded now, because litellm's model list says which models accept images.
-            await self._providers.load()
         while True:
             cooldowns = known.cooldowns
             open_names = cooldowns.in_order(names) if cooldowns else list(names)

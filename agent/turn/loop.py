@@ -75,11 +75,6 @@ async def _admit(services: TurnServices, turn: RunningTurn) -> None:
     if turn.spend.admission.status is AdmissionStatus.BUSY:
         async with turn.start.slot.released():
             await wait_while_busy(partial(_reserve, services, turn), lambda: turn.deadline - services.clock.monotonic())
-    if turn.spend.admission.status is AdmissionStatus.UNPRICED and turn.spend.price is None:
-        # The prices are known once litellm is loaded, which takes seconds and happens at the first call.
-        await services.models.router.warm()
-        turn.spend.price = services.models.router.highest_price(turn.persona.model)
-        await _reserve(services, turn)
     if not turn.spend.admission.is_admitted:
         raise turn.spend.admission.refusal()
 

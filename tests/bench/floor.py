@@ -83,7 +83,7 @@ def over_http(session: aiohttp.ClientSession, base_url: str) -> Ask:
 
 
 def over_litellm(base_url: str) -> Ask:
-    """Ask the model through litellm's lean route, with one client for all calls."""
+    """Ask the model through litellm's lightest route, with one client for all calls."""
     from shared.settings import prepare_litellm_environment
 
     prepare_litellm_environment()

@@ -1,8 +1,7 @@
-"""The litellm client: the only module that calls chat completions of providers."""
+"""Calls chat completions of providers: OpenAI's protocol by our own client, all others through litellm."""
 
 import asyncio
 import re
-from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -17,28 +16,23 @@ from agent.llm.completions import (
     ToolCall,
     to_tool_calls,
 )
+from agent.llm.providers.catalogue import Catalogue
 from agent.llm.providers.errors import may_be_billed, to_failure
 from agent.llm.providers.library import Library, import_litellm
-from agent.llm.providers.pricing import Prices, Pricing, list_models
+from agent.llm.providers.openai_api import CONNECT_SECONDS, OpenAIServer, read_usage, to_count, to_usage
+from agent.llm.providers.pricing import Prices, Pricing
 from agent.llm.providers.requests import MARKED_MODEL, Form, Forms, to_response_format, with_marks
 from agent.llm.providers.streaming import StreamAccumulator
 from agent.llm.tokens import estimate
 from agent.llm.vision import fill
 from shared.clock import Clock
 from shared.messages import Usage
-from shared.settings import Settings
+from shared.settings import Settings, find_openai_server
 from shared.text import clean
 
-CONNECT_SECONDS = 10.0
-# These models need `max_completion_tokens`, which only litellm's own OpenAI route sends.
+# These models need `max_completion_tokens`, and refuse a temperature.
 REASONING_MODEL = re.compile(r"^(o\d|gpt-5)")
-
-# The largest count that the ledger can store; a higher one is not credible and is ignored.
-MOST_TOKENS = 2**31 - 1
-# litellm's route for servers with OpenAI's API.
-OWN_SERVER = "hosted_vllm/"
-# What of a request is sent to them beside model and messages.
-BODY = ("max_tokens", "temperature", "response_format", "tools", "stream_options")
+OPENAI = "openai"
 
 
 def _has_failed(loading: asyncio.Task[Library]) -> bool:
@@ -46,16 +40,22 @@ def _has_failed(loading: asyncio.Task[Library]) -> bool:
 
 
 class Providers:
-    """Calls models by their litellm name."""
+    """Calls models by their litellm name.
+
+    litellm is imported only for models that our own client can't call: `load` does so, or the first of their calls.
+    """
 
     def __init__(self, settings: Settings, clock: Clock, prices: Prices | None = None) -> None:
         self._clock = clock
         self._prices = Prices() if prices is None else prices
-        self.pricing = Pricing(self._prices, self._known)
+        self.catalogue = Catalogue()
+        self.pricing = Pricing(self._prices, self.catalogue)
         self._base_url = settings.openai_base_url
         self._key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
+        url, headers = find_openai_server(settings)
+        self._server = OpenAIServer(url, headers)
         self._loading: asyncio.Task[Library] | None = None
-        self._targets: dict[str, dict[str, Any]] = {}
+        self._needs_litellm: dict[str, bool] = {}
         self._forms = Forms()
 
     @property
@@ -64,6 +64,25 @@ class Providers:
         if self._loading is None:
             raise RuntimeError("litellm is loaded before it is used")
         return self._loading.result()
+
+    def needs_litellm(self, name: str) -> bool:
+        """Return whether this model is called through litellm, not by our own client."""
+        if name not in self._needs_litellm:
+            # litellm translates to the protocol of responses.
+            is_translated = self.catalogue.find(name).get("mode") == "responses"
+            self._needs_litellm[name] = is_translated or self._find_provider(name) not in {OPENAI, None}
+        return self._needs_litellm[name]
+
+    def _find_provider(self, name: str) -> str | None:
+        return OPENAI if name.startswith("openai/") else self.catalogue.find_provider(name)
+
+    async def prepare(self, *names: str) -> None:
+        """Load what calls of these models need, in a thread; of litellm only if one of them needs it."""
+        await asyncio.to_thread(self.catalogue.find, "")
+        if any(self.needs_litellm(name) for name in names):
+            await self.load()
+        if not all(self.needs_litellm(name) for name in names):
+            await asyncio.to_thread(self._server.load)
 
     async def load(self) -> None:
         """Import litellm in a thread, only once, also if several first calls wait for it; a failure is tried again."""
@@ -75,27 +94,30 @@ class Providers:
             self.pricing.use(self.library.litellm, self.library.faults)
 
     def window(self, name: str) -> int | None:
-        """Return the model's context window in tokens; None if litellm does not know it."""
-        found = self._known(name).get("max_input_tokens")
-        return found if isinstance(found, int) and found > 0 else None
+        """Return the model's context window in tokens; None if litellm does not list it."""
+        window = self.catalogue.find(name).get("max_input_tokens")
+        return window if isinstance(window, int) and window > 0 else None
 
     def sees(self, name: str) -> bool | None:
-        """Return whether the model accepts images; None if litellm does not know the model."""
-        known = self._known(name)
-        return bool(known.get("supports_vision")) if known else None
+        """Return whether the model accepts images; None if litellm does not list the model."""
+        entry = self.catalogue.find(name)
+        return bool(entry.get("supports_vision")) if entry else None
 
     def list_models(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return what `pricing.list_models` does; both empty until litellm is loaded."""
-        if not self._is_loaded:
-            return frozenset(), frozenset()
-        return list_models(self.library.litellm, has_own_server=self._base_url is not None)
+        """Return the models that litellm lists, and the providers that may have others.
 
-    @property
-    def _is_loaded(self) -> bool:
-        return self._loading is not None and self._loading.done() and not _has_failed(self._loading)
+        The provider `*` stands for names without a provider, when they go to a server of one's own.
+        """
+        providers = self.catalogue.providers
+        return self.catalogue.names, frozenset({*providers, "*"} if self._base_url else providers)
 
-    def find_missing(self, name: str) -> tuple[str, ...] | None:
+    async def find_missing(self, name: str) -> tuple[str, ...] | None:
         """Return the variables that the model's provider still needs; None if litellm knows no such provider."""
+        if not self.needs_litellm(name):
+            if self._base_url is None and self._find_provider(name) is None:
+                return None
+            return () if self._key or self._base_url else ("OPENAI_API_KEY",)
+        await self.load()
         try:
             target = self.target(name)
         except RouteFailed:
@@ -105,30 +127,24 @@ class Providers:
 
     def highest_price(self, name: str) -> float | None:
         """Return US dollars for the dearest kind of token of a model; None if it is unknown."""
-        is_listed = name in self._prices or bool(self._known(name))
-        return self.pricing.highest(name) if is_listed else None
-
-    def _known(self, name: str) -> Mapping[str, Any]:
-        if not self._is_loaded:
-            return {}
-        models = self.library.litellm.model_cost
-        bare = name.removeprefix("openai/")
-        return models.get(bare) or models.get(bare.partition("/")[2]) or {}
+        return self.pricing.highest(name)
 
     async def aclose(self) -> None:
         """Close our connections and those that litellm keeps for other providers."""
+        await self._server.aclose()
         if self._loading is not None:
             await asyncio.wait({self._loading})
             if not _has_failed(self._loading):
-                await self.library.client.close()
                 await self.library.litellm.close_litellm_async_clients()
             self._loading = None
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Call the provider of this model; raises `RouteFailed`."""
-        await self.load()
-        # litellm then skips its own logging and billing, which take a third of a call's CPU time and background tasks.
-        self.library.is_internal_call.set(True)
+        if self.needs_litellm(name):
+            await self.load()
+            # litellm then skips its own logging and billing, which take a third of a call's CPU time and background
+            # tasks.
+            self.library.is_internal_call.set(True)
         if request.answer_schema is None:
             return await self._ask(name, request, attempt, form=Form.WORDS)
 
@@ -138,13 +154,12 @@ class Providers:
         return await self._forms.ask(name, self._best_form(name), ask)
 
     async def _ask(self, name: str, request: ModelRequest, attempt: AttemptState, form: Form) -> Completion:
-        asked = self._to_arguments(name, request, limit=attempt.limit, form=form)
         accumulator = None if attempt.on_text is None else StreamAccumulator(attempt.on_text)
+        is_ours = not self.needs_litellm(name)
+        ask, faults = (self._ask_server, self._server.faults) if is_ours else (self._ask_litellm, self.library.faults)
         try:
-            if accumulator is not None:
-                return await self._stream(name, request, asked=asked, accumulator=accumulator)
-            return self._whole(name, request, await self._send(asked))
-        except self.library.faults as error:
+            return await ask(name, request, attempt.limit, form=form, accumulator=accumulator)
+        except faults as error:
             failure = to_failure(error, self._clock)
             if may_be_billed(error):
                 failure.usage = self.priced(name, estimate(request))
@@ -155,39 +170,72 @@ class Providers:
             )
             raise
 
-    async def _send(self, asked: dict[str, Any]) -> Any:
-        litellm = self.library.litellm
-        if "client" not in asked:
-            return await litellm.acompletion(**asked)
-        # acompletion() ends with this for such a server. Before, it goes through special cases of a hundred providers,
-        # which takes half of a call's CPU time, and deletes from schemas of tools in place, even an argument "strict".
-        provider, _, model = asked["model"].partition("/")
+    async def _ask_server(
+        self, name: str, request: ModelRequest, limit: float, *, form: Form, accumulator: StreamAccumulator | None
+    ) -> Completion:
+        if self._base_url is None and self._find_provider(name) is None:
+            raise RouteFailed(Cause.MODEL_UNKNOWN)
+        body = self._to_body(name.removeprefix("openai/"), request, form)
+        if accumulator is not None:
+            async with self._server.stream(body, limit) as lines:
+                await accumulator.add_lines(lines, self._server.stream_faults)
+            return self._assemble(name, request, accumulator)
+        answer = await self._server.ask(body, limit)
+        if not answer.choices:
+            raise RouteFailed(Cause.EMPTY, usage=self.priced(name, read_usage(answer.usage) or estimate(request)))
+        text, calls = answer.text, answer.tool_calls
+        return _to_completion(
+            name,
+            text=text,
+            tool_calls=calls,
+            finish_reason=answer.choices[0].finish_reason,
+            usage=self.priced(name, read_usage(answer.usage) or estimate(request, text, calls)),
+            thinking=answer.thinking,
+        )
+
+    def _to_body(self, model: str, request: ModelRequest, form: Form) -> dict[str, Any]:
+        is_reasoning = REASONING_MODEL.match(model) is not None
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": fill(request) if request.images else list(request.messages),
+            "max_completion_tokens" if is_reasoning else "max_tokens": request.max_tokens,
+        }
+        if request.temperature is not None and form is not Form.BARE and not is_reasoning:
+            body["temperature"] = request.temperature
+        if request.answer_schema is not None:
+            body |= to_response_format(request.answer_schema, form)
+        if request.tools:
+            body["tools"] = list(request.tools)
+        return body
+
+    async def _ask_litellm(
+        self, name: str, request: ModelRequest, limit: float, *, form: Form, accumulator: StreamAccumulator | None
+    ) -> Completion:
+        arguments = self._to_arguments(name, request, limit=limit, form=form)
+        if accumulator is None:
+            return self._whole(name, request, await self.library.litellm.acompletion(**arguments))
+        answer = await self.library.litellm.acompletion(
+            **arguments, stream=True, stream_options={"include_usage": True}
+        )
         try:
-            return await self.library.handler.completion(
-                **{key: asked[key] for key in ("messages", "api_base", "api_key", "client", "timeout")},
-                model=model,
-                custom_llm_provider=provider,
-                provider_config=self.library.own_server,
-                litellm_params={},
-                logging_obj=asked["litellm_logging_obj"],
-                # A stream is read line by line.
-                model_response=None if "stream" in asked else litellm.ModelResponse(),
-                encoding=None,
-                acompletion=True,
-                stream="stream" in asked,
-                # In `extra_body`, schemas of tools are sent without being walked through.
-                optional_params={"extra_body": {key: asked[key] for key in BODY if key in asked}},
-            )
-        except Exception as error:  # noqa: BLE001  # litellm raises bare ones for an answer that it can't read
-            raise litellm.exception_type(asked["model"], error, custom_llm_provider=provider) from None
+            async with aclosing(answer):
+                # The inner stream, because litellm's wrapper reports an interrupted stream as complete and leaks tasks.
+                async for chunk in answer.completion_stream if arguments["model"].startswith("openai/") else answer:
+                    accumulator.add(chunk)
+        except self.library.stream_faults:
+            accumulator.finish_reason = None
+        return self._assemble(name, request, accumulator)
 
     def _best_form(self, name: str) -> Form:
+        if not self.needs_litellm(name):
+            # No list says what a server of one's own accepts, so the strictest form is tried first.
+            entry = {} if self._base_url else self.catalogue.find(name)
+            return Form.SCHEMA if entry.get("supports_response_schema", not entry) else Form.OBJECT
         target = self.target(name)
-        # litellm has no list of features for self-hosted servers, so the strictest form is tried first.
-        if "api_base" in target or self.library.litellm.supports_response_schema(target["model"]):
+        if self.library.litellm.supports_response_schema(target["model"]):
             return Form.SCHEMA
-        known = self.library.litellm.get_supported_openai_params(target["model"]) or ()
-        return Form.OBJECT if "response_format" in known else Form.WORDS
+        accepted = self.library.litellm.get_supported_openai_params(target["model"]) or ()
+        return Form.OBJECT if "response_format" in accepted else Form.WORDS
 
     def _to_arguments(self, name: str, request: ModelRequest, limit: float, form: Form) -> dict[str, Any]:
         target = self.target(name)
@@ -209,7 +257,7 @@ class Providers:
             asked |= to_response_format(request.answer_schema, form)
         if request.tools:
             asked["tools"] = list(request.tools)
-        elif "client" not in asked and any("tool_calls" in message for message in request.messages):
+        elif any("tool_calls" in message for message in request.messages):
             asked |= {"tools": [NO_TOOL], "tool_choice": "none"}
         return asked
 
@@ -218,27 +266,15 @@ class Providers:
 
         Raises `RouteFailed` if litellm does not know the provider and no base URL is set.
         """
-        if name not in self._targets:
-            self._targets[name] = self._find_target(name)
-        return self._targets[name]
-
-    def _find_target(self, name: str) -> dict[str, Any]:
-        bare = name.removeprefix("openai/")
-        try:
-            provider = "openai" if bare != name else self.library.litellm.get_llm_provider(name)[1]
-        except self.library.litellm.exceptions.BadRequestError:
-            if self._base_url is None:
-                raise RouteFailed(Cause.MODEL_UNKNOWN) from None
-            provider = "openai"
-        if provider != "openai":
+        provider = self._find_provider(name)
+        if provider is None and self._base_url is None:
+            raise RouteFailed(Cause.MODEL_UNKNOWN)
+        if provider not in {OPENAI, None}:
             return {"model": name}
-        if self._base_url is None:
-            return {"model": f"openai/{bare}", **({"api_key": self._key} if self._key else {})}
-        server = {"api_base": self._base_url, "api_key": self._key or "none"}
-        if REASONING_MODEL.match(bare):
-            return {"model": f"openai/{bare}", **server}
-        # The same wire format with less than half of the CPU time of litellm's `openai/` route.
-        return {"model": f"{OWN_SERVER}{bare}", "client": self.library.client, **server}
+        model = f"openai/{name.removeprefix('openai/')}"
+        if self._base_url is not None:
+            return {"model": model, "api_base": self._base_url, "api_key": self._key or "none"}
+        return {"model": model, **({"api_key": self._key} if self._key else {})}
 
     def _whole(self, name: str, request: ModelRequest, answer: Any) -> Completion:
         # Without a count from the provider, litellm's answer has no such field.
@@ -256,69 +292,43 @@ class Providers:
             name, text=text, tool_calls=calls, finish_reason=choice.finish_reason, usage=usage, thinking=thinking
         )
 
-    async def _stream(
-        self, name: str, request: ModelRequest, asked: dict[str, Any], accumulator: StreamAccumulator
-    ) -> Completion:
-        answer = await self._send({**asked, "stream": True, "stream_options": {"include_usage": True}})
-        try:
-            await self._follow(answer, accumulator, model=asked["model"])
-        except self.library.stream_faults:
-            accumulator.finish_reason = None
+    def _assemble(self, name: str, request: ModelRequest, accumulator: StreamAccumulator) -> Completion:
         text, calls = accumulator.text, accumulator.tool_calls
         if accumulator.finish_reason is None:
             raise RouteFailed(Cause.CUT, usage=self.priced(name, estimate(request, *accumulator.written)))
-        usage = self.priced(name, self._read_usage(accumulator.usage) or estimate(request, text, calls))
+        counted = read_usage(accumulator.usage) if isinstance(accumulator.usage, dict) else _to_usage(accumulator.usage)
         return _to_completion(
             name,
             text=text,
             tool_calls=calls,
             finish_reason=accumulator.finish_reason,
-            usage=usage,
+            usage=self.priced(name, counted or estimate(request, text, calls)),
             thinking=accumulator.thinking,
         )
 
-    async def _follow(self, answer: Any, accumulator: StreamAccumulator, *, model: str) -> None:
-        async with aclosing(answer):
-            if model.startswith(OWN_SERVER):
-                async for line in answer.aiter_lines():
-                    accumulator.add_line(line)
-                return
-            # The inner stream, because litellm's wrapper reports an interrupted stream as complete and leaks tasks.
-            async for chunk in answer.completion_stream if model.startswith("openai/") else answer:
-                accumulator.add(chunk)
-
-    def _read_usage(self, given: Any) -> Usage | None:
-        if not isinstance(given, dict):
-            return _to_usage(given)
-        try:
-            # litellm knows by which names servers report cached tokens.
-            return _to_usage(self.library.litellm.Usage(**given))
-        except self.library.stream_faults:
-            return None
-
     def priced(self, name: str, usage: Usage) -> Usage:
         """Return the usage with its cost, as far as prices are known."""
+        if not self.needs_litellm(name):
+            return self.pricing.listed(name, usage)
         model = self.litellm_name(name)
         is_unknown = name not in self._prices and model in self.pricing.unpriced
         return usage if is_unknown else self.pricing.priced(name, model, usage)
 
     def litellm_name(self, name: str) -> str:
         """Return the name by which litellm lists a model's price."""
-        return str(self.target(name)["model"]).replace(OWN_SERVER, "openai/")
+        return str(self.target(name)["model"])
 
 
-def _to_usage(given: Any) -> Usage | None:
-    """Return the usage that the provider reports, without cost; None if it is missing or not credible."""
-    if given is None:
+def _to_usage(reported: Any) -> Usage | None:
+    """Return the usage that litellm reports, without cost; None if it is missing or not credible."""
+    if reported is None:
         return None
-    details = getattr(given, "prompt_tokens_details", None)
-    input_tokens = _count(getattr(given, "prompt_tokens", 0))
-    output_tokens = _count(getattr(given, "completion_tokens", 0))
-    # litellm fills in zeros if the provider reports no count; a real prompt never has zero tokens.
-    if not input_tokens or max(input_tokens, output_tokens) > MOST_TOKENS:
-        return None
-    cached_tokens = min(_count(getattr(details, "cached_tokens", 0)), input_tokens)
-    return Usage(input_tokens, cached_tokens, output_tokens)
+    details = getattr(reported, "prompt_tokens_details", None)
+    return to_usage(
+        to_count(getattr(reported, "prompt_tokens", 0)),
+        to_count(getattr(details, "cached_tokens", 0)),
+        to_count(getattr(reported, "completion_tokens", 0)),
+    )
 
 
 def _to_completion(
@@ -334,7 +344,3 @@ def _to_completion(
     if not text.strip():
         raise RouteFailed(Cause.EMPTY, usage=usage)
     return completion
-
-
-def _count(value: Any) -> int:
-    return max(0, value) if isinstance(value, int) else 0

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 from agent.llm.completions import Cause, RouteFailed
+from agent.llm.providers.openai_api import ServerError
 from shared.clock import Clock
 
 CAUSES = {
@@ -20,8 +21,13 @@ CAUSES = {
 # Status codes of refusals that may be about the prompt's length; 500 is from some self-hosted servers.
 TOO_LONG_STATUS = (400, 422, 500)
 MESSAGE_CHARS = 4000
-# httpx's errors of a connection that is lost while an answer is awaited or read.
-BROKEN_OFF = frozenset({"ReadError", "ReadTimeout", "RemoteProtocolError"})
+# The errors of httpx and aiohttp about a connection that is lost while an answer is awaited or read.
+BROKEN_OFF = frozenset(
+    """
+    ReadError ReadTimeout RemoteProtocolError
+    ClientOSError ClientPayloadError ServerDisconnectedError SocketTimeoutError
+    """.split()  # noqa: SIM905  # two lines, one of each library
+)
 TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|limit|size)|context (?:the overflows|overflow)|maximum (?:prompt|input) length"
     r"|(?:prompt|input) is too long|prompt contains \d+ tokens|input token count|too many (?:input |total )?tokens"
@@ -53,10 +59,10 @@ COUNTED = re.compile(
 
 
 def to_failure(error: Exception, clock: Clock) -> RouteFailed:
-    """Convert an error of litellm to `RouteFailed`."""
+    """Convert an error of litellm or of our own client to `RouteFailed`."""
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
-        return RouteFailed(Cause.UNREACHABLE)
+        return RouteFailed(Cause.TIMED_OUT if isinstance(error, TimeoutError) else Cause.UNREACHABLE)
     message = str(error)[:MESSAGE_CHARS]
     if type(error).__name__ == "ContextWindowExceededError" or is_too_long(status, message):
         return RouteFailed(
@@ -67,7 +73,7 @@ def to_failure(error: Exception, clock: Clock) -> RouteFailed:
     if status in IMAGES_REFUSED_STATUS and IMAGES_REFUSED.search(message):
         return RouteFailed(Cause.IMAGES_REFUSED, status=status)
     cause = CAUSES.get(status, Cause.UNREACHABLE if status >= 500 else Cause.REQUEST_REFUSED)
-    headers = getattr(error, "litellm_response_headers", None)
+    headers = error.headers if isinstance(error, ServerError) else getattr(error, "litellm_response_headers", None)
     return RouteFailed(cause, status=status, retry_after=_retry_after(headers or {}, clock))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from agent.llm.completions import NO_TOOL
-from agent.llm.providers.streaming import open_stream
+from agent.llm.providers.streaming import STREAM_FAULTS
 from shared.settings import prepare_litellm_environment
 
 # What litellm's log of a call asks for and we have no use for.
@@ -17,15 +17,9 @@ EMPTY_LOG: dict[str, Any] = {"messages": [], "stream": False, "litellm_call_id":
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The parts of litellm that we use, available once it is imported.
-
-    `handler` sends requests to providers, by the rules of `own_server` to servers with OpenAI's API.
-    """
+    """The parts of litellm that we use, available once it is imported."""
 
     litellm: Any
-    client: Any
-    handler: Any
-    own_server: Any
     timeout: Any
     is_internal_call: Any
     log: Callable[..., Any]
@@ -41,9 +35,6 @@ def import_litellm() -> Library:
     from litellm._internal_context import is_internal_call
     from litellm.litellm_core_utils.litellm_logging import Logging
     from litellm.llms.base_llm.chat.transformation import BaseLLMException
-    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
-    from litellm.llms.custom_httpx.llm_http_handler import BaseLLMHTTPHandler
-    from litellm.llms.hosted_vllm.chat.transformation import HostedVLLMChatConfig
     from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
     from openai import OpenAIError
 
@@ -54,32 +45,20 @@ def import_litellm() -> Library:
         def response_cost_calculator(self, *_args: object, **_kwargs: object) -> None:
             return None
 
-    handler, faults = BaseLLMHTTPHandler(), (OpenAIError, BaseLLMException, httpx.HTTPError)
-
-    class OwnServer(HostedVLLMChatConfig):
-        # litellm's own wrapper of a stream, and its timing of a request, take a fifth of a call's CPU time.
-        has_custom_stream_wrapper = True
-        get_async_custom_stream_wrapper = open_stream
-        errors, raise_error = faults, handler.handle_error
-
+    faults = (OpenAIError, BaseLLMException, httpx.HTTPError)
     with warnings.catch_warnings():
         # pydantic builds these models at their first use, with a warning about a type of litellm's.
         warnings.simplefilter("ignore")
         ModelResponseStream(choices=[StreamingChoices(delta=Delta(content=""))])
         is_internal_call.set(True)
         _warm(litellm)
-    # For invalid chunks litellm's parser raises arbitrary errors.
-    stream_faults = (*faults, RuntimeError, ValueError, TypeError, LookupError, AttributeError)
     return Library(
         litellm=litellm,
-        client=AsyncHTTPHandler(),
-        handler=handler,
-        own_server=OwnServer(),
         timeout=httpx.Timeout,
         is_internal_call=is_internal_call,
         log=partial(Unpriced, call_type="acompletion", **EMPTY_LOG),
         faults=faults,
-        stream_faults=stream_faults,
+        stream_faults=(*faults, *STREAM_FAULTS),
     )
 
 

@@ -77,9 +77,7 @@ class Media:
 
     async def _make(self, operation: str, request: MediaRequest, **asked: Any) -> Any:
         await self._providers.load()
-        target = dict(self._providers.target(request.model))
-        target.pop("client", None)
-        target["model"] = target["model"].replace("hosted_vllm/", "openai/")
+        target = self._providers.target(request.model)
         if operation == "aimage_generation" and "gpt-image" not in target["model"]:
             # The other models answer with URLs unless they are asked for the content.
             target["response_format"] = "b64_json"

@@ -1,13 +1,13 @@
 """What models cost: by the installation's own prices, else by litellm's list; None where neither knows."""
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import text
 
 from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
+from agent.llm.providers.catalogue import Catalogue
 from shared.db.database import Database
 from shared.messages import COST_DIGITS, Usage
 
@@ -55,13 +55,14 @@ def _to_price(row: Any) -> Price:
 
 
 class Pricing:
-    """Prices in US dollars. `known` returns litellm's entry of a model, which is empty before litellm is loaded.
+    """Prices in US dollars.
 
-    `litellm` is None until it is loaded; `unpriced` are the models that it was found not to know.
+    `litellm`, which knows more kinds of prices than its list shows, is None until it is loaded; `unpriced` are the
+    models that it was found not to know.
     """
 
-    def __init__(self, own: Prices, known: Callable[[str], Mapping[str, Any]]) -> None:
-        self._own, self._known = own, known
+    def __init__(self, own: Prices, catalogue: Catalogue) -> None:
+        self._own, self._catalogue = own, catalogue
         self.litellm: Any = None
         self._faults: tuple[type[Exception], ...] = ()
         self.unpriced: set[str] = set()
@@ -83,9 +84,14 @@ class Pricing:
         return own.highest if own is not None else max(self._list(name), default=None)
 
     def _list(self, name: str) -> list[float]:
-        known = self._known(name)
+        known = self._catalogue.find(name)
         prices = known.get("input_cost_per_token"), known.get("output_cost_per_token")
         return [float(each) for each in prices if each is not None]
+
+    def listed(self, name: str, usage: Usage) -> Usage:
+        """Return the usage with its cost by the installation's own prices or by litellm's list."""
+        own = self._own.get(name)
+        return replace(usage, cost=self._catalogue.find_cost(name, usage) if own is None else own.cost_of(usage))
 
     def priced(self, name: str, model: str, usage: Usage, **media: Any) -> Usage:
         """Return the usage with its cost; `model` is litellm's name, `media` what is paid for besides tokens."""
@@ -127,14 +133,3 @@ class Pricing:
         except Exception:  # noqa: BLE001
             return None
         return round(float(price), COST_DIGITS) or None
-
-
-def list_models(litellm: Any, *, has_own_server: bool) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the models that litellm lists, with and without their provider, and the providers that may have others.
-
-    The provider `*` stands for names without a provider, when they go to a server of one's own.
-    """
-    providers = {str(getattr(each, "value", each)) for each in litellm.provider_list}
-    models = set(litellm.model_cost)
-    models |= {f"{of}/{name}" for name, each in litellm.model_cost.items() if (of := each.get("litellm_provider"))}
-    return frozenset(models), frozenset({*providers, "*"} if has_own_server else providers)

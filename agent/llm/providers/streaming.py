@@ -1,6 +1,7 @@
-"""Opens the stream of an answer, and assembles its chunks."""
+"""Assembles the chunks of a streamed answer."""
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,10 +10,12 @@ from shared.text import clean
 
 # No real answer is this long; the limit protects the memory from an endless stream.
 MOST_CHARS = 8_000_000
+# What an invalid chunk raises, litellm's parser for one of a provider's own format.
+STREAM_FAULTS = (RuntimeError, ValueError, TypeError, LookupError, AttributeError)
 
 
 class _Fields(dict[str, Any]):
-    # A JSON object whose fields are attributes, None where it has none, as those of litellm's chunks.
+    # A JSON object whose fields are attributes, None where it has none, as those of litellm's chunks are.
     __getattr__ = dict.get
 
 
@@ -57,11 +60,16 @@ class StreamAccumulator:
         """Return all output so far, for estimating its tokens: thinking and text, and the tool calls."""
         return self.thinking + self.text, self.tool_calls
 
-    def add_line(self, line: str) -> None:
-        """Add a line of a stream in OpenAI's format; raises `ValueError` if it reports an error.
+    async def add_lines(self, lines: AsyncIterator[str], faults: tuple[type[Exception], ...]) -> None:
+        """Add all lines of a stream; one of the `faults` breaks it off, so that it has no end."""
+        try:
+            async for line in lines:
+                self.add_line(line)
+        except faults:
+            self.finish_reason = None
 
-        litellm takes a tenth of a millisecond for each of these lines, as long as for all else that is done with it.
-        """
+    def add_line(self, line: str) -> None:
+        """Add a line of a stream in OpenAI's format; raises `ValueError` if it reports an error."""
         name, _, data = line.partition(":")
         if name != "data" or data.strip() == "[DONE]":
             return
@@ -110,16 +118,3 @@ class StreamAccumulator:
         if self._size > MOST_CHARS:
             raise ValueError("the answer has no end")
         pieces.append(piece)
-
-
-async def open_stream(server: Any, *_others: Any, **given: Any) -> Any:
-    """Send the request of a stream and return the response, whose lines are the stream.
-
-    `server`: litellm's rules for servers with OpenAI's API; `given` are the arguments of litellm's hook
-    `get_async_custom_stream_wrapper`. Raises litellm's errors of such servers.
-    """
-    asked = {"data": json.dumps(given["data"]), "headers": given["headers"], "timeout": given["timeout"]}
-    try:
-        return await given["client"].post(given["api_base"], **asked, stream=True)
-    except server.errors as error:
-        server.raise_error(error, server)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from asyncio.subprocess import PIPE
 
@@ -18,7 +19,7 @@ from shared.settings import Settings
 
 async def main():
     providers = Providers(Settings(openai_base_url=sys.argv[1], openai_api_key="x"), SystemClock())
-    await providers.load()
+    await providers.prepare("openai/stub")
     before = set(sys.modules)
     tool = {"type": "function", "function": {"name": "x", "parameters": {"type": "object", "properties": {}}}}
     request = ModelRequest(({"role": "user", "content": "hello"},), (tool,), 10)
@@ -56,7 +57,7 @@ async def main():
     settings = Settings(openai_base_url=sys.argv[1], openai_api_key="x", embedding_model="openai/stub")
     providers, embedder = Providers(settings, SystemClock()), LiteLLMEmbedder(settings, clock := Later())
     request = ModelRequest(({"role": "user", "content": "hello"},), (), 10)
-    complete = lambda: providers.complete("openai/stub", request, AttemptState(30.0))
+    complete = lambda: providers.complete("hosted_vllm/stub", request, AttemptState(30.0))
     embed = lambda: embedder.embed(["hello"], deadline_seconds=60)
     print(await tried(complete), await tried(embed))
     del sys.modules["litellm"]
@@ -72,7 +73,8 @@ asyncio.run(main())
 async def test_an_import_that_failed_is_tried_again_by_the_next_call(model: OpenAIStub) -> None:
     model.play([Answer("Hi.")])
     command = (sys.executable, "-c", AFTER_A_FAILED_IMPORT, model.base_url)
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
+    environment = {**os.environ, "HOSTED_VLLM_API_BASE": model.base_url}
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=PIPE, stderr=PIPE)
     written, complaints = await process.communicate()
 
     assert written.decode().splitlines()[-2:] == ["ModuleNotFoundError EmbeddingUnavailable", "Hi. 1"], complaints
@@ -87,4 +89,4 @@ async def test_the_first_call_of_a_process_imports_next_to_nothing(model: OpenAI
     assert written, complaints.decode()
     imported = json.loads(written)
     assert len(imported) < 20, imported
-    assert not [each for each in imported if each.startswith(("mcp", "openai", "tiktoken"))]
+    assert not [each for each in imported if each.startswith(("litellm", "mcp", "openai", "tiktoken"))]
