@@ -139,9 +139,11 @@ class ScheduleTexts:
 
 @dataclass(frozen=True, slots=True, config=CLOSED)
 class SummaryTexts:
-    """How a model is asked for the summary of a conversation."""
+    """How a model is asked for the summary of a conversation and for facts, or for facts alone."""
 
     instructions: Text
+    facts: Text
+    only_facts: Text
     notes: Text
     no_notes: Text
     known: Text

@@ -21,13 +21,14 @@ from agent.queue.jobs import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTask, Worker
 from agent.schedules.checks import make_checks
 from agent.schedules.firing import fire_due
+from agent.summaries.ongoing import FactReader
 from agent.summaries.summarizer import Summarizer
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
 
 REMEMBER_SECONDS = 1.0
 SCHEDULE_SECONDS, CHECK_SECONDS = 1.0, 2.0
-SUMMARY_SECONDS = 5.0
+SUMMARY_SECONDS, FACT_SECONDS = 5.0, 15.0
 PRICE_SECONDS = 1.0
 VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
@@ -75,12 +76,14 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
 def _list_work_that_can_wait(app: App, maintenance_seconds: float) -> Sequence[PeriodicTask]:
     memories = TurnMemories(app.database, app.memory, app.toolbox.find)
     summarizer = Summarizer(app.database, app.models.router, app.memory, clock=app.clock)
+    facts = FactReader(app.database, app.models.router, app.memory, clock=app.clock)
     events = partial(store_events, app.database, app.models.router.take_events, Counter())
     return (
         PeriodicTask("turn memories", memories.run, REMEMBER_SECONDS),
         PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS),
         PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
         PeriodicTask("summaries", summarizer.run, SUMMARY_SECONDS),
+        PeriodicTask("facts", facts.run, FACT_SECONDS),
         PeriodicTask("budget notices", partial(send_notices, app.database), maintenance_seconds),
         PeriodicTask("model events", events, EVENT_SECONDS),
         PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),

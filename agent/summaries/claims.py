@@ -43,7 +43,8 @@ WITH stored AS (
         summary_is_urgent = :has_more,
         summary_due_at = CASE WHEN :has_more THEN now()
                               WHEN last_active_at <> :last_active_at OR later.is_there THEN {NEXT_LOOK} END,
-        summary_failures = 0, summary_error = NULL
+        summary_failures = 0, summary_error = NULL, facts_turn_id = greatest(facts_turn_id, :last_turn_id),
+        facts_failures = 0, facts_retry_at = NULL
     FROM (SELECT EXISTS (
         SELECT FROM turns WHERE conversation_id = :id AND id > :last_turn_id AND parent_turn_id IS NULL
     ) AS is_there) AS later

@@ -26,6 +26,7 @@ READ = text("""
 SELECT messages.turn_id, messages.created_at AS said_at, messages.role = 'assistant' AS is_bot, messages.speaker,
        messages.content, CASE WHEN messages.role = 'user' THEN typed.content END AS typed, typed.was_edited,
        turns.user_id, typed.message_id,
+       turns.id > (SELECT facts_turn_id FROM conversations WHERE id = :id) AS is_unread,
        ARRAY(SELECT id FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS file_ids,
        ARRAY(SELECT filename FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS filenames
 FROM turns JOIN messages ON messages.turn_id = turns.id LEFT JOIN LATERAL (
@@ -50,7 +51,8 @@ ORDER BY messages.turn_id, messages.seq LIMIT :limit
 class Line:
     """Something that was said; `is_answered` is True when the agent spoke next.
 
-    `statement` is set for what a person typed or spoke, without quotes of others: facts may be drawn from it.
+    `statement` is set for what a person typed or spoke, without quotes of others: facts may be drawn from it, unless
+    they have been.
     """
 
     turn_id: int
@@ -129,7 +131,7 @@ def _list_transcripts(row: Any) -> list[Transcript]:
 
 
 def _to_statement(row: Any) -> Statement | None:
-    if row.typed is None or row.user_id is None:
+    if row.typed is None or row.user_id is None or not row.is_unread:
         return None
     transcripts = _list_transcripts(row)
     # Beside somebody else's speech nothing spoken counts: that speech may imitate the heading of the writer's own.

@@ -15,6 +15,14 @@ BEGIN
     WHERE turns.id = ANY(p_turn_ids) AND summaries.conversation_id = turns.conversation_id
       AND summaries.last_turn_id >= turns.id AND summaries.content <> '';
 
+    -- Facts are drawn anew from what has changed.
+    UPDATE public.conversations SET facts_turn_id = changed.turn_id - 1
+    FROM (
+        SELECT conversation_id AS id, min(turns.id) AS turn_id FROM public.turns
+        WHERE turns.id = ANY(p_turn_ids) GROUP BY conversation_id
+    ) AS changed
+    WHERE conversations.id = changed.id AND conversations.facts_turn_id >= changed.turn_id;
+
     WITH changed AS (
         SELECT conversation_id AS id, min(turns.id) AS turn_id FROM public.turns
         WHERE turns.id = ANY(p_turn_ids) GROUP BY conversation_id

@@ -12,6 +12,7 @@ depends_on = None
 
 SQL = Path(__file__).resolve().parents[1] / "sql"
 TALK = "parley_is_talk_v1"
+FACTS = ("facts_turn_id", "facts_failures", "facts_retry_at")
 
 
 # The trigger of 0041, and the budgets of those who rise or fall.
@@ -55,7 +56,36 @@ BUDGET_BEFORE = """IF NEW.permission_until IS NULL AND coalesce(current_setting(
 
 
 def upgrade() -> None:
-    """Note when something last went wrong; tell what was told from talk."""
+    """Note when something last went wrong; tell what was told from talk; draw facts from chats that go on."""
+    op.add_column(
+        "conversations",
+        sa.Column(
+            "facts_turn_id",
+            sa.BigInteger(),
+            server_default="0",
+            nullable=False,
+            comment="Facts were drawn from what was said up to this turn.",
+        ),
+    )
+    op.add_column(
+        "conversations",
+        sa.Column(
+            "facts_failures",
+            sa.Integer(),
+            server_default="0",
+            nullable=False,
+            comment="Attempts in a row that gave no facts; the next one waits the longer.",
+        ),
+    )
+    op.add_column(
+        "conversations",
+        sa.Column(
+            "facts_retry_at",
+            sa.DateTime(timezone=True),
+            comment="When facts may be drawn again after a failure; NULL: at any time.",
+        ),
+    )
+    op.execute("UPDATE conversations SET facts_turn_id = summarized_turn_id WHERE summarized_turn_id > 0")
     op.get_bind().exec_driver_sql(CHECK_USER.format(budget=BUDGET).replace("%", "%%"))
     op.get_bind().exec_driver_sql((SQL / f"{TALK}.sql").read_text("utf-8").replace("%", "%%"))
     op.execute(f"REVOKE EXECUTE ON FUNCTION {TALK} FROM PUBLIC")
@@ -77,3 +107,5 @@ def downgrade() -> None:
     op.get_bind().exec_driver_sql(CHECK_USER.format(budget=BUDGET_BEFORE).replace("%", "%%"))
     op.execute(f"DROP FUNCTION {TALK}")
     op.drop_column("event_totals", "last_at")
+    for column in FACTS:
+        op.drop_column("conversations", column)

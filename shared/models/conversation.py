@@ -106,6 +106,17 @@ class Conversation(Row, Base):
     summary_error: Mapped[str | None] = mapped_column(
         Text, comment="Why the last attempt gave no summary; NULL: it gave one."
     )
+    facts_turn_id: Mapped[int] = mapped_column(
+        BigInteger, server_default="0", comment="Facts were drawn from what was said up to this turn."
+    )
+    facts_failures: Mapped[int] = mapped_column(
+        Integer,
+        server_default="0",
+        comment="Attempts in a row that gave no facts; the next one waits the longer.",
+    )
+    facts_retry_at: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="When facts may be drawn again after a failure; NULL: at any time."
+    )
 
 
 class Summary(Row, Base):
