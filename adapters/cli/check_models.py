@@ -23,7 +23,7 @@ async def check_models(settings: Settings, others: Sequence[tuple[str, str]], *,
     if is_offline(settings):
         text = f"{describe_models(settings)}; set LLM_MODELS and the provider's key for a real one"
         yield Finding("warn", "models", text)
-    else:
+    elif settings.debug_mock_responses is not None:
         yield Finding("ok", "models", describe_models(settings))
     named = [("LLM_MODELS", name) for name in settings.llm_models]
     named += [("SUMMARY_MODEL", settings.summary_model)] if settings.summary_model else []
@@ -48,10 +48,22 @@ async def check_models(settings: Settings, others: Sequence[tuple[str, str]], *,
 async def _check_key(router: Router, user: str, name: str, *, subject: str = "model") -> Finding:
     missing = await router.find_missing(name)
     if missing is None:
-        return Finding("fail", subject, f"{user}: litellm knows no provider of {name}; write provider/model")
+        similar = to_question(router.find_similar(name))
+        return Finding("fail", subject, f"{user}: litellm knows no provider of {name}; write provider/model{similar}")
     if missing:
         return Finding("fail", subject, f"{user}: {name} needs {' and '.join(missing)}, which is not set")
-    return Finding("ok", subject, f"{user}: {name} has all variables that its provider needs")
+    unknown = await router.find_unknown(name)
+    if unknown is None:
+        return Finding("ok", subject, f"{user}: {name} has all variables that its provider needs")
+    question = to_question(unknown.nearest)
+    if unknown.is_certain:
+        return Finding("fail", subject, f"{user}: the server does not offer {name}{question}")
+    return Finding("warn", subject, f"{user}: litellm does not list {name}; --call tries it{question}")
+
+
+def to_question(nearest: Sequence[str]) -> str:
+    """Return the question whether one of these models was meant; nothing if there are none."""
+    return f"; did you mean {' or '.join(nearest)}?" if nearest else ""
 
 
 async def call_model(settings: Settings, name: str | None) -> Finding:

@@ -12,6 +12,7 @@ from agent.llm.completions import CallObserver, Completion, Model, ModelRequest
 from agent.llm.cooldowns import Cooldowns
 from agent.llm.providers.client import Providers
 from agent.llm.providers.media import Media
+from agent.llm.providers.names import UnknownName
 from agent.llm.providers.pricing import Prices
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
@@ -105,6 +106,14 @@ class Router:
         if name in self._built_in:
             return ()
         return await self._providers.find_missing(name)
+
+    async def find_unknown(self, name: str) -> UnknownName | None:
+        """Return what is wrong with a model's name, by its server's or litellm's list; None if nothing is found."""
+        return None if name in self._built_in else await self._providers.find_unknown(name)
+
+    def find_similar(self, name: str) -> tuple[str, ...]:
+        """Return listed models whose names are like this one."""
+        return self._providers.find_similar(name)
 
     async def find_summary_model(self) -> str | None:
         """Return `SUMMARY_MODEL`, else the cheapest configured model; None when only built-in models answer."""

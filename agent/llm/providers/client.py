@@ -19,6 +19,7 @@ from agent.llm.completions import (
 from agent.llm.providers.catalogue import Catalogue
 from agent.llm.providers.errors import may_be_billed, to_failure
 from agent.llm.providers.library import Library, import_litellm
+from agent.llm.providers.names import UnknownName, find_unknown, find_unlisted
 from agent.llm.providers.openai_api import CONNECT_SECONDS, OpenAIServer, read_usage, to_count, to_usage
 from agent.llm.providers.pricing import Prices, Pricing
 from agent.llm.providers.requests import MARKED_MODEL, Form, Forms, to_response_format, with_marks
@@ -124,6 +125,17 @@ class Providers:
             return None
         has_key = "api_key" in target
         return () if has_key else tuple(self.library.litellm.validate_environment(target["model"])["missing_keys"])
+
+    async def find_unknown(self, name: str) -> UnknownName | None:
+        """Return what is wrong with a model's name; None if it is right, or cannot be told."""
+        if self.needs_litellm(name):
+            return find_unlisted(name, self.catalogue)
+        return await find_unknown(name, self._server, self.catalogue)
+
+    def find_similar(self, name: str) -> tuple[str, ...]:
+        """Return listed models whose names are like this one."""
+        unlisted = find_unlisted(name, self.catalogue)
+        return unlisted.nearest if unlisted else ()
 
     def highest_price(self, name: str) -> float | None:
         """Return US dollars for the dearest kind of token of a model; None if it is unknown."""

@@ -12,11 +12,13 @@ from pydantic import BaseModel, ValidationError
 from agent.llm.completions import ToolCall, to_tool_calls
 from agent.llm.providers.streaming import STREAM_FAULTS
 from shared.messages import Usage
+from shared.settings import OPENAI_URL
 from shared.text import clean
 
 if TYPE_CHECKING:
     import aiohttp
 
+CHAT = "/chat/completions"
 CONNECT_SECONDS = 10.0
 # An idle connection is kept for so long, shorter than servers and proxies usually do.
 KEEP_SECONDS = 50.0
@@ -96,9 +98,14 @@ class OpenAIServer:
     """A server with OpenAI's protocol at `base_url`; keeps its connections open until `aclose`."""
 
     def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
+        self._base_url = base_url.rstrip("/")
         self._headers = {"Content-Type": "application/json", **headers}
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def is_openai(self) -> bool:
+        """Return whether it is OpenAI itself."""
+        return self._base_url == OPENAI_URL
 
     def load(self) -> None:
         """Import what the first request needs, as long as nobody waits for it."""
@@ -132,7 +139,7 @@ class OpenAIServer:
 
     async def ask(self, body: Mapping[str, Any], seconds: float) -> Answer:
         """Return a whole answer; raises one of `faults`."""
-        async with self._post(body, seconds) as response:
+        async with self._request("POST", CHAT, body, seconds) as response:
             content = await _read(response)
         try:
             return Answer.model_validate_json(content)
@@ -144,22 +151,33 @@ class OpenAIServer:
         except (ValueError, RecursionError):
             raise ServerError(200, _find_message(content) or "the answer can't be read") from None
 
+    async def list_models(self, seconds: float) -> list[str]:
+        """Return the models that the server offers; raises one of `faults`, also when it has no such list."""
+        async with self._request("GET", "/models", None, seconds) as response:
+            content = await _read(response)
+        try:
+            return [str(model["id"]) for model in json.loads(content)["data"]]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            raise ServerError(200, "the list of models can't be read") from None
+
     @asynccontextmanager
     async def stream(self, body: Mapping[str, Any], seconds: float) -> AsyncIterator[AsyncIterator[str]]:
         """Open a streamed answer, and give its lines; raises one of `faults`."""
         streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        async with self._post(streamed, seconds) as response:
+        async with self._request("POST", CHAT, streamed, seconds) as response:
             yield _list_lines(response)
 
     @asynccontextmanager
-    async def _post(self, body: Mapping[str, Any], seconds: float) -> "AsyncIterator[aiohttp.ClientResponse]":
+    async def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float
+    ) -> "AsyncIterator[aiohttp.ClientResponse]":
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(sock_connect=min(seconds, CONNECT_SECONDS), sock_read=seconds)
-        data = json.dumps(body, ensure_ascii=False).encode(errors="replace")
+        data = None if body is None else json.dumps(body, ensure_ascii=False).encode(errors="replace")
         session = self._open()
-        async with session.post(
-            self._url, data=data, headers=self._headers, timeout=timeout, allow_redirects=False
+        async with session.request(
+            method, f"{self._base_url}{path}", data=data, headers=self._headers, timeout=timeout, allow_redirects=False
         ) as response:
             if response.status != 200:
                 content = await _read(response)

@@ -1,9 +1,11 @@
 """`parley doctor`: everything that has to be in order, with a remedy for what is not."""
 
+import asyncio
 import json
 import re
 
 from tests.adapters.cli.shell import Shell
+from tests.standins.openai_api import OpenAIStub
 
 
 def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: Shell) -> None:
@@ -50,6 +52,28 @@ def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_serv
     ):
         assert expected in done.out
     assert "module clock" not in done.out
+
+
+async def test_doctor_names_the_model_that_a_misspelled_one_may_be(shell: Shell) -> None:
+    async with OpenAIStub(models=("small", "large")) as server:
+        settings = {"OPENAI_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "x"}
+        names = "openai/smal,small,anthropic/claude-sonet-4-5"
+        done = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS=names, **settings)
+        listed = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS="small", **settings)
+        unknown = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS="gpt-4o-mimi")
+
+    assert done.code == 1
+    assert "fail  model     LLM_MODELS: the server does not offer openai/smal; did you mean small?" in done.out
+    assert "ok    model     LLM_MODELS: small has all variables that its provider needs" in done.out
+    warning = (
+        "warn  model     LLM_MODELS: litellm does not list anthropic/claude-sonet-4-5; --call tries it; did you mean"
+    )
+    assert f"{warning} anthropic/claude-sonnet-4-5" in done.out
+    assert listed.code == 0
+    assert "fail  model     LLM_MODELS: litellm knows no provider of gpt-4o-mimi; write provider/model" in unknown.out
+    assert "did you mean gpt-4o-mini" in unknown.out
+    # No line says that the same models are in order.
+    assert not re.search(r"ok +models", done.out + listed.out + unknown.out)
 
 
 def test_doctor_says_how_many_memories_have_vectors(shell: Shell) -> None:

@@ -1,0 +1,45 @@
+"""Whether a model's name is right: by what its server offers, else by litellm's list of models."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from agent.llm.providers.catalogue import PREFIX, Catalogue
+from agent.llm.providers.openai_api import OpenAIServer
+
+LIST_SECONDS = 10.0
+# How near a name must be to be suggested: of a server's own models, and of the thousands that litellm lists.
+NEAR, NEAR_OF_MANY = 0.5, 0.8
+MOST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownName:
+    """A model that its server does not offer, or (not `is_certain`) that litellm does not list; with names like it."""
+
+    nearest: tuple[str, ...]
+    is_certain: bool
+
+
+async def find_unknown(name: str, server: OpenAIServer, catalogue: Catalogue) -> UnknownName | None:
+    """Return what is wrong with the name of a model of this server; None if it is right, or cannot be told."""
+    bare = name.removeprefix(PREFIX)
+    try:
+        offered = await server.list_models(LIST_SECONDS)
+    except server.faults:
+        return find_unlisted(name, catalogue) if server.is_openai else None
+    if not offered or any(bare in (model, *_list_short_forms(model)) for model in offered):
+        return None
+    return UnknownName(tuple(get_close_matches(bare, offered, n=MOST, cutoff=NEAR) or sorted(offered)[:MOST]), True)
+
+
+def _list_short_forms(model: str) -> Collection[str]:
+    # Ollama names what it has with a tag, Google with a folder.
+    return (model.removesuffix(":latest"), model.removeprefix("models/"))
+
+
+def find_unlisted(name: str, catalogue: Catalogue) -> UnknownName | None:
+    """Return the names like this one, when litellm does not list it; None if it does."""
+    if catalogue.find(name):
+        return None
+    return UnknownName(tuple(get_close_matches(name, catalogue.names, n=MOST, cutoff=NEAR_OF_MANY)), False)
