@@ -1,6 +1,6 @@
 """`parley explain TURN`: everything about a turn, for operators, as `admin.explain_turn` tells it."""
 
-import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 SHOWN_CHARS = 200
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+# What of the prompt has words of its own.
+CONTEXT = ("history", "turns_left_out", "summary", "image_ids", "replied_to_turn", "earlier_messages")
 # The lists of the story that are shown as tables, in this order.
 TABLES = (
     "inbox",
@@ -100,7 +103,7 @@ def _describe_persona(persona: dict[str, Any]) -> str:
 
 
 def _dollars(dollars: float | None) -> str:
-    return "of unknown price" if dollars is None else f"{dollars} $"
+    return "of unknown price" if dollars is None else f"{dollars:.6f}".rstrip("0").rstrip(".") + " $"
 
 
 def _show_tools(tools: dict[str, Any] | None) -> None:
@@ -114,25 +117,66 @@ def _show_tools(tools: dict[str, Any] | None) -> None:
 
 
 def _list_context(context: dict[str, Any]) -> list[tuple[str, str]]:
-    # Memories have scores, and are a table.
-    return [
-        (name.replace("_", " "), ", ".join(f"{key} {given}" for key, given in value.items()) if value else "none")
-        if isinstance(value, dict)
-        else (name.replace("_", " "), str(value))
+    """Return the parts of the prompt by their names, in words; memories have scores, and are a table."""
+    history, summary = context.get("history") or {}, context.get("summary") or {}
+    images, replied_to = context.get("image_ids") or (), context.get("replied_to_turn")
+    earlier, left_out = context.get("earlier_messages") or 0, context.get("turns_left_out") or 0
+    words = {
+        "history": _count(
+            history["turns"], "turn", f", from turn {history['first_turn']} on, {history['tokens']} tokens"
+        )
+        if history.get("turns")
+        else "none: the conversation begins here",
+        "left out": _count(left_out, "turn", ", which the summary holds or for which there was no room")
+        if left_out
+        else "nothing",
+        "summary": f"of what was said up to turn {summary['up_to_turn']}, {summary['tokens']} tokens"
+        if summary.get("up_to_turn")
+        else "none",
+        "images": ", ".join(f"file {image}" for image in images) or "none",
+        "replies to": f"the message of turn {replied_to}" if replied_to else "no other message",
+        "before it": _count(earlier, "message", " of others, which were not for Parley")
+        if earlier
+        else "no other message",
+    }
+    others = {
+        name.replace("_", " "): _to_words(value)
         for name, value in context.items()
-        if name != "memories"
-    ]
+        if name not in {*CONTEXT, "memories"}
+    }
+    return [*words.items(), *others.items()]
+
+
+def _count(number: int, noun: str, rest: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}{rest}"
+
+
+def _to_words(value: Any) -> str:
+    """Return a value of JSON in plain words."""
+    if value in (None, "", [], {}):
+        return "none"
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return ", ".join(f"{name.replace('_', ' ')} {_to_words(part)}" for name, part in value.items())
+        case list():
+            return "; ".join(_to_words(part) for part in value)
+        case str() if TIMESTAMP.match(value):
+            return f"{value[:10]} {value[11:19]}"
+    return str(value)
 
 
 def _show_rows(name: str, rows: list[dict[str, Any]], *, full: bool) -> None:
     say(f"\n{name}{'' if rows else ': none'}")
     if rows:
         columns = list(dict.fromkeys(column for row in rows for column in row))
-        show_table(columns, [[_cell(row.get(column), full) for column in columns] for row in rows])
+        show_table(
+            [column.replace("_", " ") for column in columns],
+            [[_cell(row.get(column), full) for column in columns] for row in rows],
+        )
 
 
 def _cell(value: Any, full: bool) -> str:
-    if value is None:
-        return ""
-    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    shown = "" if value in (None, "") else _to_words(value)
     return shown if full or len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… ({len(shown):,} characters)"
