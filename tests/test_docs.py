@@ -74,8 +74,8 @@ def test_the_page_on_modules_names_every_argument_and_field() -> None:
     assert [name for name in given if not re.search(rf"`(context\.)?{name}`", page)] == []
 
 
-async def parley(folder: Path, *arguments: str, **given: str) -> Process:
-    """Start the program in an empty folder with these settings; stdout and stderr share a pipe."""
+async def parley(folder: Path, *arguments: str, stderr: int = STDOUT, **given: str) -> Process:
+    """Start the program in an empty folder with these settings; without `stderr` it goes to stdout."""
     environment = {
         name: value for name, value in os.environ.items() if name not in {*SETTING_NAMES, *list_setting_names()}
     }
@@ -85,17 +85,18 @@ async def parley(folder: Path, *arguments: str, **given: str) -> Process:
         cwd=folder,
         stdin=PIPE,
         stdout=PIPE,
-        stderr=STDOUT,
+        stderr=stderr,
     )
 
 
 async def test_the_chat_in_the_readme_is_what_the_terminal_prints(address: Address, tmp_path: Path) -> None:
-    questions, answers = [each.text for each in document("README.md").blocks("text")][1:3]
-    process = await parley(tmp_path, "chat", DATABASE_URL=address.libpq(as_owner=True))
+    questions, answers, tools = [each.text for each in document("README.md").blocks("text")][1:4]
+    process = await parley(tmp_path, "chat", stderr=PIPE, DATABASE_URL=address.libpq(as_owner=True))
 
-    output, _ = await process.communicate(questions.encode())
+    output, on_stderr = await process.communicate(questions.encode())
 
     assert output.decode() == answers
+    assert on_stderr.decode() == tools
 
 
 async def test_the_start_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:
