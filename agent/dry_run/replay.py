@@ -136,7 +136,10 @@ class DryRun:
         deadline = self.services.clock.monotonic() + self.services.settings.turn_deadline_seconds
         try:
             completion = await self.services.models.router.complete(
-                request, deadline=deadline, observer=CallObserver(spent=spent, attempts=turn.spend.decisions.attempts)
+                request,
+                deadline=deadline,
+                observer=CallObserver(spent=spent, attempts=turn.spend.decisions.attempts),
+                is_background=True,
             )
             spent.append(RejectedCall(completion.model, completion.usage))
         finally:

@@ -105,6 +105,8 @@ async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> M
                 pay=partial(_pay_and_admit, services, turn, spent),
                 attempts=turn.spend.decisions.attempts,
             ),
+            # Nobody waits for a scheduled job.
+            is_background=turn.message.due_job is not None,
         )
         spent.append(RejectedCall(completion.model, completion.usage))
     except (asyncio.CancelledError, ModelsUnavailable, PromptTooLong, Refusal):

@@ -63,7 +63,10 @@ class ToolModels:
             observer = CallObserver(spent=call.spent, pay=partial(self._pay_rejected, call))
             async with self._paid(call):
                 completion = await self.services.models.router.complete(
-                    request, deadline=self.turn.deadline, observer=observer
+                    request,
+                    deadline=self.turn.deadline,
+                    observer=observer,
+                    is_background=self.turn.message.due_job is not None,
                 )
                 call.spent.append(RejectedCall(completion.model, completion.usage))
             return completion.text

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from agent.schedules.firing import fire_due
 from shared.db.database import Address, Database
 from shared.settings import Settings
-from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import last_user_text
 from tests.support.office import calls
 from tests.support.parley import Parley, open_parley
@@ -90,6 +90,18 @@ async def test_a_task_is_given_to_the_model_on_its_persons_budget(parley: Parley
     assert job.next_due_at > datetime.now(UTC)
     # Neither the question nor the answer was said by the person.
     assert await parley.value("SELECT count(*) FROM memories WHERE content LIKE '%rains%'") == 0
+
+
+async def test_what_a_job_is_refused_by_its_model_closes_the_route_for_nobody_else(parley: Parley) -> None:
+    await know(parley)
+    await use(parley, "add_job", text="Say how the weather is.", every="day at 9", action="resume_conversation")
+
+    parley.model.play(lambda _body, _number: Fault(401))
+    await parley.sql(DUE_NOW, ago=5)
+    assert "language model" in (await parley.platform.wait_for(2))[1]
+    parley.model.play([Answer("Here I am.")])
+
+    assert (await parley.ask("Are you there?", user="bob", adapter="fake")).content == "Here I am."
 
 
 async def test_a_host_that_only_a_jobs_text_names_is_not_linked_after_untrusted_and_private_text(
