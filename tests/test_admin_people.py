@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from adapters.cli.worker import END_GRANTS
+from agent.maintenance.steps import Steps
 from agent.privacy.erasure import finish_erasures
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE
@@ -219,3 +221,15 @@ async def test_a_budget_follows_the_permission_wherever_it_is_changed(parley: Pa
     await psql.run("UPDATE users SET permission_until = now() - interval '1 second'")
     await psql.run("SELECT parley_end_grants_v1()")
     assert await psql.rows(state) == [("user", limited, True)]
+
+
+@pytest.mark.settings(default_guest_token_budget=7_000_000)
+async def test_a_permission_that_ends_leaves_the_guests_budget_of_the_settings(parley: Parley, psql: Psql) -> None:
+    await ann(parley)
+    await psql.run("SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')")
+    await psql.run("SELECT admin.set_budget('discord', 'Ann', NULL)")
+    await psql.run("UPDATE users SET permission_until = now() - interval '1 second'")
+
+    await Steps(parley.app.database, parley.app.clock).run(END_GRANTS, {"guest_budget": "7000000"})
+
+    assert await psql.rows("SELECT permission_level, token_budget_monthly FROM users") == [("guest", 7_000_000)]

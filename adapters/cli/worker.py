@@ -35,7 +35,10 @@ VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
 EVENT_SECONDS = 5.0
 # Permissions that have ended count no more; this only says so in the table.
-END_GRANTS = text("SELECT parley_end_grants_v1()")
+# Who was an admin without a limit gets that of a guest.
+END_GRANTS = text(
+    "SELECT parley_end_grants_v1() FROM set_config('parley.guest_budget', CAST(:guest_budget AS text), true)"
+)
 
 
 def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds: float = MAINTENANCE_SECONDS) -> Worker:
@@ -92,7 +95,7 @@ def _list_work_that_can_wait(app: App, maintenance_seconds: float) -> Sequence[P
 
 async def _maintain(app: App) -> None:
     steps = Steps(app.database, app.clock)
-    await steps.run(END_GRANTS, {})
+    await steps.run(END_GRANTS, {"guest_budget": str(app.settings.default_guest_token_budget)})
     await count_finished(steps)
     await remove_expired(steps, app.settings)
     await remove_expired_files(steps, app.files.storage)
