@@ -26,6 +26,8 @@ from shared.messages import Place
 
 # So much is said before facts are drawn from it: turns, or tokens of people and agent together.
 TURNS, TOKENS = 20, 2000
+# Only a turn that has ended since the last look makes a conversation due; after a pause its summary has the facts.
+RECENT_MINUTES = 5
 WIDTH = 4
 MAX_OUTPUT_TOKENS = 1000
 SCHEMA = {"type": "object", "properties": {"facts": FACTS}, "required": ["facts"], "additionalProperties": False}
@@ -35,7 +37,8 @@ CLAIM = text(f"""
 WITH due AS (
     SELECT id FROM conversations
     WHERE summary_due_at IS NOT NULL AND NOT summary_is_urgent
-      AND last_active_at > now() - interval '{claims.IDLE_MINUTES} minutes'
+      AND last_active_at > now() - interval '1 minute'
+          * CASE WHEN facts_retry_at IS NULL THEN {RECENT_MINUTES} ELSE {claims.IDLE_MINUTES} END
       AND (summary_claimed_until IS NULL OR summary_claimed_until < now())
       AND (facts_retry_at IS NULL OR facts_retry_at <= now())
       AND EXISTS (
@@ -116,7 +119,7 @@ class FactReader:
         if listed is None or answer.completion.stop == "max_tokens":
             await self._fail(claimed, answer, "the answer was cut" if listed else "the answer is no JSON")
             return
-        await self._store(claimed, source, answer, read_facts(listed.get("facts"), source.statements, known))
+        await self._store(claimed, source, answer, facts=read_facts(listed.get("facts"), source.statements, known))
 
     async def _store(
         self, claimed: Claim, source: Source, answer: ModelAnswer | None = None, facts: Sequence[Fact] = ()

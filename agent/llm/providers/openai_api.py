@@ -139,7 +139,7 @@ class OpenAIServer:
 
     async def ask(self, body: Mapping[str, Any], seconds: float) -> Answer:
         """Return a whole answer; raises one of `faults`."""
-        async with self._request("POST", CHAT, body, seconds) as response:
+        async with self._request("POST", CHAT, body, seconds=seconds) as response:
             content = await _read(response)
         try:
             return Answer.model_validate_json(content)
@@ -153,7 +153,7 @@ class OpenAIServer:
 
     async def list_models(self, seconds: float) -> list[str]:
         """Return the models that the server offers; raises one of `faults`, also when it has no such list."""
-        async with self._request("GET", "/models", None, seconds) as response:
+        async with self._request("GET", "/models", seconds=seconds) as response:
             content = await _read(response)
         try:
             return [str(model["id"]) for model in json.loads(content)["data"]]
@@ -164,12 +164,12 @@ class OpenAIServer:
     async def stream(self, body: Mapping[str, Any], seconds: float) -> AsyncIterator[AsyncIterator[str]]:
         """Open a streamed answer, and give its lines; raises one of `faults`."""
         streamed = {**body, "stream": True, "stream_options": {"include_usage": True}}
-        async with self._request("POST", CHAT, streamed, seconds) as response:
+        async with self._request("POST", CHAT, streamed, seconds=seconds) as response:
             yield _list_lines(response)
 
     @asynccontextmanager
     async def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, seconds: float
     ) -> "AsyncIterator[aiohttp.ClientResponse]":
         import aiohttp
 
