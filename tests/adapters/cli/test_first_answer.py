@@ -76,7 +76,7 @@ async def test_no_turn_begins_before_litellm_is_imported_where_it_is_needed(shel
         await asyncio.to_thread(wait_for, shell.folder / "importing")
         asking = asyncio.create_task(asyncio.to_thread(ask_over_http, shell, find_base(lines), "Is anybody there?"))
         while await count(waiting) == 0:
-            assert not asking.done()
+            assert not asking.done(), await asking
         # The page serves meanwhile.
         assert (await asyncio.to_thread(fetch, f"{find_base(lines)}/healthz"))[0] == 200
         assert await count(turns) == before

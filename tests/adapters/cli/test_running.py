@@ -53,7 +53,7 @@ def fetch(url: str, token: str | None = None, **body: object) -> tuple[int, str]
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
     try:
-        with urlopen(request, timeout=30) as response:  # noqa: S310  # loopback
+        with urlopen(request, timeout=120) as response:  # noqa: S310  # loopback
             return response.status, response.read().decode()
     except HTTPError as error:
         return error.code, error.read().decode()
