@@ -1,43 +1,39 @@
 """Logging with structlog: one line per event, with ids but never with message text."""
 
 import logging
-import re
 import sys
+import threading
+from types import TracebackType
 from typing import Any
 
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-SECRET_FIELD = re.compile(r"(token|secret|password|api_?key|authorization)$", re.IGNORECASE)
-# The lengths are bounded because every other address of a long text is a start.
-SECRET_TEXT = re.compile(
-    r"(sk-[A-Za-z0-9_-]{8,}|xox[a-z]-[A-Za-z0-9-]{8,}|xapp-[A-Za-z0-9-]{8,}|://[^/\s:@]{1,256}:[^@\s]{1,256}@|Bearer\s+\S+)"
-)
-# The credentials of people that were read last, which no line of the log may contain.
-MAX_HIDDEN = 1000
-_hidden: dict[str, None] = {}
+from shared.redaction import redact_field, redact_text
+
+# These libraries log every job and request at INFO, which the one line per turn makes redundant.
+NOISY = ("procrastinate", "httpx", "httpcore", "LiteLLM", "alembic", "uvicorn.access", "mcp", "psycopg.pool")
 
 
-def hide_in_logs(secret: str) -> None:
-    """Keep this text out of all further lines."""
-    _hidden.pop(secret, None)
-    _hidden[secret] = None
-    while len(_hidden) > MAX_HIDDEN:
-        _hidden.pop(next(iter(_hidden)))
+class _Output(logging.StreamHandler[Any]):
+    # The one handler of the process. A record that can't be formatted is named, not written with its arguments.
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        error = sys.exc_info()[0]
+        name = "an error" if error is None else error.__name__
+        sys.stderr.write(f"a log line of {record.name} ({record.pathname}:{record.lineno}) is lost: {name}\n")
 
 
 def configure_logging(level: str, style: str) -> None:
-    """Send the logs of structlog and of the standard library to stderr, in the style `console` or `json`."""
+    """Send logs, warnings and uncaught exceptions to stderr without secrets, in the style `console` or `json`."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        redact,
     ]
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        # The default formatter prints the local variables of every frame, which may contain message text.
+        # It gets tracebacks as text: its own formatter prints the variables of every frame.
         else structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
@@ -48,51 +44,56 @@ def configure_logging(level: str, style: str) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    output = logging.StreamHandler(sys.stderr)
-    last: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
-    if style == "json":
-        last.append(structlog.processors.format_exc_info)
-    output.setFormatter(
-        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[*last, redact_rendered, renderer])
-    )
+    last: list[Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        redact,
+        renderer,
+    ]
+    output = _Output(sys.stderr)
+    output.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()
     root.handlers[:] = [output]
     root.setLevel(level)
-    # These libraries log every job and request at INFO, which the one line per turn makes redundant.
-    for noisy in (
-        "procrastinate",
-        "httpx",
-        "httpcore",
-        "LiteLLM",
-        "alembic",
-        "uvicorn.access",
-        "mcp",
-        "psycopg.pool",
-    ):
-        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    for name in NOISY:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level)))
+    logging.captureWarnings(True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_in_thread
+    sys.unraisablehook = _log_unraisable
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace the values of fields whose names say that they are secrets."""
-    for name in event:
-        if SECRET_FIELD.search(name):
-            event[name] = "***"
-    return event
+    """Take secrets out of all fields, at any depth, tracebacks included."""
+    return {name: redact_field(name, value) for name, value in event.items()}
 
 
-def redact_rendered(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace what looks like a key or a password inside text values, including tracebacks."""
-    for name, value in event.items():
-        if isinstance(value, str):
-            event[name] = SECRET_TEXT.sub("***", _without_hidden(value))
-    return event
+def drop_handlers(*names: str) -> None:
+    """Let these loggers of libraries write through ours alone."""
+    for name in names:
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
 
 
-def _without_hidden(value: str) -> str:
-    for secret in _hidden:
-        if secret in value:
-            value = value.replace(secret, "***")
-    return value
+def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, traceback)
+    else:
+        get_logger().critical("uncaught_exception", exc_info=(kind, error, traceback))
+
+
+def _log_uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+        name = None if args.thread is None else args.thread.name
+        trace = (args.exc_type, args.exc_value, args.exc_traceback)
+        get_logger().critical("uncaught_exception", thread=name, exc_info=trace)
+
+
+def _log_unraisable(args: "sys.UnraisableHookArgs") -> None:
+    where = None if args.object is None else redact_text(repr(args.object))
+    error = args.exc_value or args.exc_type()
+    get_logger().error("ignored_exception", where=where, exc_info=(args.exc_type, error, args.exc_traceback))
 
 
 def get_logger(**bound: Any) -> FilteringBoundLogger:

@@ -256,6 +256,32 @@ async def test_a_new_default_persona_and_new_instructions_are_used_for_the_next_
     assert prompt(parley).startswith("You are the librarian. Answer in two sentences.")
 
 
+async def test_a_change_is_taken_back_by_its_object_and_by_who_made_it_whatever_came_last(address: Address) -> None:
+    of_object, of_person = statement("Take a change back"), statement("Take back what one person has changed")
+    async with connected(address, role=ADMIN_ROLE) as psql:
+        await psql.execute(PEOPLE)
+        await psql.execute("INSERT INTO personas (name, system_prompt) VALUES ('Sage', 'One.'), ('Other', 'One.')")
+        for prompt in ("Two.", "Three."):
+            await psql.execute("UPDATE personas SET system_prompt = $1 WHERE name = 'Sage'", prompt)
+        await psql.execute(f"SET parley.actor = 'discord:{ACCOUNT}'")
+        await psql.execute("UPDATE users SET token_budget_monthly = 7 WHERE id = 2")
+        await psql.execute("RESET parley.actor")
+        await psql.execute("UPDATE personas SET system_prompt = 'Two.' WHERE name = 'Other'")
+
+        assert "Two." in await psql.fetchval(of_object)
+        assert "One." in await psql.fetchval(of_object)
+        assert "5000" in await psql.fetchval(of_person)
+        assert "nothing was taken back" in await psql.fetchval(of_person)
+
+        prompts = await psql.fetch("SELECT name, system_prompt FROM personas ORDER BY name")
+        assert [tuple(each) for each in prompts] == [("Other", "Two."), ("Sage", "One.")]
+        # A persona that is gone has its name in the log.
+        await psql.execute("DELETE FROM personas WHERE name = 'Sage'")
+        assert "is there again" in await psql.fetchval(of_object)
+        named = await psql.fetchval("""SELECT name FROM admin.audit WHERE "table" = 'users' LIMIT 1""")
+        assert named == await psql.fetchval("SELECT name FROM admin.users WHERE id = 2")
+
+
 async def test_a_persona_can_be_moved_and_removed(parley: Parley) -> None:
     await admin(parley, "Add a persona for a channel")
     await admin(parley, "Move a persona to another place")

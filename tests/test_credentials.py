@@ -14,7 +14,7 @@ from agent.queue import inbox
 from shared.credentials.typed import had_typed, without_typed
 from shared.db.database import Address
 from shared.errors import Refusal
-from shared.log import redact_rendered
+from shared.log import redact
 from shared.messages import IncomingMessage, Place, PlatformContext, QuotedMessage
 from shared.messages import Sender as Writer
 from shared.settings import Settings
@@ -77,7 +77,7 @@ async def test_a_tool_uses_the_persons_credential_and_nobody_else_gets_to_see_it
     assert cabins.logins == [SECRET]
     assert reply.content.count("[a secret was removed here]") == 2
     assert reply.tool_calls_made[0].result["bookings"] == ["Lake cabin"]
-    assert redact_rendered(None, "", {"exception": f"no such login: {SECRET}"}) == {"exception": "no such login: ***"}
+    assert redact(None, "", {"exception": f"no such login: {SECRET}"}) == {"exception": "no such login: ***"}
     for shown in (str(reply), json.dumps([each.body for each in parley.model.requests]), await dump(parley)):
         assert SECRET not in shown
 

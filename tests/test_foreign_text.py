@@ -42,8 +42,8 @@ from shared.arithmetic import NoSum, find_sum, work_out
 from shared.dates.hints import resolve
 from shared.errors import ToolError
 from shared.files.filenames import clean_filename
-from shared.log import SECRET_TEXT
 from shared.memory.tokenizer import split_words
+from shared.redaction import redact_text
 from shared.text import clean, cut
 
 CHARS = 100_000
@@ -103,7 +103,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a command": COMMAND_LINE.fullmatch,
     "a yes or no": TYPED.fullmatch,
     "a person's message": lambda text: LINE_ENDS.sub("\n", CONTEXT_TAGS.sub("", text)),
-    "a line of the log": lambda text: SECRET_TEXT.sub("***", text),
+    "a line of the log": redact_text,
     "a file's name": clean_filename,
     "words to remember": split_words,
     "a date": lambda text: resolve(text[:120], NOW),

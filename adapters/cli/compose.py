@@ -38,6 +38,7 @@ from shared.files.images import Images
 from shared.files.storage import open_storage
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
+from shared.redaction import hide_settings
 from shared.settings import Settings, list_secret_values, load_secrets
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ async def open_app(
         await _read_prices(router, database)
         memory = Memories(database, settings, clock)
         closing.push_async_callback(memory.aclose)
-        secret_values = Secrets(list_secret_values(settings, secrets))
-        events = Listener(database, OutflowRules(storage.base_url, secret_values))
+        hide_settings(secret_values := list_secret_values(settings, secrets))
+        events = Listener(database, OutflowRules(storage.base_url, Secrets(secret_values)))
         await events.start()
         closing.push_async_callback(events.close)
         peers = RemoteAgents(database, http, secrets)

@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shared.redaction import redact_text
+
 
 @dataclass
 class _Found:
@@ -73,7 +75,7 @@ def say(text: str = "") -> None:
 
 def complain(text: str) -> None:
     """Write one line about an error to stderr."""
-    line = " ".join(text.split())
+    line = redact_text(" ".join(text.split()))
     if (found := _found.get()) is not None:
         found.complaints.append(line)
     typer.echo(f"parley: {line}", err=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from shared.redaction import redact_text
+
 # `off` is something that could be used and is not set up: nothing is wrong.
 Level = Literal["ok", "off", "warn", "fail"]
 
@@ -14,3 +16,7 @@ class Finding:
     level: Level
     subject: str
     text: str
+
+    def __post_init__(self) -> None:
+        """Take secrets out of the text, which may be a library's error."""
+        object.__setattr__(self, "text", redact_text(self.text))

@@ -23,9 +23,11 @@ def read_settings(*, quiet: bool = False) -> "Settings":
     """Return the settings and set up logging; `quiet` shows only warnings and errors."""
     from adapters.cli.platforms import list_setting_names, read_all_settings
     from shared.log import configure_logging
-    from shared.settings import load_settings
+    from shared.redaction import hide_settings
+    from shared.settings import Secrets, list_secret_values, load_settings
 
     settings = load_settings(more_names=list_setting_names())
+    hide_settings(list_secret_values(settings, Secrets("", ())))
     # Wrong settings of platforms are refused at the start, too.
     read_all_settings(settings)
     level = "WARNING" if quiet and settings.log_level == "INFO" else settings.log_level

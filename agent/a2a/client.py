@@ -18,12 +18,13 @@ from sqlalchemy import text
 from agent.delegation.peers import Asker, PeerAnswer, PeerFile
 from agent.people.hops import installation_id, outbound_hops, person_id
 from agent.tools.arguments import depth
+from shared.credentials.row_secrets import filled_in
 from shared.db.database import Database, DatabaseLost
 from shared.errors import ParleyError, ToolError, Unavailable
 from shared.http.client import GuardedClient
 from shared.log import get_logger
 from shared.models import Agent
-from shared.row_secrets import filled_in
+from shared.redaction import redact_text
 from shared.settings import A2A_PREFIX, Secrets
 from shared.text import MAX_DEPTH, clean, clean_json, cut
 
@@ -108,7 +109,7 @@ class RemoteAgents:
         except (ToolError, Unavailable) as error:
             self._cards.pop(agent.id, None)
             log.warning("agent_unreachable", agent=agent.name, cause=type(error.__cause__ or error).__name__)
-            await self._note(NOTE_ERROR, agent, error=cut(clean(str(error)), MAX_NOTE))
+            await self._note(NOTE_ERROR, agent, error=cut(clean(redact_text(str(error))), MAX_NOTE))
             raise
         if agent.last_error is not None:
             await self._note(NOTE_ERROR, agent, error=None)

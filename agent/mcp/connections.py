@@ -10,10 +10,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from shared.credentials.row_secrets import filled_in
 from shared.errors import ToolError, Unavailable
 from shared.log import get_logger
 from shared.permissions import Permission
-from shared.row_secrets import filled_in
 from shared.settings import MCP_PREFIX
 from shared.text import clean, clean_json, cut
 

@@ -22,6 +22,7 @@ from shared.errors import ToolError
 from shared.log import get_logger
 from shared.models import McpServer, McpTool
 from shared.permissions import Permission
+from shared.redaction import redact_text
 from shared.text import cut
 from shared.tools import Run, Tool, ToolContext
 
@@ -211,7 +212,9 @@ class RemoteTools(ToolProvider):
             is_first = (await session.execute(CLAIM_FIRST_SIGHT, {"server_id": server_id})).first() is not None
             given = {"server_id": server_id, "seen": json.dumps(seen), "approved": is_first}
             pinned = {(row.name, row.hash) for row in await session.execute(PIN, given) if row.approved}
-            await session.execute(NOTE_CONNECTED, {"server_id": server_id, "error": problems})
+            await session.execute(
+                NOTE_CONNECTED, {"server_id": server_id, "error": None if problems is None else redact_text(problems)}
+            )
         return frozenset(each for each in listed if (each.name, each.hash) in pinned)
 
     async def _on_loss(self, server: Server, reason: str) -> None:
@@ -225,7 +228,7 @@ class RemoteTools(ToolProvider):
 
     async def _note_lost(self, server_id: int, reason: str) -> None:
         async with self._database.transaction() as session:
-            await session.execute(NOTE_LOST, {"server_id": server_id, "error": reason})
+            await session.execute(NOTE_LOST, {"server_id": server_id, "error": redact_text(reason)})
 
     def _run_of(self, kept: _Kept, listed: Listed) -> Run:
         # Positional only, because the server's tool may have an argument named `context`.

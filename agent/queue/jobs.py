@@ -29,6 +29,7 @@ from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
 from shared.db.retries import retry_on_lost_db
 from shared.errors import Superseded
 from shared.log import get_logger
+from shared.redaction import redact_text
 
 MAX_ERRORS = 4
 # How many jobs one statement takes at most.
@@ -391,10 +392,7 @@ class Runner:
 
 
 def describe(error: Exception) -> str:
-    """Return an error as text for the operator.
-
-    The text of database errors is left out, because it can contain rows, and so people's messages.
-    """
+    """Return an error as text for the operator; a database's without its own, which may hold people's messages."""
     if isinstance(error, REFUSED):
         return f"{type(getattr(error, 'orig', error)).__name__} ({sqlstate_of(error)})"
-    return f"{type(error).__name__}: {error}"[:500]
+    return redact_text(f"{type(error).__name__}: {error}")[:500]

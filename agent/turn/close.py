@@ -26,6 +26,7 @@ from shared.db.driver import Session
 from shared.errors import Superseded
 from shared.files.storage import VISIBLE_FILES, Storage
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label
+from shared.redaction import redact_text
 from shared.text import clean_json, count_tokens, with_closed_fence
 
 STORED_FILES = text(f"""
@@ -220,7 +221,7 @@ async def end_turn(
         "finished": answer.finished,
         "waves": turn.log.waves,
         "error": answer.error,
-        "cause": answer.cause,
+        "cause": None if answer.cause is None else redact_text(answer.cause),
         "calls": to_json(turn.spend.unpaid),
         "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
         "question": json.dumps(asdict(question)) if question else None,

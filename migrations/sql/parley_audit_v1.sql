@@ -1,7 +1,8 @@
 -- Writes one row of audit_log for each row that an admin's statement changes, whoever made it: psql, the program, a person.
 --
 -- The trigger's arguments say which columns count: 'of' and the columns, or 'without' and those that the program itself keeps.
--- `old_values` and `new_values` of an update hold only what has changed, those of a deletion or an insertion the whole of it.
+-- `old_values` and `new_values` of an update hold only what has changed, those of a deletion or an insertion the whole of it;
+-- secrets are left out (parley_without_secrets_v1), because the log is never cleared.
 -- Each row holds the SHA-256 of itself and of the row before, so that a change of the log shows (parley_verify_audit_v1).
 -- The lock makes the order of ids the order of commits. Runs with the rights of its owner: nobody else may write the log.
 CREATE FUNCTION public.parley_audit_v1() RETURNS trigger
@@ -34,8 +35,8 @@ BEGIN
     v_entry.table_name := TG_TABLE_NAME;
     v_entry.row_id := v_row_id;
     v_entry.action := lower(TG_OP);
-    v_entry.old_values := v_old;
-    v_entry.new_values := v_new;
+    v_entry.old_values := public.parley_without_secrets_v1(v_old, ARRAY[TG_TABLE_NAME::text]);
+    v_entry.new_values := public.parley_without_secrets_v1(v_new, ARRAY[TG_TABLE_NAME::text]);
     v_entry.database_user := session_user;
     v_entry.actor := nullif(current_setting('parley.actor', true), '');
     v_entry.undoes := nullif(current_setting('parley.undoes', true), '')::bigint;

@@ -12,7 +12,7 @@ branch_labels = None
 depends_on = None
 
 SQL = Path(__file__).resolve().parents[1] / "sql"
-LOG = ("parley_audit_hash_v1", "parley_audit_v1", "parley_verify_audit_v1")
+LOG = ("parley_without_secrets_v1", "parley_audit_hash_v1", "parley_audit_v1", "parley_verify_audit_v1")
 ADMIN = ("admin/views_v1", "admin/functions_v1", "admin/undo_v1")
 
 # The program counts in users and servers with every turn: only what admins decide is logged.
@@ -111,7 +111,9 @@ def upgrade() -> None:
     for name in LOG:
         _run_file(name)
         op.execute(f"REVOKE EXECUTE ON FUNCTION {name} FROM PUBLIC")
-    op.execute("GRANT EXECUTE ON FUNCTION parley_audit_hash_v1, parley_verify_audit_v1 TO parley_app")
+    op.execute(
+        "GRANT EXECUTE ON FUNCTION parley_without_secrets_v1, parley_audit_hash_v1, parley_verify_audit_v1 TO parley_app"
+    )
     _run(KEEP)
     _run(TRIGGERS)
     for table, kept in AUDITED.items():
@@ -136,7 +138,7 @@ def downgrade() -> None:
     for table in ("users", "servers"):
         for action in ("insert", "update", "delete"):
             op.execute(f"DROP TRIGGER parley_audit_{action} ON {table}")
-    op.execute("DROP FUNCTION parley_verify_audit_v1, parley_audit_v1")
+    op.execute("DROP FUNCTION parley_verify_audit_v1, parley_audit_v1, parley_without_secrets_v1")
     op.execute("DROP FUNCTION parley_audit_hash_v1")
     op.drop_table("audit_log")
     op.execute("DROP FUNCTION parley_keep_audit")

@@ -11,9 +11,9 @@ from modules.data_analyst.postgres_engine import PostgresSource
 from modules.data_analyst.queries import Query, Relation
 from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.tables import Rows
+from shared.credentials.row_secrets import filled_in
 from shared.errors import ToolError
 from shared.permissions import Permission
-from shared.row_secrets import filled_in
 from shared.tools import ToolContext
 
 PREFIX = "DATA_ANALYST_"

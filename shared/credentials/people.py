@@ -9,8 +9,8 @@ from sqlalchemy import text
 from shared.credentials.vault import Undecryptable, Vault
 from shared.db.database import Database
 from shared.errors import Refusal, ToolError
-from shared.log import hide_in_logs
 from shared.messages import GivenCredentials
+from shared.redaction import hide_credential
 from shared.text import clean
 
 PURPOSE = b"parley credentials of people"
@@ -69,7 +69,7 @@ class CredentialsOfUser:
             value = None
         if value is None:
             raise CredentialMissing(name=name, remedy=REMEDY.format(name=name))
-        hide_in_logs(value)
+        hide_credential(value)
         if self._on_read is not None:
             self._on_read(value)
         return value

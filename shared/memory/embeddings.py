@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from shared.clock import Clock
 from shared.errors import Unavailable
-from shared.log import get_logger
+from shared.log import drop_handlers, get_logger
 from shared.messages import Usage
 from shared.settings import Settings, prepare_litellm_environment
 
@@ -266,7 +266,9 @@ def _import_litellm() -> Any:
 
     litellm.telemetry = False
     litellm.suppress_debug_info = True
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        # litellm logs requests and answers, through handlers of its own.
+    names = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
+    for name in names:
+        # litellm logs requests and answers.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    drop_handlers(*names)
     return litellm

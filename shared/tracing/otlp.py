@@ -20,7 +20,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from shared.clock import Clock
-from shared.tracing.spans import Attributes, Kind
+from shared.redaction import redact_field, redact_text
+from shared.tracing.spans import Attributes, Kind, Value
 
 KINDS = {
     "internal": trace.SpanKind.INTERNAL,
@@ -147,5 +148,10 @@ def opened_tracer(endpoint: str, key: str, *, version: str, clock: Clock) -> Ite
         tracer.close()
 
 
-def _present(attributes: Attributes) -> dict[str, str | int | float | bool | tuple[str, ...]]:
-    return {name: value for name, value in attributes.items() if value is not None}
+def _present(attributes: Attributes) -> dict[str, Value]:
+    return {name: _redact(name, value) for name, value in attributes.items() if value is not None}
+
+
+def _redact(name: str, value: Value) -> Value:
+    redacted: Value = tuple(map(redact_text, value)) if isinstance(value, tuple) else redact_field(name, value)
+    return redacted

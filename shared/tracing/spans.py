@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, Protocol
 
+Value = str | int | float | bool | tuple[str, ...]
 # None stands for an attribute that is not there.
-Attributes = Mapping[str, str | int | float | bool | tuple[str, ...] | None]
+Attributes = Mapping[str, Value | None]
 Kind = Literal["internal", "client", "consumer", "producer"]
 
 

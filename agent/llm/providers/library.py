@@ -9,7 +9,10 @@ from typing import Any
 
 from agent.llm.completions import NO_TOOL
 from agent.llm.providers.streaming import STREAM_FAULTS
+from shared.log import drop_handlers
 from shared.settings import prepare_litellm_environment
+
+LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 
 # What litellm's log of a call asks for and we have no use for.
 EMPTY_LOG: dict[str, Any] = {"messages": [], "stream": False, "litellm_call_id": "", "function_id": "", "kwargs": {}}
@@ -67,9 +70,10 @@ def _silence(litellm: Any) -> None:
     litellm.suppress_debug_info = True
     litellm.drop_params = True
     litellm.num_retries = 0
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        # litellm logs the text of requests and answers, with handlers of its own.
+    for name in LOGGERS:
+        # litellm logs the text of requests and answers.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    drop_handlers(*LOGGERS)
 
 
 def _warm(litellm: Any) -> None:

@@ -6,8 +6,13 @@ DECLARE
     v_later bigint;
     v_columns text;
     v_now jsonb;
+    v_mark constant text := '[secret-removed]';
+    v_without text;
     v_done text;
 BEGIN
+    IF entry IS NULL THEN
+        RETURN 'nothing was taken back: there is no such change that is not undone';
+    END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('audit_log', 0));
     SELECT * INTO v_entry FROM public.audit_log WHERE id = entry;
     IF NOT FOUND THEN
@@ -23,12 +28,19 @@ BEGIN
     IF v_entry.action <> 'delete' AND v_now IS NULL THEN
         RAISE EXCEPTION 'row % of % does not exist any more', v_entry.row_id, v_entry.table_name;
     END IF;
-    IF v_entry.action <> 'delete' AND NOT v_now @> v_entry.new_values THEN
+    IF v_entry.action <> 'delete' 
+       AND NOT public.parley_without_secrets_v1(v_now, ARRAY[v_entry.table_name]) @> v_entry.new_values THEN
         RAISE EXCEPTION 'row % of % has been changed since entry %', v_entry.row_id, v_entry.table_name, entry
             USING HINT = 'Undo the later entries first: SELECT * FROM admin.audit shows them.';
     END IF;
     IF v_entry.action <> 'update' AND v_entry.table_name = 'users' THEN
         RAISE EXCEPTION 'people are neither deleted nor brought back by undoing: what belongs to them would be gone';
+    END IF;
+    SELECT string_agg(key, ', ' ORDER BY key) INTO v_without FROM jsonb_each_text(v_entry.old_values) AS column_of_row
+    WHERE position(v_mark IN value) > 0;
+    IF v_entry.action = 'update' AND v_without IS NOT NULL THEN
+        RAISE EXCEPTION 'entry % cannot be undone: % held a secret, which the log does not keep', entry, v_without
+            USING HINT = format('Write it anew: UPDATE %I SET … WHERE id = %s', v_entry.table_name, v_entry.row_id);
     END IF;
     PERFORM set_config('parley.undoes', entry::text, true);
     SELECT string_agg(quote_ident(key), ', ' ORDER BY key) INTO v_columns FROM jsonb_object_keys(v_entry.old_values) AS key;
@@ -48,7 +60,8 @@ BEGIN
                  SELECT %2$s FROM jsonb_populate_record(NULL::public.%1$I, $1)',
                 v_entry.table_name, v_columns
             ) USING v_entry.old_values;
-            v_done := 'is there again';
+            v_done := 'is there again'
+                || coalesce('; write the secrets anew that the log does not keep, in ' || v_without, '');
     END CASE;
     PERFORM set_config('parley.undoes', '', true);
     RETURN format('row %s of %s %s', v_entry.row_id, v_entry.table_name, v_done);

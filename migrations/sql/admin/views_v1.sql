@@ -115,6 +115,19 @@ COMMENT ON VIEW admin.grants IS 'Who may more than a guest: people, and the role
 CREATE VIEW admin.audit WITH (security_invoker = true) AS
 SELECT entry.id, entry.created_at AS at, coalesce(entry.actor, entry.database_user) AS who, entry.action,
        entry.table_name AS "table", entry.row_id, entry.old_values AS before, entry.new_values AS after, entry.undoes,
-       (SELECT min(later.id) FROM public.audit_log AS later WHERE later.undoes = entry.id) AS undone_by
-FROM public.audit_log AS entry ORDER BY entry.id DESC;
+       (SELECT min(later.id) FROM public.audit_log AS later WHERE later.undoes = entry.id) AS undone_by, named.name
+FROM public.audit_log AS entry
+CROSS JOIN LATERAL (
+    SELECT CASE entry.table_name WHEN 'users' THEN (SELECT person.name FROM admin.users AS person WHERE person.id = entry.row_id)
+        ELSE (
+            SELECT coalesce(
+                logged ->> 'name', logged ->> 'model', logged ->> 'platform_server_id', logged ->> 'platform_channel_id', logged ->> 'role'
+            )
+            FROM public.audit_log AS other CROSS JOIN LATERAL coalesce(other.new_values, other.old_values) AS logged
+            WHERE other.table_name = entry.table_name AND other.row_id = entry.row_id
+              AND logged ?| '{name,model,platform_server_id,platform_channel_id,role}'
+            ORDER BY other.id DESC LIMIT 1
+        ) END AS name
+) AS named
+ORDER BY entry.id DESC;
 COMMENT ON VIEW admin.audit IS 'What was changed, by whom, newest first; SELECT admin.undo(id) takes it back.';
