@@ -138,6 +138,18 @@ class NotFound(ToolError):
     code = "not_found"
 
 
+class FileLost(NotFound):
+    """The file {filename} was stored, and its content is gone from the file store; it has to be sent or made again."""
+
+    code = "file_lost"
+
+
+class FileDamaged(ToolError):
+    """The content of {filename} in the file store is not what was stored: changed or cut. It has to be sent again."""
+
+    code = "file_damaged"
+
+
 class ConfirmationNeeded(ParleyError):
     """This needs a person's yes first."""
 

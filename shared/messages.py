@@ -104,6 +104,7 @@ class Attachment:
 
     `credential` names the credential that the platform's server requires; the platform's code adds the secret itself
     when it fetches the file. `voice_seconds` is set for what the sender has just spoken on the platform: its length.
+    `sha256` is the checksum of what is in storage.
     """
 
     filename: str
@@ -113,6 +114,7 @@ class Attachment:
     storage_key: str | None = None
     credential: str | None = None
     voice_seconds: float | None = None
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

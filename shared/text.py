@@ -10,6 +10,10 @@ BYTES_PER_TOKEN = 3
 # A line that opens or closes a code block.
 FENCE = re.compile(r"^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$")
 
+# What spreadsheets begin a formula with, also in wide characters and behind blanks.
+FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
+NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30}){0,10}|[.,]\d{1,30})(?:[eE][+-]?\d{1,3})?%?")
+
 
 def clean(text: str) -> str:
     """Return the text without NUL bytes (Postgres refuses them) and with lone surrogates replaced by U+FFFD."""
@@ -88,3 +92,11 @@ def with_closed_fence(text: str) -> str:
     for line in text.split("\n"):
         fence = fence_after(fence, line)
     return f"{text}\n{fence_mark(fence)}" if fence else text
+
+
+def to_text_cell(cell: str) -> str:
+    """Return a cell of a table so that no spreadsheet runs it as a formula: with `'` before what may be one.
+
+    Numbers stay as they are, with a sign, too.
+    """
+    return f"'{cell}" if FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell

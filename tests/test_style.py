@@ -24,7 +24,7 @@ OURS = frozenset({"adapters", "agent", "migrations", "modules", "shared", "tests
 # Only the owner imports a library, so that the library can be replaced in one place.
 OWNERS: Mapping[str, tuple[str, ...]] = {
     "litellm": ("agent/llm/providers/library.py", "shared/memory/embeddings.py"),
-    "minio": ("shared/files/s3.py",),
+    "minio": ("shared/files/stores/s3.py",),
     # A migration gets the definition of procrastinate's tables from procrastinate.
     "procrastinate": ("agent/queue/", "migrations/versions/"),
     "discord": ("adapters/discord.py", "adapters/discord/"),

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from shared.errors import NotFound, Unavailable
+from shared.errors import FileDamaged, FileLost, NotFound, Unavailable
 from shared.messages import ReplyFile
 from shared.text import fence_after, fence_mark, may_fence
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST_FILES = 10
 AS_FILE = "The whole answer is in the file."
+UNREADABLE = {FileLost: "lost from the file store", FileDamaged: "damaged in the file store"}
 # A zero-width prefix keeps a piece of a longer line from being read as a fence.
 GUARD = "\N{ZERO WIDTH SPACE}"
 
@@ -124,7 +125,11 @@ async def collect(
     uploads: list[Upload] = []
     others: list[ReplyFile] = []
     for each in files:
-        upload = await _read(app, each) if each.size_bytes <= max_bytes and len(uploads) < MOST_FILES - 1 else None
+        try:
+            upload = await _read(app, each) if each.size_bytes <= max_bytes and len(uploads) < MOST_FILES - 1 else None
+        except (FileLost, FileDamaged) as error:
+            others.append(replace(each, filename=f"{each.filename} ({UNREADABLE[type(error)]})"))
+            continue
         if upload is None or not (upload.content or allows_empty):
             others.append(each)
             continue
@@ -138,5 +143,7 @@ async def _read(app: "App", file: ReplyFile) -> Upload | None:
         _, chunks = await app.files.storage.open(app.database, file.file_id)
         async with aclosing(chunks) as pieces:
             return Upload(file.filename, b"".join([piece async for piece in pieces]))
+    except FileLost:
+        raise
     except (NotFound, Unavailable):
         return None

@@ -47,6 +47,8 @@ def write(file: Path, *, is_live: bool) -> None:
         manifest = asyncio.run(work())
     for key in manifest.missing:
         complain(f"the file {key} is not in the store, and so not in the backup")
+    for key in manifest.damaged:
+        complain(f"the file {key} is not what was stored: changed or cut in the store; the backup has it as it is")
     say(f"{file}: {file.stat().st_size / 1e6:.1f} MB, {_describe(manifest)}; it holds secrets: keep it safe")
 
 

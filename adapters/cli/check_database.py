@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -20,10 +21,11 @@ from shared.clock import SystemClock
 from shared.db.compatibility import list_revisions
 from shared.db.database import VERSIONS, Address, Database, check, find_revision, newest_revision
 from shared.db.roles import ROLES, check_roles
-from shared.errors import ParleyError
+from shared.errors import FileDamaged, FileLost, ParleyError, Unavailable
+from shared.files.storage import StoredContent, open_storage
 from shared.memory.vectors import read_progress
 from shared.models import Skill
-from shared.settings import Settings
+from shared.settings import Settings, load_secrets
 
 CONNECT_SECONDS = 10
 MOST_SECONDS_APART = 2.0
@@ -44,6 +46,13 @@ WHERE kind = 'route_failure' AND detail = ANY ($1) AND last_at > now() - interva
       AND NOT EXISTS (SELECT FROM token_logs WHERE model = subject AND token_logs.created_at > last_at)
 ORDER BY subject, detail
 """
+NEWEST_FILES = """
+SELECT id, minio_key, filename, sha256 FROM (
+    SELECT *, sum(size_bytes) OVER (ORDER BY id DESC) AS bytes FROM file_records WHERE status = 'stored'
+    ORDER BY id DESC LIMIT 100
+) AS newest WHERE bytes <= $1
+"""
+MOST_BYTES = 200 * 1024 * 1024
 PERSONAS = "SELECT name, allowed_modules, default_model FROM personas ORDER BY name"
 SERVERS = """
 SELECT 'MCP server' AS kind, name, enabled, last_error, last_connected_at IS NOT NULL AS was_reached,
@@ -116,12 +125,31 @@ def _check_clock(before: datetime, theirs: datetime) -> Finding:
     return Finding("ok", "clock", f"{after:%Y-%m-%d %H:%M:%S} UTC, as the database has it")
 
 
+async def _look_at_files(address: Address, settings: Settings) -> Finding:
+    # The newest: reading all of them may take hours, and `parley backup` does.
+    rows = await _fetch(address, NEWEST_FILES, MOST_BYTES, as_owner=True)
+    storage, wrong = open_storage(settings, load_secrets(settings)), []
+    async with aclosing(storage):
+        for row in rows:
+            try:
+                await anext(storage.read(StoredContent(row["minio_key"], row["filename"], row["sha256"])), b"")
+            except (FileLost, FileDamaged) as error:
+                wrong.append(f"{row['id']} ({error.code})")
+            except Unavailable as error:
+                return Finding("warn", "contents", f"the newest files can't be compared with their checksums: {error}")
+    if wrong:
+        remedy = "take them from a backup, or ask their people to send them again"
+        return Finding("fail", "contents", f"files that are not as they were stored: {', '.join(wrong)}; {remedy}")
+    return Finding("ok", "contents", f"the newest {len(rows)} files are as they were stored")
+
+
 async def _check_rows(address: Address, installation: Installation) -> AsyncIterator[Finding]:
     yield await _check_roles(address)
     if installation.settings.embedding_model is not None:
         yield await _look_at_vectors(address, installation.settings.embedding_model)
     async for finding in _look_at_listed_skills(address, installation.skills):
         yield finding
+    yield await _look_at_files(address, installation.settings)
     servers = await _fetch(address, SERVERS, as_owner=True)
     for each in servers:
         yield _check_remote(each)

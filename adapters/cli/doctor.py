@@ -20,7 +20,7 @@ from adapters.cli.skills import examine_folder
 from agent.tools.modules import FoundModules, find_modules
 from shared.errors import ParleyError
 from shared.files.storage import open_storage
-from shared.settings import Settings, load_secrets
+from shared.settings import Settings, load_secrets, make_private
 
 app = typer.Typer()
 
@@ -90,7 +90,7 @@ async def _examine(call: bool) -> AsyncIterator[Finding]:
 def _look_at_home(settings: Settings) -> Iterator[Finding]:
     home = settings.parley_home
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_private(home)
         (home / ".doctor").touch()
         (home / ".doctor").unlink()
     except OSError as error:

@@ -49,13 +49,14 @@ def find_database(settings: "Settings") -> "Address":
 
 def _prepare_home(settings: "Settings") -> None:
     from shared.errors import ConfigurationError
+    from shared.settings import make_private
 
     if settings.database_url and settings.api_token and settings.secret_key:
         # With a given database nothing is stored in the home directory.
         return
     home = settings.parley_home
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_private(home)
         is_ours = os.access(home, os.W_OK | os.X_OK)
     except OSError:
         is_ours = False

@@ -59,8 +59,8 @@ async def store(storage: Storage, path: Path) -> Attachment:
     """Store the file as an attachment for a message."""
     mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     key = f"{token_hex(16)}/incoming"
-    size = await storage.put(key, _chunks(path), mime_type)
-    return Attachment(path.name, mime_type, size, storage_key=key)
+    content = await storage.put(key, _chunks(path), mime_type)
+    return Attachment(path.name, mime_type, content.size_bytes, storage_key=key, sha256=content.sha256)
 
 
 async def _chunks(path: Path) -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
-from shared.errors import NotFound
+from shared.errors import FileDamaged, FileLost, NotFound
 
 NO_FILE = "There is no such file, or its link has expired; ask for a new link."
 HEADERS = {
@@ -23,7 +23,10 @@ HEADERS = {
 
 
 async def get_file(request: Request) -> Response:
-    """Send a file to anybody with its link; a wrong link and a missing file get the same answer."""
+    """Send a file to anybody with its link; a wrong link and an unknown file get the same answer.
+
+    A file that its store has lost, or holds with another content, is 410, before any byte of it.
+    """
     app = app_of(request)
     text = request.path_params["id"]
     file_id = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
@@ -31,8 +34,10 @@ async def get_file(request: Request) -> Response:
         raise Fault(404, "not_found", NO_FILE)
     try:
         file, content = await app.files.storage.open(app.database, file_id)
-        # The first chunk is read before the response starts, so that a missing file is a 404.
+        # The first chunk is read before the response starts, so that a missing file is an error.
         first = await anext(content, b"")
+    except (FileLost, FileDamaged) as error:
+        raise Fault(410, error.code, str(error)) from None
     except NotFound:
         raise Fault(404, "not_found", NO_FILE) from None
     headers = HEADERS | {"Content-Disposition": disposition(file.filename), "Content-Length": str(file.size_bytes)}

@@ -14,7 +14,8 @@ from shared.db.driver import Session
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.attachments import FETCH_SECONDS, FetchLimits, Stored, store_attachment
 from shared.files.filenames import clean_filename, new_key
-from shared.files.storage import Storage, read_quota
+from shared.files.quota import read_quota
+from shared.files.storage import Storage
 from shared.http.client import GuardedClient
 from shared.log import get_logger
 from shared.messages import Attachment
@@ -23,7 +24,9 @@ from shared.tasks import FairPool
 
 log = get_logger()
 
-MARK = text("UPDATE file_records SET status = :status, mime_type = :mime_type, size_bytes = :size WHERE id = :id")
+MARK = text("""
+UPDATE file_records SET status = :status, mime_type = :mime_type, size_bytes = :size, sha256 = :sha256 WHERE id = :id
+""")
 
 DROP = text("""
 UPDATE file_records SET status = 'failed', size_bytes = 0 WHERE turn_id = :turn_id AND status = 'pending' RETURNING id
@@ -207,6 +210,7 @@ class AttachmentStore:
             "status": "stored" if stored else "failed",
             "mime_type": stored.mime_type if stored else file.attachment.mime_type,
             "size": stored.size_bytes if stored else 0,
+            "sha256": stored.sha256 if stored else None,
         }
         async with self.database.transaction() as session:
             await session.execute(MARK, row)

@@ -15,7 +15,12 @@ from sqlalchemy import text
 from agent.journal.steps import Step
 from agent.llm.vision import SCHEME
 from shared.db.database import Database
+from shared.errors import FileDamaged, FileLost
 from shared.files.images import Images
+from shared.files.storage import StoredContent
+from shared.log import get_logger
+
+log = get_logger()
 
 # Only the newest images are shown; older ones have usually been discussed already.
 MOST_IMAGES = 8
@@ -23,7 +28,7 @@ MOST_IMAGES = 8
 # checks that the file belongs to the turn.
 NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
 FIND_IMAGES = text("""
-SELECT file_records.id, file_records.turn_id, file_records.minio_key
+SELECT file_records.id, file_records.turn_id, file_records.minio_key AS key, file_records.filename, file_records.sha256
 FROM unnest(CAST(:ids AS bigint[]), CAST(:turn_ids AS bigint[])) AS named (id, turn_id)
 JOIN file_records ON file_records.id = named.id AND file_records.turn_id = named.turn_id
 WHERE file_records.status = 'stored'
@@ -50,11 +55,19 @@ async def load_images(database: Database, images: Images, steps: Iterable[tuple[
         rows = (await session.execute(FIND_IMAGES, given)).all()
     by_turn: dict[int, list[int]] = {}
     data: dict[int, str] = {}
-    for row, shown in zip(rows, await asyncio.gather(*(images.show(row.minio_key) for row in rows)), strict=True):
+    for row, shown in zip(rows, await asyncio.gather(*(_show(images, row) for row in rows)), strict=True):
         if shown is not None:
             data[row.id] = shown
             by_turn.setdefault(row.turn_id, []).append(row.id)
     return PromptImages(by_turn, data)
+
+
+async def _show(images: Images, row: Any) -> str | None:
+    try:
+        return await images.show(StoredContent(row.key, row.filename, row.sha256))
+    except (FileLost, FileDamaged) as error:
+        log.warning("image_not_shown", file=row.id, cause=error.code)
+        return None
 
 
 def with_images(content: str, file_ids: Sequence[int]) -> Any:

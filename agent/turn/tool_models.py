@@ -103,7 +103,7 @@ class ToolModels:
     async def _show(self, image_id: int) -> str:
         turn, files = self.turn, self.services.files
         own = files.storage.of_user(self.services.database, turn.user.id, turn.conversation.id, turn.key.id)
-        shown = await files.images.show(await own.find_key(image_id))
+        shown = await files.images.show(await own.find_content(image_id))
         if shown is None:
             raise ToolError("This file is no image that can be shown: PNG, JPEG, WebP and GIF can.")
         return shown

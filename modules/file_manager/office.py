@@ -22,6 +22,8 @@ IMPOSSIBLE = 3
 FONT_STYLES = {"": "Regular", "B": "Bold", "I": "Italic", "BI": "BoldItalic"}
 # A number that a table may hold as a number: neither a code with zeros in front nor a date.
 NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,12})?")
+# As in shared/text.py, which this program does not import.
+FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 MAX_COLUMN_WIDTH = 60
 MAX_SHOWN_LETTERS = 10
 
@@ -105,6 +107,8 @@ def xlsx(title: str, content: str) -> bytes:
             else:
                 cell.value = text
                 cell.data_type = "s"
+                # Text stays text when somebody edits it, or saves the sheet as CSV and opens that.
+                cell.quotePrefix = FORMULA.match(text) is not None
             cell.font = Font(bold=number == 1)
             widths[column] = min(MAX_COLUMN_WIDTH, max(widths.get(column, 8), len(text) + 2))
     for column, width in widths.items():

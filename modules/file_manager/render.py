@@ -4,13 +4,14 @@ import asyncio
 import csv
 import io
 import json
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from shared.errors import ToolError
 from shared.files.storage import FilesOfUser
-from shared.text import clean
+from shared.text import clean, to_text_cell
 
 CONVERTER = Path(__file__).with_name("office.py")
 CONVERT_SECONDS = 25.0
@@ -42,7 +43,7 @@ async def render(files: FilesOfUser, title: str, content: str, kind: str) -> tup
         case "json":
             made = (await asyncio.to_thread(_json, content)).encode()
         case "csv":
-            made = (await asyncio.to_thread(_csv, content)).encode()
+            made = (await asyncio.to_thread(_csv, content, to_cell=to_text_cell)).encode()
         case "html":
             made = (await _html(files, title, content)).encode()
         case "xlsx":
@@ -83,9 +84,11 @@ def _refuse_constant(name: str) -> Any:
     raise ToolError(f"content is not JSON: {name} is no JSON value; use null.")
 
 
-def _csv(content: str) -> str:
+def _csv(content: str, to_cell: Callable[[str], str] = str) -> str:
     try:
-        rows = [row for row in csv.reader(io.StringIO(content, newline=""), strict=True) if row]
+        # A carriage return that stands alone would be written without quotes, and begin a new cell.
+        plain = content.replace("\r\n", "\n").replace("\r", "\n")
+        rows = [row for row in csv.reader(io.StringIO(plain, newline=""), strict=True) if row]
     except csv.Error as error:
         raise ToolError(f"content is not CSV: {error}. Quote cells with commas, double the quotes in them.") from error
     for number, row in enumerate(rows, 1):
@@ -95,7 +98,7 @@ def _csv(content: str) -> str:
                 "Quote cells with commas in them."
             )
     out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerows(rows)
+    csv.writer(out, lineterminator="\n").writerows([to_cell(cell) for cell in row] for row in rows)
     return out.getvalue()
 
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from shared.errors import ParleyError
-from shared.files.folder import KEY_PART
+from shared.files.stores.folder import KEY_PART
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -58,7 +58,7 @@ class Manifest(BaseModel):
 
     `revisions` has the revision in each table of Alembic's; `roles` tells for each role of ours whether it may log in,
     `members` which of them belong to which. `rows` counts the rows of each table. `missing` are files that have a row,
-    and were not in the store.
+    and were not in the store; `damaged` are those that the store had with another content than was stored.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -73,6 +73,7 @@ class Manifest(BaseModel):
     rows: dict[str, int]
     audit: AuditState
     missing: list[str]
+    damaged: list[str] = []
     entries: dict[str, Entry]
 
 

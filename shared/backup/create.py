@@ -16,9 +16,9 @@ from shared.files.storage import Storage
 
 # Uploads whose message waits for its turn have no row of their own yet.
 KEYS = """
-SELECT minio_key AS key, status = 'stored' AS is_stored FROM file_records WHERE status <> 'failed'
+SELECT minio_key AS key, status = 'stored' AS is_stored, sha256 FROM file_records WHERE status <> 'failed'
 UNION
-SELECT file ->> 'storage_key', false FROM inbox, jsonb_array_elements(attachments) AS file
+SELECT file ->> 'storage_key', false, NULL FROM inbox, jsonb_array_elements(attachments) AS file
 WHERE status IN ('waiting', 'claimed') AND file ->> 'storage_key' IS NOT NULL
 ORDER BY 1
 """
@@ -60,12 +60,14 @@ async def _write(source: Installation, connection: asyncpg.Connection, archive: 
     roles, members = await read_roles(connection)
     with archive.entry(DATABASE) as sink:
         await asyncio.to_thread(write_dump, source.address, major, snapshot, sink)
-    missing = []
+    missing, damaged = [], []
     if "file_records" in contents.rows:
         async for row in connection.cursor(KEYS):
             is_there = await _write_file(source.storage, row["key"], archive)
             if row["is_stored"] and not is_there:
                 missing.append(row["key"])
+            elif is_there and row["sha256"] not in (None, archive.entries[f"{FILES}{row['key']}"].sha256):
+                damaged.append(row["key"])
     for name, value in source.secrets.items():
         with archive.entry(f"{SECRETS}{name}") as sink:
             sink.write(value.encode())
@@ -80,6 +82,7 @@ async def _write(source: Installation, connection: asyncpg.Connection, archive: 
         rows=contents.rows,
         audit=contents.audit,
         missing=missing,
+        damaged=damaged,
         entries=archive.entries,
     )
     archive.finish(manifest)

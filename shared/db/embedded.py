@@ -24,6 +24,7 @@ from sqlalchemy import URL
 from shared.db.server_user import ServerUser, find_server_user
 from shared.errors import ConfigurationError
 from shared.log import get_logger
+from shared.settings import make_private
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
@@ -43,7 +44,7 @@ def start_postgres(home: Path) -> URL:
     """
     home = home.resolve()
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_private(home)
         if home not in _attached:
             _attached[home] = EmbeddedServer(home)
         _attached[home].attach()

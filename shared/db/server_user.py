@@ -1,8 +1,8 @@
 """The system user that the embedded Postgres runs as: Postgres refuses to run as root.
 
-Started by root, it runs as the owner of its folder, at first as `pgserver`. When that user can't reach the folder or
-the programs, because a folder above belongs to root alone, the server gets the capability to pass, and no permission
-of any folder is changed.
+Started by root, it runs as the owner of its folder, at first as `pgserver`. Its group may pass Parley's home,
+which belongs to root alone. When that user can't reach the home or the programs, because a folder above belongs to root
+alone, the server gets the capability to pass, and no permission of these folders is changed.
 """
 
 import fcntl
@@ -76,9 +76,17 @@ def find_server_user(folder: Path, programs: Path) -> ServerUser:
         return ServerUser(_find_name(me), me, os.getegid(), is_other=False)
     found = pwd.getpwuid(owner) if owner else _find_or_make()
     user = ServerUser(found.pw_name, found.pw_uid, found.pw_gid, is_other=True)
+    _let_pass(user, folder.parent)
     if _can_reach(user, folder) and _can_reach(user, programs / "postgres"):
         return user
     return ServerUser(user.name, user.uid, user.gid, is_other=True, capability=_find_capability(user, folder))
+
+
+def _let_pass(user: ServerUser, home: Path) -> None:
+    # Nobody but root and the server's group gets into the home, and the group sees nothing of it but what it knows.
+    if home.stat().st_uid == 0 and not _may_pass(user, home.stat()):
+        os.chown(home, -1, user.gid)
+        home.chmod(0o710)
 
 
 def _find_name(uid: int) -> str:

@@ -25,10 +25,11 @@ USUAL_LIMITS = FetchLimits()
 
 
 class Stored(NamedTuple):
-    """The detected type and the size of a stored attachment."""
+    """The detected type, the size and the checksum of a stored attachment."""
 
     mime_type: str
     size_bytes: int
+    sha256: str | None
 
 
 async def store_attachment(
@@ -47,7 +48,8 @@ async def store_attachment(
     """
     if attachment.storage_key is not None:
         head = await storage.head(attachment.storage_key)
-        return Stored(detect_type(head, attachment.mime_type), await storage.size(attachment.storage_key))
+        size = await storage.size(attachment.storage_key)
+        return Stored(detect_type(head, attachment.mime_type), size, attachment.sha256)
     if attachment.url is None:
         raise ToolError("The file came without a place to fetch it from.")
     sizes = (storage.max_file_bytes, limits.max_bytes, attachment.size_bytes)
@@ -68,7 +70,7 @@ async def store_attachment(
         head = await _read_head(pieces)
         mime_type = detect_type(head, attachment.mime_type)
         async with aclosing(_prepend(head, pieces)) as content:
-            return Stored(mime_type, await storage.put(key, content, mime_type, max_bytes=limit))
+            return Stored(mime_type, *await storage.put(key, content, mime_type, max_bytes=limit))
 
 
 def _check_status(response: StreamedResponse) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from cachetools import LRUCache, TTLCache
 
-from shared.errors import NotFound, Unavailable
-from shared.files.storage import Storage
+from shared.errors import Unavailable
+from shared.files.storage import Storage, StoredContent
 from shared.files.subprocess_sandbox import run_isolated
 from shared.log import get_logger
 from shared.tasks import FairPool
@@ -35,23 +35,28 @@ class Images:
         self._failed: TTLCache[str, None] = TTLCache(MAX_FAILURES, FAILURE_SECONDS)
         self._pool = FairPool(MAX_CONCURRENT, MAX_CONCURRENT_OF_PERSON)
 
-    async def show(self, key: str) -> str | None:
-        """Return the image under this key as a `data:` URL; None when it is missing, damaged or too large."""
+    async def show(self, content: StoredContent) -> str | None:
+        """Return an image as a `data:` URL; None when it can't be read as one, or is too large.
+
+        Raises `FileLost` or `FileDamaged` when the store has it no more.
+        """
+        key = content.key
         if (cached := self._cache.get(key)) is not None:
             return cached
         # The first part of a key is the person's.
         async with self._pool.enter(key.partition("/")[0]):
             if key in self._failed:
                 return None
-            shown = await self._resize(key)
+            shown = await self._resize(content)
         if shown is not None and len(shown) <= CACHE_BYTES:
             self._cache[key] = shown
         return shown
 
-    async def _resize(self, key: str) -> str | None:
+    async def _resize(self, stored: StoredContent) -> str | None:
+        key = stored.key
         try:
-            content = b"".join([chunk async for chunk in self._storage.get(key)])
-        except (NotFound, Unavailable) as error:
+            content = b"".join([chunk async for chunk in self._storage.read(stored)])
+        except Unavailable as error:
             log.warning("image_not_shown", cause=repr(error))
             return None
         try:

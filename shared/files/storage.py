@@ -1,39 +1,38 @@
 """Files of users: content in a folder or an S3 bucket, rows in Postgres, and signed links that expire."""
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from tempfile import SpooledTemporaryFile
+from typing import NamedTuple, Protocol
 from urllib.parse import urlencode
 
-from sqlalchemy import BigInteger, ColumnElement, TextClause, bindparam, delete, func, or_, select, text, true, update
+from sqlalchemy import BigInteger, ColumnElement, TextClause, bindparam, delete, func, select, text, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock, SystemClock
 from shared.db.database import Database
-from shared.errors import NotFound, ToolError, Unavailable
+from shared.errors import FileDamaged, FileLost, NotFound, ToolError, Unavailable
 from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
-from shared.files.folder import FolderStore
+from shared.files.quota import GUEST, MEGABYTE, QUOTAS, read_quota
+from shared.files.stores.folder import FolderStore
 from shared.files.subprocess_sandbox import Finished, run_isolated
 from shared.models.base import MAX_ID
 from shared.models.file import FileRecord
-from shared.models.user import User
 from shared.settings import Secrets, Settings
 from shared.tasks import FairPool
 
-MEGABYTE = 1024 * 1024
-GUEST = "guest"
 LINK_SECONDS = 24 * 3600
-QUOTAS: Mapping[str, int] = {GUEST: 100 * MEGABYTE, "user": 500 * MEGABYTE}
 MAX_LISTED = 100
 # Parsing one document may take a gigabyte of memory.
 MAX_PARSERS, MAX_PARSERS_OF_PERSON = 2, 1
-# A file that is pending for longer was lost in a crash, and no longer counts against the quota.
-PENDING_SECONDS = 3600
+# What is read is held back until it is compared: up to this in memory, the rest on disk.
+MEMORY_BYTES, CHUNK_BYTES = 8 * MEGABYTE, 256 * 1024
 
 # The same rule as for memories: in direct messages a user sees all of their files, elsewhere those of the server.
 VISIBLE_FILES = """EXISTS (
@@ -55,6 +54,21 @@ class StoredFile:
     mime_type: str
     size_bytes: int
     url: str
+
+
+class Content(NamedTuple):
+    """The size of a content, and its SHA-256 in hexadecimal."""
+
+    size_bytes: int
+    sha256: str
+
+
+class StoredContent(NamedTuple):
+    """Where a file's content is, and the checksum that it had when it was stored; None: nobody knows it."""
+
+    key: str
+    filename: str
+    sha256: str | None
 
 
 class Store(Protocol):
@@ -112,15 +126,40 @@ class Storage:
 
     async def put(
         self, key: str, content: bytes | AsyncIterator[bytes], mime_type: str, *, max_bytes: int | None = None
-    ) -> int:
-        """Store a file and return its size in bytes; raises `ToolError` when it is larger than `max_bytes`."""
+    ) -> Content:
+        """Store a file and return its size and checksum; raises `ToolError` when it is larger than `max_bytes`."""
         limit = self.max_file_bytes if max_bytes is None else max_bytes
         chunks = _single_chunk(content) if isinstance(content, bytes) else content
-        return await self._store.put(key, _limit_size(chunks, limit), mime_type)
+        sha256 = hashlib.sha256()
+        size = await self._store.put(key, _hash(_limit_size(chunks, limit), sha256), mime_type)
+        return Content(size, sha256.hexdigest())
 
     def get(self, key: str) -> AsyncGenerator[bytes]:
         """Yield a file in chunks; the first iteration raises `NotFound` when it does not exist."""
         return self._store.get(key)
+
+    async def read(self, content: StoredContent) -> AsyncGenerator[bytes]:
+        """Yield a stored file in chunks, none before the whole has been compared with its checksum.
+
+        The first iteration raises `FileLost` or `FileDamaged` when the store has it no more, or something else.
+        """
+        with SpooledTemporaryFile(max_size=MEMORY_BYTES) as spool:
+            try:
+                sha256 = await self._copy(content.key, spool)
+            except NotFound as error:
+                raise FileLost(filename=content.filename) from error
+            if content.sha256 not in (None, sha256):
+                raise FileDamaged(filename=content.filename)
+            spool.seek(0)
+            while chunk := await asyncio.to_thread(spool.read, CHUNK_BYTES):
+                yield chunk
+
+    async def _copy(self, key: str, file: SpooledTemporaryFile[bytes]) -> str:
+        sha256 = hashlib.sha256()
+        async with aclosing(self._store.get(key)) as chunks:
+            async for chunk in _hash(chunks, sha256):
+                await asyncio.to_thread(file.write, chunk)
+        return sha256.hexdigest()
 
     async def head(self, key: str) -> bytes:
         """Return the first bytes of a file, enough to detect its type."""
@@ -136,12 +175,12 @@ class Storage:
         await self._store.delete(key)
 
     async def open(self, database: Database, file_id: int) -> tuple[StoredFile, AsyncGenerator[bytes]]:
-        """Return a file of any user, for a link that `check` has accepted; raises `NotFound`."""
+        """Return a file of any user, for a link that `check` has accepted; raises `NotFound`, and what `read` does."""
         async with database.transaction() as session:
             record = await session.get(FileRecord, file_id) if 0 < file_id <= MAX_ID else None
         if record is None or record.status != "stored":
             raise NotFound(what="file")
-        return self.describe(record), self._store.get(record.minio_key)
+        return self.describe(record), self.read(to_content(record))
 
     def describe(self, record: FileRecord) -> StoredFile:
         """Return the public fields of a file, with a new link."""
@@ -174,7 +213,7 @@ def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = Non
     store: Store
     if settings.s3_endpoint:
         # Imported here: the client takes 0.2 s to import, and most installations use a folder.
-        from shared.files.s3 import S3Store
+        from shared.files.stores.s3 import S3Store
 
         store = S3Store(settings)
     else:
@@ -194,35 +233,6 @@ def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = Non
             "owner": settings.file_quota_owner_mb * MEGABYTE,
         },
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What all files of a user may take together, and what they take now, in bytes."""
-
-    limit: int
-    used: int
-
-    @property
-    def free(self) -> int:
-        """Return the bytes that are left; below 0 when the limit was higher before."""
-        return self.limit - self.used
-
-
-async def read_quota(session: AsyncSession, user_id: int, quotas: Mapping[str, int]) -> Quota:
-    """Return the quota of a user; files that are being stored count as used."""
-    recent = func.now() - func.make_interval(0, 0, 0, 0, 0, 0, PENDING_SECONDS)
-    total = select(func.coalesce(func.sum(FileRecord.size_bytes), 0)).where(
-        FileRecord.user_id == user_id,
-        or_(FileRecord.status == "stored", (FileRecord.status == "pending") & (FileRecord.created_at > recent)),
-    )
-    permission = func.parley_permission_v1(User.permission_level, User.permission_until, User.permission_after)
-    level = select(permission).where(User.id == user_id)
-    row = (
-        await session.execute(select(level.scalar_subquery().label("level"), total.scalar_subquery().label("used")))
-    ).one()
-    # A level without a quota of its own has that of a guest.
-    return Quota(quotas.get(row.level, quotas[GUEST]), int(row.used))
 
 
 class FilesOfUser:
@@ -255,6 +265,7 @@ class FilesOfUser:
             minio_key=new_key(str(self._user_id), filename),
             mime_type=detect_type(content, mime_type),
             size_bytes=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
             status="pending",
         )
         async with self._database.transaction() as session:
@@ -269,14 +280,14 @@ class FilesOfUser:
         return self._storage.describe(record)
 
     async def read(self, file_id: int) -> tuple[StoredFile, bytes]:
-        """Return a file with its content."""
+        """Return a file with its content; raises `FileLost` or `FileDamaged` when the store has it no more."""
         record = await self._find(file_id)
-        content = b"".join([chunk async for chunk in self._storage.get(record.minio_key)])
+        content = b"".join([chunk async for chunk in self._storage.read(to_content(record))])
         return self._storage.describe(record), content
 
-    async def find_key(self, file_id: int) -> str:
-        """Return the key of a file, for what reads content by key; raises as `read` does."""
-        return (await self._find(file_id)).minio_key
+    async def find_content(self, file_id: int) -> StoredContent:
+        """Return where the content of a file is; raises `NotFound` or `ToolError` as `read` does."""
+        return to_content(await self._find(file_id))
 
     async def list(self, *, limit: int = MAX_LISTED, skip: int = 0) -> list[StoredFile]:
         """Return the files, newest first."""
@@ -356,12 +367,23 @@ class FilesOfUser:
         return record
 
 
+def to_content(record: FileRecord) -> StoredContent:
+    """Return where a file's content is, with its checksum."""
+    return StoredContent(record.minio_key, record.filename, record.sha256)
+
+
 def _signature(key: bytes, file_id: int, until: int) -> str:
     return hmac.new(key, f"{file_id}.{until}".encode(), hashlib.sha256).hexdigest()
 
 
 async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
     yield content
+
+
+async def _hash(chunks: AsyncIterator[bytes], sha256: "hashlib._Hash") -> AsyncIterator[bytes]:
+    async for chunk in chunks:
+        sha256.update(chunk)
+        yield chunk
 
 
 async def _limit_size(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:

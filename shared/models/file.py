@@ -14,6 +14,7 @@ class FileRecord(Row, Base):
         UniqueConstraint("minio_key"),
         CheckConstraint("status IN ('pending', 'stored', 'failed')", name="status_is_pending_stored_or_failed"),
         CheckConstraint("size_bytes >= 0", name="size_bytes_is_not_negative"),
+        CheckConstraint("sha256 ~ '^[0-9a-f]{64}$'", name="sha256_is_64_hexadecimal_digits"),
         Index(None, "user_id", "id"),
         Index(None, "conversation_id"),
         Index(None, "turn_id"),
@@ -32,3 +33,6 @@ class FileRecord(Row, Base):
     mime_type: Mapped[str] = mapped_column(Text, comment="The type, found from the content.")
     size_bytes: Mapped[int] = mapped_column(BigInteger, server_default="0", comment="Size in bytes.")
     status: Mapped[str] = mapped_column(Text, server_default="pending", comment="pending, stored or failed.")
+    sha256: Mapped[str | None] = mapped_column(
+        Text, comment="SHA-256 of the bytes as they were stored, compared whenever they are read."
+    )

@@ -52,6 +52,7 @@ async def test_a_workbook_is_made_from_csv_with_numbers_and_without_formulas(con
         ["=1+1", "007"],
     ]
     assert {cell.data_type for row in sheet.iter_rows() for cell in row} == {"s", "n"}
+    assert [cell.quotePrefix for row in sheet.iter_rows() for cell in row] == [False] * 4 + [True, False]
     read = await call(file_manager.read_document, context, file_id=file_id)
     assert read["text"] == f"# Offer\n{TABLE}\n"
 

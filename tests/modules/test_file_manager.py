@@ -1,5 +1,6 @@
 """The tools of the module `file_manager`, called as the toolbox calls them."""
 
+import csv
 import io
 import json
 import zipfile
@@ -150,6 +151,18 @@ async def test_a_complete_html_page_is_not_changed(context: ToolContext) -> None
     page = "<!DOCTYPE html><html><body><p>Hi</p></body></html>"
 
     assert await make(context, page, "html") == page
+
+
+async def test_no_cell_of_csv_is_a_formula_and_numbers_stay(context: ToolContext) -> None:
+    formulas = ["=1+1", "+cmd", "-cmd", "@SUM(A1)", "\t=1", "\n=1", "  =1", "\uff1d1"]
+    others = ["-5", "+3.5", "-1e3", "a=b", "-12%", ""]
+    content = "\n".join(f'"{cell}",x' for cell in (*formulas, *others))
+
+    made = await make(context, content, "csv")
+
+    rows = [row[0] for row in csv.reader(io.StringIO(made, newline=""))]
+    assert rows == [*(f"'{cell}" for cell in formulas), *others]
+    assert await make(context, "a\n1\r=1", "csv") == "a\n1\n'=1\n"
 
 
 async def test_csv_is_normalised(context: ToolContext) -> None:

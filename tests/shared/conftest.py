@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from shared.db.database import Database
-from shared.files.folder import FolderStore
 from shared.files.storage import Storage
+from shared.files.stores.folder import FolderStore
 from tests.support.filing import add_user
 
 

@@ -1,6 +1,7 @@
 """Settings: names, defaults, error messages, and the protection of secrets."""
 
 import os
+import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
@@ -12,7 +13,7 @@ import pytest
 
 from adapters.cli.platforms import list_setting_names
 from shared.errors import ConfigurationError
-from shared.settings import SETTING_NAMES, Settings, load_secrets, load_settings, settings_from
+from shared.settings import SETTING_NAMES, Settings, load_secrets, load_settings, make_private, settings_from
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS: dict[str, Any] = {
@@ -334,3 +335,27 @@ def test_programs_that_start_concurrently_use_the_same_secrets(tmp_path: Path) -
 
     assert [len(token) for token in found] == [64]
     assert (tmp_path / "api_token").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_home_and_its_folders_are_for_their_owner_alone_also_those_that_were_open(tmp_path: Path) -> None:
+    home = tmp_path / "outer" / "home"
+    (home / "files").mkdir(parents=True)
+    for folder in (home, home / "files"):
+        folder.chmod(0o755)
+    (home / "link").symlink_to(tmp_path)
+    before = tmp_path.stat().st_mode
+
+    make_private(home)
+    make_private(tmp_path / "new" / "home")
+
+    for folder in (home, home / "files", tmp_path / "new" / "home"):
+        assert stat.S_IMODE(folder.stat().st_mode) & 0o767 == 0o700
+    assert tmp_path.stat().st_mode == before
+
+
+def test_a_folder_such_as_tmp_is_not_closed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+
+    make_private(tmp_path)
+
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777

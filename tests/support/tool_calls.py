@@ -11,8 +11,8 @@ from typing import Any, cast
 from agent.tools.arguments import parse_arguments
 from shared.clock import SystemClock
 from shared.db.database import Database
-from shared.files.folder import FolderStore
 from shared.files.storage import Storage
+from shared.files.stores.folder import FolderStore
 from shared.http.client import GuardedClient
 from shared.messages import Place
 from shared.permissions import Permission

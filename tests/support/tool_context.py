@@ -4,8 +4,8 @@ from pathlib import Path
 
 from shared.clock import Clock, SystemClock
 from shared.db.database import Database
-from shared.files.folder import FolderStore
 from shared.files.storage import Storage
+from shared.files.stores.folder import FolderStore
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
 from shared.messages import Place

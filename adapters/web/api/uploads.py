@@ -106,16 +106,16 @@ def _decoded(text: str, field: str) -> bytes:
 async def store_content(app: App, filename: str, mime_type: str, content: bytes) -> Attachment:
     """Store one file with this content."""
     key = new_key(INCOMING, filename)
-    await app.files.storage.put(key, content, mime_type)
-    return Attachment(clean_filename(filename), mime_type, len(content), storage_key=key)
+    stored = await app.files.storage.put(key, content, mime_type)
+    return Attachment(clean_filename(filename), mime_type, stored.size_bytes, storage_key=key, sha256=stored.sha256)
 
 
 async def _put_upload(app: App, upload: UploadFile) -> Attachment:
     filename = clean_filename(upload.filename or "file")
     key = new_key(INCOMING, filename)
     mime_type = cut(clean(upload.content_type or "application/octet-stream"), 200)
-    size = await app.files.storage.put(key, _chunks(upload), mime_type)
-    return Attachment(filename, mime_type, size, storage_key=key)
+    stored = await app.files.storage.put(key, _chunks(upload), mime_type)
+    return Attachment(filename, mime_type, stored.size_bytes, storage_key=key, sha256=stored.sha256)
 
 
 async def _chunks(upload: UploadFile) -> AsyncIterator[bytes]:

@@ -117,7 +117,7 @@ def _read(app: App, purpose: str, token: str) -> dict[str, Any] | None:
 
 def _use_once(folder: Path, nonce: str, app: App) -> bool:
     """Mark a link as used and return whether it was unused; the mark is a file, for restarts and other processes."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for mark in folder.iterdir():
         if mark.stat().st_mtime < app.clock.now().timestamp() - 2 * LINK_LIFE.total_seconds():
             mark.unlink(missing_ok=True)

@@ -76,6 +76,25 @@ async def test_doctor_names_the_model_that_a_misspelled_one_may_be(shell: Shell)
     assert not re.search(r"ok +models", done.out + listed.out + unknown.out)
 
 
+def test_doctor_names_files_that_are_not_as_they_were_stored(shell: Shell) -> None:
+    shell.says(
+        "psql",
+        "--superuser",
+        "-c",
+        """
+        WITH person AS (INSERT INTO users DEFAULT VALUES RETURNING id)
+        INSERT INTO file_records (user_id, filename, minio_key, mime_type, status, sha256)
+        SELECT id, 'a.txt', '9/lost/a.txt', 'text/plain', 'stored', repeat('a', 64) FROM person
+        """,
+    )
+
+    done = shell.run("doctor")
+
+    shell.says("psql", "--superuser", "-c", "DELETE FROM file_records WHERE minio_key = '9/lost/a.txt'")
+    assert done.code == 1
+    assert re.search(r"fail  contents  files that are not as they were stored: \d+ \(file_lost\)", done.out)
+
+
 def test_doctor_says_how_many_memories_have_vectors(shell: Shell) -> None:
     done = shell.run("doctor", EMBEDDING_MODEL="local")
 

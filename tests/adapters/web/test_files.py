@@ -1,10 +1,13 @@
 """Downloads behind signed links."""
 
+from base64 import b64encode
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from adapters.chat.parts import collect
+from shared.messages import ReplyFile
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
 
@@ -64,8 +67,71 @@ async def test_a_link_that_was_changed_finds_nothing(site: Site, change: object)
     assert answer.json()["error"]["message"] == "There is no such file, or its link has expired; ask for a new link."
 
 
-async def test_a_file_whose_bytes_are_gone_is_not_found(site: Site) -> None:
-    path = await make_file(site)
-    await site.parley.app.files.storage.delete(await site.parley.value("SELECT minio_key FROM file_records"))
+CHANGES = {
+    "changed": lambda content: b"X" + content[1:],
+    "cut": lambda content: content[:-3],
+    "longer": lambda content: content + b"more",
+    "gone": None,
+}
 
-    assert (await site.client.get(path)).status_code == 404
+
+async def spoil(site: Site, how: str) -> None:
+    """Do this to the newest file behind the program's back."""
+    key = await site.parley.value("SELECT minio_key FROM file_records ORDER BY id DESC LIMIT 1")
+    path = site.parley.app.settings.parley_home / "files" / key
+    change = CHANGES[how]
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(change(path.read_bytes()))
+
+
+@pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.parametrize("content", ["# Oolong\n3 minutes", "tea " * 500_000], ids=["small", "large"])
+async def test_a_link_to_a_file_that_is_not_what_was_stored_says_so_and_sends_no_byte_of_it(
+    site: Site, how: str, content: str
+) -> None:
+    upload = {"filename": "tea.txt", "data": b64encode(content.encode()).decode()}
+    site.parley.model.play([Answer("I have it.")])
+    await site.posts("keep this", attachments=[upload])
+    file_id = await site.parley.value("SELECT max(id) FROM file_records")
+    link = urlsplit(site.parley.app.files.storage.sign(file_id))
+    path = f"{link.path}?{link.query}"
+    assert (await site.client.get(path)).text == content
+    await spoil(site, how)
+
+    answer = await site.client.get(path)
+
+    assert answer.status_code == 410
+    error = answer.json()["error"]
+    assert error["code"] == ("file_lost" if how == "gone" else "file_damaged")
+    assert "tea.txt" in error["message"]
+    assert "sent" in error["message"]
+
+
+@pytest.mark.parametrize("how", CHANGES)
+async def test_the_model_is_told_when_a_file_is_not_what_was_stored(site: Site, how: str) -> None:
+    await make_file(site)
+    await spoil(site, how)
+    file_id = await site.parley.value("SELECT max(id) FROM file_records")
+    site.parley.model.play([Answer(tool_calls=[("file_manager__read_document", {"file_id": file_id})]), Answer("Oh.")])
+
+    answer = (await site.posts("read it")).json()
+
+    result = answer["tool_calls_made"][0]["result"]
+    assert result["error"] is True
+    assert ("gone" if how == "gone" else "changed or cut") in result["message"]
+
+
+@pytest.mark.parametrize(("how", "mark"), [("gone", "lost from the file store"), ("cut", "damaged in the file store")])
+async def test_a_reply_on_a_platform_says_which_file_is_not_what_was_stored(site: Site, how: str, mark: str) -> None:
+    await make_file(site)
+    await spoil(site, how)
+    app = site.parley.app
+    file_id = await site.parley.value("SELECT max(id) FROM file_records")
+    link = app.files.storage.sign(file_id)
+
+    uploads, others = await collect(app, [ReplyFile(file_id, "tea.md", "text/markdown", 20, link)], 1_000_000)
+
+    assert uploads == []
+    assert [each.filename for each in others] == [f"tea.md ({mark})"]

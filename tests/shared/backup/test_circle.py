@@ -14,8 +14,8 @@ from shared.backup.database import read_contents
 from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files
 from shared.db.database import Address, Database, migrate
 from shared.errors import NotFound
-from shared.files.folder import FolderStore
 from shared.files.storage import Storage
+from shared.files.stores.folder import FolderStore
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected

@@ -1,11 +1,12 @@
 """Attachments are fetched and stored, from allowed origins only."""
 
 import codecs
+import hashlib
 
 import pytest
 
 from shared.errors import NotFound, ToolError, Unavailable
-from shared.files.attachments import FetchLimits, store_attachment
+from shared.files.attachments import FetchLimits, Stored, store_attachment
 from shared.files.filenames import new_key
 from shared.files.storage import Storage
 from shared.http.client import GuardedClient
@@ -26,7 +27,8 @@ async def test_an_attachment_is_fetched_and_its_type_detected(storage: Storage) 
         )
         await http.aclose()
 
-    assert stored == ("image/png", len(PNG) + 100_000)
+    sha256 = hashlib.sha256(PNG + bytes(100_000)).hexdigest()
+    assert stored == Stored("image/png", len(PNG) + 100_000, sha256)
     assert (await everything(storage, key)).startswith(PNG)
 
 
@@ -37,7 +39,7 @@ async def test_the_type_and_size_of_an_attachment_in_storage_are_returned(storag
         storage, http, Attachment("a.csv", "text/csv", storage_key="inbox/abc/a.csv"), "inbox/abc/a.csv"
     )
 
-    assert stored == ("text/csv", 8)
+    assert stored == Stored("text/csv", 8, None)
     with pytest.raises(NotFound):
         await store_attachment(storage, http, Attachment("b", storage_key="inbox/abc/b"), "inbox/abc/b")
 

@@ -11,8 +11,9 @@ from sqlalchemy import select, text
 from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError, Unavailable
-from shared.files.folder import FolderStore
-from shared.files.storage import LINK_SECONDS, QUOTAS, FilesOfUser, Storage, open_storage, read_quota
+from shared.files.quota import QUOTAS, read_quota
+from shared.files.storage import LINK_SECONDS, FilesOfUser, Storage, open_storage
+from shared.files.stores.folder import FolderStore
 from shared.models.file import FileRecord
 from shared.settings import Secrets, Settings
 from tests.support.clocks import SetClock

@@ -69,7 +69,8 @@ class FolderStore:
         return self._root.joinpath(*parts)
 
     def _open_temporary(self) -> BinaryIO:
-        self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._root, self._incoming):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return open(self._incoming / token_hex(16), "xb", opener=_open_owner_only)
 
     def _remove(self, path: Path) -> None:
