@@ -111,20 +111,20 @@ async def compare_sources(
     source_a: Name,
     source_b: Name,
     measure: Name,
-    keys: Annotated[Names, Field(min_length=1)],
+    keys: Annotated[Names, Field(min_length=1)] | None = None,
     filters: Filters | None = None,
     tolerance: Amount = 0,
     major_threshold_pct: Share = 1.0,
     top: Annotated[int, Field(ge=1, le=100)] = 10,
 ) -> dict[str, Any]:
-    """Compare a measure of two sources by keys. Up to `tolerance` apart is a match, up to the threshold minor.
+    """Compare a measure of two sources by keys, else shared dimensions. `tolerance` apart is a match, threshold minor.
 
     Example: {"source_a": "orders", "source_b": "ledger", "measure": "amount", "keys": ["region"]} -> "matches": 1
     """
     sources = [await get_source(context, each) for each in (source_a, source_b)]
     a, b = (open_engine(context, each) for each in sources)
     limits = {"tolerance": Decimal(str(tolerance)), "major_threshold_pct": Decimal(str(major_threshold_pct))}
-    asked = Comparison(measure, keys, filters=filters or {}, **limits, top=top)
+    asked = Comparison(measure, keys, filters=filters or {}, **limits, top=top, person=context.user.id)
     found = await compare((a, b), asked, context.settings(AnalystSettings))
     return {"source_a": sources[0].name, "source_b": sources[1].name, **found}
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from modules.data_analyst.duckdb_engine import run_task
-from modules.data_analyst.queries import Filters, build_side, read_measure
+from modules.data_analyst.queries import MAX_KEYS, SHOWN_COLUMNS, Filters, Relation, build_side, read_measure
 from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.sources import Engine
 from modules.data_analyst.tables import to_number
+from shared.errors import ToolError
 
 STATUSES = ("match", "minor_diff", "major_diff", "only_in_a", "only_in_b")
 
@@ -22,34 +23,54 @@ class Comparison:
     """What to compare, and from where on a difference counts."""
 
     measure: str
-    keys: Sequence[str]
+    # None: the columns of both sources that are no measures.
+    keys: Sequence[str] | None
     filters: Filters
     tolerance: Decimal
     major_threshold_pct: Decimal
     top: int
+    person: int
 
 
 async def compare(engines: tuple[Engine, Engine], asked: Comparison, settings: AnalystSettings) -> dict[str, Any]:
     """Return the fields of the tool's result; raises `ToolError` for columns that a source does not have."""
+    relations = await asyncio.gather(*(engine.describe() for engine in engines))
+    keys = find_shared_keys(*relations, measure=asked.measure) if asked.keys is None else asked.keys
+    queries = [
+        build_side(relation, read_measure(asked.measure, relation), keys=keys, filters=asked.filters)
+        for relation in relations
+    ]
     with tempfile.TemporaryDirectory(prefix="parley-compare-") as folder:
         side_a, side_b = await asyncio.gather(
             *(
-                _export(engine, asked, folder=Path(folder), side=side)
-                for engine, side in zip(engines, "ab", strict=True)
+                engine.export(query, Path(folder), side)
+                for engine, query, side in zip(engines, queries, "ab", strict=True)
             )
         )
         sides = {"a": side_a, "b": side_b}
         paths = [each["csv"] if "csv" in each else each["file"]["path"] for each in sides.values()]
         limits = {"tolerance": str(asked.tolerance), "threshold": str(asked.major_threshold_pct), "top": asked.top}
-        task = {"task": "compare", "folder": folder, "paths": paths, "keys": len(asked.keys), **limits, **sides}
-        found = await run_task(task, settings)
-    return _to_result(found, asked.keys)
+        task = {"task": "compare", "folder": folder, "paths": paths, "keys": len(keys), **limits, **sides}
+        found = await run_task(task, settings, asked.person)
+    return {"keys": list(keys), **_to_result(found, keys)}
 
 
-async def _export(engine: Engine, asked: Comparison, *, folder: Path, side: str) -> dict[str, Any]:
-    relation = await engine.describe()
-    query = build_side(relation, read_measure(asked.measure, relation), keys=asked.keys, filters=asked.filters)
-    return await engine.export(query, folder, side)
+def find_shared_keys(a: Relation, b: Relation, measure: str) -> list[str]:
+    """Return the columns that both have and that are no measures: no numbers, or else whole numbers beside `measure`.
+
+    Raises `ToolError` with the columns of both when there are none.
+    """
+    names = {each.name.lower(): each for each in b.columns}
+    shared = [(each, names[each.name.lower()]) for each in a.columns if each.name.lower() in names]
+    measured = read_measure(measure, a).column
+    keys = [mine.name for mine, theirs in shared if not (mine.is_number or theirs.is_number)]
+    keys = keys or [mine.name for mine, theirs in shared if mine != measured and mine.is_whole and theirs.is_whole]
+    if not keys:
+        columns_a, columns_b = ([each.name for each in relation.columns][:SHOWN_COLUMNS] for relation in (a, b))
+        raise ToolError(
+            "The sources share no column that could be a key; name keys.", columns_a=columns_a, columns_b=columns_b
+        )
+    return keys[:MAX_KEYS]
 
 
 def _to_result(found: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -90,7 +111,7 @@ def _interpret(counts: Mapping[str, int], total_a: Decimal, total_b: Decimal) ->
     if counts["only_in_a"] + counts["only_in_b"] == rows:
         return "No key is in both sources. Do the keys mean the same, and are they written alike?"
     if counts["match"] == rows:
-        return f"The sources agree on all {rows:,} keys."
+        return f"The sources agree on all {rows:,} keys (100%)."
     words = {
         "minor_diff": "differ slightly",
         "major_diff": "differ much",
@@ -98,7 +119,10 @@ def _interpret(counts: Mapping[str, int], total_a: Decimal, total_b: Decimal) ->
         "only_in_b": "are only in B",
     }
     parts = [f"{counts[status]:,} {description}" for status, description in words.items() if counts[status]]
-    return f"Of {rows:,} keys {counts['match']:,} agree; {', '.join(parts)}. {_compare_totals(total_a, total_b)}"
+    # Rounded down: what is not all never reads as 100%.
+    share = f"{counts['match'] * 1000 // rows / 10:g}%"
+    agreement = f"Of {rows:,} keys {counts['match']:,} agree ({share})"
+    return f"{agreement}; {', '.join(parts)}. {_compare_totals(total_a, total_b)}"
 
 
 def _compare_totals(total_a: Decimal, total_b: Decimal) -> str:

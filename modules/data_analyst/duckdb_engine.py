@@ -1,8 +1,10 @@
 """The engine of files, and of joins: DuckDB in a process of its own, which reads nothing but the files it is given."""
 
+import asyncio
+import codecs
 import json
+import shutil
 import tempfile
-from asyncio import Semaphore
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -13,12 +15,15 @@ from modules.data_analyst.queries import Column, Query, Relation, quote
 from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.tables import MAX_CELL_CHARS, MAX_COLUMNS, Rows, to_rows
 from shared.errors import ToolError
+from shared.files.file_types import find_encoding
 from shared.files.subprocess_sandbox import run_isolated
+from shared.tasks import FairPool
 
 PROGRAM = Path(__file__).with_name("duckdb_program.py")
 REFUSED = 3
+CHUNK_BYTES = 1024 * 1024
 # Each process has memory of its own.
-AT_ONCE = Semaphore(2)
+AT_ONCE = FairPool(size=2, per_person=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +33,11 @@ class FileSource:
     name: str
     path: str
     settings: AnalystSettings
+    person: int
 
     async def describe(self) -> Relation:
         """Return the file's columns; raises `ToolError` when it can't be read."""
-        found = await self._run({"task": "describe", "file": self._file})
+        found = await self._run({"task": "describe"})
         columns = tuple(Column(each["name"], each["type"], is_number=each["is_number"]) for each in found["columns"])
         return Relation("duckdb", quote(self.name), columns)
 
@@ -39,28 +45,61 @@ class FileSource:
         """Return the first rows of a SELECT; raises `ToolError` when it fails."""
         asked = {"sql": query.text, "parameters": query.parameters, "limit": limit}
         asked |= {"max_chars": MAX_CELL_CHARS + 1, "max_columns": MAX_COLUMNS}
-        found = await self._run({"task": "fetch", "file": self._file} | asked)
+        found = await self._run({"task": "fetch"} | asked)
         rows = [tuple(map(_read_cell, row, found["numbers"])) for row in found["rows"]]
         return to_rows(found["columns"], rows, limit)
 
     async def export(self, query: Query, folder: Path, side: str) -> dict[str, Any]:
         """Return what the join needs to run the query itself."""
-        return {"file": self._file, "sql": query.text, "parameters": query.parameters}
+        file = await self._to_file(folder / f"{side}-utf8.csv")
+        return {"file": file, "sql": query.text, "parameters": query.parameters}
 
-    @property
-    def _file(self) -> dict[str, str]:
-        return {"path": self.path, "view": self.name}
+    async def _to_file(self, copy: Path) -> dict[str, str]:
+        path = await asyncio.to_thread(to_utf8, Path(self.path), copy)
+        return {"path": str(path), "view": self.name}
 
     async def _run(self, task: dict[str, Any]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="parley-duckdb-") as folder:
-            return await run_task(task | {"paths": [self.path], "folder": folder}, self.settings)
+            file = await self._to_file(Path(folder) / "utf8.csv")
+            return await run_task(
+                task | {"file": file, "paths": [file["path"]], "folder": folder}, self.settings, self.person
+            )
 
 
-async def run_task(task: Mapping[str, Any], settings: AnalystSettings) -> dict[str, Any]:
-    """Run a task of the program; raises `ToolError` with the reason when it fails or takes too long."""
+def to_utf8(path: Path, copy: Path) -> Path:
+    """Return the path of a file that DuckDB can read: of a text that is no UTF-8, a copy that is."""
+    if path.suffix.lower() == ".parquet":
+        return path
+    decoder, sample = codecs.getincrementaldecoder("utf-8")(), b""
+    try:
+        with path.open("rb") as file:
+            while sample := file.read(CHUNK_BYTES):
+                decoder.decode(sample)
+    except OSError:
+        # The program says what is wrong.
+        return path
+    except UnicodeDecodeError:
+        with path.open("rb") as file:
+            head = file.read(CHUNK_BYTES)
+        # The beginning may be plain ASCII, which tells nothing.
+        encoding = find_encoding(sample if head.isascii() else head)
+        with (
+            path.open(encoding=encoding, errors="replace", newline="") as old,
+            copy.open("w", encoding="utf-8", newline="") as new,
+        ):
+            shutil.copyfileobj(old, new, CHUNK_BYTES)
+        return copy
+    return path
+
+
+async def run_task(task: Mapping[str, Any], settings: AnalystSettings, person: int) -> dict[str, Any]:
+    """Run a task of the program; raises `ToolError` with the reason when it fails or takes too long.
+
+    Tasks of one person run one after another, so that they don't hold up those of others.
+    """
     content = json.dumps({**task, "memory_mb": settings.memory_mb}).encode()
     try:
-        async with AT_ONCE:
+        async with AT_ONCE.enter(person):
             ended = await run_isolated(PROGRAM, content=content, seconds=settings.timeout_seconds)
     except TimeoutError:
         raise ToolError(f"That took longer than {settings.timeout_seconds:g} s; ask for less at once.") from None

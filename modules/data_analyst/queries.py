@@ -16,7 +16,8 @@ Operator = Literal["=", "!=", "<", "<=", ">", ">=", "contains"]
 Condition = Scalar | Annotated[list[Scalar], Field(max_length=100)] | dict[Operator, Scalar]
 # The whole schema would cost a hundred tokens in every prompt; an example is in the description.
 Filters = Annotated[dict[str, Condition], Field(max_length=20), WithJsonSchema({"type": "object"})]
-Names = Annotated[list[str], Field(max_length=8)]
+MAX_KEYS = 8
+Names = Annotated[list[str], Field(max_length=MAX_KEYS)]
 Dialect = Literal["postgres", "duckdb"]
 
 MEASURE = re.compile(r"\s*(?P<function>sum|avg|min|max|count)\s*\((?P<column>.*)\)\s*", re.IGNORECASE | re.DOTALL)
@@ -32,6 +33,11 @@ class Column:
     name: str
     type: str
     is_number: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether its values are whole numbers."""
+        return self.is_number and "int" in self.type.lower()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared.dates.ranges import DateRange
 from shared.dates.rules import RULES
+from shared.dates.weekends import Weekend, weekend_in
 from shared.dates.words import MAX_HINT_CHARS, TIME_OF_DAY, normalise
 from shared.dates.written import read_written, read_written_range
 from shared.errors import ToolError
@@ -44,6 +45,7 @@ class _Reader:
 
     today: date
     week_start: str
+    weekend: Weekend
     depth: int = 0
 
     def read(self, text: str) -> DateRange | None:
@@ -90,12 +92,15 @@ def today_in(now: datetime, time_zone: str) -> date:
 
 
 def resolve(hint: str, now: datetime, time_zone: str = "UTC", week_start: str = "monday") -> DateRange:
-    """Return the dates that a hint means for a user; raises `ToolError` with examples when it is not understood."""
+    """Return the dates that a hint means for a user; raises `ToolError` with examples when it is not understood.
+
+    The weekend is that of the country in which the time zone is, whatever day the user's week begins with.
+    """
     text = normalise(hint[: MAX_HINT_CHARS + 1])
     if not text or len(hint) > MAX_HINT_CHARS:
         raise ToolError(f"Give a date or a hint of up to {MAX_HINT_CHARS} characters.", examples=EXAMPLES)
     try:
-        date_range = _Reader(today_in(now, time_zone), week_start).read(text)
+        date_range = _Reader(today_in(now, time_zone), week_start, weekend_in(time_zone)).read(text)
     except (ValueError, OverflowError):
         raise ToolError(f"There is no such day: {hint.strip()!r}.", examples=EXAMPLES) from None
     if date_range is None:

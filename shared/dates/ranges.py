@@ -4,8 +4,9 @@ import calendar
 from dataclasses import dataclass
 from datetime import date, timedelta
 
+from shared.dates.weekends import Weekend
+
 WEEK_STARTS = {"monday": 0, "saturday": 5, "sunday": 6}
-SATURDAY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +95,12 @@ def week_of(day: date, week_start: str) -> DateRange:
     return DateRange(start, add_days(start, 6))
 
 
-def weekend_from(day: date, week_start: str) -> DateRange:
-    """Return the weekend that contains the day, else the next one.
-
-    Where the week starts on Saturday, the weekend is Thursday and Friday; elsewhere it is Saturday and Sunday.
-    """
-    first = 3 if week_start == "saturday" else SATURDAY
-    if day.weekday() == (first + 1) % 7:
-        return DateRange(add_days(day, -1), day, is_weekend=True)
-    start = weekday_from(day, first)
-    return DateRange(start, add_days(start, 1), is_weekend=True)
+def weekend_from(day: date, weekend: Weekend) -> DateRange:
+    """Return the weekend that contains the day, else the next one."""
+    first, last = weekend
+    end = weekday_from(day, last)
+    start = add_days(end, -((last - first) % 7))
+    return DateRange(start, end, is_weekend=True)
 
 
 def weekday_from(day: date, weekday: int) -> date:

@@ -18,6 +18,7 @@ from shared.dates.ranges import (
     weekend_from,
     year_of,
 )
+from shared.dates.weekends import Weekend
 from shared.dates.words import (
     COMING,
     DAYS_AWAY,
@@ -55,6 +56,11 @@ class Reader(Protocol):
     @property
     def week_start(self) -> str:
         """Return the first day of the user's week: monday, saturday or sunday."""
+        ...
+
+    @property
+    def weekend(self) -> Weekend:
+        """Return the first and the last day of the weekend where the user lives."""
         ...
 
     def read(self, text: str) -> DateRange | None:
@@ -109,13 +115,13 @@ def _stay(start: date, match: re.Match[str]) -> DateRange:
 
 
 def _weekend(reader: Reader, match: re.Match[str]) -> DateRange:
-    coming = weekend_from(reader.today, reader.week_start)
+    coming = weekend_from(reader.today, reader.weekend)
     step = _step(match)
-    start = add_days(coming.start, 7 * step)
+    start, end = (add_days(day, 7 * step) for day in (coming.start, coming.end))
     note = ""
     if step == 1 and coming.start > reader.today:
         note = f"Some mean the coming weekend by this, from {short_date(coming.start)}; ask when it matters."
-    return DateRange(start, add_days(start, 1), note, is_weekend=True)
+    return DateRange(start, end, note, is_weekend=True)
 
 
 def _weekend_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
@@ -123,10 +129,9 @@ def _weekend_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
     if found is None:
         return None
     if match["ordinal"] is None:
-        return weekend_from(found.start, reader.week_start)
-    weekday = weekend_from(found.start, reader.week_start).start.weekday()
-    start = nth_weekday(found, weekday, ORDINALS[match["ordinal"]])
-    return DateRange(start, add_days(start, 1), is_weekend=True)
+        return weekend_from(found.start, reader.weekend)
+    start = nth_weekday(found, reader.weekend[0], ORDINALS[match["ordinal"]])
+    return weekend_from(start, reader.weekend)
 
 
 def _week(reader: Reader, match: re.Match[str]) -> DateRange:

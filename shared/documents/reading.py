@@ -1,10 +1,9 @@
 """Extracts the text of a document; PDF, Word, Excel and HTML are parsed in a process with limits."""
 
-import codecs
 from pathlib import Path
 
 from shared.errors import ToolError
-from shared.files.file_types import EXCEL, WORD
+from shared.files.file_types import EXCEL, WORD, find_encoding
 from shared.files.storage import FilesOfUser, StoredFile
 from shared.text import clean
 
@@ -37,9 +36,8 @@ def can_parse(mime_type: str) -> bool:
 
 
 def decode_text(content: bytes) -> str:
-    """Return the text of a plain file in UTF-8, or in UTF-16 with a byte order mark."""
-    encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-    return clean(content.decode(encoding, "replace"))
+    """Return the text of a plain file in UTF-8, UTF-16 with a byte order mark, or an older encoding."""
+    return clean(content.decode(find_encoding(content) or "utf-8-sig", "replace"))
 
 
 async def parse(

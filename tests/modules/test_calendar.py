@@ -167,11 +167,13 @@ async def test_an_ambiguous_hint_has_a_note_with_the_other_meaning(context: Tool
 
 async def test_a_hint_is_resolved_in_the_users_time_zone_and_week(context: ToolContext) -> None:
     berlin = replace(context, user=replace(context.user, time_zone="Europe/Berlin"))
-    saturdays = replace(context, user=replace(context.user, week_start="saturday"))
+    jerusalem = replace(context, user=replace(context.user, time_zone="Asia/Jerusalem", week_start="saturday"))
 
     assert (await call(calendar.resolve_date_hint, context, hint="today"))["start"] == "2026-11-21"
     assert (await call(calendar.resolve_date_hint, berlin, hint="today"))["start"] == "2026-11-22"
-    assert (await call(calendar.resolve_date_hint, saturdays, hint="this weekend"))["start"] == "2026-11-26"
+    saturdays = replace(context, user=replace(context.user, week_start="saturday"))
+    assert (await call(calendar.resolve_date_hint, saturdays, hint="next weekend"))["start"] == "2026-11-28"
+    assert (await call(calendar.resolve_date_hint, jerusalem, hint="this weekend"))["start"] == "2026-11-27"
 
 
 async def test_a_hint_may_be_a_holiday(context: ToolContext) -> None:

@@ -362,3 +362,21 @@ async def test_parsing_a_document_times_out(context: ToolContext, mime_type: str
         await read_text(
             context.storage, StoredFile(1, "slow", mime_type, len(content), ""), content=content, seconds=0.001
         )
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Ort;Betrag\nKöln;12,50 €\nGroßstadt: „Süd“;7\n", "cp1252"),
+        ("año,ciudad\n2020,Málaga\n2021,A Coruña\n", "cp1252"),
+        ("é,1\n", "cp1252"),
+        ("Город;Сумма\nПетербург;12\nСмоленск;7\n", "cp1251"),
+        ("Zażółć gęślą jaźń, potem idź do domu i zrób herbatę dla gości, którzy przyszli.\n", "cp1250"),
+        ("名前,都市\n田中,東京\n", "cp932"),
+    ],
+)
+async def test_text_in_an_older_encoding_is_read(context: ToolContext, text: str, encoding: str) -> None:
+    stored = await context.storage.create("orte.csv", text.encode(encoding), "text/csv")
+
+    assert stored.mime_type == "text/csv"
+    assert (await call(file_manager.read_document, context, file_id=stored.file_id))["text"].strip() == text.strip()

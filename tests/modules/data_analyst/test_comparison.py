@@ -50,9 +50,46 @@ async def test_rows_are_aligned_by_key_and_each_has_its_status(context: ToolCont
         "key", "source_a_value", "source_b_value", "absolute_diff", "percentage_diff", "status"
     ]  # fmt: skip
     assert found["interpretation"] == (
-        "Of 6 keys 2 agree; 1 differ slightly, 1 differ much, 1 are only in A, 1 are only in B. "
+        "Of 6 keys 2 agree (33.3%); 1 differ slightly, 1 differ much, 1 are only in A, 1 are only in B. "
         "The total of B is larger by 102.65 (7.50% of A's)."
     )
+
+
+@pytest.mark.usefixtures("sources")
+async def test_without_keys_the_shared_columns_that_are_no_measures_are_compared(context: ToolContext) -> None:
+    asked = {name: value for name, value in ASKED.items() if name != "keys"}
+
+    found = await call(data_analyst.compare_sources, context, **asked)
+
+    assert found["keys"] == ["region", "day"]
+    assert found["summary"]["total_rows"] == 7
+    assert found["interpretation"].startswith("Of 7 keys 1 agree (14.2%); ")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "keys"),
+    [
+        ("Year,amount\n2025,1\n2026,2\n", "year,amount\n2025,1\n2026,2\n", ["Year"]),
+        ("year,city,amount\n2025,Rome,1\n", "city,amount,year\nRome,1,2025\n", ["city"]),
+        ("rate,amount\n0.5,1\n", "rate,amount\n0.5,1\n", None),
+    ],
+)
+async def test_keys_are_words_and_dates_else_whole_numbers_and_else_have_to_be_named(
+    context: ToolContext, add_source: AddSource, tmp_path: Path, a: str, b: str, keys: list[str] | None
+) -> None:
+    for name, content in (("one", a), ("two", b)):
+        (tmp_path / f"{name}.csv").write_text(content)
+        await add_source(name, kind="file", path=str(tmp_path / f"{name}.csv"))
+    asked = {"source_a": "one", "source_b": "two", "measure": "amount"}
+
+    if keys is None:
+        with pytest.raises(ToolError, match="share no column"):
+            await call(data_analyst.compare_sources, context, **asked)
+        return
+    found = await call(data_analyst.compare_sources, context, **asked)
+
+    assert found["keys"] == keys
+    assert "(100%)" in found["interpretation"]
 
 
 @pytest.mark.usefixtures("sources")
@@ -69,7 +106,7 @@ async def test_tolerance_threshold_filters_and_keys_are_the_askers(context: Tool
     by_day = await call(data_analyst.compare_sources, context, **{**ASKED, "keys": ["region", "day"]}, top=1)
     assert by_day["top_differences"][0]["key"] == {"region": "EU", "day": "2026-01-01"}
     same = await call(data_analyst.compare_sources, context, **{**ASKED, "source_b": "orders"})
-    assert same["interpretation"] == "The sources agree on all 5 keys."
+    assert same["interpretation"] == "The sources agree on all 5 keys (100%)."
     apart = await call(data_analyst.compare_sources, context, **{**ASKED, "filters": {"region": ["AFRICA", "OCEANIA"]}})
     assert apart["interpretation"].startswith("No key is in both sources.")
 
@@ -122,8 +159,9 @@ async def test_a_comparison_equals_the_same_in_plain_decimals(
     for name, amounts in (("a", a), ("b", b)):
         with (tmp_path / f"{name}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([("k", "v"), *amounts.items()])
-        sources.append(FileSource(name, str(tmp_path / f"{name}.csv"), AnalystSettings()))
-    asked = Comparison("v", ["k"], {}, tolerance=tolerance, major_threshold_pct=threshold, top=10)
+        sources.append(FileSource(name, str(tmp_path / f"{name}.csv"), AnalystSettings(), person=1))
+    limits = {"tolerance": tolerance, "major_threshold_pct": threshold}
+    asked = Comparison("v", ["k"], {}, **limits, top=10, person=1)
 
     found = await compare((sources[0], sources[1]), asked, AnalystSettings())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,59 @@ async def test_decimals_of_a_csv_are_summed_exactly(
     await add_source("cents", kind="file", path=str(path))
 
     assert await ask(context, "cents", measure="amount") == [[123456789112.01]]
+
+
+LARGE = "SELECT sum(hash(a.range)) FROM range(10000000) AS a"
+
+
+@pytest.mark.usefixtures("sources")
+async def test_many_heavy_questions_of_one_person_hold_up_nobody_else(context: ToolContext) -> None:
+    other = replace(context, user=replace(context.user, id=context.user.id + 1))
+    finished: list[str] = []
+
+    async def asks(person: ToolContext, sql: str, name: str) -> None:
+        await ask(person, "ledger", sql=sql)
+        finished.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(8):
+            group.create_task(asks(context, LARGE, f"heavy {number}"))
+        await asyncio.sleep(0)
+        group.create_task(asks(other, "SELECT count(*) FROM ledger", "other"))
+
+    assert "other" in finished[:3]
+
+
+TEXTS = {
+    "cp1252": "Ort;Betrag\nKöln;12\n„Großstadt“: 5 €;7\n",
+    "utf-16": "Ort;Betrag\nKöln;12\nŁódź;7\n",
+    "cp1251": "Город;Сумма\nПетербург;12\nСмоленск;7\n",
+    "utf-8-sig": "Ort;Betrag\nKöln;12\nŁódź;7\n",
+}
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+async def test_a_csv_file_is_read_in_the_encoding_that_it_has(
+    context: ToolContext, add_source: AddSource, tmp_path: Path, encoding: str
+) -> None:
+    path = tmp_path / "orte.csv"
+    path.write_bytes(TEXTS[encoding].encode(encoding))
+    await add_source("orte", kind="file", path=str(path))
+    place, amount = TEXTS[encoding].partition("\n")[0].split(";")
+
+    found = await ask(context, "orte", measure=amount, dimensions=[place])
+
+    expected = [line.split(";") for line in TEXTS[encoding].splitlines()[1:]]
+    assert found == [[name, int(value)] for name, value in expected]
+
+
+async def test_an_encoding_is_found_where_most_of_a_file_is_plain(
+    context: ToolContext, add_source: AddSource, tmp_path: Path
+) -> None:
+    path = tmp_path / "late.csv"
+    path.write_bytes(("place,amount\n" + "Rome,1\n" * 300_000 + "Köln,5\n").encode("cp1252"))
+    await add_source("late", kind="file", path=str(path))
+
+    found = await ask(context, "late", measure="amount", filters={"place": "Köln"})
+
+    assert found == [[5]]

@@ -77,8 +77,39 @@ def test_ambiguous_words_have_a_note_with_the_other_meaning(hint: str) -> None:
     assert not resolve(hint, SATURDAY).note
 
 
-def test_the_weekend_is_thursday_and_friday_where_the_week_starts_on_saturday() -> None:
-    assert days(resolve("this weekend", MONDAY, week_start="saturday")) == "2026-11-26 2026-11-27"
+@pytest.mark.parametrize(
+    ("time_zone", "this", "following", "first_of_january"),
+    [
+        ("Europe/Berlin", "2026-11-28 2026-11-29", "2026-12-05 2026-12-06", "2027-01-02 2027-01-03"),
+        ("Asia/Dubai", "2026-11-28 2026-11-29", "2026-12-05 2026-12-06", "2027-01-02 2027-01-03"),
+        ("Asia/Jerusalem", "2026-11-27 2026-11-28", "2026-12-04 2026-12-05", "2027-01-01 2027-01-02"),
+        ("Israel", "2026-11-27 2026-11-28", "2026-12-04 2026-12-05", "2027-01-01 2027-01-02"),
+        ("Africa/Cairo", "2026-11-27 2026-11-28", "2026-12-04 2026-12-05", "2027-01-01 2027-01-02"),
+        ("Asia/Kabul", "2026-11-26 2026-11-27", "2026-12-03 2026-12-04", "2027-01-07 2027-01-08"),
+        ("Asia/Tehran", "2026-11-27", "2026-12-04", "2027-01-01"),
+        ("Asia/Calcutta", "2026-11-29", "2026-12-06", "2027-01-03"),
+        ("UTC", "2026-11-28 2026-11-29", "2026-12-05 2026-12-06", "2027-01-02 2027-01-03"),
+        ("Nowhere/Land", "2026-11-28 2026-11-29", "2026-12-05 2026-12-06", "2027-01-02 2027-01-03"),
+    ],
+)
+@pytest.mark.parametrize("week_start", ["monday", "saturday", "sunday"])
+def test_the_weekend_is_that_of_the_country_whatever_day_the_week_begins_with(
+    time_zone: str, this: str, following: str, first_of_january: str, week_start: str
+) -> None:
+    def read(hint: str) -> str:
+        return days(resolve(hint, MONDAY, time_zone, week_start=week_start))
+
+    assert read("this weekend") == this
+    assert read("next weekend") == following
+    assert read("first weekend of January") == first_of_january
+
+
+def test_a_weekend_that_has_begun_is_this_one() -> None:
+    assert days(resolve("this weekend", SATURDAY, "Asia/Jerusalem")) == "2026-11-20 2026-11-21"
+    assert days(resolve("this weekend", SATURDAY, "Asia/Tehran")) == "2026-11-27"
+
+
+def test_a_week_begins_with_the_day_that_the_user_has_chosen() -> None:
     assert days(resolve("next week", MONDAY, week_start="sunday")) == "2026-11-29 2026-12-05"
 
 
