@@ -170,6 +170,7 @@ class TurnTexts:
     left_out: Text
     unknown_outcome: Text
     parked: Text
+    erased: Text
     fault: Text
     empty: Text
     summary_heading: Text

@@ -10,6 +10,8 @@ BYTES_PER_TOKEN = 3
 # A line that opens or closes a code block.
 FENCE = re.compile(r"^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$")
 
+# A whole string, or a bracket; a string that is not closed goes to the end.
+BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)|[\[\]{}]', re.DOTALL)
 # What spreadsheets begin a formula with, also in wide characters and behind blanks.
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30}){0,10}|[.,]\d{1,30})(?:[eE][+-]?\d{1,3})?%?")
@@ -35,6 +37,19 @@ def clean_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [clean_json(inner) for inner in value]
     return value
+
+
+def is_nested_deep(text: str) -> bool:
+    """Return whether brackets in a JSON text, outside of its strings, are nested deeper than `MAX_DEPTH`."""
+    level = 0
+    for part in BRACKETS.finditer(text):
+        if part[0] in "[{":
+            level += 1
+            if level > MAX_DEPTH:
+                return True
+        elif part[0] in "]}":
+            level -= 1
+    return False
 
 
 def cut(text: str, limit: int) -> str:

@@ -32,14 +32,16 @@ from adapters.terminal import terminal_place, terminal_sender
 from adapters.web.app import listen, run_server, to_config
 from agent.app import App
 from agent.people.participants import ResolvedUser, resolve_conversation, resolve_user
+from agent.people.pauses import find_pause
 from agent.people.personas import resolve_persona
-from agent.tools.arguments import read_arguments
+from agent.tools.arguments import NO_OBJECT, depth, read_arguments
 from agent.tools.calls import PendingCall
 from agent.tools.offer import Scope as CallScope
 from agent.tools.outcomes import is_error
-from shared.errors import ConfigurationError, ToolError
+from shared.errors import ConfigurationError, Refusal, ToolError
 from shared.messages import Place, Sender
 from shared.permissions import Permission
+from shared.text import MAX_DEPTH
 from shared.tools import Tool, ToolContext
 
 PERSON, PLACE, CALL_ID = "parley/person", "parley/place", "parley/call_id"
@@ -95,12 +97,15 @@ class ModuleServer:
         try:
             if tool is None:
                 raise ToolError(f"There is no tool {params.name[:64]!r} here.", available_tools=list(self._tools)[:40])
+            given = params.arguments or {}
+            if depth(given) > MAX_DEPTH:
+                raise ToolError(NO_OBJECT)
             call = self._read_call(context, params.meta or {})
-        except ToolError as error:
+            scope, tool_context = await self._prepare(call, tool)
+        except (ToolError, Refusal) as error:
             return _to_result(json.dumps({"error": True, "message": str(error), **error.fields}), is_error=True)
-        scope, tool_context = await self._prepare(call, tool)
         toolbox, outflow = self._app.toolbox, self._app.events.outflow()
-        arguments = read_arguments(json.dumps(params.arguments or {}))
+        arguments = read_arguments(json.dumps(given))
         pending = PendingCall(call.call_id, tool.name, arguments, scope=scope, offer=toolbox.offered_to(scope))
         own = self._app.credentials.of_user(tool_context.user.id, on_read=outflow.hide)
         outcome = await toolbox.call(pending, replace(tool_context, credentials=own))
@@ -129,6 +134,9 @@ class ModuleServer:
         app = self._app
         async with app.database.transaction() as session:
             user = await resolve_user(session, call.sender, app.settings.default_guest_token_budget)
+            refusal = await find_pause(session, call.place, is_person_paused=user.is_paused)
+            if refusal is not None:
+                raise refusal
             persona = await resolve_persona(session, call.place, user.permission, settings=app.settings)
             conversation = await resolve_conversation(session, user.id, persona.id, place=call.place)
         caller = user.as_caller()

@@ -12,6 +12,7 @@ from shared.db.driver import Session
 from shared.errors import Stopped
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, ToolCallMade
 
+IS_THERE = text("SELECT id FROM inbox WHERE id = :inbox_id")
 FIND = text("""
 SELECT inbox.status, turns.id, outbox.content, outbox.files, turns.finished, turns.iterations, turns.model, turns.error,
     (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
@@ -33,10 +34,16 @@ WHERE inbox.id = :inbox_id AND (
 
 
 async def find_response(session: Session, inbox_id: int) -> AgentResponse | None:
-    """Return the response to the message of an inbox row; None while its turn has not ended."""
+    """Return the response to the message of an inbox row; None while its turn has not ended.
+
+    A message that is not there any more has one with the code `erased`.
+    """
     row = (await session.execute(FIND, {"inbox_id": inbox_id})).one_or_none()
     if row is None:
-        return None
+        is_there = (await session.execute(IS_THERE, {"inbox_id": inbox_id})).one_or_none() is not None
+        # Its person was erased meanwhile.
+        erased = AgentResponse(turn_id=0, content=prompts().turn.erased, finished=False, error="erased")
+        return None if is_there else erased
     if row.content is None and row.status == "cancelled":
         # The message was cancelled before its turn was opened.
         return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)

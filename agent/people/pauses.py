@@ -1,10 +1,16 @@
 """People and servers that an admin has paused: they get one sentence, and no model is asked."""
 
-from sqlalchemy import Label, exists
+from sqlalchemy import Label, exists, text
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.elements import ColumnElement
 
 from shared.errors import Refusal
+from shared.messages import Place
 from shared.models import Server
+
+PAUSED_SERVER = text("""
+SELECT id FROM servers WHERE platform = :platform AND platform_server_id = :server AND paused_at IS NOT NULL
+""")
 
 
 class PersonPaused(Refusal):
@@ -25,6 +31,14 @@ def is_server_paused(platform: ColumnElement[str], server: ColumnElement[str]) -
         Server.platform == platform, Server.platform_server_id == server, Server.paused_at.is_not(None)
     )
     return paused.label("is_server_paused")
+
+
+async def find_pause(session: AsyncSession, place: Place, *, is_person_paused: bool) -> Refusal | None:
+    """Return what is said instead of a call that belongs to no turn; None where neither person nor server is paused."""
+    given = {"platform": place.platform, "server": place.server}
+    if is_person_paused or (await session.execute(PAUSED_SERVER, given)).one_or_none() is not None:
+        return to_refusal(is_person_paused=is_person_paused)
+    return None
 
 
 def to_refusal(*, is_person_paused: bool) -> Refusal:

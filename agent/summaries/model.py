@@ -106,6 +106,6 @@ def find_object(answer: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(answer[start : end + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

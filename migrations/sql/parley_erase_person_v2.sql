@@ -34,6 +34,15 @@ BEGIN
     WHERE outbox.turn_id IS NULL AND outbox.platform = inbox.platform
       AND outbox.reply_to = coalesce(inbox.platform_message_id, inbox.platform_event_id)
       AND l.user_id = v_user_id AND inbox.platform = l.platform AND inbox.platform_user_id = l.platform_user_id;
+    -- Whoever waits for an answer is told, and what runs ends: both find nothing any more.
+    PERFORM pg_notify('parley_turns', jsonb_build_object('inbox', jsonb_build_array(m.id), 'end', true)::text)
+    FROM public.inbox AS m
+    WHERE m.status IN ('waiting', 'claimed') AND (m.turn_id = ANY (v_turn_ids) OR EXISTS (
+        SELECT FROM public.user_platform_links AS l
+        WHERE l.user_id = v_user_id AND m.platform = l.platform AND m.platform_user_id = l.platform_user_id
+    ));
+    PERFORM pg_notify('parley_stops', t.id::text) FROM public.turns AS t
+    WHERE t.id = ANY (v_turn_ids) AND t.status = 'running';
     -- An account may have been linked to another person since: what it wrote in turns of this one goes, too.
     DELETE FROM public.inbox WHERE turn_id = ANY (v_turn_ids) OR EXISTS (
         SELECT FROM public.user_platform_links AS l

@@ -34,11 +34,11 @@ class Comparison:
 
 async def compare(engines: tuple[Engine, Engine], asked: Comparison, settings: AnalystSettings) -> dict[str, Any]:
     """Return the fields of the tool's result; raises `ToolError` for columns that a source does not have."""
-    relations = await asyncio.gather(*(engine.describe() for engine in engines))
-    keys = find_shared_keys(*relations, measure=asked.measure) if asked.keys is None else asked.keys
+    a, b = await asyncio.gather(*(engine.describe() for engine in engines))
+    keys = find_shared_keys(a, b, measure=asked.measure) if asked.keys is None else asked.keys
     queries = [
         build_side(relation, read_measure(asked.measure, relation), keys=keys, filters=asked.filters)
-        for relation in relations
+        for relation in (a, b)
     ]
     with tempfile.TemporaryDirectory(prefix="parley-compare-") as folder:
         side_a, side_b = await asyncio.gather(

@@ -151,6 +151,55 @@ async def test_a_call_without_a_proper_person_is_refused_with_the_reason(
     assert await parley.value("SELECT count(*) FROM users") == 0
 
 
+@pytest.mark.parametrize(
+    ("pause", "reason"),
+    [
+        ("UPDATE users SET paused_at = now()", "paused me for you"),
+        (
+            "INSERT INTO servers (platform, platform_server_id, paused_at) VALUES ('test', 'guild', now())",
+            "paused me on this server",
+        ),
+    ],
+)
+async def test_no_tool_runs_for_somebody_whom_an_admin_has_paused(
+    pause: str, reason: str, url: str, parley: Parley
+) -> None:
+    place = {"platform": "test", "server": "guild", "channel": "general"}
+    async with connected(url) as call:
+        await call("knowledge__remember", {"content": "Ann likes tea"}, person=ANN, place=place)
+        await parley.sql(pause)
+        refused = await call("knowledge__remember", {"content": "Ann likes coffee"}, person=ANN, place=place)
+        await parley.sql("UPDATE users SET paused_at = NULL")
+        await parley.sql("UPDATE servers SET paused_at = NULL")
+        memories = await call("knowledge__list_memories", {}, person=ANN, place=place)
+
+    assert refused["error"] is True
+    assert reason in refused["message"]
+    assert "tea" in str(memories)
+    assert "coffee" not in str(memories)
+
+
+@pytest.mark.parametrize("levels", [40, 1000, 5000])
+async def test_arguments_that_are_nested_deep_are_an_error_of_the_tool(levels: int, url: str) -> None:
+    deep = "[" * levels + "]" * levels
+    meta = json.dumps({"parley/person": ANN})
+    params = f'{{"name": "knowledge__remember", "arguments": {{"content": {deep}}}, "_meta": {meta}}}'
+    body = f'{{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {params}}}'
+    headers = {
+        "authorization": f"Bearer {TOKEN}",
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+    }
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        answer = await http.post(url, content=body, headers=headers)
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["id"] == 7
+    result = answer.json()["result"]
+    assert result["isError"] is True
+    assert "nested at most 32 deep" in result["structuredContent"]["result"]["message"]
+
+
 @pytest.mark.parametrize("token", [None, "Bearer wrong", f"Basic {TOKEN}", "Bearer"])
 async def test_a_request_without_the_token_is_refused(token: str | None, url: str) -> None:
     async with httpx2.AsyncClient(trust_env=False) as http:

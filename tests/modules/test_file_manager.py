@@ -370,7 +370,7 @@ async def test_parsing_a_document_times_out(context: ToolContext, mime_type: str
         ("Ort;Betrag\nKöln;12,50 €\nGroßstadt: „Süd“;7\n", "cp1252"),
         ("año,ciudad\n2020,Málaga\n2021,A Coruña\n", "cp1252"),
         ("é,1\n", "cp1252"),
-        ("Город;Сумма\nПетербург;12\nСмоленск;7\n", "cp1251"),
+        ("Город;Сумма\nПетербург;12\nСмоленск;7\n", "cp1251"),  # noqa: RUF001
         ("Zażółć gęślą jaźń, potem idź do domu i zrób herbatę dla gości, którzy przyszli.\n", "cp1250"),
         ("名前,都市\n田中,東京\n", "cp932"),
     ],

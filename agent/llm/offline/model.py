@@ -145,7 +145,7 @@ def _results(messages: Sequence[Mapping[str, Any]]) -> tuple[Result, ...]:
 def _from_json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

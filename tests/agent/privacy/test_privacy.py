@@ -1,5 +1,6 @@
 """Export and erasure of a person, with a receipt; an erasure that was interrupted is continued."""
 
+import asyncio
 import json
 import re
 from datetime import UTC, datetime
@@ -247,3 +248,40 @@ async def test_during_a_pause_only_what_is_asked_for_is_remembered(
     assert [each.content for each in await memories.of_user(user_id, HOME, None).recall("walrus")] == [
         "the walrus is grey"
     ]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_whoever_waits_for_an_answer_of_somebody_who_is_erased_meanwhile_is_told_at_once(
+    parley: Parley, is_streamed: bool
+) -> None:
+    asked = asyncio.Event()
+
+    async def answer(_body: Any, _number: int) -> Answer:
+        asked.set()
+        await asyncio.sleep(3600)
+        return Answer("too late")
+
+    parley.model.play(answer)
+    accepted = await parley.accept("tell me about walruses", wants_stream=is_streamed)
+    waiting = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
+    following = asyncio.create_task(_last_event(parley, accepted.inbox_id))
+    async with asyncio.timeout(30):
+        await asked.wait()
+
+    user_id = await parley.value("SELECT max(id) FROM users")
+    async with parley.app.database.transaction() as session:
+        erasure_id = await request_erasure(session, user_id)
+    assert erasure_id is not None
+    await erase(parley.app.database, parley.app.files.storage, erasure_id)
+
+    async with asyncio.timeout(20):
+        response, last = await asyncio.gather(waiting, following)
+    assert (response.error, response.finished) == ("erased", False)
+    assert "erased while I worked on this" in response.content
+    assert last["error"] == "erased"
+    assert await parley.value("SELECT count(*) FROM users WHERE id = :id", id=user_id) == 0
+
+
+async def _last_event(parley: Parley, inbox_id: int) -> dict[str, Any]:
+    events = [event async for event in parley.app.events.follow(inbox_id)]
+    return dict(events[-1].payload)

@@ -210,7 +210,7 @@ async def test_many_heavy_questions_of_one_person_hold_up_nobody_else(context: T
 TEXTS = {
     "cp1252": "Ort;Betrag\nKöln;12\n„Großstadt“: 5 €;7\n",
     "utf-16": "Ort;Betrag\nKöln;12\nŁódź;7\n",
-    "cp1251": "Город;Сумма\nПетербург;12\nСмоленск;7\n",
+    "cp1251": "Город;Сумма\nПетербург;12\nСмоленск;7\n",  # noqa: RUF001
     "utf-8-sig": "Ort;Betrag\nKöln;12\nŁódź;7\n",
 }
 
