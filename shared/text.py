@@ -52,6 +52,21 @@ def is_nested_deep(text: str) -> bool:
     return False
 
 
+def cut_nesting(text: str, levels: int) -> str:
+    """Return a JSON text with null for each list and object that is nested deeper."""
+    pieces, level, start = [], 0, 0
+    for part in BRACKETS.finditer(text):
+        if part[0] in ("[", "{"):
+            level += 1
+            if level == levels + 1:
+                pieces += [text[start : part.start()], "null"]
+        elif part[0] in ("]", "}"):
+            if level == levels + 1:
+                start = part.end()
+            level -= 1
+    return "".join([*pieces, text[start:] if level <= levels else ""])
+
+
 def cut(text: str, limit: int) -> str:
     """Return the text, cut to at most `limit` characters including a note with the original length."""
     if len(text) <= limit:

@@ -26,7 +26,7 @@ from mcp_types import (
 from mcp_types import Tool as McpTool
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapters.terminal import terminal_place, terminal_sender
 from adapters.web.app import listen, run_server, to_config
@@ -41,11 +41,13 @@ from agent.tools.outcomes import is_error
 from shared.errors import ConfigurationError, Refusal, ToolError
 from shared.messages import Place, Sender
 from shared.permissions import Permission
-from shared.text import MAX_DEPTH
+from shared.text import MAX_DEPTH, cut_nesting
 from shared.tools import Tool, ToolContext
 
 PERSON, PLACE, CALL_ID = "parley/person", "parley/place", "parley/call_id"
 PATH = "/mcp"
+# What is looked through for deep nesting, and how many levels of it are left: more than any tool takes.
+MAX_BODY_BYTES, KEPT_LEVELS = 4 * 1024 * 1024, 100
 
 Context = ServerRequestContext[dict[str, Any]]
 
@@ -231,11 +233,32 @@ class _WithToken:
             refusal = JSONResponse({"error": "unauthorized", "message": reason}, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, send)
             return
-        await self._inner(scope, receive, send)
+        await self._inner(scope, await _without_deep_nesting(receive) if scope["type"] == "http" else receive, send)
 
     def _is_authorized(self, headers: Mapping[bytes, bytes]) -> bool:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+
+async def _without_deep_nesting(receive: Receive) -> Receive:
+    # The library's parser refuses the whole request where arguments are nested some 200 deep, and the client could not
+    # tell which call was wrong: nulls in their place leave them too deep for a tool, which says so.
+    messages: list[Message] = []
+    size = 0
+    while size <= MAX_BODY_BYTES:
+        messages.append(message := await receive())
+        size += len(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body"):
+            body = b"".join(each.get("body", b"") for each in messages)
+            if messages[-1]["type"] == "http.request" and body.count(b"[") + body.count(b"{") > KEPT_LEVELS:
+                shallow = cut_nesting(body.decode("utf-8", "surrogateescape"), KEPT_LEVELS)
+                messages = [{**message, "body": shallow.encode("utf-8", "surrogateescape")}]
+            break
+
+    async def receive_again() -> Message:
+        return messages.pop(0) if messages else await receive()
+
+    return receive_again
 
 
 async def serve_http(app: App, server: ModuleServer, port: int, started: Callable[[str], None]) -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.text import clean, clean_json, cut
+from agent.tools.arguments import depth
+from shared.text import clean, clean_json, cut, cut_nesting, is_nested_deep, to_text_cell
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
 
@@ -55,3 +56,36 @@ def test_a_cut_text_is_within_its_limit_and_names_the_original_length(text: str,
 
     assert len(shown) <= limit
     assert shown == text if len(text) <= limit else shown.endswith(f"… [cut: {len(text):,} characters in all]")
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.integers(), st.text(alphabet='[]{}"\\a', max_size=6)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+)
+
+
+@given(VALUES, st.integers(1, 6))
+def test_what_is_nested_deeper_becomes_null_and_the_rest_stays(value: object, levels: int) -> None:
+    shallow = json.loads(cut_nesting(json.dumps(value), levels))
+
+    # A value in the innermost list counts as a level.
+    assert depth(shallow) <= levels + 1
+    if depth(value) <= levels:
+        assert shallow == value
+
+
+def test_depth_is_seen_in_text_that_no_parser_takes() -> None:
+    assert is_nested_deep("[" * 100_000)
+    assert is_nested_deep('{"a":' * 33 + "1" + "}" * 33)
+    assert not is_nested_deep("[" * 32 + "]" * 32)
+    assert not is_nested_deep('{"text": "' + "[" * 1000 + '"}')
+    assert not is_nested_deep("[]" * 1000)
+
+
+@given(st.text(alphabet="=+-@ \t\r\n1a.,'", max_size=8))
+def test_no_cell_begins_a_formula(cell: str) -> None:
+    shown = to_text_cell(cell)
+
+    assert shown in (cell, f"'{cell}")
+    assert shown.lstrip()[:1] not in ("=", "@")
+    assert shown == cell or not cell.strip().isdecimal()
