@@ -16,7 +16,7 @@ from adapters.cli.opening import prepare
 from adapters.cli.run import _print_addresses
 from adapters.cli.serving import _wait_for_database
 from adapters.cli.worker import build_worker
-from shared.backup.database import run_pg_restore, write_dump
+from shared.backup.database import DumpOptions, run_pg_restore, write_dump
 from shared.db.database import Address, Database, DatabaseLost, migrate
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -125,7 +125,7 @@ async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley
         owner.transaction(isolation="repeatable_read", readonly=True),
     ):
         major, snapshot = owner.get_server_version().major, await owner.fetchval("SELECT pg_export_snapshot()")
-        await asyncio.to_thread(write_dump, address, major, snapshot, dump)
+        await asyncio.to_thread(write_dump, address, DumpOptions(major, snapshot, [], ""), dump)
     options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error"]
 
     await asyncio.to_thread(run_pg_restore, address, major, [dump.getvalue()], options=options)

@@ -8,7 +8,6 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
-import asyncpg
 from sqlalchemy import select
 
 from adapters.cli.compose import BUILT_IN_MODULES
@@ -173,7 +172,7 @@ async def _check_roles(address: Address) -> Finding:
     if role["sees_all"]:
         text = f"the program works as {role['name']}, which row-level security does not bind; it has to be parley_app"
         return Finding("fail", "roles", text)
-    connection = await asyncpg.connect(timeout=CONNECT_SECONDS, **address.asyncpg_arguments(as_owner=True))
+    connection = await address.connect(as_owner=True)
     try:
         await check_roles(connection)
     except ParleyError as error:
@@ -198,7 +197,7 @@ def _check_remote(row: Any) -> Finding:
 
 
 async def _fetch(address: Address, query: str, *parameters: Any, as_owner: bool = False) -> Sequence[Any]:
-    connection = await asyncpg.connect(timeout=CONNECT_SECONDS, **address.asyncpg_arguments(as_owner=as_owner))
+    connection = await address.connect(as_owner=as_owner)
     try:
         rows: Sequence[Any] = await connection.fetch(query, *parameters)
     finally:

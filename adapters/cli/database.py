@@ -58,17 +58,19 @@ def open_psql(
 
 
 async def _check_role(address: "Address", role: str) -> None:
-    import asyncpg
 
     from shared.db.database import check
+    from shared.db.programs import check_options
     from shared.db.roles import check_roles
 
     await check(address)
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    connection = await address.connect(as_owner=True)
     try:
         await check_roles(connection, [role])
     finally:
         await connection.close()
+    if not address.is_embedded:
+        await check_options(address, f"-crole={role}", f"SELECT current_user = '{role}'")  # one of our roles
 
 
 @app.command("dump")
@@ -76,12 +78,16 @@ def dump(
     file: Path = typer.Argument(dir_okay=False, writable=True, help="Where to write it, in pg_restore's format."),
 ) -> None:
     """Write the whole database into a file; Parley may go on running."""
+    from shared.db.programs import list_dump_options
+
     if not file.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no folder {file.absolute().parent}.")
     address = find_database(read_settings(quiet=True))
     part = file.with_name(f"{file.name}.part")
+    options, of_server = asyncio.run(list_dump_options(address))
     with progress("writing the dump"):
-        code = _run_client(address, "pg_dump", ["--format=custom", f"--file={part}"])
+        arguments = ["--format=custom", f"--file={part}", *options]
+        code = _run_client(address, "pg_dump", arguments, options=of_server)
     if code == 0:
         part.replace(file)
         say(f"{file}: {file.stat().st_size / 1e6:.1f} MB; people's files are not in it, see docs/operations.md")
@@ -103,13 +109,15 @@ def restore_dump(file: Path, *, yes: bool) -> None:
     raise typer.Exit(code)
 
 
-def _run_client(address: "Address", program: str, arguments: Sequence[str], role: str | None = None) -> int:
+def _run_client(
+    address: "Address", program: str, arguments: Sequence[str], *, role: str | None = None, options: str = ""
+) -> int:
     """Run a program of Postgres on our database, as this role or as the owner, and return its exit code."""
     from shared.db.programs import connection_string, find_program
 
     path = find_program(program, is_embedded=address.is_embedded)
     # The log of changes names whoever types them, also where several people work as one role.
-    with connection_string(address, role=role, options=_actor_option()) as target:
+    with connection_string(address, role=role, options=f"{_actor_option()} {options}") as target:
         # As a child process, because the embedded server stops with the last process that uses it.
         code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
     return code if code >= 0 else 128 - code

@@ -117,7 +117,7 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
         from sqlalchemy import text
         from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
-        from shared.db.database import sqlstate_of
+        from shared.db.errors import sqlstate_of
         from shared.errors import Refusal
 
         async with opened_database(settings) as database:

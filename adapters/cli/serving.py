@@ -23,7 +23,8 @@ from adapters.cli.watchdog import watched
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.worker import GRACE_SECONDS
-from shared.db.database import NoDatabase, is_lost
+from shared.db.database import NoDatabase
+from shared.db.errors import is_lost
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 from shared.settings import Settings

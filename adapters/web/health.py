@@ -1,5 +1,6 @@
 """Health endpoints for machines: liveness, readiness, metrics."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
@@ -30,10 +31,13 @@ from agent.maintenance.totals import (
 )
 from agent.queue.heartbeats import LiveWorkers
 from shared.db.compatibility import find_incompatibility, find_old_platform, list_revisions
+from shared.db.connections import UnfitDatabase
 from shared.db.database import VERSIONS
 from shared.errors import Unavailable
 from shared.memory.vectors import read_progress
 
+# Whoever asks, such as a load balancer, waits no longer.
+READY_SECONDS = 4.0
 NO_WORKER = (
     "No worker can take a turn: messages are stored, and wait for one. Start one: parley worker; if one runs, its log "
     "says why it can't (worker_restarting)."
@@ -60,21 +64,30 @@ async def get_health(_request: Request) -> Response:
 
 async def get_readiness(request: Request) -> Response:
     """Answer whether a message could be accepted and answered: the database, its tables, and a worker."""
-    app = app_of(request)
-    reason = await find_obstacle(app) or await find_missing_worker(app, request.app.state.workers)
+    app, workers = app_of(request), request.app.state.workers
+    looking = asyncio.create_task(_find_reason(app, workers), name="readiness")
+    await asyncio.wait({looking}, timeout=READY_SECONDS)
+    # It is not waited for: a connection to a silent server takes its time to end.
+    reason = looking.result() if looking.done() else f"The database does not answer within {READY_SECONDS:.0f} s."
+    looking.cancel()
     if reason is None:
         return JSONResponse({"status": "ready"})
     return JSONResponse({"status": "not_ready", "error": {"code": "not_ready", "message": reason}}, 503)
 
 
+async def _find_reason(app: App, workers: LiveWorkers) -> str | None:
+    return await find_obstacle(app) or await find_missing_worker(app, workers)
+
+
 async def find_obstacle(app: App) -> str | None:
     """Return why no message can be accepted, None if one can."""
     try:
+        await app.database.verify()
         async with app.database.transaction() as session:
             reason = await find_incompatibility(session, list_revisions(VERSIONS))
             return reason or await find_old_platform(session, list_migrations())
-    except Unavailable:
-        return "The database can't be reached."
+    except Unavailable as error:
+        return str(error.__cause__) if isinstance(error.__cause__, UnfitDatabase) else "The database can't be reached."
 
 
 async def find_missing_worker(app: App, workers: LiveWorkers) -> str | None:

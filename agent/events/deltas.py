@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent.events.channels import NOTIFY, TURNS
-from shared.db.database import REFUSED, Database, DatabaseLost
+from shared.db.database import Database, DatabaseLost
+from shared.db.errors import REFUSED
 from shared.text import clean
 
 BATCH_SECONDS = 0.05

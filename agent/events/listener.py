@@ -20,6 +20,7 @@ from agent.events.announcer import READ_AGAIN_SECONDS, TurnReaders, read_note
 from agent.events.channels import CANCELLATIONS, CHANGES, DUE, NOTIFY, READERS, TURNS
 from agent.journal.steps import Event
 from agent.outflow.reply import Outflow, OutflowRules
+from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
 from shared.log import get_logger
 from shared.models import InboxMessage, TurnEvent
@@ -27,6 +28,8 @@ from shared.models import InboxMessage, TurnEvent
 # A reader of due jobs looks again after this time, whatever it was told.
 LOOK_AGAIN_SECONDS = 60.0
 LAST_EVENT = "turn_complete"
+# A connection that only listens is asked whether it still is one: a silent network ends nothing.
+PING_SECONDS, PONG_SECONDS = 4.0, 4.0
 
 EVENTS_AFTER = (
     select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
@@ -188,9 +191,9 @@ class Listener(TurnReaders):
             while True:
                 gone = asyncio.Event()
                 connection.add_termination_listener(lambda _connection, gone=gone: gone.set())
-                if not connection.is_closed():
-                    await gone.wait()
+                await _until_lost(connection, gone)
                 log.warning("listener_reconnecting")
+                connection.terminate()
                 connection = await self._open_again()
         finally:
             connection.terminate()
@@ -200,7 +203,7 @@ class Listener(TurnReaders):
         while True:
             try:
                 connection = await self._open()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase) as error:
                 if not is_logged:
                     log.warning("listener_waits_for_database", cause=f"{error or type(error).__name__}")
                 is_logged = True
@@ -244,3 +247,12 @@ class Listener(TurnReaders):
     async def _answer_reader(self, token: str) -> None:
         with contextlib.suppress(DatabaseLost):
             await self._notify_readers({"here": token})
+
+
+async def _until_lost(connection: asyncpg.Connection, gone: asyncio.Event) -> None:
+    with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        while not connection.is_closed():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(gone.wait(), PING_SECONDS)
+                return
+            await connection.execute("SELECT 1", timeout=PONG_SECONDS)

@@ -13,8 +13,9 @@ from sqlalchemy.exc import DBAPIError
 
 from agent.memories.recordings import list_transcripts
 from agent.prompts import prompts
-from shared.db.database import Database, is_lost
+from shared.db.database import Database
 from shared.db.driver import Session
+from shared.db.errors import is_lost
 from shared.log import get_logger
 from shared.memory.index import split_text
 from shared.memory.memories import Memories

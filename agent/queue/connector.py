@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial, wraps
+from typing import Any, cast
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException
-from psycopg import AsyncConnection, OperationalError
+from psycopg import AsyncConnection, Error, OperationalError
 from psycopg_pool import AsyncConnectionPool
 from tenacity import (
     AsyncRetrying,
@@ -17,9 +18,10 @@ from tenacity import (
     wait_fixed,
 )
 
-from shared.db.database import Database, is_stale
-from shared.db.driver import QUEUE_NAME
-from shared.db.retries import retried
+from shared.db.connections import ANSWER_SECONDS, NOT_VERIFIED, QUEUE_NAME, STATEMENT_SECONDS
+from shared.db.database import Database
+from shared.db.errors import is_stale
+from shared.db.retries import Method, retried
 from shared.log import get_logger
 from shared.tasks import is_cancelled
 
@@ -39,12 +41,11 @@ def _is_lost(error: BaseException) -> bool:
 
 
 async def _replace_lost(state: RetryCallState) -> None:
-    # When one connection is lost, the others of the pool are lost too.
-    pool, error = state.args[0].pool, state.outcome.exception() if state.outcome is not None else None
-    if error is not None and error.__cause__ is not None and is_stale(error.__cause__):
+    # When one connection is lost or silent, the others of the pool are too; to ask them would be another silence.
+    error = state.outcome.exception() if state.outcome is not None else None
+    if error is not None:
         log.warning("queue_connections_replaced", cause=str(error.__cause__))
-        await pool.drain()
-    await pool.check()
+    await state.args[0].pool.drain()
 
 
 def _is_stopping(state: RetryCallState) -> bool:
@@ -65,6 +66,20 @@ _retried = retried(
 )
 
 
+def _limited(method: Method) -> Method:
+    """Let a statement end with the error of a lost database when no answer comes."""
+
+    @wraps(method)
+    async def call(*given: Any, **named: Any) -> Any:
+        try:
+            async with asyncio.timeout(STATEMENT_SECONDS + ANSWER_SECONDS):
+                return await method(*given, **named)
+        except TimeoutError:
+            raise ConnectorException from OperationalError("the database does not answer")
+
+    return cast(Method, call)
+
+
 class RetryingConnector(procrastinate.PsycopgConnector):
     """procrastinate's connector; retries while the database restarts, so that the worker does not end.
 
@@ -78,26 +93,27 @@ class RetryingConnector(procrastinate.PsycopgConnector):
         self.worker = asyncio.current_task()
         await super().open_async(pool)
 
-    execute_query_async = _retried(procrastinate.PsycopgConnector.execute_query_async)
-    execute_query_one_async = _retried(procrastinate.PsycopgConnector.execute_query_one_async)
-    execute_query_all_async = _retried(procrastinate.PsycopgConnector.execute_query_all_async)
+    execute_query_async = _retried(_limited(procrastinate.PsycopgConnector.execute_query_async))
+    execute_query_one_async = _retried(_limited(procrastinate.PsycopgConnector.execute_query_one_async))
+    execute_query_all_async = _retried(_limited(procrastinate.PsycopgConnector.execute_query_all_async))
     listen_notify = _retried(procrastinate.PsycopgConnector.listen_notify)
 
 
 def _open_pool(**given: Any) -> AsyncConnectionPool:
     # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
-    named = {**given.get("kwargs", {}), "application_name": QUEUE_NAME}
-    own = {"check": None, "kwargs": named, "reconnect_failed": AsyncConnectionPool.check}
-    return AsyncConnectionPool(**given | own)
+    return AsyncConnectionPool(**given | {"check": None, "reconnect_failed": AsyncConnectionPool.drain})
 
 
-async def _configure(connection: AsyncConnection[Any]) -> None:
+async def _configure(setup: str, connection: AsyncConnection[Any]) -> None:
     # Every transaction here is a single statement; BEGIN and COMMIT would add two round trips.
     await connection.set_autocommit(True)
-    # If the server crashes, the last changes of the queue may be lost; the sweep then finds the affected messages.
-    await connection.execute("SET synchronous_commit = off")
-    # As on all other connections: to plan a statement takes longer than to run it.
-    await connection.execute("SET plan_cache_mode = force_generic_plan")
+    try:
+        async with asyncio.timeout(STATEMENT_SECONDS):
+            await connection.execute(setup.encode())
+    except Error as error:
+        if error.sqlstate == NOT_VERIFIED:
+            log.error("connection_refused", cause=str(error).partition("\n")[0])
+        raise
 
 
 @asynccontextmanager
@@ -136,10 +152,12 @@ async def replace_connections(queue: procrastinate.App) -> None:
 
 def build_queue(database: Database) -> procrastinate.App:
     """Return the job queue on the same Postgres, with a small pool of its own."""
+    # If the server crashes, the last changes of the queue may be lost; the sweep then finds the affected messages.
+    setup = database.address.setup(application_name=QUEUE_NAME, synchronous_commit="off")
     connector = RetryingConnector(
         pool_factory=_open_pool,
         conninfo=database.address.libpq(),
-        configure=_configure,
+        configure=partial(_configure, setup),
         min_size=1,
         max_size=4,
         timeout=CONNECTION_SECONDS,

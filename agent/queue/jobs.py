@@ -25,15 +25,15 @@ from agent.queue.job import Job, Slot
 from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, start_alone
 from shared.clock import Clock
 from shared.db.batching import BatchLoader
-from shared.db.database import REFUSED, Database, DatabaseLost, sqlstate_of
+from shared.db.database import Database, DatabaseLost
+from shared.db.errors import REFUSED, sqlstate_of
 from shared.db.retries import retry_on_lost_db
 from shared.errors import Superseded
 from shared.log import get_logger
 from shared.redaction import redact_text
 
 MAX_ERRORS = 4
-# How many jobs one statement takes at most.
-MAX_TAKEN = 16
+MAX_TAKEN = 16  # jobs in one statement
 
 TAKE = """
 SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs_v1(

@@ -19,7 +19,8 @@ from agent.queue.inbox import QUEUE, TURN_TASK
 from agent.queue.jobs import Bounds, FairJobs, Runner, RunTurn, Slots
 from agent.queue.suspects import STRICT_PRIORITY, SUSPECT_PRIORITY
 from shared.clock import Clock
-from shared.db.database import REFUSED, Database, DatabaseLost
+from shared.db.database import Database, DatabaseLost
+from shared.db.errors import REFUSED
 from shared.log import get_logger
 from shared.tasks import is_cancelled
 

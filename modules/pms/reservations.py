@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from modules.pms.models import Booking, Room
 from modules.pms.settings import PmsSettings
 from modules.pms.stays import Offer, Stay
-from shared.db.database import sqlstate_of
+from shared.db.errors import sqlstate_of
 from shared.errors import NotFound, ToolError
 from shared.models.base import MAX_ID
 from shared.tools import ToolContext

@@ -9,8 +9,9 @@ from pathlib import Path
 import asyncpg
 
 from shared.backup.archive import DATABASE, FILES, FORMAT, SECRETS, ArchiveWriter, Manifest, created, is_permitted
-from shared.backup.database import read_contents, read_roles, refuse_others, write_dump
+from shared.backup.database import DumpOptions, read_contents, read_roles, refuse_others, write_dump
 from shared.db.database import Address
+from shared.db.programs import list_dump_options
 from shared.errors import NotFound
 from shared.files.storage import Storage
 
@@ -40,7 +41,7 @@ async def make_backup(source: Installation, path: Path, *, is_live: bool = False
     Raises `BackupError` when others are connected to the database. With `is_live` they may be: the archive then has
     the state of the moment in which it was begun, and a file that is deleted meanwhile counts as missing.
     """
-    connection = await asyncpg.connect(timeout=10, **source.address.asyncpg_arguments(as_owner=True))
+    connection = await source.address.connect(as_owner=True, statement_seconds=0)
     try:
         if not is_live:
             await refuse_others(connection)
@@ -58,8 +59,9 @@ async def _write(source: Installation, connection: asyncpg.Connection, archive: 
     major = connection.get_server_version().major
     contents = await read_contents(connection)
     roles, members = await read_roles(connection)
+    dump = DumpOptions(major, snapshot, *await list_dump_options(source.address))
     with archive.entry(DATABASE) as sink:
-        await asyncio.to_thread(write_dump, source.address, major, snapshot, sink)
+        await asyncio.to_thread(write_dump, source.address, dump, sink)
     missing, damaged = [], []
     if "file_records" in contents.rows:
         async for row in connection.cursor(KEYS):

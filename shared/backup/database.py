@@ -55,6 +55,15 @@ class Person(NamedTuple):
         return f"{self.name} (role {self.role}, from {self.host}, since {self.since:%d %B %H:%M} UTC{several})"
 
 
+class DumpOptions(NamedTuple):
+    """Which version of pg_dump writes what; `options` and `of_server` are those of `list_dump_options`."""
+
+    major: int
+    snapshot: str
+    options: Sequence[str]
+    of_server: str
+
+
 class Contents(NamedTuple):
     """What a database holds, by which a restored one is compared."""
 
@@ -95,11 +104,11 @@ async def read_roles(connection: asyncpg.Connection) -> tuple[dict[str, bool], l
     return roles, sorted(tuple(row) for row in await connection.fetch(MEMBERS))
 
 
-def write_dump(address: Address, major: int, snapshot: str, sink: Sink) -> None:
+def write_dump(address: Address, dump: DumpOptions, sink: Sink) -> None:
     """Write what the snapshot shows with the server's own pg_dump."""
-    program = find_program("pg_dump", is_embedded=address.is_embedded, major=major)
-    with TemporaryFile() as errors, connection_string(address) as target:
-        command = [program, f"--dbname={target}", "--format=custom", f"--snapshot={snapshot}"]
+    program = find_program("pg_dump", is_embedded=address.is_embedded, major=dump.major)
+    with TemporaryFile() as errors, connection_string(address, options=dump.of_server) as target:
+        command = [program, f"--dbname={target}", "--format=custom", f"--snapshot={dump.snapshot}", *dump.options]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as running:  # noqa: S603  # Postgres's own
             while running.stdout is not None and (chunk := running.stdout.read(CHUNK_BYTES)):
                 sink.write(chunk)

@@ -21,6 +21,8 @@ OF_US = re.compile(r"parley_[a-z_]{1,40}")
 # The comment of an extension belongs to whoever has installed it, and rights that are given in advance name the role
 # that owned the old database.
 EXTENSION = re.compile(r"\d+; \d+ \d+ (EXTENSION - |COMMENT - EXTENSION )")
+# It names the role that owned the old tables, too.
+POLICY_OF_OWNER = re.compile(r"\d+; \d+ \d+ POLICY public \S+ \S+_of_its_owner_")
 RIGHTS_IN_ADVANCE = re.compile(r"\d+; \d+ \d+ DEFAULT ACL ")
 FOR_OLD_OWNER = re.compile(r'^(ALTER DEFAULT PRIVILEGES) FOR ROLE (?:"(?:[^"]|"")+"|\S+)')
 ADD_ROLE = """
@@ -37,6 +39,8 @@ BEGIN
 END
 $$
 """
+HAS_BINDING = "SELECT to_regprocedure('public.parley_bind_owner_v1()') IS NOT NULL"
+BINDING = "SELECT public.parley_bind_owner_v1()"
 MIME_TYPE = "SELECT mime_type FROM file_records WHERE minio_key = $1"
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -53,7 +57,7 @@ def refuse_newer(manifest: Manifest, known: Mapping[str, Collection[str]]) -> No
 
 async def refuse_used(manifest: Manifest, address: Address) -> None:
     """Raise `BackupError` when the database is not empty, others use it, or its server is older than the backup's."""
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    connection = await address.connect(as_owner=True, statement_seconds=0)
     try:
         await refuse_others(connection)
         if not await is_empty(connection):
@@ -70,12 +74,14 @@ async def restore_database(archive: Archive, address: Address) -> None:
 
     Raises `BackupError` when the rows in a table, or the audit log, are not those of the manifest afterwards.
     """
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    connection = await address.connect(as_owner=True, statement_seconds=0)
     try:
         await _add_roles(connection, archive.manifest)
         await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         rights = await asyncio.to_thread(_load, archive, address, connection.get_server_version().major)
         await connection.execute(rights)
+        if await connection.fetchval(HAS_BINDING):
+            await connection.execute(BINDING)
         found = await read_contents(connection)
     finally:
         await connection.close()
@@ -84,7 +90,7 @@ async def restore_database(archive: Archive, address: Address) -> None:
 
 async def restore_files(archive: Archive, storage: Storage, address: Address) -> None:
     """Store the files; raises `BackupError` when the store has another content for one of them afterwards."""
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    connection = await address.connect(as_owner=True, statement_seconds=0)
     try:
         for key in archive.names(FILES):
             entry = archive.manifest.entries[f"{FILES}{key}"]
@@ -123,7 +129,7 @@ def _load(archive: Archive, address: Address, major: int) -> str:
     rights: list[str] = []
     objects: list[str] = []
     for line in listed.splitlines(keepends=True):
-        if not EXTENSION.match(line):
+        if not EXTENSION.match(line) and not POLICY_OF_OWNER.match(line):
             (rights if RIGHTS_IN_ADVANCE.match(line) else objects).append(line)
     with _listed(objects) as chosen:
         options = ["--single-transaction", "--exit-on-error", "--no-owner", chosen]

@@ -4,19 +4,32 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import asyncpg
-from sqlalchemy import URL, event, make_url
+from sqlalchemy import URL, NullPool, event, make_url
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
 from shared.db.compatibility import find_incompatibility, list_revisions, version_table_of
-from shared.db.driver import PROGRAM_NAME, Connection, Pool
+from shared.db.connections import (
+    LIBPQ_PARAMETERS,
+    LONG_STATEMENT_SECONDS,
+    STATEMENT_SECONDS,
+    Server,
+    UnfitDatabase,
+    build_setup,
+    connect,
+    examine,
+)
+from shared.db.driver import WAIT_SECONDS, Connection, Pool
 from shared.db.embedded import start_postgres
+from shared.db.errors import REFUSED, is_broken, is_lost, is_stale, sqlstate_of
 from shared.db.roles import APP_ROLE, write_remedy
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
@@ -24,7 +37,6 @@ from shared.settings import Settings
 MIN_VERSION = 15
 INSUFFICIENT_PRIVILEGE = "42501"
 LOCK_NOT_AVAILABLE = "55P03"
-UNIQUE_VIOLATION = "23505"
 # How long a start waits for the lock of a table before it says so.
 LOCK_SECONDS = 2
 TABLES = """
@@ -34,25 +46,6 @@ WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AN
 MOST_STATEMENTS = 6  # each takes a millisecond, and each connection has to plan all of them once
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 VERSIONS = MIGRATIONS / "versions"
-CONNECTION_SETTINGS = {
-    "application_name": PROGRAM_NAME,
-    # Statements are few, short and indexed: to compile one, or to plan it for each run, takes longer than to run it.
-    "jit": "off",
-    "plan_cache_mode": "force_generic_plan",
-    # A worker that hangs loses its locks at about the time when other workers take over its turns.
-    "idle_in_transaction_session_timeout": "10s",
-}
-
-# SQLSTATEs, or their prefixes, that pass by themselves: connection lost, transaction idle for too long, serialization
-# failure, deadlock, no room on the disk or for another connection, server starting or stopping, I/O error.
-TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53", "57P", "58030")
-# After a restore or a change of the tables, a connection may keep a plan that no longer fits: only a new one helps.
-# A statement that the server does not know any more, a plan of other columns, a row of the catalogue that is gone.
-UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
-STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed")
-
-# Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
-REFUSED = (DBAPIError, asyncpg.PostgresError)
 
 
 class DatabaseLost(Unavailable):
@@ -67,42 +60,53 @@ class NoDatabase(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of the database. `url` names the owner's role; a connection acts as `role` unless it is `as_owner`."""
+    """Address of the database. `url` names the owner's role; a connection acts as `role` unless it is `as_owner`.
+
+    Every connection says so itself when it is open: see `shared/db/connections.py`.
+    """
 
     url: URL
     is_embedded: bool
 
     def asyncpg_arguments(self, *, as_owner: bool = False, role: str = APP_ROLE) -> dict[str, object]:
-        """Return keyword arguments for `asyncpg.connect`."""
+        """Return keyword arguments for `asyncpg.connect`; the role is that of the login until `setup` has run."""
         url = self.url
-        settings = dict(CONNECTION_SETTINGS)
-        user = url.username
-        if self.is_embedded and not as_owner:
-            user = role
-        elif not as_owner and user != role:
-            settings["role"] = role
         ssl = url.query.get("sslmode") or url.query.get("ssl")
         host = url.query.get("host") or url.host
         return {
-            "user": user,
+            # The embedded server asks the kernel who connects, and lets its user be any role.
+            "user": role if self.is_embedded and not as_owner else url.username,
             "password": url.password or None,
             "host": host,
             "port": url.port,
             "database": url.database,
             "ssl": ssl or (False if str(host or "").startswith("/") else None),
-            "server_settings": settings,
         }
 
+    def setup(
+        self,
+        *,
+        as_owner: bool = False,
+        role: str = APP_ROLE,
+        statement_seconds: float = STATEMENT_SECONDS,
+        **settings: str,
+    ) -> str:
+        """Return what a new connection runs, whichever driver opened it; `settings` come on top."""
+        return build_setup(None if as_owner else role, statement_seconds, **settings)
+
+    async def connect(
+        self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
+    ) -> asyncpg.Connection:
+        """Open a connection beside the pools; raises `UnfitDatabase` when it is not what Parley relies on."""
+        setup = self.setup(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
+        return await connect(self.asyncpg_arguments(as_owner=as_owner, role=role), setup, statement_seconds)
+
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
-        """Return the address as a libpq URL, for psql and psycopg."""
-        user = self.url.username
-        query = dict(self.url.query)
+        """Return the address as a libpq URL, for psql and psycopg, of the login that `setup` expects."""
+        user = role if self.is_embedded and not as_owner else self.url.username
+        query = {**({} if self.is_embedded else LIBPQ_PARAMETERS), **self.url.query}
         if "ssl" in query:
             query["sslmode"] = query.pop("ssl")
-        if self.is_embedded and not as_owner:
-            user = role
-        elif not as_owner and user != role:
-            query["options"] = f"-crole={role}"
         # SQLAlchemy's own rendering writes a space as `+`, which libpq reads as a plus sign.
         names = ":".join(quote(part, safe="") for part in (user, self.url.password) if part)
         host = f"[{self.url.host}]" if ":" in (self.url.host or "") else self.url.host or ""
@@ -134,11 +138,14 @@ def locate(settings: Settings) -> Address:
     return Address(url.set(drivername="postgresql"), is_embedded=False)
 
 
-async def check(address: Address) -> None:
-    """Connect once and check version and extensions; raises `ConfigurationError` with a one-line reason."""
+async def check(address: Address) -> Server:
+    """Connect and check version, extensions and what Parley relies on; return the server that answers.
+
+    Raises `ConfigurationError` with a one-line reason.
+    """
     shown = address.url.render_as_string(hide_password=True)
     try:
-        connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+        connection = await address.connect(as_owner=True)
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
         raise ConfigurationError(f"DATABASE_URL: user or password is wrong for {shown}.") from None
     except asyncpg.InvalidCatalogNameError:
@@ -154,6 +161,7 @@ async def check(address: Address) -> None:
     finally:
         await connection.close()
     refuse_unfit(version, has_vector=bool(vector))
+    return await examine(address.asyncpg_arguments(as_owner=True), address.setup(as_owner=True))
 
 
 def refuse_unfit(version: int, *, has_vector: bool) -> None:
@@ -183,6 +191,8 @@ async def find_revision(address: Address, version_table: str = "alembic_version"
 
 async def check_tables(address: Address) -> None:
     """Make sure that the tables can be read; raises `Unavailable` when another program holds one of them."""
+    # As the program reads them, too: it is verified here, before it serves.
+    await (await address.connect()).close()
     async with _impatient(address) as connection:
         if tables := await connection.fetchval(TABLES):
             await connection.execute(f"LOCK TABLE {tables} IN ACCESS SHARE MODE")
@@ -191,7 +201,7 @@ async def check_tables(address: Address) -> None:
 @asynccontextmanager
 async def _impatient(address: Address) -> AsyncIterator[asyncpg.Connection]:
     # The owner's connection, in a transaction that waits for locks only shortly.
-    connection = await asyncpg.connect(timeout=10, **address.asyncpg_arguments(as_owner=True))
+    connection = await address.connect(as_owner=True, statement_seconds=LONG_STATEMENT_SECONDS)
     try:
         async with connection.transaction():
             await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
@@ -289,29 +299,37 @@ class Database:
 
     def __init__(self, address: Address, *, pool_size: int = 20) -> None:
         self.address = address
-        self.engine: AsyncEngine = create_async_engine(
-            "postgresql+asyncpg://",
-            async_creator=self.connect,
-            pool_size=pool_size // 2,
-            max_overflow=0,
-            pool_timeout=60,
+        own: dict[str, Any] = {
+            "pool_timeout": WAIT_SECONDS,
             # The most recently used connection has prepared statements and warm caches on the server.
-            pool_use_lifo=True,
-            # Parameters contain message text, which must not be logged.
-            hide_parameters=True,
-        )
-        event.listen(self.engine.sync_engine, "handle_error", _replace_stale_connections)
+            "pool_use_lifo": True,
+            "pool_size": pool_size // 2,
+            "max_overflow": 0,
+        }
+        self.engine = _create_engine(self.connect, **own)
+        # Long work is rare, and has a connection of its own with another limit.
+        long = partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False, autoflush=True)
-        self._pool = Pool(address.asyncpg_arguments(), min(MOST_STATEMENTS, pool_size - pool_size // 2), is_stale)
+        self._long_sessions = async_sessionmaker(_create_engine(long, poolclass=NullPool), expire_on_commit=False)
+        size = min(MOST_STATEMENTS, pool_size - pool_size // 2)
+        self._pool = Pool(address.asyncpg_arguments(), address.setup(), size)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
         """Open a transaction: committed at the end of the block, rolled back on any exception.
 
-        Raises `DatabaseLost` when the connection is lost: the block may or may not have been committed.
+        Raises `DatabaseLost` when the connection is lost or a statement takes too long: the block may or may not have
+        been committed.
         """
         with _raise_database_lost():
             async with self._sessions() as session, session.begin():
+                yield session
+
+    @asynccontextmanager
+    async def long_transaction(self) -> AsyncIterator[AsyncSession]:
+        """Open a transaction whose statements may take up to an hour, on a connection of its own: for maintenance."""
+        with _raise_database_lost():
+            async with self._long_sessions() as session, session.begin():
                 yield session
 
     @asynccontextmanager
@@ -329,11 +347,16 @@ class Database:
         with _raise_database_lost():
             await self._pool.warm(use)
 
-    async def connect(self, *, as_owner: bool = False) -> asyncpg.Connection:
+    async def verify(self) -> None:
+        """Verify that a connection still is what Parley relies on; raises `DatabaseLost`, caused by `UnfitDatabase`."""
+        with _raise_database_lost():
+            await self._pool.verify()
+
+    async def connect(
+        self, *, as_owner: bool = False, statement_seconds: float = STATEMENT_SECONDS
+    ) -> asyncpg.Connection:
         """Open a connection outside the pools: for `LISTEN`, or as the tables' owner to make indexes."""
-        given = self.address.asyncpg_arguments(as_owner=as_owner)
-        connection: asyncpg.Connection = await asyncpg.connect(timeout=10, **given)
-        return connection
+        return await self.address.connect(as_owner=as_owner, statement_seconds=statement_seconds)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -345,56 +368,25 @@ class Database:
 def _raise_database_lost() -> Iterator[None]:
     try:
         yield
-    except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+    except UnfitDatabase as error:
+        raise DatabaseLost from error
+    except (*REFUSED, OSError, PoolTimeout, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         if not is_lost(error):
             raise
         raise DatabaseLost from error
 
 
-def is_lost(error: BaseException) -> bool:
-    """Tell whether the connection or transaction was lost for a transient reason, so that trying again can help."""
-    if isinstance(error, DBAPIError) and (
-        error.connection_invalidated or isinstance(error, InterfaceError) or is_broken(error)
-    ):
-        return True
-    if isinstance(error, REFUSED):
-        return is_stale(error) or str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
-    # asyncpg raises a ValueError for a parameter that it can't encode: that is a bug, not a lost connection.
-    lost = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-    return isinstance(error, lost) and not isinstance(error, ValueError)
+def _create_engine(connect: Callable[[], Awaitable[asyncpg.Connection]], **own: Any) -> AsyncEngine:
+    # Parameters contain message text, which must not be logged.
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **own)
+    event.listen(engine.sync_engine, "handle_error", _replace_useless_connections)
+    return engine
 
 
-def is_stale(error: BaseException) -> bool:
-    """Tell whether the connection has become useless, although it is open: trying again helps on a new one."""
-    state = sqlstate_of(error)
-    # SQLAlchemy gives a stale plan no state.
-    may_be = state in {UNSUPPORTED, INTERNAL, None}
-    return state == UNKNOWN_STATEMENT or (may_be and any(plan in str(error) for plan in STALE_PLANS))
-
-
-def is_broken(error: BaseException) -> bool:
-    """Tell whether the server had ended the connection with an error that asyncpg read too late to report it.
-
-    That happens to a process that was frozen within a transaction, for longer than the server keeps one open.
-    """
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return isinstance(getattr(cause, "__cause__", None), asyncpg.InternalClientError)
-
-
-def _replace_stale_connections(context: ExceptionContext) -> None:
-    # SQLAlchemy then replaces this connection and, if it was stale, all others that were opened before.
-    if is_stale(context.original_exception):
+def _replace_useless_connections(context: ExceptionContext) -> None:
+    # SQLAlchemy then replaces this connection and, if it was stale or silent, all others that were opened before.
+    error = context.original_exception
+    if is_stale(error) or isinstance(error, TimeoutError):
         context.is_disconnect = True
-    elif is_broken(context.original_exception):
+    elif is_broken(error):
         context.is_disconnect, context.invalidate_pool_on_disconnect = True, False
-
-
-def is_duplicate(error: BaseException) -> bool:
-    """Tell whether a unique constraint was violated."""
-    return sqlstate_of(error) == UNIQUE_VIOLATION
-
-
-def sqlstate_of(error: BaseException) -> str | None:
-    """Return the SQLSTATE of an error, None when the error did not come from the server."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return getattr(cause, "sqlstate", None)

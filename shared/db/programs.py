@@ -8,14 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import asyncpg
 from sqlalchemy import URL, make_url
 
+from shared.db.connections import CONNECT_SECONDS, STATEMENT_SECONDS
 from shared.db.database import Address
 from shared.db.embedded import find_programs
 from shared.errors import ConfigurationError
 
 # Where Debian's packages put the programs of each version.
 DEBIAN = "/usr/lib/postgresql/{major}/bin/{program}"
+IS_UNBOUND = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+ALL_ROWS = "-cparley.rows=all"
 VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
 
 
@@ -46,6 +50,43 @@ def _version_of(path: str) -> int:
     return int(found[1]) if found else 0
 
 
+async def list_dump_options(address: Address) -> tuple[list[str], str]:
+    """Return the options with which pg_dump sees all rows, and those of the server that go with them.
+
+    Row-level security binds an owner who is no superuser. Raises `ConfigurationError` where a pooler drops what says
+    that all rows are meant: the dump would lack what is remembered.
+    """
+    connection = await address.connect(as_owner=True)
+    try:
+        if await connection.fetchval(IS_UNBOUND):
+            return [], ""
+    finally:
+        await connection.close()
+    await check_options(address, ALL_ROWS, "SELECT current_setting('parley.rows', true) = 'all'")
+    return ["--enable-row-security"], ALL_ROWS
+
+
+async def check_options(address: Address, options: str, query: str) -> None:
+    """Raise `ConfigurationError` unless the server obeys options that are named at connecting, as the query tells.
+
+    The programs of Postgres can be told a role and settings only there, and a pooler may drop them.
+    """
+    arguments = address.asyncpg_arguments(as_owner=True)
+    try:
+        connection = await asyncpg.connect(timeout=CONNECT_SECONDS, server_settings={"options": options}, **arguments)
+        try:
+            is_obeyed = await connection.fetchval(query, timeout=STATEMENT_SECONDS)
+        finally:
+            await connection.close()
+    except asyncpg.PostgresError:
+        is_obeyed = False
+    if not is_obeyed:
+        raise ConfigurationError(
+            "DATABASE_URL leads to a pooler, which drops the role of psql and pg_dump; name the address of Postgres "
+            "itself for them: DATABASE_URL=… parley …."
+        )
+
+
 @contextmanager
 def connection_string(address: Address, *, role: str | None = None, options: str = "") -> Iterator[str]:
     """Yield the connection string of a role, or of the owner, with these options of the server.
@@ -53,6 +94,8 @@ def connection_string(address: Address, *, role: str | None = None, options: str
     The password is in a file, because all users of a machine see arguments.
     """
     url = make_url(address.libpq(role=role) if role else address.libpq(as_owner=True))
+    if role and not address.is_embedded:
+        options = f"-crole={role} {options}"
     if options:
         url = url.update_query_dict({"options": f"{url.query.get('options', '')} {options}".strip()})
     password = url.password

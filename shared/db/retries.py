@@ -13,7 +13,8 @@ from tenacity import (
     wait_exponential,
 )
 
-from shared.db.database import REFUSED, DatabaseLost, is_duplicate
+from shared.db.database import DatabaseLost
+from shared.db.errors import REFUSED, is_duplicate
 
 Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -14,6 +14,7 @@ import asyncpg
 from sqlalchemy import Text, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.db.connections import LONG_STATEMENT_SECONDS
 from shared.db.database import Database
 from shared.log import get_logger
 from shared.memory.visibility import prepare
@@ -93,7 +94,7 @@ async def build_vector_indexes(database: Database, *, large: int = LARGE) -> int
 
     One process does it at a time. Only the tables' owner may: where `DATABASE_URL` names another role, nothing is done.
     """
-    connection = await database.connect(as_owner=True)
+    connection = await database.connect(as_owner=True, statement_seconds=LONG_STATEMENT_SECONDS)
     try:
         if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", BUILD_LOCK):
             return 0

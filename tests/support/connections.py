@@ -12,7 +12,7 @@ from shared.db.database import Address
 @asynccontextmanager
 async def connected(address: Address, **role: Any) -> AsyncIterator[asyncpg.Connection]:
     """Open it for the block; `role` is what `Address.asyncpg_arguments` takes."""
-    connection = await asyncpg.connect(**address.asyncpg_arguments(**(role or {"as_owner": True})))
+    connection = await address.connect(**(role or {"as_owner": True}), statement_seconds=0)
     try:
         yield connection
     finally:

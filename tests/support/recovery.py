@@ -61,9 +61,9 @@ async def open_parley_with(
 class SilentDatabase(Database):
     """Connections that fire no triggers, so that jobs are queued without a notification."""
 
-    async def connect(self, *, as_owner: bool = True) -> asyncpg.Connection:
+    async def connect(self, *, as_owner: bool = True, **given: Any) -> asyncpg.Connection:
         """Open such a connection as the owner."""
-        connection: asyncpg.Connection = await asyncpg.connect(**self.address.asyncpg_arguments(as_owner=as_owner))
+        connection: asyncpg.Connection = await self.address.connect(as_owner=as_owner)
         await connection.execute("SET session_replication_role = replica")
         return connection
 

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from sqlalchemy import URL, make_url, text
 from sqlalchemy.exc import IntegrityError
 
+from shared.db.connections import LIBPQ_PARAMETERS
 from shared.db.database import Address, Database, DatabaseLost, check, locate, migrate, refuse_unfit
 from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError
@@ -112,6 +113,7 @@ async def test_both_drivers_connect_to_an_external_database(postgres: URL) -> No
     async with given_database(postgres) as address:
         for as_owner, role in ((True, str(address.url.username)), (False, "parley_app")):
             async with await psycopg.AsyncConnection.connect(address.libpq(as_owner=as_owner)) as connection:
+                await connection.execute(address.setup(as_owner=as_owner).encode())
                 found = await (await connection.execute("SELECT current_user")).fetchone()
             assert found == (role,)
 
@@ -130,7 +132,7 @@ def test_special_characters_of_an_address_survive_in_the_libpq_url() -> None:
         "port": "5433",
         "dbname": "my db",
         "sslmode": "require",
-        "options": "-crole=parley_app",
+        **LIBPQ_PARAMETERS,
     }
 
 

@@ -1,0 +1,40 @@
+-- Sets what a connection needs and verifies it, in one round trip; `parley.connection` holds the settings as JSON.
+-- Nothing of it is named at connecting: a pooler drops such parameters, and then the program would act as the owner, whom
+-- row-level security does not bind. Run again, it tells whether an open connection is still what it was.
+DO $$
+DECLARE
+    v_settings json := current_setting('parley.connection')::json;
+    v_role text := v_settings ->> 'role';
+    v_wrong text;
+BEGIN
+    IF v_role <> 'none' AND to_regrole(quote_ident(v_role)) IS NULL THEN
+        RAISE 'The database has no role %; run: parley migrate.', v_role USING ERRCODE = 'PY001';
+    END IF;
+    -- From 16 on, a member of a role may be without the right to act as it.
+    IF v_role <> 'none' AND NOT pg_has_role(session_user, v_role, CASE
+        WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET'
+    END) THEN
+        RAISE '% may not act as %; let a superuser run: GRANT % TO %;', session_user, v_role, v_role, quote_ident(session_user)
+            USING ERRCODE = 'PY001';
+    END IF;
+
+    PERFORM set_config(key, value, false) FROM json_each_text(v_settings);
+    IF v_role = 'none' THEN
+        RETURN;
+    END IF;
+
+    IF current_user <> v_role OR (SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
+        RAISE 'The program acts as %, which row-level security does not bind; let a superuser run: ALTER ROLE % NOSUPERUSER NOBYPASSRLS;',
+            current_user, v_role USING ERRCODE = 'PY001';
+    END IF;
+    SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.relname) INTO v_wrong
+    FROM pg_catalog.pg_class AS c
+    WHERE c.relnamespace = to_regnamespace('public') AND NOT row_security_active(c.oid) AND c.oid IN (
+        SELECT p.polrelid FROM pg_catalog.pg_policy AS p WHERE to_regrole(quote_ident(v_role)) = ANY (p.polroles)
+    );
+    IF v_wrong IS NOT NULL THEN
+        RAISE 'Row-level security is off for %; let its owner run for each: ALTER TABLE … ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;',
+            v_wrong USING ERRCODE = 'PY001';
+    END IF;
+END
+$$

@@ -1,0 +1,174 @@
+"""What every connection sets and verifies when it is opened, whichever driver opens it, and what stands behind it."""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+
+from shared.errors import ConfigurationError, Unavailable
+
+# Tells an operator which process holds a connection.
+PROGRAM_NAME, QUEUE_NAME = f"parley, process {os.getpid()}", f"parley's queue, process {os.getpid()}"
+# A network that drops packets tells nobody: whatever asks the database gives up after these times.
+CONNECT_SECONDS = 5.0
+# The server ends a statement first, with an error that says so; maintenance names a limit of its own.
+STATEMENT_SECONDS, LONG_STATEMENT_SECONDS = 9.0, 3600.0
+ANSWER_SECONDS = 1.0
+# After what time the system gives up a connection whose packets are not acknowledged, and asks one that is silent.
+UNACKNOWLEDGED_SECONDS, IDLE_SECONDS, PROBE_SECONDS, PROBES = 6, 5, 2, 3
+# How long the other side of a pooler has to pass a notification on.
+NOTIFICATION_SECONDS = 10.0
+
+SETTINGS = {
+    "application_name": PROGRAM_NAME,
+    "client_encoding": "UTF8",
+    # Statements are few, short and indexed: to compile one, or to plan it for each run, takes longer than to run it.
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "row_security": "on",
+    # A worker that hangs loses its locks at about the time when other workers take over its turns.
+    "idle_in_transaction_session_timeout": "10s",
+    # The server's side of a silent network: what a client that is gone has locked becomes free.
+    "tcp_keepalives_idle": str(IDLE_SECONDS),
+    "tcp_keepalives_interval": str(PROBE_SECONDS),
+    "tcp_keepalives_count": str(PROBES),
+    "tcp_user_timeout": str(UNACKNOWLEDGED_SECONDS * 1000),
+}
+# For psycopg, psql and pg_dump; what `DATABASE_URL` names itself goes before.
+LIBPQ_PARAMETERS = {
+    "connect_timeout": str(round(CONNECT_SECONDS)),
+    "keepalives_idle": str(IDLE_SECONDS),
+    "keepalives_interval": str(PROBE_SECONDS),
+    "keepalives_count": str(PROBES),
+    "tcp_user_timeout": str(UNACKNOWLEDGED_SECONDS * 1000),
+}
+VERIFICATION = (Path(__file__).parent / "connection.sql").read_text("utf-8")
+# What whoever had the server's side of a pooler before may have left.
+FORGET = "RESET ALL; DEALLOCATE ALL; UNLISTEN *"
+NOT_VERIFIED = "PY001"
+# A prepared statement that the session does not have, or has already; a transaction where statements are pooled.
+OF_A_POOLER = ("26000", "42P05", "08P01")
+# What PgBouncer says when it pools statements, and when all its connections are in use.
+POOLING, NO_CONNECTION_LEFT = "pooling mode", "query_wait_timeout"
+TOO_FEW = (
+    "The pooler before the database has no connection left; raise default_pool_size to 25 or more for each process."
+)
+POOLED = (
+    "DATABASE_URL leads to a pooler that does not keep one session for each connection ({cause}); set pool_mode = "
+    "session for this database in PgBouncer, or name the address of Postgres itself."
+)
+SESSION = "SELECT pg_backend_pid(), current_setting('role'), current_setting('plan_cache_mode')"
+SERVER = """
+SELECT current_setting('server_version'), coalesce(host(inet_server_addr()), 'a socket of its machine'),
+       inet_server_port(), pg_backend_pid()
+"""
+
+
+class UnfitDatabase(ConfigurationError):
+    """The database does not keep what Parley relies on."""
+
+    code = "unfit_database"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server that answers, as it names itself, and whether a pooler stands before it."""
+
+    version: str
+    host: str
+    port: int | None
+    is_pooled: bool
+
+    def __str__(self) -> str:
+        where = self.host if self.port is None else f"{self.host}:{self.port}"
+        return f"Postgres {self.version} at {where}, {'through a pooler' if self.is_pooled else 'directly'}"
+
+
+def build_setup(role: str | None, statement_seconds: float = STATEMENT_SECONDS, **more: str) -> str:
+    """Return the statements for a new connection, for one round trip; without a role it stays what it logged in as.
+
+    They raise `NOT_VERIFIED` with the cause and the remedy.
+    """
+    # What the owner does, it does for all persons; row-level security binds it otherwise.
+    more = more if role else {"parley.rows": "all", **more}
+    limit = {"statement_timeout": f"{round(statement_seconds * 1000)}ms"}
+    settings = json.dumps({"role": role or "none", **SETTINGS, **limit, **more}).replace("'", "''")
+    return f"{FORGET}; SET parley.connection = '{settings}'; {VERIFICATION}"
+
+
+async def connect(
+    arguments: Mapping[str, Any], setup: str, statement_seconds: float = STATEMENT_SECONDS
+) -> asyncpg.Connection:
+    """Open a connection that is set up; raises `UnfitDatabase` when it is not what Parley relies on.
+
+    A statement may take `statement_seconds`; 0: any time.
+    """
+    limit = statement_seconds + ANSWER_SECONDS if statement_seconds else None
+    connection = await asyncpg.connect(timeout=CONNECT_SECONDS, command_timeout=limit, **arguments)
+    with contextlib.ExitStack() as closing:
+        closing.callback(connection.terminate)
+        await prepare(connection, setup)
+        closing.pop_all()
+    return connection
+
+
+async def prepare(connection: asyncpg.Connection, setup: str) -> None:
+    """Set a connection up; raises `UnfitDatabase`."""
+    try:
+        await connection.execute(setup)
+    except asyncpg.PostgresError as error:
+        raise to_unfit(error) or error from None
+
+
+def to_unfit(error: BaseException) -> UnfitDatabase | None:
+    """Return what the verification of a connection found, None if the error is another one."""
+    return UnfitDatabase(str(error).partition("\n")[0]) if getattr(error, "sqlstate", None) == NOT_VERIFIED else None
+
+
+async def examine(arguments: Mapping[str, Any], setup: str) -> Server:
+    """Verify that a connection is one session, also between statements, and return the server that answers.
+
+    Raises `UnfitDatabase` with the remedy: a pooler that gives a session to others after each transaction or statement
+    loses notifications, prepared statements and settings, the role among them.
+    """
+    with contextlib.ExitStack() as closing:
+        first = await connect(arguments, setup)
+        closing.callback(first.terminate)
+        version, host, port, pid = await first.fetchrow(SERVER)
+        try:
+            second = await connect(arguments, setup)
+            closing.callback(second.terminate)
+            await _use_in_turns(first, second)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            cause = str(error).partition("\n")[0]
+            if NO_CONNECTION_LEFT in cause:
+                raise Unavailable(TOO_FEW) from None
+            if getattr(error, "sqlstate", None) not in OF_A_POOLER and POOLING not in cause:
+                raise
+            raise UnfitDatabase(POOLED.format(cause=cause)) from None
+        return Server(version, host, port, is_pooled=first.get_server_pid() != pid)
+
+
+async def _use_in_turns(first: asyncpg.Connection, second: asyncpg.Connection) -> None:
+    heard, channel = asyncio.Event(), f"parley_{uuid4().hex}"
+    await first.add_listener(channel, lambda *_: heard.set())
+    session = await first.prepare(SESSION)
+    before = await session.fetchrow()
+    # The other one holds the session that a pooler would give the first one again.
+    async with second.transaction():
+        await second.execute("SELECT pg_notify($1, '')", channel)
+        if await session.fetchrow() != before:
+            raise UnfitDatabase(POOLED.format(cause="the session changes between statements"))
+    try:
+        await asyncio.wait_for(heard.wait(), NOTIFICATION_SECONDS)
+    except TimeoutError:
+        # Notifications are lost only if the server answers otherwise.
+        await first.execute("SELECT 1")
+        raise UnfitDatabase(POOLED.format(cause="notifications are lost")) from None

@@ -1,0 +1,59 @@
+"""Which errors of the database pass by themselves, and which make a connection useless."""
+
+import asyncpg
+from sqlalchemy.exc import DBAPIError, InterfaceError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+UNIQUE_VIOLATION = "23505"
+# SQLSTATEs, or their prefixes, that pass by themselves: connection lost, transaction idle for too long, serialization
+# failure, deadlock, no room on the disk or for another connection, statement over its time, server starting or
+# stopping, I/O error.
+TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53", "57014", "57P", "58030")
+# After a restore or a change of the tables, a connection may keep a plan that no longer fits: only a new one helps.
+# A statement that the server does not know any more, a plan of other columns, a row of the catalogue that is gone.
+UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
+STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed")
+
+# Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
+REFUSED = (DBAPIError, asyncpg.PostgresError)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Tell whether the connection or transaction was lost for a transient reason, so that trying again can help."""
+    if isinstance(error, DBAPIError) and (
+        error.connection_invalidated or isinstance(error, InterfaceError) or is_broken(error)
+    ):
+        return True
+    if isinstance(error, REFUSED):
+        return is_stale(error) or str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
+    # asyncpg raises a ValueError for a parameter that it can't encode: that is a bug, not a lost connection.
+    lost = (OSError, PoolTimeout, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    return isinstance(error, lost) and not isinstance(error, ValueError)
+
+
+def is_stale(error: BaseException) -> bool:
+    """Tell whether the connection has become useless, although it is open: trying again helps on a new one."""
+    state = sqlstate_of(error)
+    # SQLAlchemy gives a stale plan no state.
+    may_be = state in {UNSUPPORTED, INTERNAL, None}
+    return state == UNKNOWN_STATEMENT or (may_be and any(plan in str(error) for plan in STALE_PLANS))
+
+
+def is_broken(error: BaseException) -> bool:
+    """Tell whether the server had ended the connection with an error that asyncpg read too late to report it.
+
+    That happens to a process that was frozen within a transaction, for longer than the server keeps one open.
+    """
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(getattr(cause, "__cause__", None), asyncpg.InternalClientError)
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Tell whether a unique constraint was violated."""
+    return sqlstate_of(error) == UNIQUE_VIOLATION
+
+
+def sqlstate_of(error: BaseException) -> str | None:
+    """Return the SQLSTATE of an error, None when the error did not come from the server."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(cause, "sqlstate", None)

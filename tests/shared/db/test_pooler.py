@@ -1,0 +1,193 @@
+"""PgBouncer before the database, as its recipes set it up, and databases that do not keep what Parley relies on."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import asyncpg
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import URL
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from adapters.web.health import find_obstacle
+from shared.db.connections import UnfitDatabase
+from shared.db.database import Address, Database, DatabaseLost, check, check_tables, locate, migrate
+from shared.db.programs import check_options, list_dump_options
+from shared.errors import ConfigurationError
+from shared.settings import Settings
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.command_line import types
+from tests.support.connections import connected, run_as_owner
+from tests.support.given_database import given_database
+from tests.support.parley import open_parley
+from tests.support.pgbouncer import pooled
+from tests.support.recovery import cut_connections
+
+SECRET = "the code of my locker is 4711"
+OPEN_TABLES = """
+SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relrowsecurity AND NOT relforcerowsecurity
+"""
+
+
+def retrying(kind: type[Exception]) -> AsyncRetrying:
+    """Try a block again for half a minute while it raises this."""
+    return AsyncRetrying(
+        retry=retry_if_exception_type(kind), wait=wait_fixed(0.05), stop=stop_after_delay(30), reraise=True
+    )
+
+
+@pytest.fixture
+async def given(postgres: URL) -> AsyncIterator[Address]:
+    """A migrated database whose owner is no superuser."""
+    async with given_database(postgres) as address:
+        await migrate(address)
+        yield address
+
+
+async def test_behind_pgbouncer_nobody_reads_what_is_remembered_of_another(
+    postgres: URL, given: Address, settings: Settings, model: OpenAIStub
+) -> None:
+    async with pooled(given) as address:
+        located = locate(Settings(database_url=SecretStr(address.libpq(as_owner=True))))
+        assert "through a pooler" in str(await check(located))
+        async with open_parley(settings, located, model) as parley:
+            model.play([Answer(tool_calls=[("knowledge__remember", {"content": SECRET})]), Answer("Noted.")])
+            await parley.ask(f"please remember: {SECRET}", user="ann", channel="ann's own")
+            model.play(lambda _body, _number: Answer("Hello."))
+            await parley.ask("what is the code of my locker?", user="bob", channel="bob's own")
+            of_bob = str(model.requests[-1].body)
+            # The pooler's connections to the server end, as in a failover.
+            assert await cut_connections(postgres, given)
+            # The first statement on each of them is lost, which a person's client tries again.
+            asks = partial(parley.ask, "what is the code of my locker?", user="ann", channel="ann's own")
+            await retrying(DatabaseLost)(asks)
+            of_ann = str(model.requests[-1].body)
+
+            assert await retrying(DatabaseLost)(partial(parley.value, "SELECT current_user")) == "parley_app"
+            assert await retrying(DatabaseLost)(partial(parley.value, "SELECT count(*) FROM memories")) == 0
+    assert "4711" not in of_bob
+    assert "4711" in of_ann
+
+
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+@pytest.mark.parametrize("settings_of_pooler", [{}, {"server_reset_query": ""}, {"server_round_robin": 1}])
+async def test_a_pooler_that_shares_sessions_is_refused_with_the_remedy(
+    given: Address, tmp_path: Path, mode: str, settings_of_pooler: dict[str, object]
+) -> None:
+    async with pooled(given, mode, **settings_of_pooler) as address:
+        with pytest.raises(UnfitDatabase, match="pool_mode = session"):
+            await check(address)
+        with pytest.raises(ConfigurationError, match="pool_mode = session"):
+            await types(address, tmp_path, "user", "list")
+
+
+async def test_a_pooler_that_forgets_nothing_between_its_clients_serves(given: Address) -> None:
+    async with pooled(given, server_reset_query="", default_pool_size=2) as address:
+        first = await address.connect()
+        await first.execute("SELECT set_config('parley.user_id', '7', false), set_config('jit', 'on', false)")
+        await first.add_listener("gossip", lambda *_: None)
+        await first.fetch("SELECT 1")
+        await first.close()
+        for _ in range(3):
+            connection = await address.connect()
+            assert await connection.fetchval("SELECT current_setting('parley.user_id', true)") in (None, "")
+            assert await connection.fetchval("SHOW jit") == "off"
+            assert await connection.fetchval("SELECT count(*) FROM pg_listening_channels()") == 0
+            await connection.close()
+            # The same session may serve the owner next.
+            owner = await address.connect(as_owner=True)
+            assert await owner.fetchval("SELECT current_user") == given.url.username
+            await owner.close()
+
+
+async def test_what_a_pooler_drops_is_refused_where_only_the_start_of_a_connection_can_say_it(given: Address) -> None:
+    role = ("-crole=parley_readonly", "SELECT current_user = 'parley_readonly'")
+    await check_options(given, *role)
+    assert (await list_dump_options(given))[0] == ["--enable-row-security"]
+    async with pooled(given) as address:
+        with pytest.raises(ConfigurationError, match="pooler"):
+            await check_options(address, *role)
+        with pytest.raises(ConfigurationError, match="pooler"):
+            await list_dump_options(address)
+
+
+async def test_row_level_security_binds_the_owner_who_does_not_mean_all_rows(given: Address) -> None:
+    async with connected(given, as_owner=False) as program:
+        await program.execute("INSERT INTO users DEFAULT VALUES")
+        await program.execute("SELECT set_config('parley.user_id', '1', false)")
+        await program.execute("INSERT INTO memories (user_id, platform, content) VALUES (1, 'web', 'tea')")
+    # A program whose role was dropped: it has the owner's login, and nothing else.
+    mistaken = await asyncpg.connect(**given.asyncpg_arguments(as_owner=True))
+    tables = ["memories", "memory_scopes", "memory_words", "memory_vectors", "memory_postings"]
+    assert [await mistaken.fetchval(f"SELECT count(*) FROM {name}") for name in tables] == [0] * len(tables)  # noqa: S608
+    assert await mistaken.fetch(OPEN_TABLES) == []
+    await mistaken.close()
+    async with connected(given) as owner:
+        assert await owner.fetchval("SELECT content FROM memories") == "tea"
+        assert await owner.fetchval("SELECT parley_count_memories_v1() + count(*) FROM memories") > 0
+    async with connected(given, role="parley_admin") as admin:
+        assert await admin.fetchval("SELECT memories FROM admin.memories_by_user") == 1
+    async with connected(given, role="parley_readonly") as reader:
+        assert await reader.fetchval("SELECT memories FROM admin.memories_by_user") == 1
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await reader.fetchval("SELECT content FROM memories")
+
+
+async def test_functions_with_the_rights_of_their_owner_say_so_in_their_search_path(owner: asyncpg.Connection) -> None:
+    bare = await owner.fetch("""
+        SELECT oid::regprocedure FROM pg_proc AS p
+        WHERE prosecdef AND pronamespace::regnamespace::text IN ('public', 'admin')
+              AND NOT EXISTS (SELECT FROM unnest(proconfig) AS c WHERE c LIKE 'search\\_path=%pg\\_temp')
+              AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = p.oid AND d.deptype = 'e')
+    """)
+    assert bare == []
+
+
+async def test_texts_for_embedding_are_no_way_around_the_policy(database: Database, owner: asyncpg.Connection) -> None:
+    await owner.execute("INSERT INTO users (id) VALUES (1), (2)")
+    await owner.execute("INSERT INTO memories (user_id, platform, content) VALUES (1, 'web', 'tea')")
+    await owner.execute("UPDATE memories SET is_indexed = true, ordinal = 1, turn_length = 1")
+    program = await database.connect()
+    texts = "SELECT content FROM parley_texts_to_embed_v2(ARRAY(SELECT generate_series(1, 100)))"
+    for inner in ("parley_texts_of_memories_v1", "parley_texts_to_embed_v1"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await program.fetch(f"SELECT * FROM {inner}(ARRAY[1])")  # noqa: S608  # a name of ours
+    assert await program.fetchval(texts) == "tea"
+    # In a transaction of another person, and of a memory that nobody has claimed.
+    await program.execute("SELECT set_config('parley.user_id', '2', false)")
+    assert await program.fetch(texts) == []
+    await program.execute("SELECT set_config('parley.user_id', '', false)")
+    await owner.execute("UPDATE memories SET vectors_due_at = now()")
+    assert await program.fetch(texts) == []
+    await program.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "back", "remedy"),
+    [
+        ("ALTER ROLE parley_app BYPASSRLS", "ALTER ROLE parley_app NOBYPASSRLS", "NOSUPERUSER NOBYPASSRLS"),
+        ("ALTER ROLE parley_app SUPERUSER", "ALTER ROLE parley_app NOSUPERUSER", "NOSUPERUSER NOBYPASSRLS"),
+        (
+            "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",
+            "ALTER TABLE memories ENABLE ROW LEVEL SECURITY",
+            "memories",
+        ),
+        ("REVOKE parley_app FROM {login}", "GRANT parley_app TO {login}", "GRANT parley_app TO {login}"),
+    ],
+)
+async def test_a_login_or_a_role_that_is_not_what_it_has_to_be_does_not_serve(
+    postgres: URL, given: Address, settings: Settings, model: OpenAIStub, change: str, back: str, remedy: str
+) -> None:
+    inside, login = Address(postgres.set(database=given.url.database), is_embedded=True), given.url.username
+    async with open_parley(settings, given, model, works=False) as parley:
+        assert await find_obstacle(parley.app) is None
+        await run_as_owner(inside, change.format(login=login))
+        try:
+            with pytest.raises(UnfitDatabase, match=remedy.format(login=login)):
+                await check_tables(given)
+            # An open connection notices, too.
+            assert remedy.format(login=login) in str(await find_obstacle(parley.app))
+        finally:
+            await run_as_owner(inside, back.format(login=login))
+        assert await find_obstacle(parley.app) is None
