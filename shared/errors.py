@@ -120,6 +120,12 @@ class ModelsUnavailable(Unavailable):
     code = "models_unavailable"
 
 
+class Stopping(Unavailable):
+    """I am being restarted; please ask again in a moment: with the same event id, the answer to it is the same."""
+
+    code = "stopping"
+
+
 class PlanUnreadable(Unavailable):
     """The language model did not answer in the form it was asked for; please try again, or put it in other words."""
 

@@ -18,6 +18,7 @@ from agent.llm.completions import Cause
 from agent.llm.cooldowns import REMEDIES
 from shared.clock import SystemClock
 from shared.db.compatibility import list_revisions
+from shared.db.connections import Server
 from shared.db.database import VERSIONS, Address, Database, check, find_revision, newest_revision
 from shared.db.roles import ROLES, check_roles
 from shared.errors import FileDamaged, FileLost, ParleyError, Unavailable
@@ -30,7 +31,7 @@ CONNECT_SECONDS = 10
 MOST_SECONDS_APART = 2.0
 
 SERVER = """
-SELECT current_setting('server_version') AS version, now() AS now,
+SELECT now() AS now,
        (SELECT default_version FROM pg_available_extensions WHERE name = 'vector') AS available,
        (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS installed
 """
@@ -76,11 +77,11 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
     """Yield the findings about the database, its tables, and what admins have written into them."""
     try:
         address = find_database(installation.settings)
-        await check(address)
+        found = await check(address)
     except ParleyError as error:
         yield Finding("fail", "database", str(error))
         return
-    async for finding in _check_server(address):
+    async for finding in _check_server(address, found):
         yield finding
     revision, newest = await find_revision(address), newest_revision()
     if revision == newest:
@@ -96,11 +97,11 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
         yield Finding("fail", "tables", text)
 
 
-async def _check_server(address: Address) -> AsyncIterator[Finding]:
+async def _check_server(address: Address, found: Server) -> AsyncIterator[Finding]:
     kind = "embedded" if address.is_embedded else "given by DATABASE_URL"
     before = SystemClock().now()
     server = (await _fetch(address, SERVER, as_owner=True))[0]
-    yield Finding("ok", "database", f"{kind}, Postgres {server['version']}")
+    yield Finding("ok", "database", f"{kind}, {found}")
     yield _check_extension(server["installed"], server["available"])
     yield _check_clock(before, server["now"])
 

@@ -84,9 +84,10 @@ async def prepare(address: "Address") -> "Address":
     """Check the database's version, migrate its tables, and make sure that they can be read."""
     from adapters.folders import list_migrations
     from shared.db.database import check, check_tables, migrate, migrate_platforms
+    from shared.log import get_logger
 
     if not address.is_embedded:
-        await check(address)
+        get_logger().info("database_checked", server=str(await check(address)))
     with progress("bringing the tables up to date"):
         await migrate(address)
         await migrate_platforms(address, list_migrations())

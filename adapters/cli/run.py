@@ -128,13 +128,17 @@ async def _print_addresses(running_app: "App") -> None:
 async def _list_addresses(running_app: "App") -> list[str]:
     from adapters.cli.owner import find_owner_on_the_web
     from adapters.web import one_time_link
+    from shared.db.connections import read_server
 
     settings = running_app.settings
     who, name = await find_owner_on_the_web(running_app)
     base = settings.public_url or f"http://{settings.host}:{settings.port}"
     token = "API_TOKEN" if settings.api_token else f"the token in {shorten(settings.parley_home / 'api_token')}"
     is_embedded = running_app.database.address.is_embedded
-    where = f"embedded, in {shorten(settings.parley_home / 'postgres')}" if is_embedded else "DATABASE_URL"
+    connection = await running_app.database.connect()
+    server = await read_server(connection)
+    await connection.close()
+    where = f"embedded, in {shorten(settings.parley_home / 'postgres')}" if is_embedded else f"DATABASE_URL: {server}"
     return [
         f"  page      {one_time_link(running_app, who)}",
         f"            opens once, within 10 minutes, as {name}; `parley link` makes another",

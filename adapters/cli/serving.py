@@ -13,17 +13,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import asyncpg
-import uvloop
 from sqlalchemy.exc import DBAPIError
 
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
 from adapters.cli.console import complain, find_version
 from adapters.cli.opening import find_database, kept_up, prepare
-from adapters.cli.watchdog import watched
+from adapters.cli.watchdog import EXIT_STATUS, end_within, watched
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.worker import GRACE_SECONDS
+from shared.db.connections import Loop
 from shared.db.database import NoDatabase
+from shared.db.embedded import stop_servers
 from shared.db.errors import is_lost
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
@@ -39,6 +40,8 @@ COLLECT_AFTER = (20_000, 20, 20)
 MOST_FILES = 65_536
 # Between two tries to reach the database at the start.
 WAIT_SECONDS = 1.0
+# After a signal the process ends at the latest; what is left of it when all parts have ended gets a moment.
+END_SECONDS, LEFT_SECONDS = 27.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,11 @@ def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[
     """Run these parts until a signal; raises the error that ended a part."""
     settings = with_free_port(settings) if parts.web else settings
     allow_many_files()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, parts, on_ready))
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        if runner.run(_serve(settings, parts, on_ready)):
+            # A thread that imports the models' library can't be stopped, and everything else has ended.
+            stop_servers()
+            end_within(LEFT_SECONDS, 0)
 
 
 def allow_many_files() -> None:
@@ -68,15 +74,18 @@ def allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
+async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> bool:
+    """Return whether a signal has ended it."""
     stopping = _catch_signals()
-    address = find_database(settings)
+    # In a thread, so that a signal is noticed meanwhile.
+    address = await asyncio.to_thread(find_database, settings)
     if not await _wait_for_database(partial(prepare, address), stopping):
-        return
+        return True
     senders = {each.name: each for each in parts.senders}
     async with kept_up(settings, address), open_app(settings, address, senders) as app:
         with _traced(app):
             await _run(app, parts, on_ready, stopping=stopping)
+    return stopping.is_set()
 
 
 async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]], stopping: asyncio.Event) -> None:
@@ -197,6 +206,7 @@ def _catch_signals() -> asyncio.Event:
 
     def stop() -> None:
         stopping.set()
+        end_within(END_SECONDS, EXIT_STATUS)
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(each)
 

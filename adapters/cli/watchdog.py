@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,6 +34,19 @@ def watched(*, log_after: float = LOG_AFTER_SECONDS, end_after: float = END_AFTE
         yield
     finally:
         watchdog.stop()
+
+
+def end_within(seconds: float, status: int) -> None:
+    """End the process after so many seconds, whatever hangs then: a silent network, the import of a library."""
+
+    def end() -> None:
+        time.sleep(seconds)
+        if status:
+            log.error("hanging_process_ended", seconds=seconds)
+        sys.stdout.flush()
+        os._exit(status)
+
+    threading.Thread(target=end, name="end", daemon=True).start()
 
 
 class _Watchdog(threading.Thread):

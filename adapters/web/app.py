@@ -24,7 +24,8 @@ from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 
-GRACE_SECONDS = 20
+# Answers that a worker of this process finishes in its own grace still reach those who wait; others shall come back.
+ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
 # Longer than clients keep an idle connection: a request on a connection that is being closed would be lost.
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
@@ -130,7 +131,12 @@ async def serve(app: App, started: Callable[[str, int], None] | None = None, *, 
         # The socket listens already: requests that arrive before the server runs wait for a moment.
         started(*listening.getsockname()[:2])
     web = build_web(app, mounted)
-    await run_server(to_config(web, **own), listening, web.state.closing.set)
+
+    def close() -> None:
+        web.state.closing.set()
+        asyncio.get_running_loop().call_later(ANSWER_SECONDS, app.events.stop_readers)
+
+    await run_server(to_config(web, **own), listening, close)
 
 
 async def run_server(

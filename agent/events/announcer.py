@@ -22,6 +22,7 @@ from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
+from shared.errors import Stopping
 from shared.log import get_logger
 from shared.messages import AgentResponse, IncomingMessage, Place
 
@@ -30,6 +31,8 @@ SEQS_PER_ATTEMPT = 1_000_000
 SETTLE_SECONDS = 5.0
 REMEMBERED_ENDS = 5000
 READ_AGAIN_SECONDS = 5.0
+# A reader waits so long for a database that is away, and comes back after so many seconds when this process stops.
+OUTAGE_SECONDS, STOPPING_SECONDS = 8.0, 5.0
 
 KEEP_LIVE = text("""
 UPDATE turns SET live_message_id = :message_id WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
@@ -247,6 +250,26 @@ async def shown_live(sender: object, turn: LiveTurn, announcer: Announcer) -> As
             log.warning("live_message_failed", turn=turn.turn_id, cause=repr(error))
 
 
+class Outage:
+    """How long the database has been away for one reader, who waits for its return for a while."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+
+    @contextlib.contextmanager
+    def bridged(self) -> Iterator[None]:
+        """Bear `DatabaseLost` in the block, unless the outage has lasted for longer than a restart takes."""
+        now = asyncio.get_running_loop().time
+        try:
+            yield
+        except DatabaseLost as error:
+            self._began = now() if self._began is None else self._began
+            if now() - self._began >= OUTAGE_SECONDS:
+                raise DatabaseLost(retry_after=OUTAGE_SECONDS) from error
+        else:
+            self._began = None
+
+
 class TurnReaders:
     """Those who wait for the answers of turns in this process."""
 
@@ -256,6 +279,7 @@ class TurnReaders:
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
+        self._is_stopping = False
 
     def announcer(
         self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
@@ -277,12 +301,22 @@ class TurnReaders:
         self._wake(inbox_ids, response)
 
     async def response(self, inbox_id: int) -> AgentResponse:
-        """Wait for the end of the turn that answers this message, and return its answer."""
+        """Wait for the end of the turn that answers this message, and return its answer.
+
+        Raises `DatabaseLost` when the database is away for longer than a restart of it takes, and `Stopping`.
+        """
+        outage = Outage()
         with self._queue(inbox_id) as queue:
-            found = await self._read_response(inbox_id) if inbox_id in self._ended else None
+            found = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
             while found is None:
-                found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id)
+                found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id, outage)
         return found
+
+    def stop_readers(self) -> None:
+        """Let those who wait here ask again, because this process ends: they get `Stopping`."""
+        self._is_stopping = True
+        for queue in [queue for queues in self._queues.values() for queue in queues]:
+            queue.put_nowait({"end": True})
 
     async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> AgentResponse | None:
         while True:
@@ -290,13 +324,15 @@ class TurnReaders:
                 note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
             except TimeoutError:
                 note = {"end": True}
+            if self._is_stopping and note.get("response") is None:
+                raise Stopping(retry_after=STOPPING_SECONDS)
             if note.get("end"):
                 self._remember_end(inbox_id)
                 response: AgentResponse | None = note.get("response")
                 return response
 
-    async def _read_response(self, inbox_id: int) -> AgentResponse | None:
-        with contextlib.suppress(DatabaseLost):
+    async def _read_response(self, inbox_id: int, outage: Outage) -> AgentResponse | None:
+        with outage.bridged():
             async with self._database.statement() as session:
                 return await find_response(session, inbox_id)
         return None

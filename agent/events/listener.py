@@ -16,12 +16,13 @@ from uuid import uuid4
 import asyncpg
 from sqlalchemy import bindparam, select
 
-from agent.events.announcer import READ_AGAIN_SECONDS, TurnReaders, read_note
+from agent.events.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders, read_note
 from agent.events.channels import CANCELLATIONS, CHANGES, DUE, NOTIFY, READERS, TURNS
 from agent.journal.steps import Event
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
+from shared.errors import Stopping
 from shared.log import get_logger
 from shared.models import InboxMessage, TurnEvent
 
@@ -93,10 +94,10 @@ class Listener(TurnReaders):
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
         """Yield the events of the turn that answers this message, stored ones and live deltas, until its end."""
-        last = -1
+        last, outage = -1, Outage()
         with self._queue(inbox_id) as queue:
             while True:
-                stored = await self._read_events(inbox_id, last)
+                stored = await self._read_events(inbox_id, last, outage)
                 for event in stored:
                     yield event
                 if stored and stored[-1].name == LAST_EVENT:
@@ -151,6 +152,8 @@ class Listener(TurnReaders):
                 # A notification may have been missed, so the tables are read as if the turn had ended.
                 self._remember_end(inbox_id)
                 return
+            if self._is_stopping:
+                raise Stopping(retry_after=STOPPING_SECONDS)
             if "delta" not in note:
                 return
             # The previous attempt may still stream after the next one has begun; its deltas have lower numbers.
@@ -158,17 +161,17 @@ class Listener(TurnReaders):
                 last = note["seq"]
                 yield Event(note["turn"], note["seq"], name="text_delta", payload=note["delta"])
 
-    async def _read_events(self, inbox_id: int, after: int) -> list[Event]:
-        with contextlib.suppress(DatabaseLost):
+    async def _read_events(self, inbox_id: int, after: int, outage: Outage) -> list[Event]:
+        with outage.bridged():
             async with self._database.statement() as session:
                 given = {"inbox_id": inbox_id, "after": after}
                 stored = [Event(*row) for row in (await session.execute(EVENTS_AFTER, given)).all()]
-            return stored or await self._read_set_aside(inbox_id)
+            return stored or await self._read_set_aside(inbox_id, outage)
         return []
 
-    async def _read_set_aside(self, inbox_id: int) -> list[Event]:
+    async def _read_set_aside(self, inbox_id: int, outage: Outage) -> list[Event]:
         # A message for which no turn could begin has no events, so its end is built from its response.
-        found = await self._read_response(inbox_id) if inbox_id in self._ended else None
+        found = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
         if found is None or found.turn_id:
             return []
         end = {"iterations": 0, "usage": asdict(found.usage), "finished": False, "error": found.error, "model": None}

@@ -103,7 +103,7 @@ async def erase(database: Database, storage: Storage, erasure_id: int) -> Erased
     while not is_erased:
         await _erase_files(database, storage, erasure_id)
         await _redact_quotes(database, storage, erasure_id)
-        async with database.transaction() as session:
+        async with database.long_transaction() as session:
             # False when another file has come in meanwhile.
             is_erased = bool((await session.execute(ERASE, {"id": erasure_id})).scalar_one())
     async with database.transaction() as session:
@@ -149,5 +149,5 @@ async def _redact_quotes(database: Database, storage: Storage, erasure_id: int) 
 
 
 async def _list_quotes(database: Database, statement: TextClause, given: dict[str, Any]) -> Sequence[Any]:
-    async with database.transaction() as session:
+    async with database.long_transaction() as session:
         return (await session.execute(statement, given)).all()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import asyncpg
+import uvloop
 
 from shared.errors import ConfigurationError, Unavailable
 
@@ -49,6 +51,12 @@ LIBPQ_PARAMETERS = {
     "keepalives_count": str(PROBES),
     "tcp_user_timeout": str(UNACKNOWLEDGED_SECONDS * 1000),
 }
+SOCKET_OPTIONS = {
+    "TCP_KEEPIDLE": IDLE_SECONDS,
+    "TCP_KEEPINTVL": PROBE_SECONDS,
+    "TCP_KEEPCNT": PROBES,
+    "TCP_USER_TIMEOUT": UNACKNOWLEDGED_SECONDS * 1000,
+}
 VERIFICATION = (Path(__file__).parent / "connection.sql").read_text("utf-8")
 # What whoever had the server's side of a pooler before may have left.
 FORGET = "RESET ALL; DEALLOCATE ALL; UNLISTEN *"
@@ -69,6 +77,22 @@ SERVER = """
 SELECT current_setting('server_version'), coalesce(host(inet_server_addr()), 'a socket of its machine'),
        inet_server_port(), pg_backend_pid()
 """
+
+
+class Loop(uvloop.Loop):
+    """An event loop on which connections to the database notice a silent network; asyncpg has no setting for that."""
+
+    async def create_connection(self, *given: Any, **named: Any) -> Any:
+        """Open a connection; the system gives it up when its packets are not acknowledged."""
+        transport: Any
+        transport, protocol = await super().create_connection(*given, **named)
+        if type(protocol).__module__.startswith("asyncpg."):
+            connection = transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in SOCKET_OPTIONS.items():
+                if hasattr(socket, name):
+                    connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        return transport, protocol
 
 
 class UnfitDatabase(ConfigurationError):
@@ -141,7 +165,7 @@ async def examine(arguments: Mapping[str, Any], setup: str) -> Server:
     with contextlib.ExitStack() as closing:
         first = await connect(arguments, setup)
         closing.callback(first.terminate)
-        version, host, port, pid = await first.fetchrow(SERVER)
+        server = await read_server(first)
         try:
             second = await connect(arguments, setup)
             closing.callback(second.terminate)
@@ -153,7 +177,14 @@ async def examine(arguments: Mapping[str, Any], setup: str) -> Server:
             if getattr(error, "sqlstate", None) not in OF_A_POOLER and POOLING not in cause:
                 raise
             raise UnfitDatabase(POOLED.format(cause=cause)) from None
-        return Server(version, host, port, is_pooled=first.get_server_pid() != pid)
+        return server
+
+
+async def read_server(connection: asyncpg.Connection) -> Server:
+    """Return the server at the end of this connection."""
+    version, host, port, pid = await connection.fetchrow(SERVER)
+    # PgBouncer tells its clients a number of its own.
+    return Server(version, host, port, is_pooled=connection.get_server_pid() != pid)
 
 
 async def _use_in_turns(first: asyncpg.Connection, second: asyncpg.Connection) -> None:

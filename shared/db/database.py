@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from shared.db.connections import (
     connect,
     examine,
 )
-from shared.db.driver import WAIT_SECONDS, Connection, Pool
+from shared.db.driver import RELEASE_SECONDS, WAIT_SECONDS, Connection, Pool
 from shared.db.embedded import start_postgres
 from shared.db.errors import REFUSED, is_broken, is_lost, is_stale, sqlstate_of
 from shared.db.roles import APP_ROLE, write_remedy
@@ -361,7 +361,9 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.close()
-        await self.engine.dispose()
+        # A server that is silent is not waited for; the process ends the connections with itself.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.engine.dispose(), RELEASE_SECONDS)
 
 
 @contextmanager

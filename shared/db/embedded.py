@@ -213,6 +213,12 @@ def find_server(home: Path) -> EmbeddedServer:
     return _attached[home.resolve()]
 
 
+def stop_servers() -> None:
+    """Stop the servers to which no other process is attached, as the end of this process does."""
+    for server in list(_attached.values()):
+        server.detach()
+
+
 def _get_programs() -> Path:
     programs = find_programs()
     if programs is None:

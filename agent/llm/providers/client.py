@@ -145,8 +145,10 @@ class Providers:
         """Close our connections and those that litellm keeps for other providers."""
         await self._server.aclose()
         if self._loading is not None:
-            await asyncio.wait({self._loading})
-            if not _has_failed(self._loading):
+            # Before the end of the import nothing is open; the thread can't be stopped, and nobody waits for it.
+            if not self._loading.done():
+                self._loading.cancel()
+            elif not _has_failed(self._loading):
                 await self.library.litellm.close_litellm_async_clients()
             self._loading = None
 
