@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial, wraps
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException
@@ -21,7 +21,7 @@ from tenacity import (
 from shared.db.connections import ANSWER_SECONDS, NOT_VERIFIED, QUEUE_NAME, STATEMENT_SECONDS
 from shared.db.database import Database
 from shared.db.errors import is_stale
-from shared.db.retries import Method, retried
+from shared.db.retries import limited, retried
 from shared.log import get_logger
 from shared.tasks import is_cancelled
 
@@ -45,7 +45,13 @@ async def _replace_lost(state: RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome is not None else None
     if error is not None:
         log.warning("queue_connections_replaced", cause=str(error.__cause__))
-    await state.args[0].pool.drain()
+    await _renew(state.args[0].pool)
+
+
+async def _renew(pool: AsyncConnectionPool) -> None:
+    await pool.drain()
+    # Of a pool that is empty now, this asks none and opens one.
+    await pool.check()
 
 
 def _is_stopping(state: RetryCallState) -> bool:
@@ -66,18 +72,13 @@ _retried = retried(
 )
 
 
-def _limited(method: Method) -> Method:
-    """Let a statement end with the error of a lost database when no answer comes."""
+def _to_silence() -> ConnectorException:
+    error = ConnectorException()
+    error.__cause__ = OperationalError("the database does not answer")
+    return error
 
-    @wraps(method)
-    async def call(*given: Any, **named: Any) -> Any:
-        try:
-            async with asyncio.timeout(STATEMENT_SECONDS + ANSWER_SECONDS):
-                return await method(*given, **named)
-        except TimeoutError:
-            raise ConnectorException from OperationalError("the database does not answer")
 
-    return cast(Method, call)
+_limited = limited(STATEMENT_SECONDS + ANSWER_SECONDS, _to_silence)
 
 
 class RetryingConnector(procrastinate.PsycopgConnector):
@@ -101,7 +102,7 @@ class RetryingConnector(procrastinate.PsycopgConnector):
 
 def _open_pool(**given: Any) -> AsyncConnectionPool:
     # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
-    return AsyncConnectionPool(**given | {"check": None, "reconnect_failed": AsyncConnectionPool.drain})
+    return AsyncConnectionPool(**given | {"check": None, "reconnect_failed": _renew})
 
 
 async def _configure(setup: str, connection: AsyncConnection[Any]) -> None:

@@ -76,3 +76,20 @@ def retried(
         return cast(Method, call)
 
     return decorate
+
+
+def limited(seconds: float, to_error: Callable[[], Exception]) -> Callable[[Method], Method]:
+    """Let a coroutine function raise this error when it has not ended after so many seconds."""
+
+    def decorate(method: Method) -> Method:
+        @wraps(method)
+        async def call(*given: Any, **named: Any) -> Any:
+            try:
+                async with asyncio.timeout(seconds):
+                    return await method(*given, **named)
+            except TimeoutError:
+                raise to_error()  # noqa: B904  # it names its cause
+
+        return cast(Method, call)
+
+    return decorate
