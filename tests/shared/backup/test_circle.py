@@ -77,6 +77,26 @@ async def test_a_backup_is_restored_into_another_postgres(source: Installation, 
         assert not await migrate(target)
 
 
+async def test_what_is_remembered_moves_from_an_owner_whom_row_level_security_binds_to_another_one(
+    postgres: URL, tmp_path: Path
+) -> None:
+    store = Storage(FolderStore(tmp_path / "files"), "http://localhost", ("key",))
+    async with given_database(postgres) as source, given_database(postgres) as target:
+        await migrate(source)
+        async with connected(source, as_owner=False) as program:
+            await program.execute("INSERT INTO users DEFAULT VALUES")
+            await program.execute("SELECT set_config('parley.user_id', '1', false)")
+            await program.execute("INSERT INTO memories (user_id, platform, content) VALUES (1, 'web', 'tea')")
+        manifest = await make_backup(Installation(source, store, {}, "0.1.0"), tmp_path / "bound.zip")
+        assert manifest.rows["memories"] == 1
+        with opened(tmp_path / "bound.zip") as archive:
+            await restore_database(archive, target)
+        async with connected(target) as owner:
+            assert await owner.fetchval("SELECT content FROM memories") == "tea"
+            await owner.execute("SELECT set_config('parley.rows', '', false)")
+            assert await owner.fetch("SELECT content FROM memories") == []
+
+
 async def test_others_are_named_and_a_live_backup_has_the_state_of_one_moment(
     source: Installation, owner: asyncpg.Connection, tmp_path: Path
 ) -> None:
