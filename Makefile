@@ -76,8 +76,7 @@ slow: ready-for-tests
 .venv/agentdojo/.ready: requirements-agentdojo.lock | ready-for-tests
 	@echo "parley: making .venv/agentdojo, where AgentDojo's tools run, from requirements-agentdojo.lock"
 	@$(BIN)/python -m venv --clear --without-pip .venv/agentdojo
-	@$(BIN)/python -m pip --python .venv/agentdojo/bin/python install --quiet --no-input --disable-pip-version-check \
-		--root-user-action ignore --require-hashes -r requirements-agentdojo.lock
+	@$(BIN)/uv pip install --quiet --python .venv/agentdojo/bin/python --require-hashes -r requirements-agentdojo.lock
 	@touch $@
 
 agentdojo: .venv/agentdojo/.ready
