@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
+# Who may have written something that is stored: the person whom it belongs to, or a stranger, by way of the model.
+Author = Literal["person", "stranger"]
 # Through these adapters a program writes on behalf of a user: its messages do not count as typed by the user.
 AGENT_ADAPTERS = frozenset({"a2a"})
 

@@ -23,7 +23,7 @@ from shared.errors import ConfirmationNeeded, ToolError
 from shared.files.storage import FilesOfUser
 from shared.http.client import GuardedClient
 from shared.memory.memories import MemoryOfUser
-from shared.messages import Place
+from shared.messages import Author, Place
 from shared.permissions import Permission
 from shared.schedules.jobs import Action, Check, Job, JobLimits, JobsOfUser, NewJob
 from shared.schedules.timing import Timing
@@ -72,7 +72,8 @@ class ToolContext:
     """What a tool can use: who asks and where, and the services that it needs.
 
     `call_id` stays the same when a read-only call is repeated after a crash: use it as idempotency key elsewhere.
-    `agreed_to` is the question that the person has answered with yes for this call, None when there was none.
+    `agreed_to` is the question that the person has answered with yes for this call, None when there was none. `author`
+    says whether a stranger may have written the arguments: what is stored of them keeps it.
     """
 
     user: Caller
@@ -90,6 +91,7 @@ class ToolContext:
     agreed_to: str | None = None
     models: ModelAccess | None = None
     credentials: CredentialsOfUser | None = None
+    author: Author = "person"
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Open a transaction; never wait for the network inside it."""
@@ -137,6 +139,7 @@ class ToolContext:
             place=self.place,
             conversation_id=self.conversation_id,
             turn_id=self.turn_id,
+            author=self.author,
         )
 
     async def schedule(

@@ -91,13 +91,14 @@ class Context:
     `images` are the images in its messages as `data:` URLs, by file id. `reasons` says what it was made of, for the
     operator: numbers and ids, no text. `shows_untrusted` is True when it holds images or messages of a channel, whose
     text others may have written; `shows_private` when it holds the user's memories or images from a direct
-    message.
+    message. `own_memories` are the texts of those memories that the user has written.
     """
 
     messages: tuple[ModelMessage, ...]
     images: Mapping[int, str] = field(default_factory=dict)
     shows_untrusted: bool = False
     shows_private: bool = False
+    own_memories: tuple[str, ...] = ()
     reasons: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -122,7 +123,7 @@ def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: dat
     shows_untrusted = (
         bool(images.data)
         or shows_recordings(content)
-        or any(each.scope == "conversation" or _shows_recordings(each) for each in memories)
+        or any(not is_own(memory) for memory in memories)
         or (parts.is_shared and replied_to is not None and not replied_to.is_own)
     )
     # In a shared channel nothing is private: memories come from the same server, and everybody can see the images.
@@ -132,12 +133,15 @@ def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: dat
         images.data,
         shows_untrusted=shows_untrusted,
         shows_private=shows_private,
+        own_memories=tuple(memory.content for memory in memories if is_own(memory) and not memory.is_from_bot),
         reasons=_describe(parts, memories),
     )
 
 
-def _shows_recordings(memory: RecalledMemory) -> bool:
-    return any(shows_recordings(each.content) for each in (memory, memory.before, memory.after) if each is not None)
+def is_own(memory: RecalledMemory) -> bool:
+    """Return whether nobody but the user can have written what a memory says: no member, no stranger, no recording."""
+    texts = (text.content for text in (memory, memory.before, memory.after) if text is not None)
+    return memory.scope != "conversation" and memory.author == "person" and not any(map(shows_recordings, texts))
 
 
 def estimate(
@@ -198,6 +202,11 @@ def _system(parts: PromptParts) -> ModelMessage:
 def shows_recordings(content: str) -> bool:
     """Return whether a message has the transcript of a recording that may be somebody else's speech."""
     return prompts().voice.recording in content
+
+
+def shows_foreign_text(content: str) -> bool:
+    """Return whether a message has such a transcript, or the text of a job that strangers may have written."""
+    return shows_recordings(content) or prompts().schedules.due_of_others.partition("{job}")[0] in content
 
 
 def to_context_block(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Literal
 
 from sqlalchemy import bindparam, select
@@ -135,7 +136,7 @@ class Entry:
 
 
 HISTORY = (
-    select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS)
+    select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS, Message.outcome)
     .where(
         Message.conversation_id == bindparam("conversation_id"),
         Message.turn_id >= bindparam("first"),
@@ -158,13 +159,25 @@ class PastStep:
 async def list_history(
     session: Session, conversation: ResolvedConversation, *, first: int, before: int, user_id: int
 ) -> list[PastStep]:
-    """Return the steps of the turns from `first` on, before `before`; in a direct conversation the user's own."""
+    """Return what this user may see of the turns from `first` on, before `before`.
+
+    In a direct conversation these are the user's own turns; elsewhere also what was visible of the turns of others.
+    """
     query = OWN_HISTORY if conversation.place.is_direct else HISTORY
-    given = {"conversation_id": conversation.id, "first": first, "before": before}
-    given |= {"user_id": user_id} if query is OWN_HISTORY else {}
+    parameters = {"conversation_id": conversation.id, "first": first, "before": before}
+    parameters |= {"user_id": user_id} if query is OWN_HISTORY else {}
     split = 2 + len(STEP_COLUMNS)
-    rows = (await session.execute(query, given)).all()
-    return [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
+    rows = (await session.execute(query, parameters)).all()
+    past = [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
+    turns = [list(turn) for _, turn in groupby(past, key=lambda step: step.turn_id)]
+    return [step for turn in turns for step in (turn if turn[0].user_id == user_id else list_visible(turn))]
+
+
+def list_visible(turn: Sequence[PastStep]) -> list[PastStep]:
+    """Return what everybody saw of a turn: its messages and its answer, none of the calls and results before it."""
+    messages = [past for past in turn if past.step.role == "user"]
+    last = turn[-1]
+    return [*messages, last] if last.step.role == "assistant" else messages
 
 
 class TurnLog:

@@ -182,15 +182,20 @@ def _where(problem: Any) -> str:
 
 
 def to_result(result: CallToolResult) -> Any:
-    """Return a tool's result as JSON; raises `ToolError` with the server's message if the result is an error."""
+    """Return a tool's result as JSON; raises `ToolError` with the server's message if the result is an error.
+
+    Strangers may have written the message, as they may have written a result.
+    """
     content = _content_of(result)
     if not result.is_error:
         return content
     if isinstance(content, dict) and isinstance(content.get("message"), str):
         error = ToolError(content["message"])
         error.fields = {key: each for key, each in content.items() if key not in ("error", "message", "self")}
+        error.fields["untrusted"] = True
         raise error
-    raise ToolError(cut(content if isinstance(content, str) else json.dumps(content), 2000) or "The tool failed.")
+    message = cut(content if isinstance(content, str) else json.dumps(content), 2000)
+    raise ToolError(message, untrusted=True) if message else ToolError("The tool failed.")
 
 
 def _content_of(result: CallToolResult) -> Any:

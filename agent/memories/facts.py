@@ -4,7 +4,7 @@ A fact that contradicts a known one supersedes it: the old one stays as history 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,15 +15,15 @@ from shared.memory.memories import Memories, StoredMemory
 from shared.memory.storage import NewMemory, Origin
 from shared.memory.tokenizer import split_words
 from shared.memory.visibility import Visibility, act_in
-from shared.messages import Place
+from shared.messages import Author, Place
 
 MAX_FACTS = 20
 MAX_FACT_CHARS = 300
 # A model is shown so many known facts of each of so many persons, to find contradictions.
 MAX_KNOWN, MAX_PERSONS = 30, 6
 LEAST_CONFIDENCE = 0.5
-# The share of a fact's words that its source message must have, and that make two facts the same.
-LEAST_SHARED, SAME = 0.3, 0.8
+# The share of a fact's words that its source message must have, that make it the person's own, and two facts the same.
+LEAST_SHARED, OWN, SAME = 0.3, 0.8, 0.8
 
 # What the person asked to remember is not replaced by what a model read.
 SUPERSEDE = text("""
@@ -47,12 +47,16 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact that was stated in a message; `replaces` is the memory that it contradicts."""
+    """A fact that was stated in a message; `replaces` is the memory that it contradicts.
+
+    Its author is the person when it has their words; the model may have taken others from what strangers wrote.
+    """
 
     content: str
     confidence: float
     statement: Statement
     replaces: int | None = None
+    author: Author = "person"
 
 
 KnownFacts = Mapping[int, Sequence[StoredMemory]]
@@ -76,7 +80,7 @@ def read_facts(given: Any, statements: Mapping[int, Statement], known: KnownFact
         same = [each.content for each in facts] + [each.content for each in about if each.id != fact.replaces]
         if not any(_is_same(fact.content, each) for each in same):
             replaces = fact.replaces if fact.replaces in own else None
-            facts.append(Fact(fact.content, fact.confidence, fact.statement, replaces=replaces))
+            facts.append(replace(fact, replaces=replaces))
     return facts
 
 
@@ -93,6 +97,7 @@ async def store_facts(
             source="fact",
             speaker=each.statement.speaker,
             confidence=each.confidence,
+            author=each.author,
         )
         for each in facts
     ]
@@ -116,9 +121,16 @@ def _read(entry: Any, statements: Mapping[int, Statement]) -> Fact | None:
         return None
     words = set(split_words(content))
     beginnings = {each[:4] for each in split_words(f"{statement.speaker} {statement.typed}")}
-    if sum(each[:4] in beginnings for each in words) < LEAST_SHARED * len(words):
+    shared = sum(word[:4] in beginnings for word in words)
+    if shared < LEAST_SHARED * len(words):
         return None
-    return Fact(content, float(confidence), statement, replaces=replaces if isinstance(replaces, int) else None)
+    return Fact(
+        content,
+        float(confidence),
+        statement,
+        replaces=replaces if isinstance(replaces, int) else None,
+        author="person" if shared >= OWN * len(words) else "stranger",
+    )
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -1,30 +1,35 @@
 """Taint tracking: guards against prompt injection that could make the model leak private data or act on its own.
 
-Once the prompt contains both untrusted text and private data, a call that sends data out or changes something needs
-the user's approval. The whole prompt counts, including earlier turns:
+A call that stays with the person who asks needs no approval. Once the prompt contains untrusted text, a call that
+changes something beyond that person needs it, and so does one that only sends words out, if the prompt contains private
+data, too. No approval is needed where all that decides the effect of a call was said by the person, or stands in data
+that nobody else could write.
+
+The whole prompt counts, including earlier turns:
 
 - Untrusted: results of tools marked `reads_untrusted`, results that say `"untrusted": true`, recordings that may be
-  somebody else's speech, messages of other users in a shared channel, and everything that an agent of another
-  installation writes.
+  somebody else's speech, messages of other users in a shared channel, what was written down in a turn that had read
+  such text (memories, jobs), and everything that an agent of another installation writes.
 - Private: results of tools marked `reads_private`, and in a direct message the recalled memories.
-- Neither: what the user has typed.
+- Neither: what the user has typed, and calls that have failed or found nothing.
 
 Taint passes through delegation: a child turn starts with the taint of the turn that wrote its task, and what the child
 turn has read counts for the turn that receives its answer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import text
 
 from agent.context.attachments import FILES_HEADING
-from agent.context.builder import shows_recordings
+from agent.context.builder import shows_foreign_text, shows_recordings
 from agent.journal.steps import PastStep, Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, squeeze
 from agent.people.participants import Participants
+from agent.policies.own_words import OwnWords, list_deciding
 from agent.prompts import prompts
 from agent.tools.approvals import request_for_taint
 from agent.tools.arguments import parse_arguments
@@ -39,12 +44,17 @@ from shared.tools import Tool
 LAST_ID = 2**63 - 1
 # What a result holds, as JSON, that counts as untrusted although its tool does not always read such text.
 UNTRUSTED = '"untrusted": true'
+# Longer names in a result are text.
+MAX_KEY_CHARS = 32
 
 # The contents of the turns before the history window; the conversation's summary was written from them.
 SUMMARISED = text("""
-SELECT array_agg(DISTINCT tool_name) FILTER (WHERE role = 'tool_result') AS tools,
+SELECT array_agg(DISTINCT tool_name) FILTER (
+           WHERE role = 'tool_result' AND coalesce(outcome, 'result') = 'result' AND (:is_direct OR user_id = :user_id)
+       ) AS tools,
        coalesce(bool_or(
-           role = 'user' AND (user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0)
+           role = 'user' AND (user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0
+                              OR position(:job IN content) > 0)
            OR role = 'tool_result' AND (position(:recording IN content) > 0 OR position(:untrusted IN content) > 0)
        ), false) AS has_others
 FROM messages
@@ -64,9 +74,10 @@ WHERE turns.conversation_id = :conversation_id AND turns.parent_turn_id >= :firs
 
 
 class TaintGuard:
-    """Requires approval for calls that act once the prompt contains both untrusted text and private data.
+    """Requires approval for calls that untrusted text may have caused, and that affect more than the asker.
 
-    Everything recorded before the calls are started counts, because the model may have seen it when it wrote them.
+    Everything recorded before the calls are started counts, because the model may have seen it when it wrote them. A
+    call that continues says whether strangers may have written its arguments.
     """
 
     def __init__(self, taint: "TurnTaint", toolbox: Toolbox, log: TurnLog) -> None:
@@ -76,10 +87,18 @@ class TaintGuard:
     async def check(self, call: PendingCall) -> PendingCall | NeedsApproval | Failed:
         """Stop a call that needs approval. A call with invalid arguments continues: the toolbox rejects it."""
         tool = self._toolbox.resolve(call)
-        if tool is None or not tool.acts_on(call.arguments) or call.agreed_to is not None:
+        if tool is None or call.agreed_to is not None:
             return call
-        if await self._find_taint() is not Taint.WHOLE:
+        is_acting = tool.acts_on(call.arguments)
+        if tool.read_only and not is_acting:
             return call
+        taint = await self._find_taint()
+        if Taint.UNTRUSTED not in taint or self._taint.is_said(call, tool, self._log):
+            return call
+        # To read tells others at most what is private here; a task for another agent is in its words alone, too.
+        only_tells = tool.read_only or tool.resumable
+        if not is_acting or (only_tells and Taint.PRIVATE not in taint):
+            return replace(call, author="stranger")
         try:
             parse_arguments(tool, call.arguments)
         except ToolError:
@@ -103,10 +122,31 @@ class TurnTaint:
     message: IncomingMessage
     history: Sequence[PastStep]
     shown: Taint
+    own_memories: Sequence[str] = ()
 
-    def show(self, taint: Taint) -> None:
-        """Add the taint of what the prompt shows besides messages and results: its images and memories."""
+    def show(self, taint: Taint, own_memories: Sequence[str]) -> None:
+        """Add the taint of what the prompt shows besides messages and results, and the memories of the user's words."""
         self.shown |= taint
+        self.own_memories = own_memories
+
+    def is_said(self, call: PendingCall, tool: Tool, log: TurnLog) -> bool:
+        """Return whether the user said all that decides the effect of a call, or trusted data does.
+
+        What a tool only repeats from the arguments of an earlier call is no such data. A call that changes something
+        without any argument is decided by its tool alone, which the model has chosen.
+        """
+        values = list(list_deciding(call.arguments, tool.schema["function"]["parameters"]))
+        if not values:
+            return tool.read_only
+        own = OwnWords([*self._user_texts(), *self.own_memories])
+        values = [value for value in values if not own.say(value)]
+        if not values:
+            return True
+        steps = [*(past.step for past in self.history), *log.steps]
+        trusted = OwnWords("\n".join(_texts_in(step.value)) for step in self._trusted_results(steps))
+        earlier = [step for step in steps if step.role == "tool_call" and step.tool.call_id != call.id]
+        spelled = OwnWords("\n".join(_texts_in(step.value)) for step in earlier)
+        return all(trusted.say(value) and not spelled.say(value) for value in values)
 
     async def restrict(self, outflow: Outflow, log: TurnLog, instructions: str) -> None:
         """From now on, let the turn link only to hosts that its trusted texts mention, if its prompt is tainted."""
@@ -124,35 +164,37 @@ class TurnTaint:
         Hosts that the arguments of calls spell do not count: a tool may repeat or join them in its result (`evil` and
         `md`). Private results do not count either, because the model may have written them, as it writes memories.
         """
-        past = [each.step for each in self.history]
-        named = hosts_in(self._user_texts())
-        steps = [*past, *log.steps]
-        results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
-        trusted = [step for step in results if self._is_trusted(step.tool.name)]
+        steps = [*(past.step for past in self.history), *log.steps]
+        named = hosts_in("\n".join(self._user_texts()))
+        trusted = self._trusted_results(steps)
         in_results = {host for step in trusted for host in hosts_in("\n".join(_texts_in(step.value)))}
         arguments = "\n".join(text for step in steps if step.role == "tool_call" for text in _texts_in(step.value))
         spelled = squeeze(arguments)
         return named | {host for host in in_results if not _may_be_made_up(host, spelled)}
 
+    def _trusted_results(self, steps: Iterable[Step]) -> list[Step]:
+        results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
+        return [step for step in results if self._is_trusted(step.tool.name)]
+
     def _is_trusted(self, name: str) -> bool:
         tool = self.toolbox.find(name)
         return tool is not None and not tool.resumable and not tool.reads_untrusted and not tool.reads_private
 
-    def _user_texts(self) -> str:
+    def _user_texts(self) -> list[str]:
         prompt = self.participants.persona.system_prompt
         if self.message.adapter in AGENT_ADAPTERS:
-            return prompt
+            return [prompt]
         own = [
             each.step for each in self.history if each.step.role == "user" and each.user_id == self.participants.user.id
         ]
         texts = [self.message.content, *(step.content for step in own)]
-        return "\n".join((prompt, *map(without_additions, texts)))
+        return [prompt, *map(without_additions, texts)]
 
     async def find(self, log: TurnLog) -> Taint:
         """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
         past = [each.step for each in self.history]
         results = [step for step in (*past, *log.steps) if step.role == "tool_result"]
-        taint = self._of_results(step.tool.name for step in results)
+        taint = self._of_results(step.tool.name for step in results if _adds_text(step))
         taint |= self.shown
         if self._shows_others() or any(map(_is_untrusted, results)):
             taint |= Taint.UNTRUSTED
@@ -185,10 +227,10 @@ class TurnTaint:
         # Earlier messages of other users are part of a message's content, after a heading.
         platform_context, heading = self.message.platform_context, prompts().turn.earlier_heading
         messages = [each for each in self.history if each.step.role == "user"]
-        has_others = any(
+        has_others = shows_foreign_text(self.message.content) or any(
             each.user_id != self.participants.user.id
             or heading in each.step.content
-            or shows_recordings(each.step.content)
+            or shows_foreign_text(each.step.content)
             for each in messages
         )
         return has_others or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
@@ -217,6 +259,7 @@ class TurnTaint:
             "window": conversation.window_turn_id,
             "is_direct": conversation.place.is_direct,
             "recording": prompts().voice.recording,
+            "job": prompts().schedules.due_of_others.partition("{job}")[0],
             "untrusted": UNTRUSTED,
         }
         async with self.database.statement() as session:
@@ -242,6 +285,20 @@ def _is_untrusted(result: Step) -> bool:
     return UNTRUSTED in result.content or shows_recordings(result.content)
 
 
+def _adds_text(result: Step) -> bool:
+    """Return whether a call brought anything into the prompt: it succeeded, and it found something."""
+    return result.tool.outcome in (None, "result") and not _is_empty(result.value)
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, dict):
+        # Whoever writes a result may choose its keys.
+        return all(len(key) <= MAX_KEY_CHARS and key.isidentifier() and _is_empty(value[key]) for key in value)
+    if isinstance(value, list):
+        return all(map(_is_empty, value))
+    return value in (None, "", 0, False)
+
+
 def _may_be_made_up(host: str, spelled: str) -> bool:
     """Return whether the model may have chosen a host in a result: by these characters of arguments, or as a number."""
     name, _, last = host.rpartition(".")
@@ -254,8 +311,9 @@ def without_additions(content: str) -> str:
 
     Models write the texts of jobs.
     """
-    job = prompts().schedules.due.partition("{job}")[0]
-    for heading in (prompts().turn.earlier_heading, FILES_HEADING, job):
+    texts = prompts().schedules
+    jobs = (text.partition("{job}")[0] for text in (texts.due, texts.due_of_others))
+    for heading in (prompts().turn.earlier_heading, FILES_HEADING, *jobs):
         content = content.partition(heading)[0]
     return content
 

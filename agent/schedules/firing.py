@@ -134,7 +134,8 @@ def to_message(due: DueRow, note: str = "") -> IncomingMessage:
     late = texts.late.format(due=row.next_due_at.astimezone(due.zone), zone=due.zone) if is_late(row) else ""
     reminder = "\n\n".join(part for part in (row.content, note) if part)
     if row.action == "resume_conversation":
-        content = texts.due.format(job=row.id, late=late and f" {late}", text=reminder)
+        due_text = texts.due if row.author == "person" else texts.due_of_others
+        content = due_text.format(job=row.id, late=late and f" {late}", text=reminder)
         return replace(due.message, content=content)
     template = texts.notice if row.is_direct else texts.notice_for
     notice = template.format(name=due.user.name, text=reminder) + (f"\n\n{late}" if late else "")

@@ -21,7 +21,8 @@ AGENT = "Assistant"
 
 # Up to the first turn that is still running: its answer is part of what was said. In a direct conversation the turns of
 # one person count, as in the history that the model is shown. The journal keeps the text that was answered, with the
-# transcripts of recordings; what was edited since is read from the inbox.
+# transcripts of recordings; what was edited since is read from the inbox. In a shared place nobody else was told what
+# the agent said in mid-turn, before tools were called.
 READ = text("""
 SELECT messages.turn_id, messages.created_at AS said_at, messages.role = 'assistant' AS is_bot, messages.speaker,
        messages.content, CASE WHEN messages.role = 'user' THEN typed.content END AS typed, typed.was_edited,
@@ -43,6 +44,10 @@ WHERE turns.conversation_id = :id AND turns.parent_turn_id IS NULL AND turns.id 
   AND (NOT :is_direct OR turns.user_id = :user_id)
   AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
   AND messages.role IN ('user', 'assistant') AND btrim(messages.content) <> ''
+  AND (:is_direct OR messages.role = 'user' OR NOT EXISTS (
+      SELECT FROM messages AS later
+      WHERE later.turn_id = messages.turn_id AND later.seq > messages.seq AND later.role = 'assistant'
+  ))
 ORDER BY messages.turn_id, messages.seq LIMIT :limit
 """)
 

@@ -8,7 +8,7 @@ from typing import Any
 from agent.journal.steps import Step, TurnKey
 from agent.people.participants import ResolvedConversation, ResolvedUser
 from agent.tools.offer import Offer, Scope
-from shared.messages import IncomingMessage
+from shared.messages import Author, IncomingMessage
 from shared.tools import Tool
 
 
@@ -17,7 +17,8 @@ class PendingCall:
     """A call that has not run yet; `id` is the same in every attempt at its turn.
 
     `confirmation` is set for a call that the user was asked about: `{"id": …, "approved": …}`. `agreed_to` is the text
-    of the approved question, set once the approval has been consumed for this call.
+    of the approved question, set once the approval has been consumed for this call. `author` says who may have written
+    the arguments: a stranger, when the model had read a stranger's text and the asker did not say them.
     """
 
     id: str
@@ -28,6 +29,7 @@ class PendingCall:
     seq: int = 0
     confirmation: dict[str, Any] | None = None
     agreed_to: str | None = None
+    author: Author = "person"
 
     @property
     def tool(self) -> Tool | None:

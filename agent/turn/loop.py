@@ -46,8 +46,7 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
     work done so far.
     """
     log, mode, timings = turn.log, services.models.modes[turn.loop_mode], turn.start.timings
-    if context.shows_untrusted or context.shows_private:
-        taint.show(to_taint(untrusted=context.shows_untrusted, private=context.shows_private))
+    taint.show(to_taint(untrusted=context.shows_untrusted, private=context.shows_private), context.own_memories)
     if log.answers:
         # Continues an interrupted attempt, or handles a call that the user has approved or denied.
         interrupted = [call.tool.call_id for call in log.open_calls]

@@ -119,10 +119,11 @@ class ToolBatch:
             clock=services.clock,
             http=services.files.http,
             storage=services.files.storage.of_user(services.database, user.id, conversation.id, turn.key.id),
-            memory=services.memory.of_user(user.id, place, conversation.id, turn_id=turn.key.id),
+            memory=services.memory.of_user(user.id, place, conversation.id, turn_id=turn.key.id, author=call.author),
             database=services.database,
             app_settings=services.settings,
             agreed_to=call.agreed_to,
+            author=call.author,
             credentials=services.credentials.of_user(user.id, turn.message.credentials, turn.announcer.outflow.hide),
             models=ToolModels(services, turn) if call.tool is not None and call.tool.spends_budget else None,
         )

@@ -27,7 +27,7 @@ BEGIN
         FROM jsonb_to_recordset(p_rows) AS r
             (n integer, user_id bigint, scope text, platform text, server text, channel text, conversation_id bigint,
              turn_id bigint, message_id text, said_at timestamptz, speaker text, content text, content_key text,
-             source text, is_from_bot boolean, confidence real, length integer, words jsonb)
+             source text, author text, is_from_bot boolean, confidence real, length integer, words jsonb)
     ), last AS MATERIALIZED (
         SELECT g.scope_id, g.first_ordinal, l.id, l.ordinal, l.turn_length, l.window_length
         FROM (SELECT DISTINCT scope_id, first_ordinal FROM given WHERE is_turn) AS g
@@ -56,12 +56,12 @@ BEGIN
     ), inserted AS (
         INSERT INTO public.memories AS m
             (id, user_id, scope, scope_id, ordinal, is_indexed, platform, platform_server_id, conversation_id, turn_id,
-             platform_message_id, said_at, speaker, content, content_key, source, is_from_bot, confidence, turn_length,
-             window_length)
+             platform_message_id, said_at, speaker, content, content_key, source, author, is_from_bot, confidence,
+             turn_length, window_length)
         SELECT id, user_id, scope, scope_id, ordinal, true, platform,
                CASE WHEN scope IN ('server', 'conversation') THEN coalesce(server, channel) END, conversation_id, turn_id,
-               message_id, coalesce(said_at, now()), speaker, content, content_key, source, coalesce(is_from_bot, false),
-               confidence, length, CASE WHEN before IS NOT NULL OR after IS NOT NULL
+               message_id, coalesce(said_at, now()), speaker, content, content_key, source, coalesce(author, 'person'),
+               coalesce(is_from_bot, false), confidence, length, CASE WHEN before IS NOT NULL OR after IS NOT NULL
                                         THEN length + coalesce(before, 0) + coalesce(after, 0) END
         FROM numbered WHERE place IS NULL OR place <= p_capacity
         ORDER BY n

@@ -14,8 +14,8 @@ CREATE FUNCTION public.parley_recall_by_words_v2(
 )
 RETURNS TABLE (
     model text, candidate_ids bigint[], candidate_scores float8[], large bigint[],
-    id bigint, score float8, content text, scope text, said_at timestamptz, source text, speaker text, is_from_bot boolean,
-    before_id bigint, before text, before_speaker text, before_is_from_bot boolean,
+    id bigint, score float8, content text, scope text, said_at timestamptz, source text, author text, speaker text,
+    is_from_bot boolean, before_id bigint, before text, before_speaker text, before_is_from_bot boolean,
     after_id bigint, after text, after_speaker text, after_is_from_bot boolean
 )
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
@@ -144,7 +144,7 @@ BEGIN
         ) AS most
     )
     SELECT v.model, v.candidate_ids, v.candidate_scores, v.large, m.id, r.score, m.content, m.scope, m.said_at, m.source,
-           m.speaker, m.is_from_bot, b.id, b.content, b.speaker, b.is_from_bot, a.id, a.content, a.speaker, a.is_from_bot
+           m.author, m.speaker, m.is_from_bot, b.id, b.content, b.speaker, b.is_from_bot, a.id, a.content, a.speaker, a.is_from_bot
     FROM (
         SELECT answering.model, ARRAY(SELECT s.id FROM scopes AS s WHERE s.memories > p_large) AS large,
                ARRAY(SELECT best.id FROM best WHERE answering.model IS NOT NULL) AS candidate_ids,

@@ -85,7 +85,7 @@ async def get_file_link(context: ToolContext, file_id: int) -> dict[str, Any]:
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
-@tool(requires=Permission.USER, repeatable=True)
+@tool(requires=Permission.USER, repeatable=True, acts=False)
 async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict[str, Any]:
     """Rename a file.
 
@@ -95,7 +95,7 @@ async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict
     return {"file_id": file.file_id, "filename": file.filename}
 
 
-@tool(requires=Permission.GUEST)
+@tool(requires=Permission.GUEST, acts=False)
 async def delete_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     """Delete a file.
 

@@ -17,7 +17,8 @@ MAX_SKIPPED = 100_000
 PAGE = 50
 
 
-@tool(requires=Permission.GUEST, repeatable=True)
+# `acts=False`: what is remembered or forgotten is the person's alone, and keeps who may have written it.
+@tool(requires=Permission.GUEST, repeatable=True, acts=False)
 async def remember(context: ToolContext, content: str, everywhere: bool = False) -> dict[str, Any]:
     """Keep a fact about the user; `everywhere` if they wish.
 
@@ -43,7 +44,9 @@ async def recall(
         until=_midnight(context, until, days=1),
     )
     # Others may have written what was said in a channel.
-    note = {"untrusted": True} if any(each.scope == "conversation" for each in found) else {}
+    note = (
+        {"untrusted": True} if any(each.scope == "conversation" or each.author == "stranger" for each in found) else {}
+    )
     return {"memories": list(_fitting(context, found)), **note}
 
 
@@ -56,11 +59,13 @@ async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
     skip = min(max(skip, 0), MAX_SKIPPED)
     found = await context.memory.list_all(limit=PAGE + 1, skip=skip)
     shown = list(_fitting(context, found[:PAGE]))
-    more = {"note": f"There are more: skip {skip + len(shown)}."} if len(shown) < len(found) else {}
+    more: dict[str, Any] = {"note": f"There are more: skip {skip + len(shown)}."} if len(shown) < len(found) else {}
+    if any(memory.author == "stranger" for memory in found):
+        more["untrusted"] = True
     return {"memories": shown, **more}
 
 
-@tool(requires=Permission.GUEST, repeatable=True)
+@tool(requires=Permission.GUEST, repeatable=True, acts=False)
 async def forget(context: ToolContext, memory_id: int) -> dict[str, Any]:
     """Delete a memory.
 

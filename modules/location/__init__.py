@@ -64,7 +64,8 @@ WHERE (SELECT count(*) FROM location_reminders WHERE user_id = :user_id) < :most
 CANCEL = sql("DELETE FROM location_reminders WHERE id = :id AND user_id = :user_id RETURNING id")
 
 
-@tool(requires=Permission.USER, acts=True)
+# `acts=False`: places and reminders are the person's alone.
+@tool(requires=Permission.USER, acts=False)
 async def save_place(
     context: ToolContext,
     name: Name,
@@ -117,7 +118,7 @@ async def list_places(context: ToolContext) -> dict[str, Any]:
     }
 
 
-@tool(requires=Permission.USER, acts=True)
+@tool(requires=Permission.USER, acts=False)
 async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
     """Delete a place with its reminders.
 
@@ -130,7 +131,7 @@ async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
     return {"deleted": _plain(name)}
 
 
-@tool(requires=Permission.USER, acts=True)
+@tool(requires=Permission.USER, acts=False)
 async def remind_at_place(
     context: ToolContext,
     place: Name,
@@ -164,7 +165,7 @@ async def remind_at_place(
     return {"reminder_id": made.id, "place": _plain(place), "on": on}
 
 
-@tool(requires=Permission.USER, acts=True)
+@tool(requires=Permission.USER, acts=False)
 async def cancel_place_reminder(
     context: ToolContext, reminder_id: Annotated[int, Field(ge=1, lt=2**63)]
 ) -> dict[str, Any]:

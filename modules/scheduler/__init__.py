@@ -29,7 +29,8 @@ Path = Annotated[str, Field(max_length=200)]
 Text = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
-@tool(requires=Permission.USER, acts=True)
+# `acts=False`: a job speaks to its person alone, and keeps who may have written its text.
+@tool(requires=Permission.USER, acts=False)
 async def add_job(
     context: ToolContext,
     text: Text,
@@ -118,7 +119,7 @@ async def list_jobs(context: ToolContext) -> dict[str, Any]:
     return {"jobs": [_to_result(each, context.user.time_zone) for each in found]}
 
 
-@tool(requires=Permission.USER, acts=True)
+@tool(requires=Permission.USER, acts=False)
 async def cancel_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     """End a scheduled job for good.
 
@@ -128,7 +129,7 @@ async def cancel_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     return {"job_id": job_id, "status": "cancelled"}
 
 
-@tool(requires=Permission.USER, acts=True)
+@tool(requires=Permission.USER, acts=False)
 async def pause_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     """Let a scheduled job rest until resume_job.
 
@@ -138,7 +139,7 @@ async def pause_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     return {"job_id": job_id, "status": "paused"}
 
 
-@tool(requires=Permission.USER, acts=True)
+@tool(requires=Permission.USER, acts=False)
 async def resume_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     """Let a paused job go on.
 

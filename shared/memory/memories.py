@@ -20,7 +20,7 @@ from shared.memory.tokenizer import question_words
 from shared.memory.vector_indexes import build_vector_indexes
 from shared.memory.vectors import MAX_CHARS, Vectors, charge
 from shared.memory.visibility import Visibility, act_in, prepare
-from shared.messages import Place
+from shared.messages import Author, Place
 from shared.models.base import MAX_ID
 from shared.settings import Settings
 from shared.text import clean
@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 
-SELECT = prepare("SELECT id, content, scope, said_at FROM memories WHERE id = :memory_id")
-READ = prepare("SELECT id, content, scope, said_at FROM memories WHERE id = ANY(CAST(:ids AS bigint[]))")
+SELECT = prepare("SELECT id, content, scope, said_at, author FROM memories WHERE id = :memory_id")
+READ = prepare("SELECT id, content, scope, said_at, author FROM memories WHERE id = ANY(CAST(:ids AS bigint[]))")
 # What is visible beside that is of other members of the channel.
 LIST = prepare("""
-SELECT id, content, scope, said_at FROM memories
+SELECT id, content, scope, said_at, author FROM memories
 WHERE user_id = :user_id AND source <> 'turn' AND superseded_by IS NULL
 ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
 """)
@@ -61,6 +61,7 @@ class StoredMemory:
     content: str
     scope: str
     said_at: datetime
+    author: Author = "person"
 
 
 class Memories:
@@ -93,8 +94,12 @@ class Memories:
         speaker: str | None = None,
         *,
         turn_id: int | None = None,
+        author: Author = "person",
     ) -> "MemoryOfUser":
-        """Return the memories of this user that are visible in this place; `turn_id` is the turn that asks."""
+        """Return the memories of this user that are visible in this place.
+
+        `turn_id` is the turn that asks, `author` who may have written what it remembers.
+        """
         return MemoryOfUser(
             Visibility(user_id, place),
             conversation_id,
@@ -105,6 +110,7 @@ class Memories:
             vectors=self._vectors,
             capacity=self._capacity,
             turn_id=turn_id,
+            author=author,
         )
 
     async def add(self, memories: Sequence[NewMemory], session: AsyncSession | None = None) -> list[Added | None]:
@@ -176,6 +182,7 @@ class MemoryOfUser:
     vectors: Vectors | None = None
     capacity: int = CAPACITY
     turn_id: int | None = None
+    author: Author = "person"
 
     async def remember(self, content: str, source: Source = "remembered", *, everywhere: bool = False) -> StoredMemory:
         """Store a text and return its memory; for a text that is stored already, return the existing one.
@@ -193,6 +200,7 @@ class MemoryOfUser:
             source=source,
             speaker=self.speaker,
             scope="everywhere" if everywhere else None,
+            author=self.author,
         )
         async with self._transaction() as session:
             [added] = await add_memories(session, [new], capacity=self.capacity)

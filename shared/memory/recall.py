@@ -21,7 +21,7 @@ from shared.memory.tokenizer import split_words
 from shared.memory.vector_indexes import LARGE, find_nearest
 from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import Visibility, prepare
-from shared.messages import Place
+from shared.messages import Author, Place
 
 # The weight of the similarity of the text and of its window; those of the words are in the SQL function. Measured for
 # each model that is named here, with the dialogues of the benchmark.
@@ -63,6 +63,7 @@ class RecalledMemory:
     said_at: datetime
     score: float
     source: str = "fact"
+    author: Author = "person"
     speaker: str | None = None
     is_from_bot: bool = False
     before: Neighbour | None = None
@@ -212,7 +213,7 @@ WITH question AS MATERIALIZED (
     ORDER BY score DESC, said_at DESC, id DESC LIMIT :k
 )
 SELECT r.id, r.score,
-       m.content, m.scope, m.said_at, m.source, m.speaker, m.is_from_bot,
+       m.content, m.scope, m.said_at, m.source, m.author, m.speaker, m.is_from_bot,
        b.id AS before_id, b.content AS before, b.speaker AS before_speaker, b.is_from_bot AS before_is_from_bot,
        a.id AS after_id, a.content AS after, a.speaker AS after_speaker, a.is_from_bot AS after_is_from_bot
 FROM ranked AS r CROSS JOIN LATERAL (SELECT n.* FROM memories AS n WHERE n.id = r.id LIMIT 1) AS m
@@ -300,6 +301,7 @@ def _to_recalled(rows: Sequence[Any], search: Search) -> list[RecalledMemory]:
                 said_at=row.said_at,
                 score=float(row.score),
                 source=row.source,
+                author=row.author,
                 speaker=row.speaker,
                 is_from_bot=row.is_from_bot,
                 **around,

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from shared.memory.index import TURN, count, split_text
 from shared.memory.tokenizer import content_key
 from shared.memory.visibility import prepare, restricted_thread
-from shared.messages import Place
+from shared.messages import Author, Place
 from shared.text import clean
 
 Scope = Literal["private", "conversation", "server", "everywhere"]
@@ -50,6 +50,7 @@ class NewMemory:
     is_from_bot: bool = False
     confidence: float | None = None
     scope: Scope | None = None
+    author: Author = "person"
 
     @property
     def effective_scope(self) -> Scope:
@@ -108,6 +109,7 @@ def _to_row(memory: NewMemory, content: str, n: int) -> dict[str, Any]:
         # A message that was said twice was said twice.
         "content_key": None if memory.source == TURN else content_key(content),
         "source": memory.source,
+        "author": memory.author,
         "is_from_bot": memory.is_from_bot,
         "confidence": memory.confidence,
         **count(content, memory.said_at),

@@ -80,7 +80,8 @@ class McpServer(Row, Base):
         comment="May its results hold what strangers have written? Off only where nobody else can put words into them.",
     )
     reads_private: Mapped[bool] = mapped_column(
-        server_default=text("false"), comment="Do its results hold what not everybody may know, such as mail?"
+        server_default=text("true"),
+        comment="Do its results hold what not everybody may know, such as mail? Off only where all of it is public.",
     )
     timeout_seconds: Mapped[float] = mapped_column(
         Float, server_default=text("60"), comment="How long one call may take."

@@ -96,6 +96,7 @@ class Memory(Row, Base):
         CheckConstraint("btrim(content) <> ''", name="content_is_not_empty"),
         CheckConstraint("char_length(content) <= 2000", name="content_is_at_most_2000_characters"),
         CheckConstraint("source <> ''", name="source_is_not_empty"),
+        CheckConstraint("author IN ('person', 'stranger')", name="author_is_person_or_stranger"),
         CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence_is_between_0_and_1"),
         CheckConstraint("superseded_by <> id", name="superseded_by_another_memory"),
         CheckConstraint("turn_length >= 0 AND window_length >= 0", name="lengths_are_not_negative"),
@@ -172,6 +173,11 @@ class Memory(Row, Base):
         Text,
         server_default="fact",
         comment="remembered: as the person asked; fact: stated by the way; turn: a message, with neighbours.",
+    )
+    author: Mapped[str] = mapped_column(
+        Text,
+        server_default="person",
+        comment="Who may have written it: person, whose it is; stranger, whose text the model had read.",
     )
     is_from_bot: Mapped[bool] = mapped_column(
         Boolean, server_default=text("false"), comment="Is it an answer of Parley's own?"

@@ -18,6 +18,7 @@ class ScheduledJob(Row, Base):
         CheckConstraint("action IN ('notify', 'resume_conversation')", name="action_is_notify_or_resume_conversation"),
         CheckConstraint("kind IN ('once', 'every', 'cron')", name="kind_is_once_every_or_cron"),
         CheckConstraint("unit IN ('second', 'day')", name="unit_is_second_or_day"),
+        CheckConstraint("author IN ('person', 'stranger')", name="author_is_person_or_stranger"),
         CheckConstraint(
             "CASE kind WHEN 'cron' THEN cron <> '' WHEN 'every' THEN starts_at IS NOT NULL AND every > 0"
             " ELSE starts_at IS NOT NULL END",
@@ -50,6 +51,11 @@ class ScheduledJob(Row, Base):
         ForeignKey("conversations.id", ondelete="CASCADE"), comment="Where it speaks."
     )
     door: Mapped[str] = mapped_column(Text, comment="The adapter that sends what it says.")
+    author: Mapped[str] = mapped_column(
+        Text,
+        server_default="person",
+        comment="Who may have written what it says: person, whose it is; stranger, whose text the model had read.",
+    )
     platform_user_id: Mapped[str] = mapped_column(
         Text, comment="The person's account there; without it the job is paused."
     )

@@ -17,7 +17,7 @@ from shared.clock import Clock
 from shared.dates.zones import find_zone
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError
-from shared.messages import AGENT_ADAPTERS, Place
+from shared.messages import AGENT_ADAPTERS, Author, Place
 from shared.models.base import MAX_ID
 from shared.models.schedule import ScheduledJob
 from shared.permissions import Permission
@@ -135,6 +135,7 @@ class JobsOfUser:
     """The jobs of one person that are visible in one place.
 
     New ones speak in the conversation, through the adapter of `origin`; if it is None, the one of the turn is taken.
+    `author` says who may have written their texts.
     """
 
     database: Database
@@ -145,6 +146,7 @@ class JobsOfUser:
     conversation_id: int | None = None
     turn_id: int = 0
     origin: Origin | None = None
+    author: Author = "person"
 
     async def add(self, new: NewJob) -> Job:
         """Store a job and return it; raises `ToolError` when it exceeds a limit or is never due."""
@@ -174,6 +176,7 @@ class JobsOfUser:
             "module": new.module,
             "action": new.action,
             "content": content,
+            "author": self.author,
             "requires": new.requires.label,
             "next_due_at": due,
             **asdict(new.timing),

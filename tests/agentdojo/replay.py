@@ -32,7 +32,9 @@ READS = ("get_", "list_", "read_", "search_", "check_")
 # It fetches a page, whose address reaches a stranger.
 TELLS_OTHERS = "get_webpage"
 MOST_QUESTIONS = 12
-TASK_SECONDS = 60
+TASK_SECONDS = 120
+# Importing AgentDojo takes many seconds, more so beside other programs.
+START_SECONDS = 300
 ADD = """
 INSERT INTO mcp_servers (name, transport, url, required_permission, read_only_tools, tells_nobody_tools)
 VALUES (:name, 'http', :url, 'guest', CAST(:reads AS jsonb), CAST(:tells_nobody AS jsonb))
@@ -167,7 +169,7 @@ async def open_suite(name: str) -> AsyncIterator[httpx.AsyncClient]:
         started(str(PYTHON), str(SERVER), name, str(port), errors=Path("/dev/stderr")),
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
     ):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(START_SECONDS):
             while not await answers(client):  # noqa: ASYNC110  # it tells nobody when it listens
                 await asyncio.sleep(0.1)
         yield client

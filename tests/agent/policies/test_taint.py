@@ -35,11 +35,19 @@ async def test_a_call_that_acts_is_held_back_once_both_were_shown(parley: Parley
     assert '"text": "a"' in outcome.request.text
 
 
-async def test_one_of_them_alone_holds_nothing_back(parley: Parley) -> None:
+async def test_without_untrusted_text_nothing_is_held_back(parley: Parley) -> None:
     call = post("a")
 
-    for shown in (Taint.NONE, Taint.UNTRUSTED, Taint.PRIVATE):
+    for shown in (Taint.NONE, Taint.PRIVATE):
         assert await guard(parley, shown, LOG).check(call) is call
+    assert isinstance(await guard(parley, Taint.UNTRUSTED, LOG).check(call), NeedsApproval)
+
+
+async def test_what_the_person_said_is_held_back_by_nothing(parley: Parley) -> None:
+    # The message of this turn is "hello".
+    call = post("Hello!")
+
+    assert await guard(parley, Taint.WHOLE, LOG).check(call) is call
 
 
 async def test_reading_agreed_calls_and_wrong_arguments_go_on(parley: Parley) -> None:

@@ -1,0 +1,105 @@
+"""Whether the person who asks has said what decides the effect of a call: its recipient, amount, target or text.
+
+A value counts as said when its words stand in a row in one of the person's messages, whatever their case; a number when
+it is written there, a date or a time also in the usual other forms. Values that the schema gives when nothing is said
+(defaults), booleans and empty ones decide nothing.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+WORD = re.compile(r"[^\W_]+")
+NUMBER = re.compile(r"\d[\d,']*(?:\.\d+)?")
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::\d\d)?)?")
+# A single letter stands in almost every message by chance.
+LEAST_CHARS = 2
+
+
+class OwnWords:
+    """The words and numbers of some texts."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        texts = list(texts)
+        # Each text for itself: words that only stand in a row across two messages were not said.
+        self._texts = [f" {' '.join(split_words(text))} " for text in texts]
+        self._numbers = {to_number(number) for text in texts for number in NUMBER.findall(text)}
+
+    def say(self, value: object) -> bool:
+        """Return whether this text or number was said."""
+        if isinstance(value, int | float):
+            return float(value) in self._numbers
+        text = str(value).strip()
+        if moment := MOMENT.fullmatch(text):
+            return self._have(text) or self._say_moment(*moment.groups())
+        return self._have(text)
+
+    def _have(self, text: str) -> bool:
+        words = split_words(text)
+        row = " ".join(words)
+        if len(row) < LEAST_CHARS and not row.isdigit():
+            return False
+        return any(f" {row} " in said for said in self._texts)
+
+    def _say_moment(self, day: str, time: str | None) -> bool:
+        try:
+            moment = datetime.fromisoformat(f"{day} {time or '00:00'}")
+        except ValueError:
+            return False
+        months = (f"{moment:%B}", f"{moment:%b}")
+        days = (f"{moment.day}", f"{moment.day}st", f"{moment.day}nd", f"{moment.day}rd", f"{moment.day}th")
+        dates = [
+            day,
+            *(f"{month} {number}" for month in months for number in days),
+            *(f"{number} {month}" for month in months for number in days),
+            *(f"{number} of {month}" for month in months for number in days),
+        ]
+        if not any(map(self._have, dates)):
+            return False
+        hour = moment.hour % 12 or 12
+        half = "am" if moment.hour < 12 else "pm"
+        times = [
+            f"{moment:%H:%M}",
+            f"{moment.hour}:{moment:%M}",
+            f"{hour}:{moment:%M} {half}",
+            f"{hour}:{moment:%M}{half}",
+        ]
+        if moment.minute == 0:
+            times += [f"{hour} {half}", f"{hour}{half}"]
+        return time is None or any(map(self._have, times))
+
+
+def list_deciding(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str | int | float]:
+    """Yield the values of a call's arguments that decide its effect; `schema` is the JSON schema of the arguments."""
+    rules = schema.get("properties", {})
+    for name, value in arguments.items():
+        rule = rules.get(name)
+        if not isinstance(rule, Mapping):
+            # The caller chose the name as well.
+            yield name
+            rule = {}
+        if "default" not in rule or value != rule["default"]:
+            yield from _list_values(value, rule)
+
+
+def _list_values(value: Any, rule: Mapping[str, Any]) -> Iterator[str | int | float]:
+    if isinstance(value, Mapping):
+        yield from list_deciding(value, rule)
+    elif isinstance(value, list):
+        items = rule.get("items")
+        for item in value:
+            yield from _list_values(item, items if isinstance(items, Mapping) else {})
+    elif value is not None and value != "" and not isinstance(value, bool):
+        yield value
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words and numbers of a text in its order, in one form whatever their case and width."""
+    return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def to_number(written: str) -> float:
+    """Return the value of a number as people write it, such as 1,200.50."""
+    return float(written.replace(",", "").replace("'", ""))
