@@ -3,16 +3,22 @@
 Each turn has what a person says and the calls that a model makes for it, in a model's words rather than the person's.
 """
 
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from pydantic import SecretStr
 
 from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
+from shared.db.embedded import start_postgres
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
+from tests.bench.statements import new_database
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley, open_parley
 
@@ -189,3 +195,19 @@ async def count_questions(parley: Parley) -> tuple[int, list[str]]:
             failed = [call.tool for call in response.tool_calls_made if "error" in str(call.result)[:20]]
             assert not failed or response.confirmation, f"{turn.text}: {failed}"
     return turns, questions
+
+
+async def talk() -> tuple[int, list[str]]:
+    """Play the dialogues on a server of their own; return what `count_questions` does."""
+    with tempfile.TemporaryDirectory(prefix="parley-talk-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        start_postgres(home)
+        async with OpenAIStub() as stub:
+            settings = Settings(
+                parley_home=home,
+                llm_models=("openai/stub",),
+                openai_base_url=stub.base_url,
+                openai_api_key=SecretStr("reference"),
+            )
+            async with open_village(settings, await new_database(home, "talk"), stub) as parley:
+                return await count_questions(parley)
