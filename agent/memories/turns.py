@@ -43,7 +43,9 @@ SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id
        ARRAY(SELECT files.id FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS file_ids,
        ARRAY(SELECT filename FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS filenames,
        ARRAY(SELECT DISTINCT tool_name FROM messages
-             WHERE messages.turn_id = turns.id AND role = 'tool_result') AS tools
+             WHERE messages.turn_id = turns.id AND role = 'tool_result') AS tools,
+       coalesce((SELECT CAST(reasons ->> 'reads_untrusted' AS boolean) FROM turn_contexts
+                 WHERE turn_contexts.turn_id = turns.id), true) AS reads_untrusted
 FROM turns JOIN conversations ON conversations.id = turns.conversation_id
 WHERE turns.id = ANY(:turn_ids) AND turns.user_id IS NOT NULL AND turns.status <> 'running'
   AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
@@ -133,9 +135,10 @@ class TurnMemories:
 
     def _is_own(self, turn: Any, messages: Sequence[Any]) -> bool:
         # An answer may repeat a message that was deleted or edited since. And what it took from somebody else's text
-        # must not come back later as if it were the agent's own.
+        # must not come back later as if it were the agent's own; what is said in a channel counts as others' anyway.
         if (
             not messages
+            or (turn.is_direct and turn.reads_untrusted)
             or prompts().voice.recording in (turn.content or "")
             or any(each.content == DELETED or each.edited_at is not None for each in messages)
         ):

@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-WORD = re.compile(r"[^\W_]+")
-NUMBER = re.compile(r"\d[\d,']*(?:\.\d+)?")
+# Addresses, file names and numbers are one word each: a part of an address is another address.
+WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
+POSSESSIVE = re.compile("['\u2019]s$")
+# With a currency or a unit.
+NUMBER = re.compile(r"[^\W\d]{0,3}(\d[\d,']*(?:\.\d+)?)[^\W\d]{0,3}")
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::\d\d)?)?")
-# A single letter stands in almost every message by chance.
-LEAST_CHARS = 2
+# Shorter words and smaller numbers stand in almost every message by chance, so they decide nothing alone.
+LEAST_CHARS, LEAST_NUMBER = 3, 10
 
 
 class OwnWords:
@@ -25,23 +28,23 @@ class OwnWords:
         texts = list(texts)
         # Each text for itself: words that only stand in a row across two messages were not said.
         self._texts = [f" {' '.join(split_words(text))} " for text in texts]
-        self._numbers = {to_number(number) for text in texts for number in NUMBER.findall(text)}
+        words = [word for text in texts for word in split_words(text)]
+        self._numbers = {to_number(number[1]) for word in words if (number := NUMBER.fullmatch(word))}
 
     def say(self, value: object) -> bool:
         """Return whether this text or number was said."""
         if isinstance(value, int | float):
             return float(value) in self._numbers
         text = str(value).strip()
+        if number := NUMBER.fullmatch(text):
+            return self._have(text) or to_number(number[1]) in self._numbers
         if moment := MOMENT.fullmatch(text):
             return self._have(text) or self._say_moment(*moment.groups())
         return self._have(text)
 
     def _have(self, text: str) -> bool:
-        words = split_words(text)
-        row = " ".join(words)
-        if len(row) < LEAST_CHARS and not row.isdigit():
-            return False
-        return any(f" {row} " in said for said in self._texts)
+        row = " ".join(split_words(text))
+        return bool(row) and any(f" {row} " in said for said in self._texts)
 
     def _say_moment(self, day: str, time: str | None) -> bool:
         try:
@@ -95,9 +98,14 @@ def _list_values(value: Any, rule: Mapping[str, Any]) -> Iterator[str | int | fl
         yield value
 
 
+def is_telling(value: str | float) -> bool:
+    """Return whether a value is unlikely to stand in a message by chance."""
+    return value >= LEAST_NUMBER if isinstance(value, int | float) else len(value.strip()) >= LEAST_CHARS
+
+
 def split_words(text: str) -> list[str]:
-    """Return the words and numbers of a text in its order, in one form whatever their case and width."""
-    return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    """Return the words of a text in its order, in one form whatever their case, width and punctuation around them."""
+    return [POSSESSIVE.sub("", word) for word in WORD.findall(unicodedata.normalize("NFKC", text).casefold())]
 
 
 def to_number(written: str) -> float:

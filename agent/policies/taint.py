@@ -29,7 +29,7 @@ from agent.journal.steps import PastStep, Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, squeeze
 from agent.people.participants import Participants
-from agent.policies.own_words import OwnWords, list_deciding
+from agent.policies.own_words import OwnWords, is_telling, list_deciding
 from agent.prompts import prompts
 from agent.tools.approvals import request_for_taint
 from agent.tools.arguments import parse_arguments
@@ -44,6 +44,8 @@ from shared.tools import Tool
 LAST_ID = 2**63 - 1
 # What a result holds, as JSON, that counts as untrusted although its tool does not always read such text.
 UNTRUSTED = '"untrusted": true'
+# How many of the person's last messages count as what they have said: an older order must not be given again.
+RECENT_MESSAGES = 3
 # Longer names in a result are text.
 MAX_KEY_CHARS = 32
 
@@ -133,12 +135,12 @@ class TurnTaint:
         """Return whether the user said all that decides the effect of a call, or trusted data does.
 
         What a tool only repeats from the arguments of an earlier call is no such data. A call that changes something
-        without any argument is decided by its tool alone, which the model has chosen.
+        without any telling argument is decided by its tool alone, which the model has chosen.
         """
         values = list(list_deciding(call.arguments, tool.schema["function"]["parameters"]))
-        if not values:
-            return tool.read_only
-        own = OwnWords([*self._user_texts(), *self.own_memories])
+        if not any(map(is_telling, values)):
+            return tool.read_only and not values
+        own = OwnWords([*self._user_texts()[: 1 + RECENT_MESSAGES], *self.own_memories])
         values = [value for value in values if not own.say(value)]
         if not values:
             return True
@@ -184,26 +186,28 @@ class TurnTaint:
         prompt = self.participants.persona.system_prompt
         if self.message.adapter in AGENT_ADAPTERS:
             return [prompt]
-        own = [
-            each.step for each in self.history if each.step.role == "user" and each.user_id == self.participants.user.id
-        ]
-        texts = [self.message.content, *(step.content for step in own)]
-        return [prompt, *map(without_additions, texts)]
+        user_id = self.participants.user.id
+        own = [past.step.content for past in self.history if past.step.role == "user" and past.user_id == user_id]
+        return [prompt, *map(without_additions, (self.message.content, *reversed(own)))]
 
     async def find(self, log: TurnLog) -> Taint:
         """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
-        past = [each.step for each in self.history]
-        results = [step for step in (*past, *log.steps) if step.role == "tool_result"]
-        taint = self._of_results(step.tool.name for step in results if _adds_text(step))
-        taint |= self.shown
-        if self._shows_others() or any(map(_is_untrusted, results)):
-            taint |= Taint.UNTRUSTED
+        taint = self.find_shown(log)
         asked = [each.turn_id for each in self.history if self._is_turn(each.step)]
         asked += [log.turn_id for step in log.steps if self._is_turn(step)]
         if taint is not Taint.WHOLE and asked:
             taint |= await self._of_child_turns(min(asked), LAST_ID)
         if taint is not Taint.WHOLE and self.participants.conversation.summary:
             taint |= await self._of_summary()
+        return taint
+
+    def find_shown(self, log: TurnLog) -> Taint:
+        """Return the taint of all that the prompt shows itself: without summaries and the turns of agents."""
+        steps = [*(past.step for past in self.history), *log.steps]
+        results = [step for step in steps if step.role == "tool_result"]
+        taint = self.shown | self._of_results(step.tool.name for step in results if _adds_text(step))
+        if self._shows_others() or any(map(_is_untrusted, results)):
+            taint |= Taint.UNTRUSTED
         return taint
 
     def _is_turn(self, step: Step) -> bool:

@@ -29,6 +29,7 @@ from agent.people.pauses import to_refusal
 from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
 from agent.queue.job import Job
+from agent.tools.calls import Taint
 from agent.tools.made_files import list_file_ids
 from agent.turn.attachments import store_files, transcribe_recordings
 from agent.turn.close import TurnResult, close, count_iterations, to_question, to_response
@@ -211,6 +212,9 @@ async def answer_turn(
         shown=turn.request.taint,
     )
     result = await _answer(services, turn, cancellations, taint=taint)
+    if turn.log.reasons is not None:
+        reads_untrusted = Taint.UNTRUSTED in taint.find_shown(turn.log)
+        turn.log.keep_reasons({**turn.log.reasons, "reads_untrusted": reads_untrusted})
     if turn.announcer.outflow.depends_on_hosts(result.text):
         await taint.restrict(turn.announcer.outflow, turn.log, turn.offer.instructions)
     return result
