@@ -2,14 +2,11 @@
 
 import os
 import re
-import stat
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -28,6 +25,7 @@ from pydantic import (
 )
 
 from shared.errors import ConfigurationError
+from shared.home import make_secret
 
 # Variables that litellm, its providers and docker compose read by themselves; they may stand in `.env` beside ours.
 PROVIDER_NAME = re.compile(
@@ -339,9 +337,13 @@ class Secrets:
 def load_secrets(settings: Settings) -> Secrets:
     """Return `API_TOKEN` and the comma-separated `SECRET_KEY`s, from the settings or from files in `PARLEY_HOME`."""
     api_token = (
-        settings.api_token.get_secret_value() if settings.api_token else _kept(settings.parley_home / "api_token")
+        settings.api_token.get_secret_value() if settings.api_token else make_secret(settings.parley_home / "api_token")
     )
-    keys = settings.secret_key.get_secret_value() if settings.secret_key else _kept(settings.parley_home / "secret_key")
+    keys = (
+        settings.secret_key.get_secret_value()
+        if settings.secret_key
+        else make_secret(settings.parley_home / "secret_key")
+    )
     secret_keys = tuple(key.strip() for key in keys.split(",") if key.strip())
     if not secret_keys:
         raise ConfigurationError("SECRET_KEY holds no key; write one, or several with commas between, or remove it.")
@@ -370,33 +372,3 @@ def _password_in(address: str) -> str:
         return unquote(urlsplit(address).password or "")
     except ValueError:
         return ""
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder, or take the rights of others from one of ours that is there, and from the folders in it.
-
-    A folder that other programs use, too, is left as it is: one such as /tmp, or one with somebody's home in it. The
-    group that may pass it keeps that right where root runs the database as another user.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if Path.home().is_relative_to(folder.resolve()):
-        return
-    for each in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
-        found = each.stat()
-        mode = found.st_mode & (0o7710 if os.geteuid() == 0 else 0o7700)
-        is_ours = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
-        if is_ours and stat.S_IMODE(found.st_mode) != mode:
-            each.chmod(mode)
-
-
-def _kept(path: Path) -> str:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
-        # Whole or not at all: of two programs that start together, none may read what the other has only opened.
-        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-") as draft:
-            # 32 random bytes, as text that survives a copy into a header.
-            draft.write(os.urandom(32).hex())
-            draft.flush()
-            with suppress(FileExistsError):
-                os.link(draft.name, path)
-    return path.read_text().strip()

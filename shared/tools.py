@@ -196,10 +196,11 @@ class Tool:
 
     Kinds of tools may say more: calls of `resumable` ones are turns with a journal of their own, so that one that was
     interrupted is made again with the same id, and what it has read is found there; `owns_bare_name` ones are meant by
-    their name alone, whatever others are called.
+    their name alone, whatever others are called; the errors of `is_foreign` ones are written elsewhere.
     """
 
     resumable: ClassVar[bool] = False
+    is_foreign: ClassVar[bool] = False
     owns_bare_name: ClassVar[bool] = False
 
     run: Run

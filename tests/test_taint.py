@@ -291,7 +291,7 @@ async def test_results_of_mcp_tools_are_untrusted_and_their_calls_are_actions(
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
     async with open_office(settings, address, model, office) as parley:
-        await add_far(parley)
+        await add_far(parley, reads_untrusted=True)
         described, added = ("far__describe", {"name": "tea"}), ("far__add", {"a": 2})
 
         free = await plays(parley, (added,))
@@ -308,7 +308,7 @@ async def test_an_admin_declares_what_the_results_of_an_mcp_server_contain(
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
     async with open_office(settings, address, model, office) as parley:
-        await add_far(parley)
+        await add_far(parley, reads_untrusted=True)
         described, added = ("far__describe", {"name": "tea"}), ("far__add", {"a": 2})
 
         def reads(name: str) -> tuple[bool, bool]:

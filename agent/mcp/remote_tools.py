@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]  # it ships no types
 from mcp_types import (
@@ -55,6 +55,8 @@ OPENING = frozenset(
 @dataclass(frozen=True, eq=False)
 class RemoteTool(Tool):
     """A tool on an MCP server, whose arguments are described by a JSON schema instead of a Python signature."""
+
+    is_foreign: ClassVar[bool] = True
 
     input_schema: Mapping[str, Any] = field(default_factory=dict)
 
@@ -182,20 +184,15 @@ def _where(problem: Any) -> str:
 
 
 def to_result(result: CallToolResult) -> Any:
-    """Return a tool's result as JSON; raises `ToolError` with the server's message if the result is an error.
-
-    Strangers may have written the message, as they may have written a result.
-    """
+    """Return a tool's result as JSON; raises `ToolError` with the server's message if the result is an error."""
     content = _content_of(result)
     if not result.is_error:
         return content
     if isinstance(content, dict) and isinstance(content.get("message"), str):
         error = ToolError(content["message"])
         error.fields = {key: each for key, each in content.items() if key not in ("error", "message", "self")}
-        error.fields["untrusted"] = True
         raise error
-    message = cut(content if isinstance(content, str) else json.dumps(content), 2000)
-    raise ToolError(message, untrusted=True) if message else ToolError("The tool failed.")
+    raise ToolError(cut(content if isinstance(content, str) else json.dumps(content), 2000) or "The tool failed.")
 
 
 def _content_of(result: CallToolResult) -> Any:

@@ -16,6 +16,7 @@ WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
 POSSESSIVE = re.compile("['\u2019]s$")
 # With a currency or a unit.
 NUMBER = re.compile(r"[^\W\d]{0,3}(\d[\d,']*(?:\.\d+)?)[^\W\d]{0,3}")
+PLAIN_NUMBER = re.compile(r"\d[\d,']*(?:\.\d+)?")
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::\d\d)?)?")
 # Shorter words and smaller numbers stand in almost every message by chance, so they decide nothing alone.
 LEAST_CHARS, LEAST_NUMBER = 3, 10
@@ -36,8 +37,8 @@ class OwnWords:
         if isinstance(value, int | float):
             return float(value) in self._numbers
         text = str(value).strip()
-        if number := NUMBER.fullmatch(text):
-            return self._have(text) or to_number(number[1]) in self._numbers
+        if PLAIN_NUMBER.fullmatch(text):
+            return self._have(text) or to_number(text) in self._numbers
         if moment := MOMENT.fullmatch(text):
             return self._have(text) or self._say_moment(*moment.groups())
         return self._have(text)

@@ -205,10 +205,17 @@ class TurnTaint:
         """Return the taint of all that the prompt shows itself: without summaries and the turns of agents."""
         steps = [*(past.step for past in self.history), *log.steps]
         results = [step for step in steps if step.role == "tool_result"]
-        taint = self.shown | self._of_results(step.tool.name for step in results if _adds_text(step))
+        taint = self.shown | self._of_results(step.tool.name for step in results if self._adds_text(step))
         if self._shows_others() or any(map(_is_untrusted, results)):
             taint |= Taint.UNTRUSTED
         return taint
+
+    def _adds_text(self, result: Step) -> bool:
+        # A call that failed brought nothing into the prompt but an error, which may be somebody else's text, too.
+        if result.tool.outcome == "failed":
+            tool = self.toolbox.find(result.tool.name)
+            return tool is not None and tool.is_foreign
+        return result.tool.outcome in (None, "result") and not _is_empty(result.value)
 
     def _is_turn(self, step: Step) -> bool:
         if step.role not in ("tool_call", "tool_result"):
@@ -287,11 +294,6 @@ def _of_tool(tool: Tool | None) -> Taint:
 
 def _is_untrusted(result: Step) -> bool:
     return UNTRUSTED in result.content or shows_recordings(result.content)
-
-
-def _adds_text(result: Step) -> bool:
-    """Return whether a call brought anything into the prompt: it succeeded, and it found something."""
-    return result.tool.outcome in (None, "result") and not _is_empty(result.value)
 
 
 def _is_empty(value: Any) -> bool:

@@ -13,7 +13,8 @@ import pytest
 
 from adapters.cli.platforms import list_setting_names
 from shared.errors import ConfigurationError
-from shared.settings import SETTING_NAMES, Settings, load_secrets, load_settings, make_private, settings_from
+from shared.home import make_private
+from shared.settings import SETTING_NAMES, Settings, load_secrets, load_settings, settings_from
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS: dict[str, Any] = {

@@ -21,10 +21,17 @@ VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest')
 async def add_server(
     parley: Parley, name: str = "far", args: tuple[str, ...] = (str(STAND_IN),), seconds: float = 20, **columns: Any
 ) -> None:
-    """Add a stdio server as an admin does."""
+    """Add a stdio server as an admin does who knows that no stranger writes into its results.
+
+    So its calls need no yes; with `reads_untrusted` the row is the usual one.
+    """
+    reads_untrusted = columns.pop("reads_untrusted", False)
     await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)"
                     " ON CONFLICT DO NOTHING")  # fmt: skip
     await parley.sql(ADD, name=name, command=sys.executable, args=json.dumps(args), seconds=seconds)
+    await parley.sql(
+        "UPDATE mcp_servers SET reads_untrusted = :value WHERE name = :name", value=reads_untrusted, name=name
+    )
     for column, value in columns.items():
         await parley.sql(f"UPDATE mcp_servers SET {column} = CAST(:value AS text)", value=value)  # noqa: S608
 

@@ -116,8 +116,8 @@ async def test_streamable_http_serves_the_same_and_is_connected_again(parley: Pa
     await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
     async with served_over_http(port):
         await parley.sql(
-            "INSERT INTO mcp_servers (name, transport, url, required_permission, timeout_seconds)"
-            " VALUES ('web', 'http', :url, 'guest', 5)",
+            "INSERT INTO mcp_servers (name, transport, url, required_permission, timeout_seconds, reads_untrusted)"
+            " VALUES ('web', 'http', :url, 'guest', 5, false)",
             url=f"http://127.0.0.1:{port}/mcp",
         )
         await until(parley, lambda found: "web.add" in found)
@@ -130,6 +130,8 @@ async def test_streamable_http_serves_the_same_and_is_connected_again(parley: Pa
         await result(parley, "web__reword", description="Sum.")
         await until(parley, lambda found: "web.add" not in found)
 
+    # Results of tools that are gone may be anybody's words, after which a yes is asked for.
+    await parley.sql("UPDATE conversations SET window_turn_id = (SELECT max(id) + 1 FROM turns)")
     assert "can't be reached" in (await result(parley, "web__pid"))["message"]
 
     async def answers_again() -> bool:

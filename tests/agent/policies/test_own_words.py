@@ -81,4 +81,4 @@ def test_short_words_and_small_numbers_tell_nothing() -> None:
 def test_what_is_said_has_only_words_of_the_text(text: str, value: str) -> None:
     if OwnWords([text]).say(value):
         words = set(split_words(text))
-        assert words.issuperset(split_words(value)) or value.strip() in {"1", "11", "111"}
+        assert words.issuperset(split_words(value)) or value.strip().isdigit()

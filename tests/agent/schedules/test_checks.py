@@ -27,6 +27,8 @@ async def watch(parley: Parley, **given: Any) -> Any:
     """Let the model watch something for Ann, and return the tool's result."""
     await parley.ask("hello", adapter="fake")
     await parley.sql(USER)
+    # What an earlier check has read would make the next one ask for a yes.
+    await parley.sql("UPDATE conversations SET window_turn_id = (SELECT max(id) + 1 FROM turns)")
     parley.platform.posts.clear()
     parley.model.play([calls(("scheduler__watch", {"text": "The frog is there.", **given})), Answer("I will look.")])
     made = (await parley.ask("watch it", adapter="fake")).tool_calls_made[0].result
