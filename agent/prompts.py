@@ -175,6 +175,7 @@ class TurnTexts:
     fault: Text
     empty: Text
     summary_heading: Text
+    program_heading: Text
     memories_heading: Text
     replied_to: Text
     earlier_heading: Text

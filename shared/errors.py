@@ -78,6 +78,12 @@ class PromptTooLong(Refusal):
     code = "too_long"
 
 
+class TemperatureTooHigh(Refusal):
+    """The highest temperature that may be asked for here is {highest:g}."""
+
+    code = "temperature_too_high"
+
+
 class EventIdInUse(Refusal):
     """An event with this id came before, from somebody else or from another place."""
 

@@ -183,6 +183,37 @@ class GivenCredentials:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierMessage:
+    """A message of the history that a program sends along with a message."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRequest:
+    """What a program's request brings beside its message, for this turn alone.
+
+    `instructions` rank below those of the persona. `history` may hold anybody's text. Without a named conversation the
+    request stands for itself: the history is that of the request alone, and nothing of it is remembered. With
+    `is_anonymous` the program names no person: nobody's memories, files and other data are shown or written.
+    `temperature` and `max_tokens` are None where the request leaves them to us.
+    """
+
+    instructions: str = ""
+    history: tuple[EarlierMessage, ...] = ()
+    has_conversation: bool = False
+    is_anonymous: bool = False
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+    @classmethod
+    def from_row(cls, row: dict[str, Any]) -> "ProgramRequest":
+        """Return the request of what is stored."""
+        return cls(**(row | {"history": tuple(EarlierMessage(**message) for message in row["history"])}))
+
+
+@dataclass(frozen=True, slots=True)
 class IncomingMessage:
     """One message of a platform, ready for the inbox.
 
@@ -190,7 +221,7 @@ class IncomingMessage:
     `event_id` is the platform's own id of the event, unique per platform. `sent_at` is the platform's time, None where
     it has none: then the message is ordered by its arrival in the inbox. `replied_to` is the `event_id` of the message
     that this one replies to; in a thread, of the thread's first message. `credentials` may be used by the tools of the
-    message's turn, and are kept no longer.
+    message's turn, and are kept no longer; nor is `request`.
     """
 
     adapter: str
@@ -207,6 +238,17 @@ class IncomingMessage:
     replied_to: str | None = None
     due_job: DueJob | None = None
     credentials: GivenCredentials | None = None
+    request: ProgramRequest | None = None
+
+    @property
+    def is_remembered(self) -> bool:
+        """Return whether the turn may become memories, a summary and the history of later turns."""
+        return self.request is None or self.request.has_conversation
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Return whether nobody is named as the person who writes."""
+        return self.request is not None and self.request.is_anonymous
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +306,7 @@ class AskedConfirmation:
 class AgentResponse:
     """The response to one turn. `error` is a stable error code, never the text of an exception.
 
-    `confirmation` is set when `content` is a question that needs a yes or a no.
+    `confirmation` is set when `content` is a question that needs a yes or a no. A command belongs to no conversation.
     """
 
     turn_id: int
@@ -277,3 +319,4 @@ class AgentResponse:
     usage: Usage = field(default_factory=Usage)
     error: str | None = None
     confirmation: AskedConfirmation | None = None
+    conversation_id: int | None = None

@@ -32,6 +32,7 @@ LONG_PARAMETER_LISTS: set[str] = set()
 # Lists of texts, and the columns of a row: what makes them long is their content.
 UNLIMITED_CLASSES = (
     "agent/mcp/connections.py:Server",
+    "agent/people/participants.py:ResolvedPersona",
     "agent/prompts.py:BudgetTexts",
     "agent/prompts.py:ConfirmationTexts",
     "agent/prompts.py:DelegationTexts",

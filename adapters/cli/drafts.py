@@ -17,6 +17,7 @@ EDITED = (
     "skills",
     "default_model",
     "max_tokens_per_request",
+    "max_temperature",
     "max_iterations",
     "loop_mode",
     "allow_mentions",
@@ -59,6 +60,8 @@ def _check(name: str, value: object) -> None:
         wanted = "a list of names, or null"
     elif name in NUMBERS:
         is_right, wanted = value is None or type(value) is int, "a whole number, or null"
+    elif name == "max_temperature":
+        is_right, wanted = value is None or type(value) in (int, float), "a number, or null"
     elif name == "allow_mentions":
         is_right, wanted = isinstance(value, bool), "true or false"
     else:

@@ -135,6 +135,9 @@ def create_persona(
     skills: str | None = typer.Option(None, help="Skills that the model may load here, comma-separated."),
     model: str | None = typer.Option(None, help="litellm name of the model to try first."),
     max_tokens: int | None = typer.Option(None, min=1, help="Most output tokens of one model call."),
+    max_temperature: float | None = typer.Option(
+        None, min=0, max=2, help="Highest temperature that a program may ask for."
+    ),
     max_iterations: int | None = typer.Option(None, min=1, max=100, help="Most waves of tool calls."),
     allow_mentions: bool = typer.Option(False, "--allow-mentions", help="Replies may mention people."),
     default: bool = typer.Option(False, "--default", help="Answer wherever no closer persona does."),
@@ -150,6 +153,7 @@ def create_persona(
         "skills": _split(skills),
         "default_model": model,
         "max_tokens_per_request": max_tokens,
+        "max_temperature": max_temperature,
         "max_iterations": max_iterations,
         "allow_mentions": allow_mentions,
     }

@@ -58,12 +58,18 @@ def from_validation(error: ValidationError) -> Fault:
     return invalid(field, reason[:1].lower() + reason[1:]) if field else Fault(400, "invalid_request", reason)
 
 
+def to_openai_error(fault: Fault) -> dict[str, Any]:
+    """Return the fault as an error object of OpenAI's API."""
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: fault.code}
+    kind = kinds.get(fault.status, "invalid_request_error" if fault.status < 500 else "api_error")
+    return {"code": fault.code, "message": fault.message, "type": kind, "param": fault.field}
+
+
 def answer(request: Request, fault: Fault) -> Response:
     """Return the fault as JSON, in OpenAI's form on OpenAI-compatible paths."""
     error: dict[str, Any] = {"code": fault.code, "message": fault.message}
     if request.url.path.startswith(OPENAI_PATHS):
-        kind = "invalid_request_error" if fault.status < 500 else "api_error"
-        error |= {"type": kind, "param": fault.field}
+        error = to_openai_error(fault)
     elif fault.field is not None:
         error["field"] = fault.field
     return JSONResponse({"error": error}, fault.status, fault.headers)

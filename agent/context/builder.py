@@ -166,7 +166,8 @@ def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[st
     return {
         "history": {
             "turns": len({each.turn_id for each in history}),
-            "first_turn": history[0].turn_id if history else None,
+            # What a request brings is of no turn.
+            "first_turn": history[0].turn_id if history and history[0].turn_id > 0 else None,
             "tokens": count_history(history),
         },
         "summary": {

@@ -79,6 +79,7 @@ class Announcer:
         # Deltas are numbered but not stored, so readers may have seen higher numbers of the previous attempt.
         self._seq = max(last_seq + 1, (key.attempt - 1) * SEQS_PER_ATTEMPT)
         self._observer: Observer | None = None
+        self._has_text, self._space = False, ""
         self._deltas: DeltaSender | None = None
         if watched:
             is_reset = key.attempt > 1
@@ -118,6 +119,11 @@ class Announcer:
         self._tell(self.outflow.feed(delta))
 
     def _tell(self, text: str) -> None:
+        # The stored message neither begins nor ends with white space: what was sent of it is always its beginning.
+        text = self._space + text if self._has_text else text.lstrip()
+        self._has_text = self._has_text or bool(text)
+        self._space = text[len(text.rstrip()) :]
+        text = text.rstrip()
         if text and self._observer is not None:
             self._observer("text_delta", {"text": text})
         if text and self._deltas is not None:
@@ -126,6 +132,7 @@ class Announcer:
     def reset_text(self) -> None:
         """Tell readers to drop the text of this step: the model's stream was interrupted and starts again."""
         self.outflow.drop_stream()
+        self._has_text, self._space = False, ""
         if self._observer is not None:
             self._observer("text_delta", {"text": "", "reset": True})
         if self._deltas is not None:
@@ -135,6 +142,7 @@ class Announcer:
         """Send the rest of the text at once, so that it arrives before the stored event that follows it."""
         if self.wants_text:
             self._tell(self.outflow.finish())
+            self._has_text, self._space = False, ""
         if self._deltas is not None:
             await self._deltas.flush()
 

@@ -14,7 +14,8 @@ from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, ToolCal
 
 IS_THERE = text("SELECT id FROM inbox WHERE id = :inbox_id")
 FIND = text("""
-SELECT inbox.status, turns.id, outbox.content, outbox.files, turns.finished, turns.iterations, turns.model, turns.error,
+SELECT inbox.status, turns.id, turns.conversation_id, outbox.content, outbox.files, turns.finished, turns.iterations,
+    turns.model, turns.error,
     (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
     (SELECT json_agg(json_build_object('seq', seq, 'role', role, 'content', content, 'tool_call_id', tool_call_id,
                                        'tool_name', tool_name) ORDER BY seq)
@@ -48,7 +49,8 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
         # The message was cancelled before its turn was opened.
         return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)
     if row.content is None:
-        return AgentResponse(turn_id=row.id or 0, content=prompts().turn.parked, finished=False, error="parked")
+        parked = prompts().turn.parked
+        return AgentResponse(row.id or 0, parked, finished=False, error="parked", conversation_id=row.conversation_id)
     return AgentResponse(
         turn_id=row.id,
         content=row.content,
@@ -60,6 +62,7 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
         usage=to_usage(row.usage),
         error=row.error,
         confirmation=None if row.confirmation_id is None else AskedConfirmation(row.confirmation_id),
+        conversation_id=row.conversation_id,
     )
 
 

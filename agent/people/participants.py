@@ -93,7 +93,8 @@ BUILT_IN = Choice()
 class ResolvedPersona:
     """The fields of a persona that a turn needs.
 
-    `allowed_modules` None: all modules that the permission allows. `loop_mode` None: `choose_mode` decides.
+    `allowed_modules` None: all modules that the permission allows. `max_temperature` is the highest that a program may
+    ask for; None: any. `loop_mode` None: `choose_mode` decides.
     """
 
     id: int | None
@@ -103,6 +104,7 @@ class ResolvedPersona:
     model: str | None
     max_output_tokens: int
     max_iterations: int
+    max_temperature: float | None = None
     loop_mode: LoopMode | None = None
     skills: PersonaSkills = NO_SKILLS
     choice: Choice = BUILT_IN
@@ -178,6 +180,7 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
         "platform_user_id": sender.platform_user_id,
         **asdict(place),
         "memory_thread": restricted_thread(place),
+        "is_remembered": message.is_remembered,
     }
     row = (await session.execute(FIND_PARTICIPANTS, given)).one_or_none()
     if row is None:
@@ -188,12 +191,16 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
     if message.platform_context.role_ids or row.identity_has_roles:
         user = await with_roles(session, user, sender=sender, place=place, platform_context=message.platform_context)
     persona = _Part(row, "persona") if row.persona_id is not None else None
+    conversation = replace(
+        to_conversation(_Part(row, "conversation"), place, user.id), has_memories=row.place_has_memories
+    )
+    if message.is_anonymous:
+        # All who are not named share an account, but nothing that is remembered.
+        user, conversation = replace(user, has_memories=False), replace(conversation, has_memories=False)
     return Participants(
         user=user,
         persona=to_persona(persona, user.permission, settings),
-        conversation=replace(
-            to_conversation(_Part(row, "conversation"), place, user.id), has_memories=row.place_has_memories
-        ),
+        conversation=conversation,
         turn_id=row.turn_id,
         agents=to_agents(row.agents) if row.agents else (),
         is_server_paused=row.is_server_paused,
@@ -238,6 +245,7 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
         model=row.default_model,
         max_output_tokens=row.max_tokens_per_request or DEFAULT_MAX_OUTPUT_TOKENS,
         max_iterations=row.max_iterations or settings.max_agent_iterations,
+        max_temperature=row.max_temperature,
         loop_mode=row.loop_mode,
         skills=to_skills(row.skills, row.stored_skills),
         choice=Choice(CHOSEN_BY.get(row.closeness, "agent"), row.version_id),

@@ -37,5 +37,6 @@ def with_fields(persona: ResolvedPersona, fields: Mapping[str, Any]) -> Resolved
         model=fields.get("default_model"),
         max_output_tokens=fields.get("max_tokens_per_request") or DEFAULT_MAX_OUTPUT_TOKENS,
         max_iterations=fields.get("max_iterations") or persona.max_iterations,
+        max_temperature=fields.get("max_temperature"),
         loop_mode=fields.get("loop_mode"),
     )

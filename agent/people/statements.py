@@ -61,6 +61,7 @@ PERSONA_COLUMNS = (
     Persona.allowed_modules,
     Persona.default_model,
     Persona.max_tokens_per_request,
+    Persona.max_temperature,
     Persona.max_iterations,
     Persona.loop_mode,
     Persona.skills,
@@ -101,6 +102,7 @@ CONVERSATION_COLUMNS = (
     Conversation.is_direct,
     Conversation.user_id,
     Conversation.persona_id,
+    Conversation.summary_due_at,
 )
 
 PLACE = tuple(
@@ -110,8 +112,10 @@ PLACE = tuple(
     )
 )
 
-# When a worker looks whether the conversation has paused.
-NEXT_PAUSE = func.now() + literal_column("interval '30 minutes'")
+# When a worker looks whether the conversation has paused; never for requests that are not remembered.
+NEXT_PAUSE = case(
+    (bindparam("is_remembered", True, type_=Boolean), func.now() + literal_column("interval '30 minutes'"))
+)
 
 # The table instead of the class, because the ORM would turn the returned columns into objects.
 TABLE = cast(Table, Conversation.__table__)
@@ -120,14 +124,15 @@ TABLE = cast(Table, Conversation.__table__)
 def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int, int, int | None, bool]:
     """Return the upsert of the conversation of a place, with this user and this persona."""
     made = postgresql.insert(TABLE).from_select(
-        CONVERSATION_COLUMNS, select(*PLACE, user.c.id, persona.c.id).select_from(user.outerjoin(persona, true()))
+        CONVERSATION_COLUMNS,
+        select(*PLACE, user.c.id, persona.c.id, NEXT_PAUSE).select_from(user.outerjoin(persona, true())),
     )
     touched = {
         "last_active_at": func.now(),
         "persona_id": made.excluded.persona_id,
         "is_summarized": False,
         # Kept while it is set, so that the turns of a lively conversation need not change the index.
-        "summary_due_at": func.coalesce(TABLE.c.summary_due_at, NEXT_PAUSE),
+        "summary_due_at": func.coalesce(TABLE.c.summary_due_at, made.excluded.summary_due_at),
     }
     return made.on_conflict_do_update(constraint="uq_conversations_place", set_=touched).returning(
         Conversation.id,

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from agent.events.channels import DUE, TURNS
 from agent.queue.job import MAX_COALESCED, Job, Waiting
-from shared.credentials.typed import without_typed
+from shared.credentials.typed import without_typed, without_typed_in
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -24,6 +24,7 @@ from shared.messages import (
     IncomingMessage,
     Place,
     PlatformContext,
+    ProgramRequest,
     Sender,
 )
 from shared.models import InboxMessage
@@ -54,7 +55,7 @@ LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
 
 STORED = """door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id, platform_thread_id,
 is_direct, platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream, surroundings,
-sent_at, decision, replied_to, due_job, credentials"""
+sent_at, decision, replied_to, due_job, credentials, request"""
 ACCEPT = text(f"""
 WITH place AS MATERIALIZED (
     SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
@@ -63,7 +64,8 @@ WITH place AS MATERIALIZED (
     SELECT :door, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean), :user_id,
            :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
            CAST(:surroundings AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
-           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb)
+           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb),
+           CAST(:request AS jsonb)
     FROM place
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key, platform, platform_user_id
@@ -85,12 +87,12 @@ WITH places AS MATERIALIZED (
     INSERT INTO inbox ({STORED})
     SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
            content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision,
-           replied_to, due_job, credentials
+           replied_to, due_job, credentials, request
     FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
         number int, door text, platform text, event_id text, place_key text, server text, channel text, thread text,
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
         wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb, replied_to text,
-        due_job jsonb, credentials jsonb
+        due_job jsonb, credentials jsonb, request jsonb
     )
     ORDER BY place_key, number
     ON CONFLICT (platform, platform_event_id) DO NOTHING
@@ -241,7 +243,8 @@ class Inbox:
 
 def _to_json(row: dict[str, Any]) -> dict[str, Any]:
     decoded = {name: json.loads(row[name]) for name in ("attachments", "surroundings")}
-    decoded |= {name: json.loads(row[name]) if row[name] else None for name in ("decision", "due_job", "credentials")}
+    maybe = ("decision", "due_job", "credentials", "request")
+    decoded |= {name: json.loads(row[name]) if row[name] else None for name in maybe}
     return row | decoded | {"sent_at": row["sent_at"].isoformat() if row["sent_at"] else None}
 
 
@@ -300,6 +303,7 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "replied_to": _cleaned_or_none(message.replied_to),
         "due_job": json.dumps(clean_json(asdict(message.due_job))) if message.due_job else None,
         "credentials": json.dumps(asdict(message.credentials)) if message.credentials else None,
+        "request": json.dumps(clean_json(without_typed_in(asdict(message.request)))) if message.request else None,
     }
 
 
@@ -359,6 +363,7 @@ COLUMNS = (
     InboxMessage.replied_to,
     InboxMessage.due_job,
     InboxMessage.credentials,
+    InboxMessage.request,
 )
 ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
 PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
@@ -388,5 +393,6 @@ def _to_waiting(row: Any) -> Waiting:
         replied_to=row.replied_to,
         due_job=DueJob.from_row(row.due_job) if row.due_job else None,
         credentials=GivenCredentials(**row.credentials) if row.credentials else None,
+        request=ProgramRequest.from_row(row.request) if row.request else None,
     )
     return Waiting(row.id, message, row.turn_id)

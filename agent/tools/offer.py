@@ -25,7 +25,7 @@ class Scope:
 
     `agents` are the agents that an admin has listed; `hops` are the names of the agents that delegated the task to this
     turn, one after the other. `can_ask` is False when nobody can be asked for approval, because a program writes on
-    behalf of the user.
+    behalf of the user. `is_anonymous`: a program wrote without naming a person, so `user` is the account of many.
     """
 
     user: Caller
@@ -34,6 +34,7 @@ class Scope:
     agents: tuple[ListedAgent, ...] = ()
     hops: tuple[str, ...] = ()
     can_ask: bool = True
+    is_anonymous: bool = False
 
 
 def with_rights(scope: Scope, rights: Rights, settings: Settings) -> Scope:

@@ -31,8 +31,18 @@ MAX_KEPT_OFFERS = 200
 log = get_logger()
 
 
+def is_impersonal(tool: Tool) -> bool:
+    """Return whether a tool reads nothing that belongs to the person, and changes nothing."""
+    return tool.read_only and not tool.reads_private
+
+
 def authorize(scope: Scope, tool: Tool) -> bool:
-    """Return whether the scope's user has the permission for this tool, and its persona allows the tool's module."""
+    """Return whether the scope's user has the permission for this tool, and its persona allows the tool's module.
+
+    An account that many share may neither read nor leave anything: what one of them stores, another one would find.
+    """
+    if scope.is_anonymous and not is_impersonal(tool):
+        return False
     allowed = scope.persona.allowed_modules
     return tool.requires <= scope.user.permission and (allowed is None or tool.module in allowed)
 
@@ -64,7 +74,7 @@ class Toolbox:
         persona, versions = scope.persona, tuple([each.version for each in self._providers])
         variants = tuple([each.variant(scope) for each in self._varying])
         rights = (scope.user.permission, persona.id, persona.allowed_modules, persona.skills)
-        key = (rights, scope.agents, scope.hops, versions, variants)
+        key = (rights, scope.agents, scope.hops, scope.is_anonymous, versions, variants)
         if key not in self._offers:
             while len(self._offers) >= MAX_KEPT_OFFERS:
                 self._offers.pop(next(iter(self._offers)))
@@ -96,6 +106,8 @@ class Toolbox:
             for tool in () if provider.is_personal else provider.list(scope):
                 if tool.requires > scope.user.permission:
                     removed[f"needs the permission {tool.requires.label}"].append(tool.name)
+                elif scope.is_anonymous and not is_impersonal(tool):
+                    removed["nobody is named whose it would be"].append(tool.name)
                 elif not authorize(scope, tool):
                     removed["the persona does not allow the module"].append(tool.name)
         return {rule: tuple(sorted(names)) for rule, names in removed.items()}
@@ -196,7 +208,7 @@ class Toolbox:
             now = provider.list(call.scope) if provider.is_personal else (provider.find(offered.name),)
             for tool in now:
                 if tool is not None and tool.name == offered.name:
-                    return (provider, tool) if provider.is_personal or authorize(call.scope, tool) else None
+                    return (provider, tool) if _is_permitted(provider, call.scope, tool) else None
         return None
 
     def _to_outcome(self, call: PendingCall, returned: Returned) -> Outcome:
@@ -220,4 +232,9 @@ def _temporary(message: str) -> ToolError:
 
 
 def _permitted(provider: ToolProvider, scope: Scope) -> list[Tool]:
-    return [tool for tool in provider.list(scope) if provider.is_personal or authorize(scope, tool)]
+    return [tool for tool in provider.list(scope) if _is_permitted(provider, scope, tool)]
+
+
+def _is_permitted(provider: ToolProvider, scope: Scope, tool: Tool) -> bool:
+    # A personal provider decides itself, by the person; where nobody is named there is none.
+    return authorize(scope, tool) if not provider.is_personal else not scope.is_anonymous or is_impersonal(tool)

@@ -57,7 +57,8 @@ END_AND_NOTE = text(f"{NOTED}{END}")
 # The end of a message's turn, which is remembered.
 END_AND_REMEMBER = text(f"""
 {NOTED}, listed AS (
-    INSERT INTO unremembered_turns (turn_id) SELECT id FROM ending ON CONFLICT DO NOTHING
+    INSERT INTO unremembered_turns (turn_id) SELECT id FROM ending WHERE CAST(:is_remembered AS boolean)
+    ON CONFLICT DO NOTHING
 )
 {END}
 """)
@@ -137,13 +138,18 @@ def to_result(turn: RunningTurn, answer: ModelTurn) -> TurnResult:
     if is_cut:
         text = f"{text}\n\n{prompts().turn.cut_note}".strip()
     if is_last:
-        text = f"{prompts().turn.limit_reached.format(steps=turn.persona.max_iterations)}\n\n{text}".strip()
+        text = f"{to_limit_notice(turn)}\n\n{text}".strip()
     return TurnResult(
         text or prompts().turn.empty,
         thinking=answer.thinking,
         finished=not is_last and not is_cut,
         file_ids=list_file_ids(turn.log.steps) if turn.log.answers else (),
     )
+
+
+def to_limit_notice(turn: RunningTurn) -> str:
+    """Return what the answer of a turn without waves left begins with."""
+    return prompts().turn.limit_reached.format(steps=turn.persona.max_iterations)
 
 
 async def close(database: Database, storage: Storage, turn: RunningTurn, answer: TurnResult) -> ClosedTurn:
@@ -226,6 +232,7 @@ async def end_turn(
         "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
         "question": json.dumps(asdict(question)) if question else None,
         "reasons": json.dumps(clean_json(_to_reasons(turn))),
+        "is_remembered": turn.message.is_remembered,
     }
     row = (await session.execute(END_AND_NOTE if reply is None else END_AND_REMEMBER, given)).one_or_none()
     if row is None:
@@ -280,6 +287,7 @@ def to_response(turn: RunningTurn, answer: TurnResult, closed: ClosedTurn) -> Ag
         usage=turn.spend.usage,
         error=answer.error,
         confirmation=None if closed.confirmation_id is None else AskedConfirmation(closed.confirmation_id),
+        conversation_id=turn.conversation.id,
     )
 
 

@@ -25,7 +25,7 @@ from agent.prompts import prompts
 from agent.tools.calls import PendingCall, to_pending
 from agent.tools.offer import Scope, with_rights
 from agent.tools.outcomes import NeedsApproval, Outcome, Result, kind_of
-from agent.turn.close import TurnResult, find_end, to_result
+from agent.turn.close import TurnResult, find_end, to_limit_notice, to_result
 from agent.turn.modes import Listener, Mode, ModelTurn, to_step
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
@@ -140,10 +140,17 @@ async def _pay_and_admit(services: TurnServices, turn: RunningTurn, spent: list[
 class _Stream:
     # Streams a model answer to clients while it arrives; `sent` is the text that was sent to them.
     def __init__(self, turn: RunningTurn, mode: Mode) -> None:
+        self._turn = turn
         self._sent: list[str] = []
         self._announcer = turn.announcer
         self._mode = mode
-        self._listener = mode.listen()
+        self._begin_text()
+
+    def _begin_text(self) -> None:
+        self._listener = self._mode.listen()
+        if self._turn.waves_left <= 0:
+            # What is said before the last answer comes before it in the stream, too.
+            self._announcer.add_text(f"{to_limit_notice(self._turn)}\n\n")
 
     def add(self, delta: str) -> None:
         self._send(delta if self._listener is None else self._listener.feed(delta))
@@ -154,8 +161,8 @@ class _Stream:
 
     def reset(self) -> None:
         self._sent.clear()
-        self._listener = self._mode.listen()
         self._announcer.reset_text()
+        self._begin_text()
 
     def finish(self, answer: ModelTurn) -> None:
         # A listener withholds text until it is sure that it is for the user. In native mode all text was already sent.
@@ -286,6 +293,7 @@ class NativeMode:
             position=turn.spend.next_number(),
             tokens=turn.spend.estimate,
             images=context.images,
+            temperature=None if turn.message.request is None else turn.message.request.temperature,
         )
 
     def listen(self) -> Listener | None:

@@ -13,6 +13,7 @@ from agent.context.builder import Window, estimate, load_history
 from agent.context.due_jobs import list_check_steps
 from agent.context.quotes import with_earlier
 from agent.context.replied_to import MOST_CHARS
+from agent.context.requests import brings_history, to_history, to_instructions, with_limits
 from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog
 from agent.people.hops import inbound_hops
@@ -54,6 +55,8 @@ async def prepare(
     """Read everything that is needed to open the turn of these waiting messages."""
     message = merge(run)
     participants = await resolve_participants(session, message, database=services.database, settings=services.settings)
+    if message.request is not None:
+        participants = with_limits(participants, message.request)
     turn_id = run[0].turn_id or participants.turn_id
     scope = Scope(
         user=participants.user.as_caller(),
@@ -61,12 +64,15 @@ async def prepare(
         place=message.place,
         agents=participants.agents,
         hops=inbound_hops(message.place) if message.place.thread is not None else (),
-        can_ask=message.adapter not in AGENT_ADAPTERS,
+        can_ask=message.adapter not in AGENT_ADAPTERS and not message.is_anonymous,
+        is_anonymous=message.is_anonymous,
     )
     offer = services.toolbox.offered_to(scope)
-    window = _find_window(services, participants.persona, offer)
-    user_id = participants.user.id
-    history = await load_history(session, participants.conversation, window, user_id=user_id, turn_id=turn_id)
+    if message.request is not None and brings_history(message.request):
+        history = to_history(message.request)
+    else:
+        window, user_id = _find_window(services, participants.persona, offer), participants.user.id
+        history = await load_history(session, participants.conversation, window, user_id=user_id, turn_id=turn_id)
     may_answer = any(each.message.decision or TYPED.fullmatch(each.message.content) for each in run)
     return Opening(
         job=job,
@@ -127,6 +133,8 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
     )
     # At most one token per character.
     replied_to = MOST_CHARS if opening.message.replied_to is not None else 0
+    if opening.message.request is not None:
+        tokens += count_tokens(to_instructions(opening.message.request))
     return tokens + replied_to + services.models.modes[loop_mode].prompt_tokens
 
 
@@ -149,8 +157,9 @@ def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
 
 
 def _is_alone(message: IncomingMessage) -> bool:
-    # A due job is a turn of its own; so is what gets a fixed answer, and what may use credentials.
-    return message.due_job is not None or message.credentials is not None or had_typed(message.content)
+    # A due job is a turn of its own; so is what gets a fixed answer, may use credentials, or brings its own history.
+    is_of_program = message.credentials is not None or message.request is not None
+    return message.due_job is not None or is_of_program or had_typed(message.content)
 
 
 def merge(run: Sequence[Waiting]) -> IncomingMessage:

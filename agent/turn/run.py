@@ -19,6 +19,7 @@ from agent.context.builder import Context, PromptParts, build_context, names_fil
 from agent.context.images import PromptImages, load_images
 from agent.context.recordings import Unheard, with_unheard, with_unheard_notice
 from agent.context.replied_to import find_replied_to
+from agent.context.requests import check_temperature, of_request, to_instructions
 from agent.events.announcer import LiveTurn, shown_live
 from agent.events.channels import CANCELLATIONS
 from agent.journal.lookups import count_calls
@@ -209,7 +210,7 @@ async def answer_turn(
         participants=turn.participants,
         message=turn.message,
         history=turn.request.history,
-        shown=turn.request.taint,
+        shown=turn.request.taint if turn.message.request is None else of_request(turn.message.request),
     )
     result = await _answer(services, turn, cancellations, taint=taint)
     if turn.log.reasons is not None:
@@ -289,6 +290,10 @@ async def _build_context(
         replied_to = await find_replied_to(
             services.database, turn.message, history, user_id=turn.user.id, conversation=turn.conversation
         )
+    request, instructions = turn.message.request, turn.offer.instructions
+    if request is not None:
+        check_temperature(request, turn.persona.max_temperature)
+        instructions = "\n\n".join(filter(None, (instructions, to_instructions(request))))
     parts = PromptParts(
         user=turn.user,
         persona=turn.persona,
@@ -296,7 +301,7 @@ async def _build_context(
         history=history,
         message=message,
         images=await load_images(services.database, services.files.images, naming) if naming else PromptImages(),
-        instructions=turn.offer.instructions,
+        instructions=instructions,
         platform_context=turn.message.platform_context,
         replied_to=replied_to,
     )

@@ -100,6 +100,11 @@ class InboxMessage(Row, Base):
         comment="What a program gave for this message: {owner, encrypted: {name: …}}; removed once the message is"
         " answered.",
     )
+    request: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB(none_as_null=True),
+        comment="What a program's request brings beside its message: instructions, history, options; removed once the"
+        " message is answered.",
+    )
 
 
 class OutboxReply(Row, Base):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, Text, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, Float, Index, Integer, Text, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -27,6 +27,7 @@ class Persona(Row, Base):
             name="skills_is_an_array_of_at_most_50_names",
         ),
         CheckConstraint("max_tokens_per_request > 0", name="max_tokens_per_request_is_positive"),
+        CheckConstraint("max_temperature BETWEEN 0 AND 2", name="max_temperature_is_0_to_2"),
         CheckConstraint("max_iterations BETWEEN 1 AND 100", name="max_iterations_is_1_to_100"),
         CheckConstraint("loop_mode IN ('native', 'planner')", name="loop_mode_is_native_or_planner"),
         CheckConstraint("platform_server_id IS NULL OR platform IS NOT NULL", name="server_needs_a_platform"),
@@ -63,6 +64,10 @@ class Persona(Row, Base):
         Text, comment="litellm name of the model to try first; NULL: LLM_MODELS."
     )
     max_tokens_per_request: Mapped[int | None] = mapped_column(Integer, comment="Most output tokens of one model call.")
+    max_temperature: Mapped[float | None] = mapped_column(
+        Float,
+        comment="Highest temperature that a program may ask for here, 0 to 2; a higher one is refused; NULL: 2.",
+    )
     max_iterations: Mapped[int | None] = mapped_column(
         Integer, comment="Most waves of tool calls; NULL: MAX_AGENT_ITERATIONS."
     )

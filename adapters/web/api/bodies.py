@@ -35,6 +35,7 @@ LARGE_BYTES = 256_000
 # it sends never sees the response.
 DRAINED = 4
 MAX_CONTENT = 100_000
+MAX_NAME = 200
 ADAPTER = "http"
 MAX_ATTACHMENTS = 20
 MAX_CREDENTIALS = 10
@@ -163,7 +164,7 @@ def _check(rule: Callable[[str], str]) -> Callable[[str], str]:
     return checked
 
 
-Strict = StringConstraints(strict=True, max_length=200)
+Strict = StringConstraints(strict=True, max_length=MAX_NAME)
 Name = Annotated[str, Strict, AfterValidator(clean), AfterValidator(_not_blank)]
 LooseName = Annotated[str, Strict, AfterValidator(clean)]
 Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_CONTENT), AfterValidator(clean)]

@@ -1,48 +1,30 @@
 """The agent as an OpenAI-compatible API, for existing clients."""
 
-import hashlib
-import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
-from uuid import uuid4
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
-from adapters.web.api.messages import accept_once, answer_to, cancel_request
-from adapters.web.api.openai_bodies import ChatMessage, ChatRequest, first_of
-from adapters.web.api.uploads import store_parts
-from adapters.web.faults import Fault, invalid
+from adapters.web.api.messages import accept_once, answer_to, cancel_request, unless_disconnected
+from adapters.web.api.openai_answers import (
+    MODEL,
+    CompletionStream,
+    Head,
+    finish_reason,
+    to_fault,
+    to_usage,
+    with_links,
+)
+from adapters.web.api.openai_bodies import ChatRequest
+from adapters.web.api.openai_messages import ASKED_FOR_TOOLS, to_incoming
+from adapters.web.faults import Fault
 from adapters.web.guard import app_of, with_token
-from agent.app import App
-from agent.journal.steps import Event
-from shared.errors import Unavailable
-from shared.messages import IncomingMessage, Place, Sender
-from shared.text import clean, cut, to_label
+from agent.queue.inbox import Accepted
+from shared.messages import IncomingMessage
 
-PLATFORM = "openai"
-MODEL = "parley"
-NOBODY = "anonymous"
-ASKED_FOR_TOOLS = "This agent brings its own tools; tools of the client can't be called. Leave the field out."
 KEY_HEADER = "idempotency-key"
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The fields that are the same in every chunk of an answer."""
-
-    id: str
-    created: int
-
-    def chunk(self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
-        """Return one chunk as a frame; without a delta it has no choices."""
-        choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
-        head = {"id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": MODEL}
-        return sse.frame(None, {**head, "choices": choices, **more})
 
 
 @with_token
@@ -52,16 +34,16 @@ async def post_completion(request: Request) -> Response:
     asked = await read_json(request, ChatRequest, max_body(app))
     refuse_unsupported(asked)
     key = request.headers.get(KEY_HEADER)
-    message = await to_incoming(app, asked, key)
+    message = await to_incoming(app, asked, request.headers, key=key)
     accepted = await accept_once(app, message)
     head = Head(f"chatcmpl-{accepted.inbox_id}", int(app.clock.now().timestamp()))
     if asked.stream:
         with_usage = asked.stream_options is not None and asked.stream_options.include_usage
-        events = app.events.follow(accepted.inbox_id)
-        on_closed = partial(cancel_request, request, accepted, message, is_named=bool(key))
-        stream = chunks(head, events, with_usage=with_usage)
-        return sse.stream(stream, events, on_closed)
+        return await stream_completion(request, accepted, message, head=head, with_usage=with_usage)
     answer = await answer_to(request, accepted, message, is_named=bool(key))
+    fault = to_fault(answer.error, answer.content, iterations=answer.iterations)
+    if fault is not None:
+        raise fault
     files = [{"filename": file.filename, "url": file.url} for file in answer.files]
     choice = {
         "index": 0,
@@ -72,6 +54,33 @@ async def post_completion(request: Request) -> Response:
     usage = to_usage(answer.usage.input_tokens, answer.usage.cached_tokens, answer.usage.output_tokens)
     completion = {"id": head.id, "object": "chat.completion", "created": head.created, "model": MODEL}
     return JSONResponse({**completion, "choices": [choice], "usage": usage})
+
+
+async def stream_completion(
+    request: Request, accepted: Accepted, message: IncomingMessage, *, head: Head, with_usage: bool
+) -> Response:
+    """Return the response that streams the answer; raises the `Fault` that the turn ends with before any text.
+
+    The status of a response can't be changed once it has begun, so it begins with the first text; but silence no longer
+    than a proxy endures.
+    """
+    is_named = bool(request.headers.get(KEY_HEADER))
+    events = app_of(request).events.follow(accepted.inbox_id)
+    stream = CompletionStream(head, events, with_usage=with_usage)
+    reading = sse.KeptAlive(stream.frames(), events)
+    on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
+    try:
+        await unless_disconnected(request, reading.wait_for_first())
+        stream.is_open = True
+    except ClientDisconnect:
+        # Whoever still reads would count as a caller that waits.
+        await reading.aclose()
+        await on_closed()
+        raise
+    finally:
+        if not stream.is_open:
+            await reading.aclose()
+    return sse.EventStream(reading, on_closed)
 
 
 @with_token
@@ -102,117 +111,3 @@ def refuse_unsupported(asked: ChatRequest) -> None:
         if getattr(asked, field):
             raise Fault(400, "unsupported_parameter", ASKED_FOR_TOOLS, field=field)
     require_model(asked.model)
-
-
-async def to_incoming(app: App, asked: ChatRequest, key: str | None) -> IncomingMessage:
-    """Return the user's last message as an `IncomingMessage`, with its files stored."""
-    message = last_of_user(asked.messages)
-    person = asked.user or NOBODY
-    # Scoped to the person, because two clients may use the same keys.
-    event_id = f"{person}:{cut(clean(key), 200)}" if key else str(uuid4())
-    return IncomingMessage(
-        adapter="http",
-        sender=Sender(PLATFORM, person),
-        place=Place(PLATFORM, None, conversation_of(asked, person), is_direct=True),
-        event_id=event_id,
-        content=message.text,
-        sent_at=None,
-        attachments=await store_parts(app, message),
-        wants_stream=bool(asked.stream),
-    )
-
-
-def last_of_user(messages: list[ChatMessage]) -> ChatMessage:
-    """Return the message to answer; raises a 400 that names what is missing."""
-    if messages[-1].role in ("tool", "function"):
-        raise Fault(400, "unsupported_parameter", ASKED_FOR_TOOLS, field="messages")
-    last = next((message for message in reversed(messages) if message.role == "user"), None)
-    if last is None:
-        raise invalid("messages", "there must be a message with the role user")
-    if not last.text.strip() and not isinstance(last.content, list):
-        raise invalid("messages", "the last message of the user is empty")
-    return last
-
-
-def conversation_of(asked: ChatRequest, person: str) -> str:
-    """Return the channel: the named conversation, or a hash of the first messages and the person.
-
-    Clients send the whole history each time, so its beginning identifies the conversation.
-    """
-    named = (asked.metadata or {}).get("conversation_id")
-    if named:
-        return f"{person}/{named}"
-    system = first_of(asked.messages, "system") or first_of(asked.messages, "developer")
-    beginning = json.dumps([person, system, first_of(asked.messages, "user")])
-    return f"{person}/{hashlib.sha256(beginning.encode()).hexdigest()[:32]}"
-
-
-async def chunks(head: Head, events: AsyncIterator[Event], *, with_usage: bool) -> AsyncGenerator[bytes]:
-    """Yield the turn as OpenAI chunks; text that was sent can't be withdrawn, so a reset starts a new paragraph."""
-    more = {"usage": None} if with_usage else {}
-    yield head.chunk({"role": "assistant", "content": ""}, **more)
-    shown = Shown()
-    end: dict[str, Any] = {}
-    try:
-        async for event in events:
-            if piece := shown.add(event):
-                yield head.chunk({"content": piece}, **more)
-            if event.name == "turn_complete":
-                end = event.payload
-                yield head.chunk({}, finish_reason(finished=end["finished"], error=end["error"]), **more)
-        if with_usage:
-            spent = end["usage"]
-            counted = to_usage(spent["input_tokens"], spent["cached_tokens"], spent["output_tokens"])
-            yield head.chunk(None, usage=counted)
-        yield b"data: [DONE]\n\n"
-    except Unavailable as error:
-        yield sse.frame(None, {"error": {"code": error.code, "message": str(error), "type": "api_error"}})
-
-
-class Shown:
-    """The text that a client has received so far."""
-
-    def __init__(self) -> None:
-        self._step = ""
-        self._has_text = False
-
-    def add(self, event: Event) -> str:
-        """Return the text that this event adds."""
-        if event.name == "tool_call":
-            self._step = ""
-        elif event.name == "text_delta":
-            if event.payload.get("reset"):
-                self._step = ""
-            return self._add(event.payload["text"])
-        elif event.name == "message":
-            final = with_links(event.payload["content"], event.payload["files"])
-            if not final.startswith(self._step):
-                self._step = ""
-            return self._add(final[len(self._step) :])
-        return ""
-
-    def _add(self, piece: str) -> str:
-        gap = "\n\n" if piece and self._has_text and not self._step else ""
-        self._step += piece
-        self._has_text = self._has_text or bool(piece)
-        return gap + piece
-
-
-def with_links(content: str, files: list[dict[str, Any]]) -> str:
-    """Return the text with a link for each file of the reply: the API has no field for files."""
-    return "\n\n".join([content, *(f"[{to_label(file['filename'])}]({file['url']})" for file in files)])
-
-
-def finish_reason(*, finished: bool, error: str | None) -> str:
-    """Return `length` if a limit ended the answer, else `stop`."""
-    return "stop" if finished or error else "length"
-
-
-def to_usage(given: int, cached: int, made: int) -> dict[str, Any]:
-    """Return the token usage in OpenAI's form."""
-    return {
-        "prompt_tokens": given,
-        "completion_tokens": made,
-        "total_tokens": given + made,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }

@@ -47,6 +47,7 @@ class FilePart(Open):
     file: FileContent
 
 
+NOT_AGAIN = {"image_url": "(an image, not shown again)", "file": "(a file, not shown again)"}
 Part = Annotated[TextPart | ImagePart | FilePart, Field(discriminator="type")]
 
 
@@ -55,7 +56,7 @@ def _kind_of_content(value: Any) -> str:
 
 
 class ChatMessage(Open):
-    """A message of the client's history; only the user's last one is answered."""
+    """A message of the client's history; the user's last one is answered."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: (
@@ -65,6 +66,8 @@ class ChatMessage(Open):
         ]
         | None
     ) = None
+    tool_calls: Any = None
+    function_call: Any = None
 
     @property
     def text(self) -> str:
@@ -72,6 +75,15 @@ class ChatMessage(Open):
         if isinstance(self.content, str):
             return self.content
         return "\n".join(part.text for part in self.content or [] if isinstance(part, TextPart))
+
+    @property
+    def text_with_marks(self) -> str:
+        """Return the text as a part of the history, with a mark for each image and file: these are not sent again."""
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(
+            part.text if isinstance(part, TextPart) else NOT_AGAIN[part.type] for part in self.content or []
+        )
 
 
 class StreamOptions(Open):
@@ -91,7 +103,11 @@ class ChatRequest(Open):
 
     model: Name = "parley"
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10_000)]
-    user: Name | None = None
+    user: LooseName | None = None
+    safety_identifier: LooseName | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
     metadata: dict[str, LooseName] | None = None
     stream: Flag | None = None
     stream_options: StreamOptions | None = None
@@ -99,8 +115,3 @@ class ChatRequest(Open):
     response_format: ResponseFormat | None = None
     tools: Any = None
     functions: Any = None
-
-
-def first_of(messages: list[ChatMessage], role: str) -> str:
-    """Return the text of the first message with this role, empty if there is none."""
-    return next((message.text for message in messages if message.role == role), "")

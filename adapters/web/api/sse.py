@@ -58,6 +58,13 @@ class KeptAlive:
         """Return self."""
         return self
 
+    async def wait_for_first(self) -> None:
+        """Wait for the first chunk, as long as a connection may be silent; raises what the chunks raise until then."""
+        self._waiting = asyncio.ensure_future(anext(self._chunks, None))
+        done, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
+        for first in done:
+            first.result()
+
     async def __anext__(self) -> bytes:
         """Return the next chunk or comment."""
         if self._waiting is None:

@@ -265,7 +265,9 @@ class Providers:
             "num_retries": 0,
             "max_retries": 0,
         }
-        if request.temperature is not None and form is not Form.BARE:
+        # A reasoning model has none, and its provider refuses a request with one.
+        has_temperature = form is not Form.BARE and not REASONING_MODEL.match(name.rpartition("/")[2])
+        if request.temperature is not None and has_temperature:
             asked["temperature"] = request.temperature
         if request.answer_schema is not None:
             asked |= to_response_format(request.answer_schema, form)

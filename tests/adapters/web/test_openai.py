@@ -76,7 +76,9 @@ async def test_tool_calls_are_hidden_and_texts_before_and_after_stay_apart(clien
     remember = ("knowledge__remember", {"content": "Ann likes oolong."})
     site.parley.model.play([Answer("Let me note that.", tool_calls=[remember]), Answer("Noted.")])
 
-    stream = await client.chat.completions.create(model="parley", messages=history("I like oolong"), stream=True)
+    stream = await client.chat.completions.create(
+        model="parley", messages=history("I like oolong"), stream=True, user="ann"
+    )
 
     text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
     assert text == "Let me note that.\n\nNoted."
@@ -123,7 +125,9 @@ async def test_parts_with_an_image_and_a_file_arrive(client: AsyncOpenAI, site: 
         {"type": "file", "file": {"filename": "tea.txt", "file_data": f"data:text/plain;base64,{content}"}},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
     ]
-    completion = await client.chat.completions.create(model="parley", messages=[{"role": "user", "content": parts}])
+    completion = await client.chat.completions.create(
+        model="parley", messages=[{"role": "user", "content": parts}], user="ann"
+    )
 
     assert (completion.choices[0].message.content or "").startswith("You said: look at\nthese")
     rows = await site.parley.sql("SELECT filename, status FROM file_records ORDER BY id")
@@ -139,13 +143,11 @@ async def test_an_image_part_is_seen_by_the_model(client: AsyncOpenAI, site: Sit
     assert [each.size for each in shown(site.parley)] == [(40, 20)]
 
 
-async def test_options_without_an_effect_are_ignored(client: AsyncOpenAI) -> None:
+async def test_options_that_change_nothing_here_are_ignored(client: AsyncOpenAI) -> None:
     completion = await client.chat.completions.create(
         model="parley",
         messages=[{"role": "system", "content": "Be brief."}, *history("hello")],
-        temperature=0.2,
         top_p=1,
-        max_tokens=100,
         n=1,
         tools=[],
         response_format={"type": "text"},

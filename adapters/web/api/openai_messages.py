@@ -1,0 +1,133 @@
+"""A request to the OpenAI-compatible API as an `IncomingMessage`: who writes, in which conversation, and with what."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Literal
+from urllib.parse import quote, unquote
+from uuid import uuid4
+
+from adapters.web.api.bodies import MAX_NAME
+from adapters.web.api.openai_bodies import ChatMessage, ChatRequest, FilePart
+from adapters.web.api.uploads import store_parts
+from adapters.web.faults import Fault, invalid
+from agent.app import App
+from shared.messages import EarlierMessage, IncomingMessage, Place, ProgramRequest, Sender
+from shared.text import clean, cut
+
+PLATFORM = "openai"
+# The account of all requests that name no person.
+NOBODY = "anonymous"
+# In which front ends name the person who writes to them: the id, and the name if there is one.
+FORWARDED = (("x-openwebui-user-id", "x-openwebui-user-name"), ("x-librechat-user-id", "x-librechat-user-name"))
+# What a front end sends where its configuration names a variable that it does not know: `{{LIBRECHAT_USER_ID}}`.
+PLACEHOLDER = re.compile(r"\{\{.*\}\}|\$\{.*\}")
+ASKED_FOR_TOOLS = "This agent brings its own tools; tools of the client can't be called. Leave the field out."
+TOOLS_IN_HISTORY = "This agent brings its own tools; a client's calls and results can't be part of the messages."
+
+
+async def to_incoming(app: App, asked: ChatRequest, headers: Mapping[str, str], *, key: str | None) -> IncomingMessage:
+    """Return the user's last message as an `IncomingMessage`, with its files stored."""
+    place, message = read_messages(asked.messages)
+    sender = find_sender(asked, headers)
+    named = (asked.metadata or {}).get("conversation_id") if sender else None
+    if sender is None:
+        # Nobody shares a place or an event with somebody else, not even by the same key.
+        digest = _digest(key or "", asked.model_dump_json()) if key else uuid4().hex
+        event_id = channel = f"{NOBODY}/{digest}"
+        refuse_files(message, place)
+    else:
+        person = sender.platform_user_id
+        # Scoped to the person, because two clients may use the same keys.
+        event_id = f"{person}:{cut(clean(key), 200)}" if key else str(uuid4())
+        channel = f"{quote(person, safe='')}/{named or _digest(_first_of_user(asked.messages))}"
+    return IncomingMessage(
+        adapter="http",
+        sender=sender or Sender(PLATFORM, NOBODY),
+        place=Place(PLATFORM, None, channel, is_direct=True),
+        event_id=event_id,
+        content=message.text,
+        sent_at=None,
+        attachments=await store_parts(app, message),
+        wants_stream=bool(asked.stream),
+        request=ProgramRequest(
+            instructions=to_instructions(asked.messages),
+            history=to_history(asked.messages[:place]),
+            has_conversation=bool(named),
+            is_anonymous=sender is None,
+            temperature=asked.temperature,
+            max_tokens=asked.max_completion_tokens or asked.max_tokens,
+        ),
+    )
+
+
+def find_sender(asked: ChatRequest, headers: Mapping[str, str]) -> Sender | None:
+    """Return the person who writes; None if the request names nobody. Raises a 400 for a name that was not filled in.
+
+    A header counts before the body: the front end sets it, while its people may be able to add fields to the body.
+    """
+    forwarded = [(header, clean(headers.get(header, ""))) for header, _ in FORWARDED]
+    for field, value in (*forwarded, ("user", asked.user or ""), ("safety_identifier", asked.safety_identifier or "")):
+        person = value.strip()
+        if PLACEHOLDER.search(person):
+            raise invalid(field, "it names a variable that was not filled in, so all would be one person")
+        if len(person) > MAX_NAME:
+            raise invalid(field, f"it has more than {MAX_NAME} characters")
+        if person and person.lower() != NOBODY:
+            return Sender(PLATFORM, person, _find_username(headers, field))
+    return None
+
+
+def _find_username(headers: Mapping[str, str], field: str) -> str | None:
+    # Open WebUI writes it with the escapes of a URL.
+    name = unquote(clean(headers.get(dict(FORWARDED).get(field, ""), ""))).strip()
+    return cut(clean(name), MAX_NAME) or None
+
+
+def read_messages(messages: list[ChatMessage]) -> tuple[int, ChatMessage]:
+    """Return the place of the message to answer and the message; raises a 400 that names what is wrong."""
+    for number, message in enumerate(messages):
+        # A result that a client makes up would look like one of our tools'.
+        if message.role in ("tool", "function") or message.tool_calls or message.function_call:
+            raise Fault(400, "unsupported_parameter", TOOLS_IN_HISTORY, field=f"messages.{number}")
+    place = max((number for number, message in enumerate(messages) if message.role == "user"), default=None)
+    if place is None:
+        raise invalid("messages", "there must be a message with the role user")
+    if any(message.role == "assistant" for message in messages[place:]):
+        raise invalid("messages", "the last one must be the user's: an answer can't be continued")
+    last = messages[place]
+    if not last.text.strip() and not isinstance(last.content, list):
+        raise invalid("messages", "the last message of the user is empty")
+    return place, last
+
+
+def refuse_files(message: ChatMessage, place: int) -> None:
+    """Refuse files of nobody: they are stored for a person, and read by tools that ask whose they are."""
+    if isinstance(message.content, list) and any(isinstance(part, FilePart) for part in message.content):
+        raise invalid(f"messages.{place}.content", "a file needs a person: name one in `user`")
+
+
+def to_instructions(messages: list[ChatMessage]) -> str:
+    """Return the texts of all messages with the role system or developer."""
+    return "\n\n".join(message.text for message in messages if message.role in ("system", "developer")).strip()
+
+
+def to_history(messages: list[ChatMessage]) -> tuple[EarlierMessage, ...]:
+    """Return what person and agent have said before."""
+    history: list[EarlierMessage] = []
+    for message in messages:
+        role: Literal["user", "assistant"] | None = (
+            message.role if message.role == "user" or message.role == "assistant" else None  # noqa: PLR1714 - for mypy
+        )
+        if role is not None and message.text_with_marks.strip():
+            history.append(EarlierMessage(role, message.text_with_marks))
+    return tuple(history)
+
+
+def _first_of_user(messages: list[ChatMessage]) -> str:
+    # Clients repeat it each time, so a yes to a question finds the place in which it was asked.
+    return next(message.text for message in messages if message.role == "user")
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
