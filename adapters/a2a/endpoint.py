@@ -34,9 +34,10 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 from a2a.utils.proto_utils import validate_proto_required_fields
-from a2a.utils.task import apply_history_length, validate_history_length
+from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 
-from adapters.a2a.incoming import to_incoming
+from adapters.a2a.incoming import named_in, to_incoming
+from adapters.a2a.listing import list_tasks
 from adapters.a2a.tasks import TaskRow, TaskUpdates, find_row, find_task
 from adapters.web.api.messages import accept_once, answer_to
 from adapters.web.faults import Fault
@@ -51,7 +52,8 @@ from shared.messages import IncomingMessage
 REQUEST = "request"
 CANCEL_SECONDS = 10.0
 NO_FOLLOW_UP = "A task takes one message. Go on without taskId, in the same context."
-NO_LIST = "Tasks are not listed here; ask for one by its id."
+NAMELESS_LIST = "Name the person whose tasks these are in the headers Parley-Platform and Parley-User."
+PAGE_SIZE = 50
 ENDED = "This task has ended; get it by its id."
 
 
@@ -164,8 +166,19 @@ class Endpoint(RequestHandler):
         return task
 
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        """Refuse: all peers share one credential, and no peer may see the tasks of another."""
-        raise UnsupportedOperationError(NO_LIST)
+        """Return the tasks of the person whom the headers name; all peers share one credential, but not their tasks."""
+        validate_history_length(params)
+        size = params.page_size if params.HasField("page_size") else PAGE_SIZE
+        validate_page_size(size)
+        with as_protocol_errors():
+            sender = named_in(context.state[REQUEST].headers)
+            if sender is None:
+                raise InvalidParamsError(NAMELESS_LIST)
+            async with self._app.database.transaction() as session:
+                page = await list_tasks(session, sender, params, size)
+        for task in page.tasks:
+            task.CopyFrom(apply_history_length(task, params))
+        return page
 
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext

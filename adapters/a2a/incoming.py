@@ -17,7 +17,7 @@ from adapters.web.faults import Fault, from_validation, invalid
 from agent.app import App
 from agent.people.hops import Hops, check_hops, installation_id, installation_of, is_hop, to_place
 from shared.files.filenames import clean_filename
-from shared.messages import Attachment, IncomingMessage, Sender
+from shared.messages import Attachment, IncomingMessage, ProgramRequest, Sender
 from shared.text import cut
 
 PLATFORM = ADAPTER = "a2a"
@@ -85,7 +85,13 @@ async def to_incoming(
         attachments=attachments,
         platform_message_id=ids.message_id,
         wants_stream=wants_stream,
+        # Peers that name nobody share an account, but no memories and no files; a context has its own history.
+        request=ProgramRequest(has_conversation=True, is_anonymous=True) if _is_nobody(sender) else None,
     )
+
+
+def _is_nobody(sender: Sender) -> bool:
+    return (sender.platform, sender.platform_user_id) == (PLATFORM, NOBODY)
 
 
 def _read_metadata(params: SendMessageRequest, headers: Mapping[str, str]) -> MessageMetadata:
@@ -95,6 +101,12 @@ def _read_metadata(params: SendMessageRequest, headers: Mapping[str, str]) -> Me
         metadata[PERSON] = {"platform": headers.get("parley-platform"), "platform_user_id": headers["parley-user"]}
     read: MessageMetadata = _checked(MessageMetadata, metadata)
     return read
+
+
+def named_in(headers: Mapping[str, str]) -> Sender | None:
+    """Return the person whom the headers of a call name; None if they name nobody. Raises `Fault` for a wrong name."""
+    person = _read_metadata(SendMessageRequest(), headers).person
+    return None if person is None else _sender(person, ())
 
 
 def _sender(person: NamedPerson | None, hops: Hops) -> Sender:

@@ -163,6 +163,7 @@ class TaskRow:
         return Message(message_id=message_id, role=role, parts=parts, task_id=self.id, context_id=self.context_id)
 
 
+CHANGED_AT = func.coalesce(Turn.finished_at, Turn.started_at, InboxMessage.created_at)
 COLUMNS = (
     InboxMessage.id,
     InboxMessage.platform_message_id,
@@ -174,7 +175,7 @@ COLUMNS = (
     InboxMessage.is_direct,
     InboxMessage.platform_user_id,
     InboxMessage.turn_id,
-    func.coalesce(Turn.finished_at, Turn.started_at, InboxMessage.created_at).label("changed_at"),
+    CHANGED_AT.label("changed_at"),
 )
 ROW = select(*COLUMNS).outerjoin(Turn, Turn.id == InboxMessage.turn_id).where(InboxMessage.door == ADAPTER)
 

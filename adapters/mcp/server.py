@@ -9,7 +9,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -213,27 +215,57 @@ async def serve_stdio(server: ModuleServer) -> None:
 
 
 def build_http(app: App, server: ModuleServer) -> ASGIApp:
-    """Return the server as a web application that requires `Authorization: Bearer API_TOKEN`."""
-    # The token also keeps pages in a browser out; so any host name may be used.
+    """Return the server as a web application that requires `Authorization: Bearer API_TOKEN`, and a host of ours."""
+    # Checked by ours, which knows addresses from names.
     any_host = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     web = server.protocol.streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=any_host
     )
-    return _WithToken(web, app.secrets.api_token)
+    names = {"localhost", app.settings.host, urlsplit(app.settings.public_url or "").hostname}
+    return _Guard(web, app.secrets.api_token, frozenset(name.lower() for name in names if name))
 
 
-class _WithToken:
-    def __init__(self, inner: Callable[[Scope, Receive, Send], Awaitable[None]], token: str) -> None:
+class _Guard:
+    """Keeps out who has no token, and pages whose name was made to point here (DNS rebinding).
+
+    `names` are our own; an address can't be made to point elsewhere, so a host may be any, but an origin only this
+    machine's.
+    """
+
+    def __init__(
+        self, inner: Callable[[Scope, Receive, Send], Awaitable[None]], token: str, names: frozenset[str]
+    ) -> None:
         self._inner = inner
         self._token = token.encode()
+        self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_authorized(dict(scope["headers"])):
-            reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
-            refusal = JSONResponse({"error": "unauthorized", "message": reason}, 401, {"WWW-Authenticate": "Bearer"})
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+        elif refusal := self._refuse(scope["headers"]):
             await refusal(scope, receive, send)
-            return
-        await self._inner(scope, await _without_deep_nesting(receive) if scope["type"] == "http" else receive, send)
+        else:
+            await self._inner(scope, await _without_deep_nesting(receive), send)
+
+    def _refuse(self, headers: Sequence[tuple[bytes, bytes]]) -> JSONResponse | None:
+        for name, value in headers:
+            if name == b"host" and not self._is_ours(b"//" + value, is_address=_is_address):
+                reason = "This server is not known by that host; set PUBLIC_URL to the address that clients use."
+                return JSONResponse({"error": "wrong_host", "message": reason}, 421)
+            if name == b"origin" and not self._is_ours(value, is_address=_is_loopback):
+                reason = "Pages of other sites may not call this server; set PUBLIC_URL to the address of yours."
+                return JSONResponse({"error": "foreign_origin", "message": reason}, 403)
+        if self._is_authorized(dict(headers)):
+            return None
+        reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
+        return JSONResponse({"error": "unauthorized", "message": reason}, 401, {"WWW-Authenticate": "Bearer"})
+
+    def _is_ours(self, url: bytes, is_address: Callable[[str], bool]) -> bool:
+        try:
+            host = urlsplit(url.decode("latin-1")).hostname or ""
+        except ValueError:
+            return False
+        return host in self._names or is_address(host)
 
     def _is_authorized(self, headers: Mapping[bytes, bytes]) -> bool:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -259,6 +291,17 @@ async def _without_deep_nesting(receive: Receive) -> Receive:
         return messages.pop(0) if messages else await receive()
 
     return receive_again
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return False
+
+
+def _is_loopback(host: str) -> bool:
+    return _is_address(host) and ip_address(host).is_loopback
 
 
 async def serve_http(app: App, server: ModuleServer, port: int, started: Callable[[str], None]) -> None:

@@ -52,11 +52,11 @@ def environment(address: Address, home: Path) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running(address: Address, home: Path) -> AsyncIterator[tuple[Process, str]]:
+async def running(address: Address, home: Path, **settings: str) -> AsyncIterator[tuple[Process, str]]:
     """Run `parley mcp --http` on the test's database; give the process and its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "adapters.cli", "mcp", "--http", "--port", "0",
-        env=environment(address, home), stderr=PIPE,
+        env=environment(address, home) | settings, stderr=PIPE,
     )  # fmt: skip
     try:
         async with asyncio.timeout(60):
@@ -112,6 +112,33 @@ async def test_a_person_who_is_named_is_served_as_that_person(url: str, parley: 
     assert "Ann likes tea" in json.dumps(mine)
     assert "Ann likes tea" not in json.dumps([others, outside])
     assert await parley.value("SELECT count(*) FROM users") == 2
+
+
+HOSTS = [
+    ({"host": "evil.example"}, 421),
+    ({"host": "evil.example:8090"}, 421),
+    ({"host": "localhost.evil.example"}, 421),
+    ({"host": "[::1"}, 421),
+    ({"origin": "http://evil.example"}, 403),
+    ({"origin": "http://10.0.0.7"}, 403),
+    ({"origin": "null"}, 403),
+    ({"host": "localhost:1"}, 200),
+    ({"host": "10.0.0.7:8090"}, 200),
+    ({"host": "[::1]:8090", "origin": "http://localhost:3000"}, 200),
+    ({"host": "chat.example.org", "origin": "https://chat.example.org"}, 200),
+]
+
+
+async def test_pages_and_hosts_of_others_are_refused(address: Address, tmp_path: Path) -> None:
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    given = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
+    async with (
+        running(address, tmp_path, PUBLIC_URL="https://chat.example.org") as (_, url),
+        httpx2.AsyncClient(headers=given, trust_env=False) as http,
+    ):
+        statuses = [(await http.post(url, json=ping, headers=headers)).status_code for headers, _ in HOSTS]
+
+    assert statuses == [status for _, status in HOSTS]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

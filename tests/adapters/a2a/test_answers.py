@@ -61,7 +61,7 @@ async def test_nothing_leaves_for_a_peer_that_a_model_made_up_hid_or_left_open(p
     await site.parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Go.', true)")
     site.parley.model.play([*READ_BOTH, leak(app.secrets.secret_keys[0])])
 
-    heard = await peer.says("go on")
+    heard = await peer.says("go on", metadata={"parley/person": ANN})
 
     for shown in (heard.answer, "".join(heard.pieces)):
         check(shown, app.secrets.secret_keys[0])
@@ -148,8 +148,8 @@ async def test_files_come_back_with_the_answer_by_signed_link(peer: Peer, poller
     document = {"title": "Plan", "content": "# Plan\n\nRest.", "format": "md"}
     site.parley.model.play([Answer(tool_calls=[("file_manager__create_document", document)]), Answer("Here it is.")])
 
-    heard = await peer.says("write a plan", message_id="m-1")
-    again = await poller.says("write a plan", message_id="m-1")
+    heard = await peer.says("write a plan", message_id="m-1", metadata={"parley/person": ANN})
+    again = await poller.says("write a plan", message_id="m-1", metadata={"parley/person": ANN})
 
     assert heard.answer == again.answer == "Here it is."
     for parts in (heard.parts, again.parts):

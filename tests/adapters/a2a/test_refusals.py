@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from a2a.types.a2a_pb2 import ListTasksRequest, Part, TaskPushNotificationConfig
-from a2a.utils.errors import A2AError, UnsupportedOperationError
+from a2a.utils.errors import A2AError, InvalidParamsError
 
 from shared.db.database import Address, Database
 from shared.settings import Settings
@@ -137,7 +137,7 @@ async def test_what_is_not_offered_is_refused(peer: Peer, site: Site) -> None:
     with pytest.raises(A2AError, match="Push Notification is not supported"):
         await peer.client.create_task_push_notification_config(config)
     async with connected(site, "1.0") as newer:
-        with pytest.raises(UnsupportedOperationError, match="not listed"):
+        with pytest.raises(InvalidParamsError, match="Name the person"):
             await newer.client.list_tasks(ListTasksRequest())
 
 

@@ -302,3 +302,14 @@ async def test_a_program_gives_credentials_with_a_message_and_they_end_with_its_
         assert refused.status_code == 400
         assert "credentials" in refused.json()["error"]["message"]
         assert "lantern" not in refused.text
+
+
+async def test_an_answer_names_its_conversation(site: Site) -> None:
+    first = (await site.posts("hello", platform_event_id="1")).json()
+    again = (await site.posts("hello", platform_event_id="1")).json()
+    command = (await site.posts("/help")).json()
+    events = (await site.client.get(f"/v1/conversations/{first['conversation_id']}/events")).json()["events"]
+
+    assert again["conversation_id"] == first["conversation_id"]
+    assert command["conversation_id"] is None
+    assert {event["turn_id"] for event in events} == {first["turn_id"]}
