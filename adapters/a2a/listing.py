@@ -17,11 +17,12 @@ ERROR = func.coalesce(
 )
 # As `TaskEnd.state` has it.
 STATE = case(
-    *((InboxMessage.status == status, state) for status, state in OPEN.items()),
-    (ERROR.is_(None), TaskState.TASK_STATE_COMPLETED),
-    (Stopped.code == ERROR, TaskState.TASK_STATE_CANCELED),
-    (ERROR.in_(REFUSALS) & (func.coalesce(Turn.iterations, 0) == 0), TaskState.TASK_STATE_REJECTED),
-    else_=TaskState.TASK_STATE_FAILED,
+    (InboxMessage.status == "waiting", int(OPEN["waiting"])),
+    (InboxMessage.status == "claimed", int(OPEN["claimed"])),
+    (ERROR.is_(None), int(TaskState.TASK_STATE_COMPLETED)),
+    (Stopped.code == ERROR, int(TaskState.TASK_STATE_CANCELED)),
+    (ERROR.in_(REFUSALS) & (func.coalesce(Turn.iterations, 0) == 0), int(TaskState.TASK_STATE_REJECTED)),
+    else_=int(TaskState.TASK_STATE_FAILED),
 )
 
 
@@ -38,7 +39,7 @@ async def list_tasks(
     if params.context_id:
         query = query.where(InboxMessage.platform_channel_id == f"{CHANNEL}{params.context_id}")
     if params.status:
-        query = query.where(params.status == STATE)
+        query = query.where(STATE.in_([int(params.status)]))
     if params.HasField("status_timestamp_after"):
         after = params.status_timestamp_after.ToDatetime().astimezone()
         query = query.where(after <= CHANGED_AT)
