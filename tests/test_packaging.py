@@ -30,6 +30,7 @@ TEST_LOCK = "requirements-dev.lock"
 EMBEDDINGS_LOCK = "requirements-embeddings.lock"
 CODE_LOCK = "requirements-code.lock"
 AGENTDOJO_LOCK = "requirements-agentdojo.lock"
+CONFORMANCE_LOCK = "requirements-conformance.lock"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -78,7 +79,7 @@ def last_stage() -> list[tuple[str, str]]:
     return steps[start:]
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK, AGENTDOJO_LOCK])
+@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK])
 def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None:
     without = [name for name, (_, hashes) in pinned(lock).items() if not hashes]
 
@@ -86,7 +87,7 @@ def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None
     assert without == []
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK, AGENTDOJO_LOCK])
+@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK])
 def test_a_lock_names_no_address_and_no_folder_of_the_machine_it_was_made_on(lock: str) -> None:
     suspicious = re.compile(r"://| @ |--(extra-)?index|--find-links|--trusted|(^|[\s=])~?/\w")
     found = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if suspicious.search(line)]
@@ -127,7 +128,10 @@ def test_the_two_releases_with_stolen_code_cannot_be_installed() -> None:
 
 @pytest.mark.parametrize(
     ("packages", "groups"),
-    [(("adapters", "agent", "migrations", "modules", "shared"), ()), (("tests",), ("build", "dev", "agentdojo"))],
+    [
+        (("adapters", "agent", "migrations", "modules", "shared"), ()),
+        (("tests",), ("build", "dev", "agentdojo", "conformance")),
+    ],
 )
 def test_every_import_is_a_requirement_in_pyproject(packages: tuple[str, ...], groups: tuple[str, ...]) -> None:
     distributions = importlib.metadata.packages_distributions()

@@ -20,7 +20,7 @@ STATE = case(
     (InboxMessage.status == "waiting", int(OPEN["waiting"])),
     (InboxMessage.status == "claimed", int(OPEN["claimed"])),
     (ERROR.is_(None), int(TaskState.TASK_STATE_COMPLETED)),
-    (Stopped.code == ERROR, int(TaskState.TASK_STATE_CANCELED)),
+    (ERROR.in_([Stopped.code]), int(TaskState.TASK_STATE_CANCELED)),
     (ERROR.in_(REFUSALS) & (func.coalesce(Turn.iterations, 0) == 0), int(TaskState.TASK_STATE_REJECTED)),
     else_=int(TaskState.TASK_STATE_FAILED),
 )

@@ -50,6 +50,8 @@ PERSON, PLACE, CALL_ID = "parley/person", "parley/place", "parley/call_id"
 PATH = "/mcp"
 # What is looked through for deep nesting, and how many levels of it are left: more than any tool takes.
 MAX_BODY_BYTES, KEPT_LEVELS = 4 * 1024 * 1024, 100
+# Which pydantic writes.
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Context = ServerRequestContext[dict[str, Any]]
 
@@ -180,7 +182,8 @@ def _to_mcp_tool(name: str, tool: Tool) -> McpTool:
     return McpTool(
         name=name,
         description=tool.description,
-        input_schema=tool.schema["function"]["parameters"],
+        # Left out of prompts, where they would cost tokens.
+        input_schema={"$schema": DIALECT, "additionalProperties": False, **tool.schema["function"]["parameters"]},
         annotations=ToolAnnotations(read_only_hint=tool.read_only),
     )
 

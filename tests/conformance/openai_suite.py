@@ -1,0 +1,111 @@
+"""OpenAI's official client for Node, against the OpenAI-compatible API."""
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from tests.adapters.web.conftest import TOKEN, Site
+from tests.conformance.environment import FOLDER, Verdict, open_door, run_node
+from tests.standins.openai_api import Answer, Fault
+
+SUITE = "OpenAI, Node"
+SCRIPT = Path(__file__).with_name("openai_client.mjs")
+HELLO = [{"role": "user", "content": "hello"}]
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+SPACED = "\n\n  Hello there, Ann. \n"
+
+Result = dict[str, Any]
+Ask = Callable[..., Awaitable[Result]]
+Scenario = Callable[[Site, Ask], Awaitable[bool]]
+
+
+async def an_answer(site: Site, ask: Ask) -> bool:
+    """Check a whole answer with its usage."""
+    site.parley.model.play([Answer("Hello, Ann.")])
+    result = await ask(messages=HELLO, user="ann")
+    counted: int = result["usage"]["total_tokens"]
+    return (result["text"], result["finish_reason"]) == ("Hello, Ann.", "stop") and counted > 0
+
+
+async def a_stream(site: Site, ask: Ask) -> bool:
+    """Check that a streamed answer with white space around it arrives once, with its usage."""
+    site.parley.model.play([Answer(SPACED, chunk_chars=3, chunk_delay=0.03)])
+    result = await ask(messages=HELLO, user="ann", stream=True, stream_options={"include_usage": True})
+    counted: int = result["usage"]["total_tokens"]
+    return (result["text"], result["finish_reason"]) == (SPACED.strip(), "stop") and counted > 0
+
+
+async def instructions_and_history(site: Site, ask: Ask) -> bool:
+    """Check that the request's messages reach the model in their roles."""
+    site.parley.model.play([Answer("Aye.")])
+    earlier = [{"role": "system", "content": "Be a pirate."}, *HELLO, {"role": "assistant", "content": "Ahoy."}]
+    await ask(messages=[*earlier, {"role": "user", "content": "again"}], user="ann", temperature=0.3)
+    sent = site.parley.model.requests[-1].body
+    roles = [message["role"] for message in sent["messages"]]
+    return roles == ["system", "user", "assistant", "user"] and sent["temperature"] == 0.3
+
+
+async def tools_of_the_client(_site: Site, ask: Ask) -> bool:
+    """Check that tools are refused."""
+    result = await ask(messages=HELLO, user="ann", tools=[TOOL])
+    return (result["error"], result["status"]) == ("BadRequestError", 400)
+
+
+async def _is_exhausted(site: Site, ask: Ask, **given: Any) -> bool:
+    await site.parley.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
+    result = await ask(messages=HELLO, user="ann", **given)
+    await site.parley.sql("UPDATE users SET tokens_used_this_month = 0")
+    return (result["error"], result["status"], result["code"]) == ("RateLimitError", 429, "insufficient_quota")
+
+
+async def an_exhausted_budget(site: Site, ask: Ask) -> bool:
+    """Check the 429."""
+    return await _is_exhausted(site, ask)
+
+
+async def an_exhausted_budget_while_streaming(site: Site, ask: Ask) -> bool:
+    """Check the 429 for a request that would be streamed."""
+    return await _is_exhausted(site, ask, stream=True)
+
+
+async def no_model(site: Site, ask: Ask) -> bool:
+    """Check the 503."""
+    site.parley.model.play(lambda _body, _number: Fault(status=401))
+    result = await ask(messages=HELLO, user="ann")
+    return (result["error"], result["status"], result["code"]) == ("InternalServerError", 503, "models_unavailable")
+
+
+# The last one leaves a model that is out for a while.
+SCENARIOS: tuple[Scenario, ...] = (
+    an_answer,
+    a_stream,
+    instructions_and_history,
+    tools_of_the_client,
+    an_exhausted_budget,
+    an_exhausted_budget_while_streaming,
+    no_model,
+)
+
+
+async def run(home: Path) -> list[Verdict]:
+    """Return what came of each scenario."""
+    # Node finds packages by the folder of the script.
+    script = FOLDER / SCRIPT.name
+    script.write_bytes(SCRIPT.read_bytes())
+    async with open_door(home) as site:
+        last: Result = {}
+
+        async def ask(**body: Any) -> Result:
+            given = {"url": site.url, "token": TOKEN, "body": body, "headers": {}}
+            is_well, output = await run_node(str(script), json.dumps(given))
+            last.clear()
+            last.update(json.loads(output) if is_well else {"error": output[-500:], "status": None, "code": None})
+            return {"text": None, "error": None, "usage": {"total_tokens": 0}} | last
+
+        verdicts = []
+        for scenario in SCENARIOS:
+            is_passed = await scenario(site, ask)
+            name = scenario.__name__.replace("_", " ")
+            verdicts.append(Verdict(SUITE, name, is_passed, "" if is_passed else json.dumps(last)))
+    return verdicts
