@@ -17,6 +17,7 @@ from agent.delegation.provider import AgentTools
 from agent.events.listener import Listener
 from agent.llm.router import Router
 from agent.maintenance.known_words import Kind, note_words
+from agent.maintenance.totals import read_tool_use
 from agent.mcp.servers import RemoteTools
 from agent.outflow.reply import OutflowRules, Secrets
 from agent.people.participants import LoopMode
@@ -113,8 +114,16 @@ async def open_app(
             events=events,
             senders=senders or {},
         )
+        await _rank_tools(app)
         await _connect(app, peers, closing)
         yield app
+
+
+async def _rank_tools(app: App) -> None:
+    # Where not all tools fit, the most used ones are offered; a database that is away now is no reason not to start.
+    with suppress(DatabaseLost):
+        async with app.database.statement() as session:
+            app.toolbox.rank(await read_tool_use(session), app.settings.default_guest_modules)
 
 
 async def _read_prices(router: Router, database: Database) -> None:

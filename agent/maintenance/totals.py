@@ -150,6 +150,7 @@ UPDATE counted_rows SET last_id = countable.last_id FROM countable
 WHERE table_name = 'messages' AND countable.last_id IS NOT NULL
 RETURNING countable.rows = :step AS has_more
 """)
+READ_USE = text("SELECT tool, sum(calls) AS calls FROM tool_totals GROUP BY tool")
 READ_TOOLS = text(f"""
 WITH mark AS MATERIALIZED (SELECT last_id FROM counted_rows WHERE table_name = 'messages')
 SELECT tool, outcome, most_seconds, sum(calls) AS calls, sum(seconds) AS seconds FROM (
@@ -213,6 +214,11 @@ async def read_turn_totals(session: Session) -> Sequence[Any]:
 async def read_call_totals(session: Session) -> Sequence[Any]:
     """Return calls, tokens, cost and calls without a known price of all model calls, by model and purpose."""
     return (await session.execute(READ_CALLS)).all()
+
+
+async def read_tool_use(session: Session) -> dict[str, int]:
+    """Return how often each tool was called, as far as it is counted."""
+    return {row.tool: int(row.calls) for row in (await session.execute(READ_USE)).all()}
 
 
 async def read_tool_totals(session: Session) -> Sequence[Any]:

@@ -5,8 +5,7 @@ journal and events see that tool.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from agent.llm.tokens import count_prompt
@@ -19,9 +18,11 @@ from shared.tools import Tool, ToolContext
 
 MODULE = "tools"
 FIND, USE = f"{MODULE}.find_tool", f"{MODULE}.use_tool"
-# What one offer may hold; providers refuse more than 128 tools, and every request pays for their tokens.
-MAX_OFFERED_TOOLS = 128
-MAX_OFFERED_TOKENS = 16_000
+# From so many tools or tokens on, an offer holds only the most used ones: every request pays for their descriptions.
+MAX_OFFERED_TOOLS = 20
+MAX_OFFERED_TOKENS = 2_000
+# The two tools of the search itself.
+SEARCH_TOOLS, SEARCH_TOKENS = 2, 250
 MAX_FOUND = 5
 # The part of a result that the descriptions may take.
 RESULT_SHARE = 0.8
@@ -51,20 +52,28 @@ class ToolSearch(ToolProvider):
         return self._of_nothing.get(name)
 
 
-def fit(tools: Sequence[Tool], searchable: Sequence[Tool]) -> tuple[list[Tool], list[Tool]]:
-    """Return the tools to offer and those to leave out: of `searchable` the largest modules, as a whole."""
-    groups: dict[str, list[Tool]] = defaultdict(list)
-    for each in searchable:
-        groups[each.module].append(each)
-    offered, left_out = [*tools], list[Tool]()
-    tokens = count_prompt(each.schema for each in tools)
-    sizes = {name: count_prompt(each.schema for each in group) for name, group in groups.items()}
-    for name in sorted(groups, key=lambda each: (sizes[each], each)):
-        group = groups[name]
-        if len(offered) + len(group) <= MAX_OFFERED_TOOLS and tokens + sizes[name] <= MAX_OFFERED_TOKENS:
-            offered, tokens = [*offered, *group], tokens + sizes[name]
+def fit(
+    tools: Sequence[Tool], others: Sequence[Tool], use: Mapping[str, int], first: Collection[str]
+) -> tuple[list[Tool], list[Tool]]:
+    """Return the tools to offer and those to leave out: of `tools` the most used ones stay, `others` in any case.
+
+    `use` has the calls by name. Of tools that nobody has called yet those of the modules `first` come before others,
+    and short ones before long ones. So an offer changes only with what it is built of.
+    """
+    tokens = count_prompt(tool.schema for tool in (*tools, *others))
+    if len(tools) + len(others) < MAX_OFFERED_TOOLS and tokens < MAX_OFFERED_TOKENS:
+        return [*tools, *others], []
+    sizes = {tool.name: count_prompt([tool.schema]) for tool in tools}
+    ranked = sorted(
+        tools, key=lambda tool: (-use.get(tool.name, 0), tool.module not in first, sizes[tool.name], tool.name)
+    )
+    offered, left_out = [*others], list[Tool]()
+    tokens = SEARCH_TOKENS + count_prompt(tool.schema for tool in others)
+    for tool in ranked:
+        if len(offered) + SEARCH_TOOLS < MAX_OFFERED_TOOLS and tokens + sizes[tool.name] < MAX_OFFERED_TOKENS:
+            offered, tokens = [*offered, tool], tokens + sizes[tool.name]
         else:
-            left_out += group
+            left_out.append(tool)
     return offered, left_out
 
 

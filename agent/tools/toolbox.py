@@ -6,7 +6,7 @@
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Awaitable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from agent.prompts import prompts
@@ -56,6 +56,8 @@ class Toolbox:
         self._varying = [each for each in self._providers if each.varies]
         self._result_limit, self._kept_limit = result_limit, kept_limit
         self._offers: dict[Hashable, Offer] = {}
+        self._use: Mapping[str, int] = {}
+        self._first: Collection[str] = ()
         self._search = ToolSearch(self.offered_to)
 
     @property
@@ -81,6 +83,14 @@ class Toolbox:
             self._offers[key] = self._build_offer(scope)
         return self._offers[key]
 
+    def rank(self, use: Mapping[str, int], first: Collection[str]) -> None:
+        """Prefer the tools that were called most, then those of these modules, where not all tools are offered.
+
+        Called at the start alone: offers that change in the middle of conversations would miss the providers' caches.
+        """
+        self._use, self._first = use, first
+        self.forget_offers()
+
     def forget_offers(self, _table: str | None = None) -> None:
         """Build the offers again for the next messages, because an admin has changed something."""
         self._offers.clear()
@@ -88,12 +98,16 @@ class Toolbox:
     def _build_offer(self, scope: Scope) -> Offer:
         permitted = [(each, tool) for each in self._providers for tool in _permitted(each, scope)]
         permitted.sort(key=lambda pair: (pair[0].is_personal, pair[1].name))
-        fixed = [tool for provider, tool in permitted if not provider.is_searchable]
-        offered, left_out = fit(fixed, [tool for provider, tool in permitted if provider.is_searchable])
+        personal = [tool for provider, tool in permitted if provider.is_personal]
+        shared = [tool for provider, tool in permitted if not provider.is_personal]
+        offered, left_out = fit(shared, personal, self._use, self._first)
         shown = {id(each) for each in offered}
         tools = tuple(tool for _, tool in permitted if id(tool) in shown) + (build_search(left_out) if left_out else ())
         known = {module: text for each in self._providers for module, text in each.describe(scope).items()}
-        texts = [known.get(module, "") for module in dict.fromkeys(tool.module for tool in tools)]
+        # Of a module whose tools are found by search the model knows what to mind; of a server that an admin has added,
+        # whose text may be long, only with its tools.
+        told = [tool for provider, tool in permitted if id(tool) in shown or not provider.is_searchable]
+        texts = [known.get(module, "") for module in dict.fromkeys(tool.module for tool in told)]
         instructions = "\n\n".join(text for text in texts if text)
         return Offer(tools, instructions, tuple(left_out), removed=self._list_removed(scope))
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from agent.llm.tokens import count_prompt
 from agent.tools.search import MAX_OFFERED_TOKENS, MAX_OFFERED_TOOLS
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
@@ -37,6 +38,7 @@ async def test_a_server_with_too_many_tools_is_searched_and_small_ones_are_offer
     await parley.ask("hello")
     await allow_all(parley)
     parley.app.tools.mcp.offer([*many(274), *many(5, "small")])
+    parley.app.toolbox.rank({f"small.invoice_{number}": 9 for number in range(5)}, ())
     wanted = {"name": "big__invoice_117", "arguments": {"amount": 3}}
     find = ("find_tool", {"query": "invoice_117"})
     parley.model.play([calls(find), calls(("tools__use_tool", wanted)), Answer("Ok.")])
@@ -44,8 +46,9 @@ async def test_a_server_with_too_many_tools_is_searched_and_small_ones_are_offer
     reply = await parley.ask("handle invoice 117 three times")
 
     assert len(offered(parley)) <= MAX_OFFERED_TOOLS
+    assert count_prompt(parley.model.requests[-1].body["tools"]) <= MAX_OFFERED_TOKENS
     assert {"small__invoice_4", "tools__find_tool", "tools__use_tool"} <= set(offered(parley))
-    assert not [name for name in offered(parley) if name.startswith("big__")]
+    assert "big__invoice_117" not in offered(parley)
     found, used = reply.tool_calls_made
     assert (found.tool, found.result["tools"][0]["name"]) == ("tools.find_tool", "big__invoice_117")
     assert found.result["tools"][0]["parameters"]["properties"] == {"amount": {"default": 1, "type": "integer"}}
@@ -71,16 +74,32 @@ async def test_search_and_use_give_no_tool_that_the_person_may_not_use(parley: P
     reply = await parley.ask("use it")
 
     found, used = [call.result for call in reply.tool_calls_made]
-    assert found == {"tools": [], "servers": ["big"]}
+    assert found["tools"] == []
+    assert "big" in found["servers"]
+    assert "secret" not in found["servers"]
     assert used["message"].startswith("There is no tool 'secret__invoice_1' here.")
 
 
 async def test_everything_is_offered_as_it_is_while_it_fits(parley: Parley) -> None:
     await parley.ask("hello")
-    await allow_all(parley)
-    parley.app.tools.mcp.offer(many(20))
+    assert offered(parley)
+    assert "tools__find_tool" not in offered(parley)
 
+
+async def test_of_many_tools_the_most_used_ones_stay(parley: Parley) -> None:
+    await parley.ask("hello")
+    await parley.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = NULL")
+    await parley.ask("hello")
+    unused = offered(parley)
+    parley.app.toolbox.rank({"weather.get_weather": 5, "scheduler.list_jobs": 3}, ())
+    await parley.ask("hello")
+    first = offered(parley)
     await parley.ask("hello")
 
-    assert len([name for name in offered(parley) if name.startswith("big__")]) == 20
-    assert "tools__find_tool" not in offered(parley)
+    # What a guest has is what most people use.
+    assert {"knowledge__remember", "file_manager__create_document", "calculator__calculate"} <= set(unused)
+    assert {"tools__find_tool", "tools__use_tool"} <= set(unused)
+    assert len(first) <= MAX_OFFERED_TOOLS
+    assert count_prompt(parley.model.requests[-1].body["tools"]) <= MAX_OFFERED_TOKENS
+    assert [name for name in first if name.startswith(("weather__", "scheduler__"))]
+    assert offered(parley) == first
