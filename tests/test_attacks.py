@@ -34,7 +34,7 @@ async def test_empty_paid_answers_are_retried_only_within_the_budget(parley: Par
 
     def think_only(body: Body, _number: int) -> Answer:
         asked.append(body)
-        return Answer("<think>on and on</think>", usage={"prompt_tokens": 0, "completion_tokens": 5000})
+        return Answer("<think>on and on</think>", usage={"prompt_tokens": 1, "completion_tokens": 4999})
 
     parley.model.play(think_only)
 
