@@ -311,9 +311,7 @@ async def test_a_rejected_answer_is_paid_for_too(parley: Parley) -> None:
     reply = await parley.ask("hello")
 
     assert reply.content == "Here I am."
-    ledger = [row.total for row in await parley.sql("SELECT input_tokens + output_tokens AS total FROM token_logs")]
-    assert len(ledger) == 2
-    assert sum(ledger) == reply.usage.total
+    assert await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs") == reply.usage.total
     assert await parley.value(CHARGED) == await parley.value("SELECT tokens_used_this_month FROM users")
 
 

@@ -114,7 +114,6 @@ async def open_app(
             events=events,
             senders=senders or {},
         )
-        await _rank_tools(app)
         await _connect(app, peers, closing)
         yield app
 
@@ -152,6 +151,7 @@ async def note_known_words(app: App, *, with_models: bool = True) -> None:
 
 
 async def _connect(app: App, peers: RemoteAgents, closing: AsyncExitStack) -> None:
+    await _rank_tools(app)
     # Almost everything is read with each message; these are kept, until an admin changes something.
     app.events.on_change(peers.forget_cards)
     app.events.on_change(app.toolbox.forget_offers)

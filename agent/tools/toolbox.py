@@ -100,7 +100,7 @@ class Toolbox:
         permitted.sort(key=lambda pair: (pair[0].is_personal, pair[1].name))
         personal = [tool for provider, tool in permitted if provider.is_personal]
         shared = [tool for provider, tool in permitted if not provider.is_personal]
-        offered, left_out = fit(shared, personal, self._use, self._first)
+        offered, left_out = fit(shared, personal, use=self._use, first=self._first)
         shown = {id(each) for each in offered}
         tools = tuple(tool for _, tool in permitted if id(tool) in shown) + (build_search(left_out) if left_out else ())
         known = {module: text for each in self._providers for module, text in each.describe(scope).items()}
