@@ -155,7 +155,7 @@ class Settings(BaseModel):
     history_tokens: int = Field(default=16_000, ge=1000, le=2_000_000)
     tool_result_max_chars: int = Field(default=8000, ge=200, le=1_000_000)
     tool_result_kept_chars: int = Field(default=256_000, ge=0, le=10_000_000)
-    default_guest_token_budget: int = Field(default=5000, ge=0)
+    default_guest_token_budget: int = Field(default=40_000, ge=0)
     default_guest_modules: Names = ("knowledge", "file_manager", "calendar", "calculator")
     modules_path: Annotated[Path, AfterValidator(_check_folder)] | None = None
     # A folder that is missing does not stop the start; `parley doctor` names it.

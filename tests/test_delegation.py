@@ -10,7 +10,6 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of
-from tests.support.money import CHARGED
 from tests.support.parley import Parley, open_parley
 
 DELEGATE = "agents__delegate"
@@ -92,7 +91,7 @@ async def test_the_ledger_has_every_call_of_an_agent_under_its_own_turn_and_the_
     assert [tuple(row)[:4] for row in rows] == [(1, "answer", 1, 1), (2, "delegation", 1, 1), (1, "answer", 1, 1)]
     assert reply.usage.total == sum(row.tokens for row in rows)
     used = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
-    assert [tuple(row) for row in used] == [(await parley.value(CHARGED), 0)]
+    assert [tuple(row) for row in used] == [(reply.usage.total, 0)]
     assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
 
 

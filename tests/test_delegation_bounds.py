@@ -34,7 +34,7 @@ async def nothing_is_held(parley: Parley) -> bool:
 
 
 def costly(text: str = "", tokens: int = 1000, **given: Any) -> Answer:
-    return Answer(text, usage={"prompt_tokens": 1, "completion_tokens": tokens - 1, "total_tokens": tokens}, **given)
+    return Answer(text, usage={"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}, **given)
 
 
 async def test_an_agent_stops_when_the_persons_budget_is_used_up(parley: Parley) -> None:

@@ -80,7 +80,7 @@ async def test_fifty_turns_at_once_keep_to_a_budget_with_room_for_three(parley: 
     async def answer(_body: Body, number: int) -> Answer:
         if number <= before + 3:
             await first_three.wait()
-        return Answer("paid", usage={"prompt_tokens": 1, "completion_tokens": spent - 1})
+        return Answer("paid", usage={"prompt_tokens": spent - 1, "completion_tokens": 1})
 
     parley.model.play(answer)
     parley.model.peak = 0

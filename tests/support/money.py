@@ -13,8 +13,6 @@ INSERT INTO conversations (id, platform, platform_server_id, platform_channel_id
 VALUES (1, 'discord', 's', 'c'), (2, 'web', NULL, 'c');
 INSERT INTO turns (id, conversation_id, user_id, attempt) VALUES (1, 1, 1, 2), (2, 2, 1, 1);
 """
-# What of the ledger counts against the tokens of people.
-CHARGED = "SELECT sum(coalesce(charged_tokens, input_tokens + output_tokens)) FROM token_logs"
 CALL = {"purpose": "answer", "model": "openai/stub", "cached_tokens": 0, "cost": 0.01}
 
 
