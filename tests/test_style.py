@@ -159,7 +159,7 @@ def reads_time(node: ast.AST) -> bool:
 @pytest.mark.parametrize(
     ("place", "what", "stands"),
     [
-        ("shared/settings.py", "the environment is read", is_environment),
+        ("shared/settings/__init__.py", "the environment is read", is_environment),
         ("shared/db/database.py", "commit is called", commits),
         ("shared/clock.py", "the time is read", reads_time),
     ],

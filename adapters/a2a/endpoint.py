@@ -175,7 +175,7 @@ class Endpoint(RequestHandler):
             if sender is None:
                 raise InvalidParamsError(NAMELESS_LIST)
             async with self._app.database.transaction() as session:
-                page = await list_tasks(session, sender, params, size)
+                page = await list_tasks(session, sender, params, page_size=size)
         for task in page.tasks:
             task.CopyFrom(apply_history_length(task, params))
         return page

@@ -27,7 +27,7 @@ STATE = case(
 
 
 async def list_tasks(
-    session: AsyncSession, sender: Sender, params: ListTasksRequest, page_size: int
+    session: AsyncSession, sender: Sender, params: ListTasksRequest, *, page_size: int
 ) -> ListTasksResponse:
     """Return a page of this person's tasks; the token of the next page is the id of the last task.
 

@@ -20,8 +20,8 @@ from adapters.cli.skills import examine_folder
 from agent.tools.modules import FoundModules, find_modules
 from shared.errors import ParleyError
 from shared.files.storage import open_storage
-from shared.home import make_private
 from shared.settings import Settings, load_secrets
+from shared.settings.home import make_private
 
 app = typer.Typer()
 

@@ -49,7 +49,7 @@ def find_database(settings: "Settings") -> "Address":
 
 def _prepare_home(settings: "Settings") -> None:
     from shared.errors import ConfigurationError
-    from shared.home import make_private
+    from shared.settings.home import make_private
 
     if settings.database_url and settings.api_token and settings.secret_key:
         # With a given database nothing is stored in the home directory.

@@ -145,7 +145,7 @@ def upgrade() -> None:
         sa.Column(
             "token_budget_monthly",
             sa.BigInteger(),
-            server_default="40000",
+            server_default="50000",
             nullable=True,
             comment="Tokens allowed in a period of 30 days; NULL: unlimited.",
         ),

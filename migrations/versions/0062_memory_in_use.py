@@ -44,7 +44,7 @@ BUDGET = """IF TG_OP = 'UPDATE' AND coalesce(current_setting('parley.undoes', tr
             NEW.token_budget_monthly := NULL;
         ELSIF NEW.permission_level NOT IN ('admin', 'owner') AND OLD.permission_level IN ('admin', 'owner') THEN
             NEW.token_budget_monthly := coalesce(
-                NEW.token_budget_monthly, nullif(current_setting('parley.guest_budget', true), '')::bigint, 5000
+                NEW.token_budget_monthly, nullif(current_setting('parley.guest_budget', true), '')::bigint, 50000
             );
         END IF;
     END IF;"""

@@ -23,8 +23,8 @@ from sqlalchemy import URL
 
 from shared.db.server_user import ServerUser, find_server_user
 from shared.errors import ConfigurationError
-from shared.home import make_private
 from shared.log import get_logger
+from shared.settings.home import make_private
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107

@@ -65,7 +65,7 @@ class User(Row, Base):
         DateTime(timezone=True), comment="Since when this person is not answered; NULL: they are."
     )
     token_budget_monthly: Mapped[int | None] = mapped_column(
-        BigInteger, server_default="40000", comment="Tokens allowed in a period of 30 days; NULL: unlimited."
+        BigInteger, server_default="50000", comment="Tokens allowed in a period of 30 days; NULL: unlimited."
     )
     tokens_used_this_month: Mapped[int] = mapped_column(
         BigInteger, server_default="0", comment="Tokens spent since the period began."

@@ -13,8 +13,8 @@ import pytest
 
 from adapters.cli.platforms import list_setting_names
 from shared.errors import ConfigurationError
-from shared.home import make_private
 from shared.settings import SETTING_NAMES, Settings, load_secrets, load_settings, settings_from
+from shared.settings.home import make_private
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS: dict[str, Any] = {
@@ -33,7 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "VOICE_MAX_MB": 20,
     "VOICE_MAX_MINUTES": 10,
     "VOICE_TOKENS_PER_MINUTE": 1000,
-    "DEFAULT_GUEST_TOKEN_BUDGET": 5000,
+    "DEFAULT_GUEST_TOKEN_BUDGET": 50000,
     "DEFAULT_GUEST_MODULES": ("knowledge", "file_manager", "calendar", "calculator"),
     "MEMORY_RECALL_LIMIT": 5,
     "PLANNER_PERCENT": 0,

@@ -41,7 +41,7 @@ def test_an_account_is_promoted_before_its_first_message(shell: Shell) -> None:
 def test_a_former_admin_has_a_limit_again(shell: Shell) -> None:
     shell.says("user", "promote", "discord:81", "admin", "--new")
 
-    assert shell.says("user", "promote", "discord:81", "guest").endswith("guest, 5,000 tokens in 30 days\n")
+    assert shell.says("user", "promote", "discord:81", "guest").endswith("guest, 50,000 tokens in 30 days\n")
 
 
 def test_a_limit_that_an_admin_chose_stays_with_the_permission_user(shell: Shell) -> None:
@@ -140,11 +140,11 @@ def test_grants_and_budgets_are_shown_and_changed(shell: Shell) -> None:
     shell.says("grant", "add", "discord:70", "admin", "--new")
     granted = [row for row in json.loads(shell.says("grant", "list", "--json")) if row["permission"] == "admin"]
     assert [(row["by"], row["budget"]) for row in granted][-1:] == [("person", None)]
-    assert shell.says("grant", "remove", "discord:70").endswith("guest, 5,000 tokens in 30 days\n")
+    assert shell.says("grant", "remove", "discord:70").endswith("guest, 50,000 tokens in 30 days\n")
     shell.says("grant", "add", "discord:70", "admin", "--until", "2096-01-31")
     assert shell.says("user", "promote", "discord:70", "admin").endswith("admin, unlimited budget\n")
     assert shell.says("psql", "-Atc", "SELECT count(permission_until) FROM users").strip() == "0"
-    assert shell.says("grant", "remove", "discord:70").endswith("guest, 5,000 tokens in 30 days\n")
+    assert shell.says("grant", "remove", "discord:70").endswith("guest, 50,000 tokens in 30 days\n")
 
     assert "is user until 2096-01-31 00:00" in shell.says("grant", "add", "discord:70", "user", "--until", "2096-01-31")
     assert "has passed already" in shell.run("grant", "add", "discord:70", "user", "--until", "2020-01-31").err

@@ -220,11 +220,15 @@ async def test_nobody_but_the_program_may_call_them(owner: asyncpg.Connection) -
     )
 
     assert len({row["proname"] for row in found}) >= 10
-    # Triggers run with the rights of their owner.
+    # Triggers, what a migration runs, and what admins and other functions call, run with the rights of their owner.
     assert {row["proname"] for row in found if not row["ours"]} == {
         "parley_audit_v1",
+        "parley_bind_owner_v1",
         "parley_drop_vectors_v1",
         "parley_forget_paused_v1",
+        "parley_memories_by_user_v1",
+        "parley_texts_of_memories_v1",
+        "parley_texts_to_embed_v1",
         "parley_write_persona_version_v1",
     }
     definers = [row for row in found if row["prosecdef"]]

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from shared.errors import ConfigurationError
-from shared.home import make_secret
+from shared.settings.home import make_secret
 
 # Variables that litellm, its providers and docker compose read by themselves; they may stand in `.env` beside ours.
 PROVIDER_NAME = re.compile(
@@ -48,7 +48,7 @@ OPENAI_HEADERS = {
 # Parley's own can be named there.
 MCP_PREFIX, A2A_PREFIX = "MCP_", "A2A_"
 # Where modules come from, besides `MODULES_PATH`: the program's own folder and the entry points of installed packages.
-MODULES_FOLDER = Path(__file__).resolve().parent.parent / "modules"
+MODULES_FOLDER = Path(__file__).resolve().parents[2] / "modules"
 MODULES_GROUP = "parley.modules"
 
 # The folder with Parley's data in a project's folder, and the project's own file, which names it.
@@ -66,7 +66,7 @@ def find_folder() -> Path:
     It is the folder one stands in or the nearest above it that has `.parley` or is Parley's project; else the project
     that this program runs from; else, of a program that is installed without its project, one in the person's home.
     """
-    here, program = Path.cwd(), Path(__file__).resolve().parent.parent
+    here, program = Path.cwd(), Path(__file__).resolve().parents[2]
     found = next((folder for folder in (here, *here.parents, program) if _is_ours(folder)), None)
     return found or Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute() / "parley"
 
@@ -155,7 +155,7 @@ class Settings(BaseModel):
     history_tokens: int = Field(default=16_000, ge=1000, le=2_000_000)
     tool_result_max_chars: int = Field(default=8000, ge=200, le=1_000_000)
     tool_result_kept_chars: int = Field(default=256_000, ge=0, le=10_000_000)
-    default_guest_token_budget: int = Field(default=40_000, ge=0)
+    default_guest_token_budget: int = Field(default=50_000, ge=0)
     default_guest_modules: Names = ("knowledge", "file_manager", "calendar", "calculator")
     modules_path: Annotated[Path, AfterValidator(_check_folder)] | None = None
     # A folder that is missing does not stop the start; `parley doctor` names it.
