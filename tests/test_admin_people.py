@@ -200,6 +200,7 @@ async def test_two_people_become_one_with_all_that_they_have(parley: Parley, psq
         await psql.run("SELECT admin.merge_users('slack', 'U1', 'discord', 'Ann')")
 
 
+@pytest.mark.settings(default_guest_token_budget=50_000)
 async def test_a_budget_follows_the_permission_wherever_it_is_changed(parley: Parley, psql: Psql) -> None:
     await ann(parley)
     for_a_day = "SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')"
