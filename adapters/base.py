@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.events.announcer import LiveTurn
     from agent.queue.outbox import Reply
-    from shared.messages import IncomingMessage
+    from shared.messages import IncomingMessage, Place
     from shared.settings import Settings
 
 # Seconds of retries for storing a message; after them the next catch-up finds it, or the platform repeats it.
@@ -105,6 +105,10 @@ class ChatPlatform(ABC):
 
         Raises `Unavailable` if a retry makes sense, `Undeliverable` if it does not.
         """
+
+    def outage_scope(self, place: "Place") -> str:  # most platforms are one
+        """Return which part of the platform is away when it does not answer for this place; empty for all of it."""
+        return ""
 
     async def show(self, turn: "LiveTurn") -> None:  # noqa: B027  # a part that a platform may leave out
         """Show an answer as live text until the turn ends."""

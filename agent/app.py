@@ -72,7 +72,7 @@ class App:
     @cached_property
     def outbox(self) -> Outbox:
         """Build the outbox, which delivers replies."""
-        return Outbox(self.database, self.senders)
+        return Outbox(self.database, self.senders, self.settings.delivery_hours)
 
     @cached_property
     def credentials(self) -> Credentials:

@@ -172,6 +172,7 @@ class TurnTexts:
     unknown_outcome: Text
     parked: Text
     erased: Text
+    late: Text
     fault: Text
     empty: Text
     summary_heading: Text

@@ -24,7 +24,7 @@ from agent.tools.offer import Scope
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, _migrate
 from shared.db.embedded import start_postgres
-from shared.messages import IncomingMessage
+from shared.messages import IncomingMessage, Place
 from shared.settings import Settings
 from shared.tools import Tool
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -273,6 +273,10 @@ class FaultyPlatform:
     def __init__(self) -> None:
         self.tries: Counter[str] = Counter()
         self.posted = asyncio.Event()
+
+    def outage_scope(self, _place: Place) -> str:
+        """Return nothing: it is away as a whole."""
+        return ""
 
     async def send(self, reply: Reply) -> str | None:
         self.tries[reply.content] += 1

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.events.announcer import LiveTurn
     from agent.queue.outbox import Reply
+    from shared.messages import Place
     from shared.settings import Settings
 
 NO_TRANSPORT = (
@@ -144,6 +145,10 @@ class SlackPlatform(ChatPlatform):
         """Return the routes for Slack's requests and for installations."""
         requests = http.routes(self.settings.signing_secret, self.app.clock, self.dispatch)
         return [*requests, *install.routes(self.settings)]
+
+    def outage_scope(self, place: Place) -> str:
+        """Return the workspace: one may be away, or refuse its token, while others answer."""
+        return place.server or ""
 
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply by the Web API; a reply that was already posted is not posted again."""

@@ -38,17 +38,6 @@ READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 
 # Longer messages are stored alone: the events of a batch are serialised together, on the event loop.
 MAX_BATCHED_CHARS = 10_000
-# The priority of a message's job: the more open messages its sender has, the later the job is taken. So everybody's
-# first message comes before anybody's second one.
-PRIORITY = """-(
-    SELECT count(*) FROM (
-        SELECT FROM inbox AS open_message
-        WHERE open_message.platform = stored.platform AND open_message.platform_user_id = stored.platform_user_id
-          AND open_message.status IN ('waiting', 'claimed')
-        LIMIT 1000
-    ) AS earlier
-)"""
-
 # The messages of one place are stored one after the other, because those with an equal or no time of their own are
 # answered in the order of their ids: without the lock, a later id could be committed, and answered, first.
 LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
@@ -68,11 +57,9 @@ WITH place AS MATERIALIZED (
            CAST(:request AS jsonb)
     FROM place
     ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id, place_key, platform, platform_user_id
+    RETURNING id
 )
-SELECT id, procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TURN_TASK}', {PRIORITY}, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
-)::procrastinate_job_to_defer_v1]) FROM stored
+SELECT id, parley_queue_turn_v1(id) FROM stored
 """)
 
 # `ACCEPT` for many events. Those of a place are stored in the order given; the places in a fixed one, so that two
@@ -96,14 +83,9 @@ WITH places AS MATERIALIZED (
     )
     ORDER BY place_key, number
     ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id, place_key, platform, platform_user_id, platform_event_id
-), numbered AS (
-    SELECT *, CAST(row_number() OVER (PARTITION BY platform, platform_user_id ORDER BY id) AS int) - 1 AS earlier
-    FROM stored
+    RETURNING id, place_key, platform, platform_event_id
 )
-SELECT id, platform, platform_event_id, procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TURN_TASK}', {PRIORITY} - earlier, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
-)::procrastinate_job_to_defer_v1]) FROM numbered AS stored
+SELECT id, platform, platform_event_id, parley_queue_turn_v1(id) FROM stored ORDER BY place_key, id
 """)
 
 # Only the arrival of the event is stored, not its text.
@@ -121,21 +103,30 @@ SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND
 """)
 
 # Queues a job for places with open messages but no live job, which can be lost with its connection. Clocks may be set.
-REQUEUE_LOST = text(f"""
-SELECT place_key, procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_build_object('inbox_id', min(id)), NULL
-)::procrastinate_job_to_defer_v1])
-FROM inbox
-WHERE status IN ('waiting', 'claimed') AND abs(extract(epoch FROM now() - created_at)) > 10
-  AND NOT EXISTS (
-      SELECT FROM procrastinate_jobs WHERE lock = inbox.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
-  )
-GROUP BY place_key
+# It looks at places, not at messages: the first one of each is found by the index.
+REQUEUE_LOST = text("""
+WITH RECURSIVE first AS (
+    (SELECT place_key, id, created_at FROM inbox WHERE status IN ('waiting', 'claimed')
+     ORDER BY place_key, sent_at, id LIMIT 1)
+    UNION ALL
+    SELECT later.* FROM first CROSS JOIN LATERAL (
+        SELECT place_key, id, created_at FROM inbox
+        WHERE status IN ('waiting', 'claimed') AND inbox.place_key > first.place_key
+        ORDER BY place_key, sent_at, id LIMIT 1
+    ) AS later
+)
+SELECT place_key, parley_queue_turn_v1(id) FROM first
+WHERE abs(extract(epoch FROM now() - created_at)) > 10 AND NOT EXISTS (
+    SELECT FROM procrastinate_jobs WHERE lock = first.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
+)
+ORDER BY place_key
 """)
 
 REQUEUE = text(f"""
 SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_build_object('inbox_id', id), NULL
+    '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_strip_nulls(jsonb_build_object(
+        'inbox_id', id, 'person', platform || ' ' || platform_user_id, 'server', platform || ' ' || platform_server_id
+    )), NULL
 )::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
 """)
 
@@ -155,8 +146,8 @@ WITH blocking AS (
     WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
 ), reply AS (
     INSERT INTO outbox (turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id,
-                        is_direct, reply_to, content)
-    SELECT turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
+                        place_key, is_direct, reply_to, content)
+    SELECT turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key, is_direct,
            coalesce(platform_message_id, platform_event_id), :sentence
     FROM failed WHERE door <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
     ON CONFLICT (turn_id) DO NOTHING

@@ -4,6 +4,7 @@ Slots bound how many turns run at once, in all and for each person and server. S
 """
 
 import asyncio
+import json
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -38,17 +39,12 @@ MAX_TAKEN = 16  # jobs in one statement
 TAKE = """
 SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs_v1(
     p_queue => %(queue)s, p_worker_id => %(worker_id)s, p_limit => %(limit)s,
-    p_persons => %(persons)s::text[], p_servers => %(servers)s::text[]
+    p_persons => %(persons)s::jsonb, p_servers => %(servers)s::jsonb,
+    p_per_person => %(per_person)s, p_per_server => %(per_server)s, p_after => %(after)s
 ) AS taken
 """
 FINISH = """
-SELECT procrastinate_finish_job_v1(ending.id, ending.status::procrastinate_job_status, ending.is_deleted), EXISTS (
-    SELECT FROM procrastinate_jobs AS job JOIN procrastinate_jobs AS waiting USING (lock)
-    WHERE job.id = ending.id AND waiting.status = 'todo'
-) AS is_awaited
-FROM unnest(%(ids)s::bigint[], %(statuses)s::text[], %(deleted)s::boolean[])
-     WITH ORDINALITY AS ending (id, status, is_deleted, number)
-ORDER BY number
+SELECT job_id, is_awaited FROM parley_finish_jobs_v1(%(ids)s::bigint[], %(statuses)s::text[], %(deleted)s::boolean[])
 """
 log = get_logger()
 
@@ -94,23 +90,19 @@ class Slots:
         return frozenset(self._holders)
 
     @property
-    def full_persons(self) -> list[str]:
-        """Return the persons who may not have one more turn now."""
-        return [person for person, count in self._persons.items() if count >= self._bounds.per_person]
-
-    @property
-    def full_servers(self) -> list[str]:
-        """Return the servers that may not have one more turn now."""
-        return [server for server, count in self._servers.items() if count >= self._bounds.per_server]
+    def counts(self) -> dict[str, str | int]:
+        """Return how many turns of each person and server are in work, as JSON, and how many may be."""
+        return {
+            "persons": json.dumps(self._persons),
+            "servers": json.dumps(self._servers),
+            "per_person": self._bounds.per_person,
+            "per_server": self._bounds.per_server,
+        }
 
     async def reserve(self, most: int) -> int:
-        """Reserve slots for new jobs, without waiting; return how many.
-
-        There are at most `most`, and so few that they fit into each server that is not full.
-        """
-        rooms = [room for count in self._servers.values() if (room := self._bounds.per_server - count) > 0]
+        """Reserve at most so many slots for new jobs, without waiting; return how many."""
         count = 0
-        while count < min(most, *rooms, self._bounds.per_server) and not self._running.locked():
+        while count < most and not self._running.locked():
             await self._running.acquire()
             count += 1
         return count
@@ -216,6 +208,8 @@ class FairJobs(JobManager):
         self._finishing = BatchLoader(self._finish)
         self._taken: deque[QueuedJob] = deque()
         self._notify: NotificationCallback | None = None
+        # Of the job that was taken last: when servers are looked at one by one, it is the next one's turn.
+        self._last_server = ""
         # How often this worker was told that there may be a job for it; and how often, when it took the last one.
         self._told, self._emptied_at = 0, -1
 
@@ -247,11 +241,14 @@ class FairJobs(JobManager):
         # Returns of each job whether another one waits for its place.
         ids, statuses, deleted = map(list, zip(*ending, strict=True))
         rows = await self.connector.execute_query_all_async(FINISH, ids=ids, statuses=statuses, deleted=deleted)
-        return [row["is_awaited"] for row in rows]
+        awaited = {row["job_id"]: row["is_awaited"] for row in rows}
+        return [awaited[job_id] for job_id in ids]
 
     async def check(self) -> None:
         """Take jobs of a queue that has none; raises `ConnectorException` if this can't be done."""
-        await self.connector.execute_query_all_async(TAKE, queue="", worker_id=None, limit=0, persons=[], servers=[])
+        await self.connector.execute_query_all_async(
+            TAKE, queue="", worker_id=None, limit=0, after="", **self.slots.counts
+        )
 
     async def listen_for_jobs(
         self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
@@ -288,14 +285,15 @@ class FairJobs(JobManager):
                 queue=QUEUE,
                 worker_id=worker_id,
                 limit=room,
-                persons=self.slots.full_persons,
-                servers=self.slots.full_servers,
+                after=self._last_server,
+                **self.slots.counts,
             )
             has_last = 0 < len(rows) < room
             for row in rows:
                 self._taken.append(QueuedJob.from_row(row))
                 if row["person"] is not None:
                     self.slots.assign(row["id"], row["person"], row["server"])
+                    self._last_server = row["server"] or ""
                     room -= 1
             return has_last
         finally:
@@ -318,7 +316,7 @@ class Runner:
         self.own_ids: set[int] = set()
         self.live_ids: set[int] = set()
 
-    async def run_job(self, context: procrastinate.JobContext, inbox_id: int) -> None:
+    async def run_job(self, context: procrastinate.JobContext, inbox_id: int, **_counted_for: str) -> None:
         """Run the next turn of the place of this message, and free the job's slot at its end."""
         job_id, worker_id = context.job.id or 0, context.job.worker_id
         if worker_id is not None:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import text
 
+from agent.prompts import prompts
 from shared.db.batching import BatchLoader
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
@@ -24,9 +25,10 @@ from shared.tracing.spans import Attributes, is_tracing, span, span_of
 # The lease is renewed during a delivery; if the sender dies, another process can claim the reply after this time.
 LEASE_SECONDS = 12
 RENEW_SECONDS = 4
-MAX_ATTEMPTS = 5
-# The wait before the next attempt; a platform may ask for a longer one.
-RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5, 600
+# After so long, an answer is of no use any more, unless the settings say otherwise.
+DELIVERY_HOURS = 24.0
+# How many replies one statement claims. A reply that is older than LATE_SECONDS when it is sent says so.
+MOST_CLAIMED, LATE_SECONDS = 20, 600.0
 # How long a claim is certain to be valid: half its lease, because the database counts it with another clock.
 CERTAIN_SECONDS = LEASE_SECONDS / 2
 BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -47,23 +49,10 @@ LEFT JOIN LATERAL (
 ) AS last ON true
 WHERE turns.id ="""
 CLAIM = text(f"""
-WITH claimed AS (
-    UPDATE outbox SET attempts = attempts + 1, status = CASE WHEN attempts < :most THEN 'claimed' ELSE 'failed' END,
-        claimed_until = CASE WHEN attempts < :most THEN now() + :lease * interval '1 second' END,
-        error = CASE WHEN attempts < :most THEN error ELSE coalesce(error, 'no delivery of it came to an end') END
-    WHERE id IN (
-        SELECT id FROM outbox
-        WHERE status IN ('pending', 'claimed') AND door = ANY(:doors)
-          -- No lease or wait lasts that long: the database's clock was set back since, and the sender may be dead.
-          AND (coalesce(claimed_until, now()) <= now()
-               OR status = 'claimed' AND claimed_until > now() + 2 * :lease * interval '1 second'
-               OR claimed_until > now() + 2 * :longest_wait * interval '1 second')
-        ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED
-    )
-    RETURNING id, turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
-              reply_to, live_message_id, content, files, choices, status, attempts
-)
-SELECT claimed.*, found.* FROM claimed LEFT JOIN LATERAL ({FIND_DELIVERY} claimed.turn_id) AS found ON true
+SELECT claimed.*, extract(epoch FROM now() - claimed.created_at) AS age, found.*
+FROM parley_claim_replies_v1(:doors, :limit, :lease, :hours) AS claimed
+LEFT JOIN LATERAL ({FIND_DELIVERY} claimed.turn_id) AS found ON true
+ORDER BY claimed.id
 """)
 
 # `attempts` counts the claims of a reply: with an older number, another process has claimed it since.
@@ -73,19 +62,8 @@ WHERE id = :id AND status = 'claimed' AND attempts = :attempts
 RETURNING id
 """)
 
-DELIVERED = text("""
-UPDATE outbox SET status = 'delivered', delivered_at = now(), platform_message_id = sent.message_id,
-    claimed_until = NULL
-FROM unnest(CAST(:ids AS bigint[]), CAST(:message_ids AS text[])) AS sent (id, message_id)
-WHERE outbox.id = sent.id AND status <> 'delivered'
-""")
-
-FAILED = text("""
-UPDATE outbox SET status = CASE WHEN attempts >= :most THEN 'failed' ELSE 'pending' END, error = :error,
-    claimed_until = CASE WHEN attempts >= :most THEN NULL ELSE now() + :wait * interval '1 second' END
-WHERE id = :id AND status = 'claimed' AND attempts = :attempts
-""")
-
+DELIVERED = text("SELECT parley_mark_delivered_v1(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]))")
+FAILED = text("SELECT parley_fail_reply_v1(:id, :attempts, :error, :is_final, :wait, :hours, :scope)")
 MESSAGES = text("""
 SELECT turn_id, min(id) AS inbox_id FROM inbox WHERE turn_id = ANY(CAST(:turn_ids AS bigint[])) GROUP BY turn_id
 """)
@@ -147,7 +125,7 @@ class DeliveryInfo:
 class Reply:
     """A reply and its destination; `turn_id` is 0 if no turn could begin. All delivery attempts use the same `nonce`.
 
-    Senders check the `claim` before each post.
+    Senders check the `claim` before each post. `age`: the seconds since the reply was stored.
     """
 
     id: int
@@ -160,6 +138,7 @@ class Reply:
     choices: tuple[str, ...] = ()
     delivery: DeliveryInfo = field(default=DeliveryInfo(), compare=False)
     claim: Claim | None = field(default=None, compare=False, repr=False)
+    age: float = field(default=0.0, compare=False)
 
     @property
     def was_tried(self) -> bool:
@@ -188,6 +167,10 @@ class ReplySender(Protocol):
         """
         ...
 
+    def outage_scope(self, place: Place) -> str:
+        """Return which part of the platform is away when it does not answer for this place; empty for all of it."""
+        ...
+
 
 Senders = Mapping[str, ReplySender]
 
@@ -195,17 +178,20 @@ Senders = Mapping[str, ReplySender]
 class Outbox:
     """Delivers the replies of a process; deliveries that end while others are being recorded are recorded together."""
 
-    def __init__(self, database: Database, senders: Senders) -> None:
+    def __init__(self, database: Database, senders: Senders, hours: float = DELIVERY_HOURS) -> None:
+        """Deliver with these senders; a reply that is `hours` old is not tried again."""
         self.senders = senders
-        self._database = database
+        self._database, self._hours = database, hours
         self._recording = BatchLoader(self._record)
 
     async def deliver(self, reply: Reply) -> None:
         """Send a reply that this process has claimed; a failure is recorded, and the sweeper retries it."""
         sender = self.senders.get(reply.adapter)
         if sender is None:
-            await mark_failed(self._database, reply, "no sender in this process")
+            await self.mark_failed(reply, "no sender in this process")
             return
+        if reply.age > LATE_SECONDS:
+            reply = replace(reply, content=f"{prompts().turn.late}\n\n{reply.content}")
         given: Attributes = {
             "parley.adapter": reply.adapter,
             "parley.turn.id": reply.turn_id,
@@ -220,10 +206,12 @@ class Outbox:
             log.info("reply_sent_by_another_process", reply=reply.id)
         except Unavailable as error:
             log.warning("delivery_failed", reply=reply.id, adapter=reply.adapter, cause=str(error.__cause__ or error))
-            await mark_failed(self._database, reply, str(error), wait=error.retry_after or 0)
+            # Who asks to wait is there.
+            scope = sender.outage_scope(reply.place) if error.retry_after is None else None
+            await self.mark_failed(reply, str(error), wait=error.retry_after or 0, scope=scope)
         except Undeliverable as error:
             log.error("reply_undeliverable", reply=reply.id, adapter=reply.adapter, cause=str(error))
-            await mark_failed(self._database, reply, str(error), is_final=True)
+            await self.mark_failed(reply, str(error), is_final=True)
         else:
             await self._recording.load((reply.id, message_id))
 
@@ -231,18 +219,55 @@ class Outbox:
         """Deliver the replies that earlier deliveries have left open, for the adapters that have a sender here."""
         if not self.senders:
             return
+        # Until nothing is left: when a platform is back, all that has waited for it goes at once.
+        while await self._sweep_some():
+            pass
+
+    async def _sweep_some(self) -> bool:
+        """Deliver one round of open replies, at most one of each place; return whether there were any."""
         claimed_at = boot_seconds()
         async with self._database.transaction() as session:
-            claimed = await claim(session, list(self.senders))
-            first = await _find_messages(session, [reply.turn_id for reply, _ in claimed]) if is_tracing() else {}
+            claimed = await claim(session, list(self.senders), self._hours)
+            replies = [reply for reply, _ in claimed if reply is not None]
+            first = await _find_messages(session, [each.turn_id for each in replies]) if is_tracing() else {}
+        for reply, row in claimed:
+            if reply is None and row.status == "claimed":
+                await self._fail(row.id, row.attempts, "the stored reply can't be read", is_final=True)
         replies = [
-            replace(reply, claim=Claim(self._database, reply.id, number, made_at=claimed_at))
-            for reply, number in claimed
+            replace(reply, claim=Claim(self._database, reply.id, row.attempts, made_at=claimed_at))
+            for reply, row in claimed
+            if reply is not None
         ]
         delivering = (self._deliver_again(reply, inbox_id=first.get(reply.turn_id)) for reply in replies)
         for outcome in await asyncio.gather(*delivering, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
+        return bool(claimed)
+
+    async def mark_failed(
+        self, reply: Reply, error: str, *, is_final: bool = False, wait: float = 0, scope: str | None = None
+    ) -> None:
+        """Record why a delivery failed; when it is of no use any more, or with `is_final`, it is not retried.
+
+        `wait` is for how many seconds the platform wants to be left alone; `scope`: which part of it did not answer.
+        No effect when another process has claimed the reply.
+        """
+        number = reply.claim.number if reply.claim is not None else 0
+        await self._fail(reply.id, number, error, is_final=is_final, wait=wait, scope=scope)
+
+    async def _fail(
+        self,
+        reply_id: int,
+        number: int,
+        error: str,
+        *,
+        is_final: bool = False,
+        wait: float = 0,
+        scope: str | None = None,
+    ) -> None:
+        given = {"id": reply_id, "attempts": number, "error": error, "is_final": is_final}
+        async with self._database.transaction() as session:
+            await session.execute(FAILED, given | {"wait": wait, "hours": self._hours, "scope": scope})
 
     async def _deliver_again(self, reply: Reply, inbox_id: int | None) -> None:
         given = {"parley.turn.id": reply.turn_id}
@@ -277,37 +302,16 @@ async def _renew(claim: Claim) -> None:
                 await claim.renew()
 
 
-async def mark_failed(database: Database, reply: Reply, error: str, *, is_final: bool = False, wait: float = 0) -> None:
-    """Record why a delivery failed; after the last attempt, or with `is_final`, the reply is not retried.
+async def claim(
+    session: Session, adapters: Sequence[str], hours: float = DELIVERY_HOURS
+) -> list[tuple[Reply | None, Any]]:
+    """Claim replies that wait for their delivery, for these adapters; return each with its row.
 
-    `wait` is for how many seconds the platform wants to be left alone. No effect when another process has claimed the
-    reply.
+    The reply is None if it was older than `hours` and has failed instead, or if it can't be read.
     """
-    given = {
-        "id": reply.id,
-        "attempts": reply.claim.number if reply.claim is not None else 0,
-        "error": error,
-        "most": 0 if is_final else MAX_ATTEMPTS,
-        "wait": min(LONGEST_RETRY_SECONDS, max(RETRY_SECONDS, wait)),
-    }
-    async with database.transaction() as session:
-        await session.execute(FAILED, given)
-
-
-async def claim(session: Session, adapters: Sequence[str]) -> list[tuple[Reply, int]]:
-    """Claim up to 20 replies whose sender died or failed, for these adapters; return them with the claim's number.
-
-    A reply without attempts left is marked as failed instead.
-    """
-    given = {
-        "doors": list(adapters),
-        "lease": LEASE_SECONDS,
-        "longest_wait": LONGEST_RETRY_SECONDS,
-        "most": MAX_ATTEMPTS,
-    }
+    given = {"doors": list(adapters), "limit": MOST_CLAIMED, "lease": LEASE_SECONDS, "hours": hours}
     rows = (await session.execute(CLAIM, given)).all()
-    found = ((_find_reply(row), row.attempts) for row in rows if row.status == "claimed")
-    return [(reply, attempts) for reply, attempts in found if reply is not None]
+    return [(_find_reply(row) if row.status == "claimed" else None, row) for row in rows]
 
 
 def _find_reply(row: Any) -> Reply | None:
@@ -339,6 +343,7 @@ def to_reply(row: Any) -> Reply:
         files=files,
         choices=tuple(row.choices),
         delivery=to_delivery(row, row.turn_status) if row.turn_id else DeliveryInfo(),
+        age=float(row.age),
     )
 
 

@@ -35,7 +35,7 @@ WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_F
 """)
 
 END = f"""
-SELECT ended.reply_id, ended.live_message_id, found.* FROM parley_close_turn_v3(
+SELECT ended.reply_id, ended.live_message_id, ended.is_claimed, found.* FROM parley_close_turn_v3(
     p_turn_id => :turn_id, p_attempt => :attempt, p_status => :status, p_finished => :finished, p_waves => :waves,
     p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_note => :note, p_calls => :calls,
     p_reply => :reply, p_question => :question
@@ -181,7 +181,8 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         row = _to_row(reply, LEASE_SECONDS if is_sent else None)
         ended = await end_turn(session, turn, answer, events=events, reply=row, question=question)
     reply = replace(reply, id=ended.reply_id)
-    if is_sent:
+    # Without a claim the sweeper sends it, when its turn has come.
+    if is_sent and ended.is_claimed:
         claim = Claim(database, reply.id, number=0, made_at=claimed_at)
         reply = replace(reply, delivery=to_delivery(ended, answer.status), claim=claim)
     return ClosedTurn(reply, confirmation_id)
@@ -192,6 +193,7 @@ def _to_row(reply: Reply, lease: float | None) -> dict[str, Any]:
     return {
         "door": reply.adapter,
         **asdict(reply.place),
+        "place_key": reply.place.key,
         "reply_to": reply.reply_to,
         "content": reply.content,
         "files": [asdict(each) for each in reply.files],

@@ -9,7 +9,7 @@ CREATE FUNCTION public.parley_close_turn_v3(
     p_turn_id bigint, p_attempt int, p_status text, p_finished boolean, p_waves int, p_error text, p_cause text,
     p_steps jsonb, p_events jsonb, p_note text, p_calls jsonb, p_reply jsonb, p_question jsonb DEFAULT NULL
 )
-RETURNS TABLE (reply_id bigint, live_message_id text)
+RETURNS TABLE (reply_id bigint, live_message_id text, is_claimed boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_turn record;
@@ -29,16 +29,25 @@ BEGIN
     );
     IF p_reply IS NOT NULL THEN
         INSERT INTO public.outbox (turn_id, door, platform, platform_server_id, platform_channel_id,
-                                   platform_thread_id, is_direct, reply_to, live_message_id, content, files, choices,
-                                   status, attempts, claimed_until, delivered_at)
-        SELECT p_turn_id, reply.door, reply.platform, reply.server, reply.channel, reply.thread, reply.is_direct,
-               reply.reply_to, v_turn.live_message_id, reply.content, reply.files, reply.choices, reply.status, 0,
-               CASE WHEN reply.status = 'claimed' THEN now() + reply.lease * interval '1 second' END,
+                                   platform_thread_id, place_key, is_direct, reply_to, live_message_id, content,
+                                   files, choices, status, attempts, claimed_until, delivered_at)
+        SELECT p_turn_id, reply.door, reply.platform, reply.server, reply.channel, reply.thread, reply.place_key,
+               reply.is_direct, reply.reply_to, v_turn.live_message_id, reply.content, reply.files, reply.choices,
+               CASE WHEN reply.status = 'claimed' AND has_to_wait THEN 'pending' ELSE reply.status END, 0,
+               CASE WHEN reply.status = 'claimed' AND NOT has_to_wait THEN now() + reply.lease * interval '1 second' END,
                CASE WHEN reply.status = 'delivered' THEN now() END
         FROM jsonb_to_record(p_reply) AS reply
             (door text, platform text, server text, channel text, thread text, is_direct boolean, reply_to text,
-             content text, files jsonb, choices jsonb, status text, lease double precision)
-        RETURNING id INTO reply_id;
+             content text, files jsonb, choices jsonb, status text, lease double precision, place_key text)
+        -- Behind an earlier reply of the place, and while the platform is down, it waits for the sweeper.
+        CROSS JOIN LATERAL (SELECT EXISTS (
+            SELECT FROM public.outbox AS earlier
+            WHERE earlier.place_key = reply.place_key AND earlier.status IN ('pending', 'claimed')
+        ) OR EXISTS (
+            SELECT FROM public.delivery_outages AS outage
+            WHERE outage.door = reply.door AND outage.scope IN ('', reply.server) AND outage.is_down
+        ) AS has_to_wait) AS line
+        RETURNING id, outbox.status = 'claimed' INTO reply_id, is_claimed;
     END IF;
     IF p_question IS NOT NULL THEN
         INSERT INTO public.confirmations (id, user_id, conversation_id, turn_id, call_id, tool, arguments,

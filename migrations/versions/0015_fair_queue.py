@@ -23,7 +23,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_inbox_open_by_person",
         "inbox",
-        ["platform", "platform_user_id"],
+        ["platform", "platform_user_id", "id"],
         postgresql_where=sa.text("status IN ('waiting', 'claimed')"),
     )
     # The driver takes the text as it stands: no parameters, so several statements at once.

@@ -15,7 +15,7 @@ from shared.models.erasure import Erasure
 from shared.models.feedback import Feedback
 from shared.models.file import FileRecord
 from shared.models.known_word import KnownWord
-from shared.models.mail import InboxMessage, OutboxReply
+from shared.models.mail import DeliveryOutage, InboxMessage, OutboxReply
 from shared.models.mcp import McpServer, McpTool
 from shared.models.memory import (
     EmbeddingModel,
@@ -53,6 +53,7 @@ __all__ = [
     "Conversation",
     "CountedRows",
     "Credential",
+    "DeliveryOutage",
     "DirectChannel",
     "EmbeddingModel",
     "Erasure",

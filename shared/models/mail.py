@@ -36,6 +36,7 @@ class InboxMessage(Row, Base):
             "ix_inbox_open_by_person",
             "platform",
             "platform_user_id",
+            "id",
             postgresql_where=text("status IN ('waiting', 'claimed')"),
         ),
         Index("ix_inbox_turn_id", "turn_id"),
@@ -119,6 +120,7 @@ class OutboxReply(Row, Base):
         Index("uq_outbox_turn", "turn_id", unique=True),
         Index("ix_outbox_open", "claimed_until", postgresql_where=text("status IN ('pending', 'claimed')")),
         Index("ix_outbox_failed", "id", postgresql_where=text("status = 'failed'")),
+        Index("ix_outbox_by_place", "place_key", "id", postgresql_where=text("status IN ('pending', 'claimed')")),
         {"comment": "Replies, one per turn; at most one visible per message."},
     )
 
@@ -152,3 +154,33 @@ class OutboxReply(Row, Base):
     error: Mapped[str | None] = mapped_column(Text, comment="Why the last delivery failed.")
     platform_message_id: Mapped[str | None] = mapped_column(Text, comment="The platform's id of what was sent.")
     delivered_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True), comment="When the platform took it.")
+    place_key: Mapped[str] = mapped_column(
+        Text, server_default="", comment="Canonical text of the place; its replies are sent in the order of their ids."
+    )
+    lost_claims: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="Deliveries in a row whose sender died."
+    )
+    tried_at: Mapped[datetime | None] = mapped_column(
+        DateTime(timezone=True), comment="When its last delivery began or failed."
+    )
+
+
+class DeliveryOutage(Row, Base):
+    """A platform that did not take the last reply."""
+
+    __tablename__ = "delivery_outages"
+    __table_args__ = (
+        UniqueConstraint("door", "scope"),
+        {"comment": "Platforms that did not take the last reply; the row goes with the next reply that they take."},
+    )
+
+    door: Mapped[str] = mapped_column(Text, comment="The adapter whose platform does not answer.")
+    scope: Mapped[str] = mapped_column(Text, comment="The server or workspace that is away; empty for the platform.")
+    place_key: Mapped[str] = mapped_column(Text, comment="The place where it was noticed first.")
+    is_down: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="Did it fail in a second place, too? Then one reply at a time asks whether it is back.",
+    )
+    failures: Mapped[int] = mapped_column(Integer, server_default=text("1"), comment="Failures in a row.")
+    next_probe_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), comment="When the next reply may ask.")
+    error: Mapped[str] = mapped_column(Text, comment="How the last delivery failed.")

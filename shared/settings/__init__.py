@@ -175,6 +175,7 @@ class Settings(BaseModel):
     max_scheduled_jobs_per_person: int = Field(default=50, ge=0, le=10_000)
     min_schedule_seconds: int = Field(default=300, ge=1, le=86_400)
     catch_up_hours: float = Field(default=24, ge=0)
+    delivery_hours: float = Field(default=24, gt=0, le=168)
     retention_inbox_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     retention_outbox_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     retention_events_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)

@@ -38,6 +38,7 @@ from shared.clock import Clock
 from shared.db import driver
 from shared.db.database import Address, Database
 from shared.log import configure_logging
+from shared.messages import Place
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
@@ -264,6 +265,10 @@ class TablePlatform:
 
     def __init__(self, points: Points, counts: Counts) -> None:
         self._points, self._counts = points, counts
+
+    def outage_scope(self, _place: Place) -> str:
+        """Return nothing: it is away as a whole."""
+        return ""
 
     async def send(self, reply: Reply) -> str | None:
         """Post the reply unless its nonce is known."""

@@ -41,6 +41,10 @@ class FakePlatform:
         self.arrived.set()
         return f"post-{reply.id}"
 
+    def outage_scope(self, _place: Place) -> str:
+        """Return nothing: it is away as a whole."""
+        return ""
+
     async def wait_for(self, count: int) -> list[str]:
         """Return the texts as soon as there are this many."""
         async with asyncio.timeout(30):

@@ -15,6 +15,7 @@ from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, cut
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.notices import notify_asker
 from adapters.chat.parts import Rendered, Upload, split_text, with_file
+from adapters.discord.sending.history import NONCE_SECONDS, find_posted, is_same_part
 from adapters.discord.sending.notices import REASONS, send_direct
 from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.sending.tables import tables_to_blocks
@@ -82,6 +83,8 @@ class Sender:
 
     async def _post(self, reply: "Reply") -> str:
         writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried)
+        if isinstance(writer, ChannelWriter) and reply.was_tried and reply.age > NONCE_SECONDS:
+            writer.posted = await find_posted(self.rest, reply)
         # Private follow-ups can't be looked up and have no nonce: the whole answer is in the response, which is edited.
         most_parts = 1 if isinstance(writer, ResponseWriter) and writer.is_private else MOST_PARTS
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
@@ -200,17 +203,25 @@ def to_nonce(secrets: Secrets, *identity: object) -> str:
 class ChannelWriter:
     """Messages of a channel, a thread or a direct conversation; the first one replies to the question.
 
-    A nonce prevents a message from being posted twice.
+    A nonce prevents a message from being posted twice for some minutes; after them `posted` are our messages that an
+    earlier delivery may have posted.
     """
 
     def __init__(self, rest: Rest, place: Place, reply_to: str | None) -> None:
         self._rest = rest
         self._channel = place.thread or place.channel
+        self.posted: list[Json] = []
         # A thread opened for a question does not contain the question, but has its id.
         self._reply_to = reply_to if reply_to and reply_to.isdecimal() and reply_to != place.thread else None
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
         """Post a message and return it; with a known nonce, return the existing message."""
+        known = next((each for each in self.posted if is_same_part(each, body, self._reply_to)), None)
+        if known is not None:
+            # Two parts may have the same text.
+            self.posted.remove(known)
+            self._reply_to = None
+            return known
         path = "/channels/{channel_id}/messages"
         body = body | {"nonce": nonce, "enforce_nonce": True, "flags": SUPPRESS_EMBEDS}
         if self._reply_to is not None:

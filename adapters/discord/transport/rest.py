@@ -303,19 +303,28 @@ async def as_our_errors(request: Awaitable[Result]) -> Result:
         return await request
     except discord.LoginFailure as error:
         raise TokenRefused from error
-    except (discord.RateLimited, discord.DiscordServerError) as error:
+    except discord.RateLimited as error:
+        raise Unavailable("Discord asks to wait.", retry_after=error.retry_after) from error
+    except discord.DiscordServerError as error:
         raise Unavailable("Discord can't accept this just now.") from error
     except discord.HTTPException as error:
         if error.status == 401 and error.code not in GONE:
             log.error("discord_token_refused", remedy=TOKEN_REFUSED)
             raise Unavailable("Discord refuses the token.") from error
         if error.status == 429:
-            raise Unavailable("Discord asks to wait.") from error
+            raise Unavailable("Discord asks to wait.", retry_after=_to_wait(error)) from error
         # A proxy in front of Discord also refuses a large body, without Discord's error code.
         number = TOO_LARGE if error.status == 413 else error.code
         raise Refused(number, f"{error.status} {error.text or error.code}") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unavailable("Discord can't be reached just now.") from error
+
+
+def _to_wait(error: discord.HTTPException) -> float:
+    try:
+        return float(error.response.headers.get("Retry-After", 0))
+    except ValueError:
+        return 0.0
 
 
 def _to_form(body: Any, uploads: Sequence[discord.File]) -> list[Json]:

@@ -29,23 +29,17 @@ async def test_as_many_slots_are_reserved_as_are_free() -> None:
     assert await slots.reserve(1) == 1
 
 
-async def test_a_server_that_is_nearly_full_keeps_a_reservation_small() -> None:
-    slots = Slots(Bounds(running=10, per_person=5, per_server=3))
-    slots.release(await slots.reserve(1) - 1)
-    slots.assign(1, "test ann", "test s")
-
-    assert await slots.reserve(8) == 2
-
-
-async def test_persons_and_servers_are_full_until_a_job_of_theirs_ends() -> None:
+async def test_persons_and_servers_are_counted_until_a_job_of_theirs_ends() -> None:
     slots = Slots(Bounds(running=10, per_person=1, per_server=2))
     await slots.reserve(2)
     slots.assign(1, "test ann", "test s")
     slots.assign(2, "test bob", "test s")
 
-    assert (slots.full_persons, slots.full_servers) == (["test ann", "test bob"], ["test s"])
+    assert slots.counts["persons"] == '{"test ann": 1, "test bob": 1}'
+    assert slots.counts["servers"] == '{"test s": 2}'
     assert slots.end(1)
-    assert (slots.full_persons, slots.full_servers) == (["test bob"], [])
+    assert slots.counts["persons"] == '{"test bob": 1}'
+    assert slots.counts["servers"] == '{"test s": 1}'
     assert slots.jobs == {2}
 
 

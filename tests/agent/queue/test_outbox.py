@@ -11,8 +11,10 @@ from shared.errors import ClaimLost, Unavailable
 from tests.support.parley import FakePlatform, Parley
 
 STORE = """
-INSERT INTO outbox (door, platform, platform_channel_id, reply_to, content, status, claimed_until)
-VALUES ('fake', 'test', 'general', 'question', 'the answer', 'claimed', now() + interval '12 seconds') RETURNING *
+INSERT INTO outbox (door, platform, platform_channel_id, place_key, reply_to, content, status, claimed_until)
+VALUES ('fake', 'test', 'general', CAST(gen_random_uuid() AS text), 'question', 'the answer', 'claimed',
+        now() + interval '12 seconds')
+RETURNING *, 0 AS age
 """
 
 
@@ -80,7 +82,7 @@ async def test_a_claim_that_expired_unnoticed_is_renewed_and_used(parley: Parley
 async def test_the_failure_of_a_late_delivery_does_not_release_the_reply_of_another_process(parley: Parley) -> None:
     reply = await claimed(parley)
     await parley.sql("UPDATE outbox SET attempts = 1")
-    await outbox.mark_failed(parley.app.database, reply, str(Unavailable()))
+    await Outbox(parley.app.database, {}).mark_failed(reply, str(Unavailable()))
 
     assert await parley.value("SELECT status FROM outbox") == "claimed"
     with pytest.raises(ClaimLost):
