@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
@@ -39,6 +39,14 @@ ROLE = "SELECT current_user AS name, rolsuper OR rolbypassrls AS sees_all FROM p
 LEDGER = """
 SELECT (SELECT count(*) FROM token_logs) AS calls, (SELECT count(*) FROM parley_budget_differences_v1()) AS different
 """
+BACKLOG = """
+SELECT reply.door, count(*) AS replies, max(extract(epoch FROM now() - reply.created_at)) AS age,
+       (SELECT max(error) FROM outbox AS failing
+        WHERE failing.door = reply.door AND failing.status IN ('pending', 'claimed')) AS cause
+FROM outbox AS reply WHERE status IN ('pending', 'claimed') GROUP BY reply.door ORDER BY reply.door
+"""
+# A reply that is younger may be on its way.
+WAITS_SECONDS = 60
 # What only an operator can mend, unless the model has answered since.
 ROUTES = """
 SELECT subject AS model, detail AS cause, last_at FROM event_totals
@@ -145,6 +153,10 @@ async def _look_at_files(address: Address, settings: Settings) -> Finding:
 
 async def _check_rows(address: Address, installation: Installation) -> AsyncIterator[Finding]:
     yield await _check_roles(address)
+    for row in await _fetch(address, BACKLOG, as_owner=True):
+        waiting = f"{row['replies']} wait for {row['door']}, the oldest for {timedelta(seconds=int(row['age']))}"
+        cause = f": {row['cause']}" if row["cause"] else ""
+        yield Finding("warn" if row["age"] > WAITS_SECONDS else "ok", "replies", f"{waiting}{cause}")
     if installation.settings.embedding_model is not None:
         yield await _look_at_vectors(address, installation.settings.embedding_model)
     async for finding in _look_at_listed_skills(address, installation.skills):

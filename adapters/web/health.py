@@ -47,11 +47,14 @@ ANSWERED = ("finished", "unfinished")
 QUEUES = text("""
 SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
-       (SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')),
        (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM outbox WHERE status = 'failed'),
        parley_count_memories_v1(),
        (SELECT count(*) FROM unremembered_turns)
+""")
+BACKLOG = text("""
+SELECT door, count(*) AS replies, greatest(0, extract(epoch FROM now() - min(created_at))) AS age
+FROM outbox WHERE status IN ('pending', 'claimed') GROUP BY door ORDER BY door
 """)
 # What the codes of errors have in common that say that a budget is used up.
 OF_A_BUDGET = "budget"
@@ -130,18 +133,36 @@ async def read_metrics(app: App) -> list[Metric]:
         ledger = await read_call_totals(session)
         tools = await read_tool_totals(session)
         events = await read_event_totals(session)
-        waiting, running, unsent, age, undeliverable, memories, unremembered = (await session.execute(QUEUES)).one()
+        waiting, running, age, undeliverable, memories, unremembered = (await session.execute(QUEUES)).one()
+        backlog = (await session.execute(BACKLOG)).all()
     gauges = (
         ("parley_inbox_waiting", "Messages that wait for a turn.", waiting),
         ("parley_inbox_oldest_seconds", "Age of the oldest message that waits.", age),
         ("parley_turns_running", "Turns that run.", running),
-        ("parley_outbox_open", "Replies that are not delivered.", unsent),
         ("parley_outbox_failed", "Replies that could not be delivered, as long as they are kept.", undeliverable),
         ("parley_memories", "Memories that recall can find.", memories),
         ("parley_turns_unremembered", "Turns whose messages are not memories yet.", unremembered),
     )
     families = [GaugeMetricFamily(name, about, value=float(value)) for name, about, value in gauges]
-    return [*_turns(turns), *_calls(ledger), _tools(tools), *_events(events), *families, *await _vectors(app)]
+    return [
+        *_turns(turns),
+        *_calls(ledger),
+        _tools(tools),
+        *_events(events),
+        *families,
+        *_backlog(app, backlog),
+        *await _vectors(app),
+    ]
+
+
+def _backlog(app: App, rows: Sequence[Any]) -> list[Metric]:
+    unsent = GaugeMetricFamily("parley_outbox_open", "Replies that are not delivered.", labels=["adapter"])
+    oldest = GaugeMetricFamily("parley_outbox_oldest_seconds", "Age of the oldest of them.", labels=["adapter"])
+    waiting = {row.door: row for row in rows}
+    for adapter in sorted({*waiting, *app.senders}):
+        unsent.add_metric([adapter], float(waiting[adapter].replies) if adapter in waiting else 0.0)
+        oldest.add_metric([adapter], float(waiting[adapter].age) if adapter in waiting else 0.0)
+    return [unsent, oldest]
 
 
 def _calls(rows: Sequence[Any]) -> list[Metric]:

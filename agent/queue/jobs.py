@@ -316,7 +316,13 @@ class Runner:
         self.own_ids: set[int] = set()
         self.live_ids: set[int] = set()
 
-    async def run_job(self, context: procrastinate.JobContext, inbox_id: int, **_counted_for: str) -> None:
+    async def run_job(  # `person` and `server` are for the claim alone
+        self,
+        context: procrastinate.JobContext,
+        inbox_id: int,
+        person: str = "",
+        server: str = "",
+    ) -> None:
         """Run the next turn of the place of this message, and free the job's slot at its end."""
         job_id, worker_id = context.job.id or 0, context.job.worker_id
         if worker_id is not None:

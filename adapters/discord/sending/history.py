@@ -18,7 +18,7 @@ PAGE, MOST_PAGES = 100, 50
 
 
 async def find_posted(rest: Rest, reply: "Reply") -> list[Json]:
-    """Return our messages of the place since the reply was stored, oldest first; none if the history is closed to us."""
+    """Return our messages of the place since the reply was stored, oldest first; none if we may not read them."""
     since = discord.utils.utcnow().timestamp() - reply.age - CLOCKS_DIFFER_SECONDS
     after = (int(since * 1000) - discord.utils.DISCORD_EPOCH) << 22
     me, found = await rest.me(), list[Json]()

@@ -29,7 +29,8 @@ def redirect(settings: DiscordSettings) -> None:
 
 def open_http(trace: TraceConfig) -> HTTPClient:
     """Return the library's REST client, which waits for rate limits and retries after errors of Discord."""
-    return HTTPClient(asyncio.get_running_loop(), http_trace=trace)
+    # A longer wait that Discord asks for is that of the reply, which other processes then know of.
+    return HTTPClient(asyncio.get_running_loop(), http_trace=trace, max_ratelimit_timeout=60.0)
 
 
 def client_options(trace: TraceConfig) -> dict[str, Any]:

@@ -1,0 +1,56 @@
+"""Discord away for longer than it remembers nonces: answers arrive once, in order."""
+
+from tests.adapters.discord.conftest import Scene
+from tests.standins.discord import Fault
+from tests.standins.openai_api import Answer
+
+
+async def test_answers_of_an_outage_arrive_once_and_in_order_when_discord_is_back(pond: Scene) -> None:
+    pond.model.play([Answer(f"Answer {number}.") for number in range(6)])
+    away = Fault("POST", "/messages", 503, times=1_000_000)
+    pond.discord.faults.append(away)
+    for number in range(3):
+        await pond.ann.says(f"hello {number}", pond.ann.dm())
+        await pond.until_value(number + 1, "SELECT count(*) FROM outbox WHERE door = 'discord'")
+        await pond.bob.says(f"hello {number}", pond.bob.dm())
+        await pond.until_value(2 * number + 2, "SELECT count(*) FROM inbox WHERE status = 'answered'")
+    await pond.until_value(True, "SELECT is_down FROM delivery_outages")
+    assert await pond.value("SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')") == 6
+    away.times = 0
+    await pond.sql("UPDATE delivery_outages SET next_probe_at = now()")
+
+    for person in (pond.ann, pond.bob):
+        heard = await person.hears(person.dm(), 3)
+        assert heard == sorted(heard)
+    await pond.until_value(6, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    assert await pond.value("SELECT count(*) FROM delivery_outages") == 0
+
+
+async def test_an_answer_that_was_posted_before_its_delivery_ended_is_found_after_the_nonce_is_forgotten(
+    pond: Scene,
+) -> None:
+    pond.model.play([Answer("Once.")])
+    # It takes effect, but its answer is a 503.
+    pond.discord.faults.append(Fault("POST", "/messages", 503, after=True))
+    await pond.ann.says("hello", pond.ann.dm())
+    await pond.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    pond.discord.forget_nonces()
+    await pond.sql(
+        "UPDATE outbox SET created_at = now() - interval '20 minutes', claimed_until = now(), tried_at = now()"
+    )
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    heard = await pond.ann.hears(pond.ann.dm())
+    assert len(heard) == 1
+    assert heard[0].endswith("Once.")
+
+
+async def test_one_channel_that_answers_503_holds_up_no_other(pond: Scene) -> None:
+    pond.model.play([Answer("One."), Answer("Two.")])
+    pond.discord.faults.append(Fault("POST", f"/channels/{pond.general['id']}/messages", 503, times=1_000_000))
+    await pond.ann.asks("hello", pond.general)
+    await pond.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+
+    await pond.ann.says("hello", pond.ann.dm())
+
+    assert await pond.ann.hears(pond.ann.dm()) == ["Two."]

@@ -1,0 +1,57 @@
+"""Both platforms answer 503 for 90 seconds: every answer arrives once, and in the order of its place."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.adapters.discord.conftest import make_scene as make_discord
+from tests.adapters.slack.conftest import make_scene as make_slack
+from tests.bench.children import started
+from tests.standins.discord import DiscordStandIn, Fault
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.slack import SlackStandIn
+from tests.support.chat_scene import COMMAND, child_environment
+
+pytestmark = pytest.mark.soak
+QUESTIONS, AWAY_SECONDS = 6, 90.0
+OPEN = "SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')"
+
+
+async def test_every_answer_of_ninety_seconds_without_discord_and_slack_arrives_once_and_in_order(
+    settings: Settings, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    model.play(lambda _body, number: Answer(f"Answer {number:03}."))
+    async with DiscordStandIn() as discord, SlackStandIn() as slack, AsyncExitStack() as stack:
+        pond, office = make_discord(discord, settings), make_slack(slack, settings)
+        env = child_environment(settings, address, tmp_path) | discord.environment() | slack.environment()
+        env["DEFAULT_GUEST_TOKEN_BUDGET"] = "1000000000"
+        await stack.enter_async_context(pond.opened(address, model, works=False))
+        await stack.enter_async_context(office.opened(address, model, works=False))
+        for _ in range(2):
+            await stack.enter_async_context(started(*COMMAND, "worker", env=env))
+        away = Fault("POST", "/messages", 503, times=1_000_000)
+        discord.faults.append(away)
+        refusal: Any = slack.fail("chat.postMessage", status=503, times=1_000_000)
+        people = (pond.ann, pond.bob)
+        for number in range(QUESTIONS):
+            for person in people:
+                await person.says(f"question {number}", person.dm())
+            await office.ann.mentions(office.general, f"question {number}")
+        await asyncio.sleep(AWAY_SECONDS)
+        assert await pond.value(OPEN) == 3 * QUESTIONS
+        away.times = refusal.times = 0
+
+        async with asyncio.timeout(120):
+            while await pond.value(OPEN):
+                await pond.sql("SELECT pg_sleep(0.5)")
+        assert await pond.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") == 3 * QUESTIONS
+        for person in people:
+            heard = await person.hears(person.dm(), QUESTIONS)
+            assert heard == sorted(heard)
+            assert len(set(heard)) == QUESTIONS
+        assert len(office.ann.written(office.general)) == QUESTIONS
