@@ -17,7 +17,7 @@ from agent.maintenance.steps import Steps
 from agent.maintenance.totals import count_finished, store_events
 from agent.memories.turns import TurnMemories
 from agent.privacy.erasure import finish_erasures
-from agent.queue.jobs import Bounds
+from agent.queue.job import Bounds
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTask, Worker
 from agent.schedules.checks import make_checks
 from agent.schedules.firing import fire_due

@@ -1,6 +1,8 @@
-"""The job that runs the next turn of a place, the slot that it holds, and the messages that the turn answers."""
+"""The job that runs the next turn of a place, the slots of a worker, and the messages that the turn answers."""
 
 import asyncio
+import json
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -43,6 +45,107 @@ class Slot:
             self.running.release()
         yield
         await self.enter()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many turns one worker has in work at once.
+
+    `running` counts those that hold a slot. `per_person` and `per_server` also count those that have released their
+    slot while they wait for something else than a model, such as a budget or a download. A turn that comes back from
+    such a wait gets a slot within `return_seconds`, or goes on without one.
+    """
+
+    running: int = 200
+    per_person: int = 10
+    per_server: int = 100
+    return_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    slot: Slot
+    person: str
+    server: str | None
+
+
+class Slots:
+    """The slots of all jobs of one worker."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._running = asyncio.Semaphore(bounds.running)
+        self._holders: dict[int, _Holder] = {}
+        self._persons: Counter[str] = Counter()
+        self._servers: Counter[str] = Counter()
+        # While jobs are being taken, with the counts from before: what becomes free then is asked for again.
+        self.is_taking = False
+
+    @property
+    def jobs(self) -> frozenset[int]:
+        """Return the ids of the jobs in work."""
+        return frozenset(self._holders)
+
+    @property
+    def counts(self) -> dict[str, str | int]:
+        """Return how many turns of each person and server are in work, as JSON, and how many may be."""
+        return {
+            "persons": json.dumps(self._persons),
+            "servers": json.dumps(self._servers),
+            "per_person": self._bounds.per_person,
+            "per_server": self._bounds.per_server,
+        }
+
+    async def reserve(self, most: int) -> int:
+        """Reserve at most so many slots for new jobs, without waiting; return how many."""
+        count = 0
+        while count < most and not self._running.locked():
+            await self._running.acquire()
+            count += 1
+        return count
+
+    def release(self, count: int) -> None:
+        """Release reserved slots."""
+        for _ in range(count):
+            self._running.release()
+
+    def assign(self, job_id: int, person: str, server: str | None) -> None:
+        """Give one reserved slot to a job."""
+        slot = Slot(self._running, self._bounds.return_seconds, is_held=True)
+        self._holders[job_id] = _Holder(slot, person, server)
+        self._persons[person] += 1
+        if server is not None:
+            self._servers[server] += 1
+
+    def of(self, job_id: int) -> Slot:
+        """Return the slot of a job; one without a limit when its message has been removed."""
+        holder = self._holders.get(job_id)
+        return holder.slot if holder else Slot()
+
+    def end(self, job_id: int) -> bool:
+        """Free the slot of a job that has ended, if it has one; return whether other jobs may have waited for it."""
+        holder = self._holders.pop(job_id, None)
+        if holder is None:
+            return False
+        is_awaited = (
+            self.is_taking
+            or self._running.locked()
+            or self._persons[holder.person] >= self._bounds.per_person
+            or (holder.server is not None and self._servers[holder.server] >= self._bounds.per_server)
+        )
+        if holder.slot.is_held:
+            holder.slot.is_held = False
+            self._running.release()
+        _decrease(self._persons, holder.person)
+        if holder.server is not None:
+            _decrease(self._servers, holder.server)
+        return is_awaited
+
+
+def _decrease(counts: Counter[str], key: str) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 @dataclass(frozen=True, slots=True)

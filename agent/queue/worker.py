@@ -16,7 +16,8 @@ from agent.queue import inbox
 from agent.queue.connector import build_queue, opened, replace_connections
 from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats
 from agent.queue.inbox import QUEUE, TURN_TASK
-from agent.queue.jobs import Bounds, FairJobs, Runner, RunTurn, Slots
+from agent.queue.job import Bounds, Slots
+from agent.queue.jobs import FairJobs, Runner, RunTurn
 from agent.queue.suspects import STRICT_PRIORITY, SUSPECT_PRIORITY
 from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost

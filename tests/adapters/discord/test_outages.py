@@ -11,7 +11,7 @@ async def test_answers_of_an_outage_arrive_once_and_in_order_when_discord_is_bac
     pond.discord.faults.append(away)
     for number in range(3):
         await pond.ann.says(f"hello {number}", pond.ann.dm())
-        await pond.until_value(number + 1, "SELECT count(*) FROM outbox WHERE door = 'discord'")
+        await pond.until_value(2 * number + 1, "SELECT count(*) FROM inbox WHERE status = 'answered'")
         await pond.bob.says(f"hello {number}", pond.bob.dm())
         await pond.until_value(2 * number + 2, "SELECT count(*) FROM inbox WHERE status = 'answered'")
     await pond.until_value(True, "SELECT is_down FROM delivery_outages")

@@ -5,8 +5,8 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
-from agent.queue import inbox
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -47,7 +47,7 @@ async def count_buffers(parley: Parley, full: dict[str, int]) -> int:
     """Return how many pages a claim reads; it is undone."""
     async with parley.app.database.transaction() as session:
         savepoint = await session.begin_nested()
-        plan = (await session.execute(inbox.text(EXPLAIN), {"full": json.dumps(full)})).scalar_one()[0]["Plan"]
+        plan = (await session.execute(text(EXPLAIN), {"full": json.dumps(full)})).scalar_one()[0]["Plan"]
         await savepoint.rollback()
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 

@@ -9,7 +9,8 @@ from structlog.testing import capture_logs
 
 from agent.queue.connector import build_queue, opened
 from agent.queue.inbox import QUEUE
-from agent.queue.jobs import Bounds, FairJobs, Slots
+from agent.queue.job import Bounds, Slots
+from agent.queue.jobs import FairJobs
 from shared.db.database import Database
 from tests.support.parley import Parley
 
