@@ -146,7 +146,7 @@ class SlackPlatform(ChatPlatform):
         requests = http.routes(self.settings.signing_secret, self.app.clock, self.dispatch)
         return [*requests, *install.routes(self.settings)]
 
-    def outage_scope(self, place: Place) -> str:
+    def outage_scope(self, place: "Place") -> str:
         """Return the workspace: one may be away, or refuse its token, while others answer."""
         return place.server or ""
 
