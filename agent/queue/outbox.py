@@ -78,6 +78,8 @@ def boot_seconds() -> float:
 class Claim:
     """This process's claim on a reply, the `number`-th one of that reply, made at `made_at` of `boot_seconds`.
 
+    The reply was then `age` seconds old.
+
     A process that was frozen may hold a claim that has expired, so senders call `check` just before they post.
     """
 
@@ -85,6 +87,7 @@ class Claim:
     reply_id: int
     number: int
     made_at: float
+    age: float = 0.0
 
     async def check(self) -> None:
         """Make sure that no other process sends the reply; raises `ClaimLost` when one has claimed it.
@@ -125,7 +128,7 @@ class DeliveryInfo:
 class Reply:
     """A reply and its destination; `turn_id` is 0 if no turn could begin. All delivery attempts use the same `nonce`.
 
-    Senders check the `claim` before each post. `age`: the seconds since the reply was stored.
+    Senders check the `claim` before each post.
     """
 
     id: int
@@ -138,7 +141,11 @@ class Reply:
     choices: tuple[str, ...] = ()
     delivery: DeliveryInfo = field(default=DeliveryInfo(), compare=False)
     claim: Claim | None = field(default=None, compare=False, repr=False)
-    age: float = field(default=0.0, compare=False)
+
+    @property
+    def age(self) -> float:
+        """Return the seconds since the reply was stored, as of its claim."""
+        return 0.0 if self.claim is None else self.claim.age
 
     @property
     def was_tried(self) -> bool:
@@ -234,7 +241,7 @@ class Outbox:
             if reply is None and row.status == "claimed":
                 await self._fail(row.id, row.attempts, "the stored reply can't be read", is_final=True)
         replies = [
-            replace(reply, claim=Claim(self._database, reply.id, row.attempts, made_at=claimed_at))
+            replace(reply, claim=Claim(self._database, reply.id, row.attempts, made_at=claimed_at, age=float(row.age)))
             for reply, row in claimed
             if reply is not None
         ]
@@ -343,7 +350,6 @@ def to_reply(row: Any) -> Reply:
         files=files,
         choices=tuple(row.choices),
         delivery=to_delivery(row, row.turn_status) if row.turn_id else DeliveryInfo(),
-        age=float(row.age),
     )
 
 

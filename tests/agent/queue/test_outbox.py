@@ -14,7 +14,7 @@ STORE = """
 INSERT INTO outbox (door, platform, platform_channel_id, place_key, reply_to, content, status, claimed_until)
 VALUES ('fake', 'test', 'general', CAST(gen_random_uuid() AS text), 'question', 'the answer', 'claimed',
         now() + interval '12 seconds')
-RETURNING *, 0 AS age
+RETURNING *
 """
 
 
