@@ -303,9 +303,17 @@ async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other
             await parley.ask("second", adapter="fake", user="bob")
             await asyncio.wait_for(platform.posted.wait(), 30)
             # Skip the delay between attempts.
-            tries = "UPDATE outbox SET attempts = :attempts, claimed_until = now() WHERE content = 'poison'"
-            for attempts in range(6):
-                await parley.sql(tries, attempts=attempts)
+            pass_minutes = (
+                "UPDATE outbox SET claimed_until = now() - interval '1 minute', tried_at = now() - :minutes * interval"
+                " '1 minute' WHERE content = 'poison' AND status = 'claimed'"
+            )
+            # Nothing runs for two days; then it is tried for half an hour.
+            for minutes in (2 * 24 * 60, *[1] * 30):
+                await parley.sql(pass_minutes, minutes=minutes)
+                await sweep_past_bugs(parley)
+            assert await parley.value("SELECT status FROM outbox WHERE content = 'poison'") == "claimed"
+            for _ in range(31):
+                await parley.sql(pass_minutes, minutes=1)
                 await sweep_past_bugs(parley)
             left = await parley.sql("SELECT content, status, error FROM outbox ORDER BY id")
 

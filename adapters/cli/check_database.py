@@ -154,9 +154,13 @@ async def _look_at_files(address: Address, settings: Settings) -> Finding:
 async def _check_rows(address: Address, installation: Installation) -> AsyncIterator[Finding]:
     yield await _check_roles(address)
     for row in await _fetch(address, BACKLOG, as_owner=True):
-        waiting = f"{row['replies']} wait for {row['door']}, the oldest for {timedelta(seconds=int(row['age']))}"
-        cause = f": {row['cause']}" if row["cause"] else ""
-        yield Finding("warn" if row["age"] > WAITS_SECONDS else "ok", "replies", f"{waiting}{cause}")
+        verb = "waits" if row["replies"] == 1 else "wait"
+        waiting = f"{row['replies']} {verb} for {row['door']}, the oldest for {timedelta(seconds=int(row['age']))}"
+        if row["age"] <= WAITS_SECONDS:
+            yield Finding("ok", "replies", waiting)
+        else:
+            cause = row["cause"] or "no worker that serves it runs"
+            yield Finding("warn", "replies", f"{waiting}: {cause.removesuffix('.')}; they are sent when it is back")
     if installation.settings.embedding_model is not None:
         yield await _look_at_vectors(address, installation.settings.embedding_model)
     async for finding in _look_at_listed_skills(address, installation.skills):

@@ -107,12 +107,12 @@ SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND
 REQUEUE_LOST = text("""
 WITH RECURSIVE first AS (
     (SELECT place_key, id, created_at FROM inbox WHERE status IN ('waiting', 'claimed')
-     ORDER BY place_key, sent_at, id LIMIT 1)
+     ORDER BY place_key, turn_id IS NULL, sent_at, id LIMIT 1)
     UNION ALL
     SELECT later.* FROM first CROSS JOIN LATERAL (
         SELECT place_key, id, created_at FROM inbox
         WHERE status IN ('waiting', 'claimed') AND inbox.place_key > first.place_key
-        ORDER BY place_key, sent_at, id LIMIT 1
+        ORDER BY place_key, turn_id IS NULL, sent_at, id LIMIT 1
     ) AS later
 )
 SELECT place_key, parley_queue_turn_v1(id) FROM first
@@ -137,7 +137,7 @@ GIVE_UP = text(f"""
 WITH blocking AS (
     SELECT id, turn_id FROM inbox
     WHERE place_key = (SELECT place_key FROM inbox WHERE id = :inbox_id) AND status IN ('waiting', 'claimed')
-    ORDER BY turn_id, sent_at, id LIMIT 1
+    ORDER BY turn_id IS NULL, sent_at, id LIMIT 1
 ), ended AS (
     UPDATE turns SET status = 'failed', finished = false, error = 'parked', cause = :cause, finished_at = now()
     FROM blocking WHERE turns.id = blocking.turn_id AND turns.status = 'running'

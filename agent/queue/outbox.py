@@ -101,8 +101,8 @@ class Claim:
         """Extend the claim; raises `ClaimLost` when another process has claimed the reply, or has delivered it."""
         now = boot_seconds()
         async with self.database.statement() as session:
-            given = {"id": self.reply_id, "attempts": self.number, "lease": LEASE_SECONDS}
-            if (await session.execute(RENEW, given)).one_or_none() is None:
+            values = {"id": self.reply_id, "attempts": self.number, "lease": LEASE_SECONDS}
+            if (await session.execute(RENEW, values)).one_or_none() is None:
                 raise ClaimLost
         self.made_at = now
 
@@ -198,14 +198,14 @@ class Outbox:
             await self.mark_failed(reply, "no sender in this process")
             return
         if reply.age > LATE_SECONDS:
-            reply = replace(reply, content=f"{prompts().turn.late}\n\n{reply.content}")
-        given: Attributes = {
+            reply = replace(reply, content=f"{late_note()}{reply.content}")
+        attributes: Attributes = {
             "parley.adapter": reply.adapter,
             "parley.turn.id": reply.turn_id,
             "parley.reply.id": reply.id,
         }
         try:
-            with span(f"deliver {reply.adapter}", given, kind="client"):
+            with span(f"deliver {reply.adapter}", attributes, kind="client"):
                 async with _kept_claim(reply):
                     await reply.check_claim()
                     message_id = await sender.send(reply)
@@ -272,13 +272,14 @@ class Outbox:
         wait: float = 0,
         scope: str | None = None,
     ) -> None:
-        given = {"id": reply_id, "attempts": number, "error": error, "is_final": is_final}
+        claimed = {"id": reply_id, "attempts": number}
+        failure = {"error": error, "is_final": is_final, "wait": wait, "hours": self._hours, "scope": scope}
         async with self._database.transaction() as session:
-            await session.execute(FAILED, given | {"wait": wait, "hours": self._hours, "scope": scope})
+            await session.execute(FAILED, claimed | failure)
 
     async def _deliver_again(self, reply: Reply, inbox_id: int | None) -> None:
-        given = {"parley.turn.id": reply.turn_id}
-        with nullcontext() if inbox_id is None else span_of(inbox_id, "deliver_again", given):
+        attributes = {"parley.turn.id": reply.turn_id}
+        with nullcontext() if inbox_id is None else span_of(inbox_id, "deliver_again", attributes):
             await self.deliver(reply)
 
     async def _record(self, sent: Sequence[tuple[int, str | None]]) -> list[None]:
@@ -309,6 +310,16 @@ async def _renew(claim: Claim) -> None:
                 await claim.renew()
 
 
+def late_note() -> str:
+    """Return what stands before the text of a reply that is sent late."""
+    return f"{prompts().turn.late}\n\n"
+
+
+def without_late_note(content: str) -> str:
+    """Return a reply's text without what says that it is late, for one that was posted in time after all."""
+    return content.removeprefix(late_note())
+
+
 async def claim(
     session: Session, adapters: Sequence[str], hours: float = DELIVERY_HOURS
 ) -> list[tuple[Reply | None, Any]]:
@@ -316,8 +327,8 @@ async def claim(
 
     The reply is None if it was older than `hours` and has failed instead, or if it can't be read.
     """
-    given = {"doors": list(adapters), "limit": MOST_CLAIMED, "lease": LEASE_SECONDS, "hours": hours}
-    rows = (await session.execute(CLAIM, given)).all()
+    limits = {"limit": MOST_CLAIMED, "lease": LEASE_SECONDS, "hours": hours}
+    rows = (await session.execute(CLAIM, {"doors": list(adapters)} | limits)).all()
     return [(_find_reply(row) if row.status == "claimed" else None, row) for row in rows]
 
 

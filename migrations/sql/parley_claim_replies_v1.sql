@@ -5,8 +5,9 @@
 -- overtakes it. Of a platform that is known to be down, one reply is claimed at a time, in one process: it asks whether
 -- the platform is back. The place that was tried least often asks next, so that one broken place can't hide the rest.
 --
--- A reply older than `p_hours` fails. So does one whose last five deliveries had no end, not even a failure: it may be
--- what kills its senders.
+-- A reply older than `p_hours` fails. So does one whose deliveries had no end, not even a failure, for an hour: it may be
+-- what kills its senders. The hour is counted from try to try, each as a minute at most, so that no time is counted in
+-- which nothing ran; and after each of them the pause is as long as what was counted, up to a minute.
 CREATE FUNCTION public.parley_claim_replies_v1(
     p_doors text[], p_limit integer, p_lease double precision, p_hours double precision
 )
@@ -31,7 +32,7 @@ BEGIN
         LEFT JOIN public.delivery_outages AS outage
             ON outage.door = reply.door AND outage.scope IN ('', reply.platform_server_id) AND outage.is_down
         WHERE reply.door = ANY(p_doors) AND (
-            coalesce(reply.claimed_until, '-infinity') <= now()
+            coalesce(reply.claimed_until, '-infinity') + least(60, reply.lost_seconds) * interval '1 second' <= now()
             -- While the platform is down, it says when the next one asks, unless the platform wants a longer pause.
             OR outage.id IS NOT NULL AND reply.status = 'pending'
                 AND reply.claimed_until <= reply.tried_at + interval '1 minute'
@@ -61,14 +62,17 @@ BEGIN
     ), judged AS (
         SELECT reply.id, reply.attempts > 0 AND (
             reply.created_at < now() - p_hours * interval '1 hour'
-            OR reply.lost_claims >= 5
+            OR reply.lost_seconds >= 3600
         ) AS is_over
         FROM chosen JOIN public.outbox AS reply USING (id)
     ), claimed AS (
         UPDATE public.outbox AS reply SET
             status = CASE WHEN is_over THEN 'failed' ELSE 'claimed' END,
             error = CASE WHEN is_over THEN coalesce(error, 'no delivery of it came to an end') ELSE error END,
-            attempts = attempts + 1, lost_claims = lost_claims + CAST(status = 'claimed' AS int),
+            attempts = attempts + 1,
+            lost_seconds = lost_seconds + CASE WHEN status = 'claimed' THEN greatest(0, least(
+                60, extract(epoch FROM now() - coalesce(tried_at, created_at))
+            )) ELSE 0 END,
             tried_at = now(), claimed_until = CASE WHEN NOT is_over THEN now() + v_lease END
         FROM judged WHERE reply.id = judged.id
         RETURNING reply.*

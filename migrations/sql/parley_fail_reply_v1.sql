@@ -15,7 +15,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_reply public.outbox;
 BEGIN
-    UPDATE public.outbox SET error = p_error, lost_claims = 0, tried_at = now(),
+    UPDATE public.outbox SET error = p_error, lost_seconds = 0, tried_at = now(),
         status = CASE WHEN p_is_final OR created_at < now() - p_hours * interval '1 hour' THEN 'failed'
                       ELSE 'pending' END,
         claimed_until = CASE WHEN NOT p_is_final THEN now() + interval '1 second' * greatest(

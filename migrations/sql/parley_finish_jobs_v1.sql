@@ -32,7 +32,7 @@ BEGIN
                 FROM (
                     SELECT id, platform, platform_user_id FROM public.inbox
                     WHERE place_key = v_ending.lock AND status IN ('waiting', 'claimed')
-                    ORDER BY sent_at, id LIMIT 100
+                    ORDER BY turn_id IS NULL, sent_at, id LIMIT 100
                 ) AS waiting
                 ORDER BY platform, platform_user_id, id
                 LIMIT 20

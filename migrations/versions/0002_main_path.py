@@ -516,7 +516,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_inbox_open",
         "inbox",
-        ["place_key", "sent_at", "id"],
+        ["place_key", sa.text("(turn_id IS NULL)"), "sent_at", "id"],
         unique=False,
         postgresql_where=sa.text("status IN ('waiting', 'claimed')"),
     )

@@ -38,11 +38,11 @@ def upgrade() -> None:
     op.add_column(
         "outbox",
         sa.Column(
-            "lost_claims",
-            sa.Integer(),
+            "lost_seconds",
+            sa.Double(),
             server_default=sa.text("0"),
             nullable=False,
-            comment="Deliveries in a row whose sender died.",
+            comment="For how long all its deliveries have ended with their sender.",
         ),
     )
     op.add_column(
@@ -106,5 +106,5 @@ def downgrade() -> None:
     op.drop_index("ix_procrastinate_jobs_waiting", "procrastinate_jobs")
     op.drop_table("delivery_outages")
     op.drop_index("ix_outbox_by_place", "outbox")
-    for name in ("tried_at", "lost_claims", "place_key"):
+    for name in ("tried_at", "lost_seconds", "place_key"):
         op.drop_column("outbox", name)

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import (
     CheckConstraint,
     DateTime,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -31,7 +32,14 @@ class InboxMessage(Row, Base):
             "status IN ('waiting', 'claimed', 'answered', 'failed', 'cancelled')",
             name="status_is_waiting_claimed_answered_failed_or_cancelled",
         ),
-        Index("ix_inbox_open", "place_key", "sent_at", "id", postgresql_where=text("status IN ('waiting', 'claimed')")),
+        Index(
+            "ix_inbox_open",
+            "place_key",
+            literal_column("(turn_id IS NULL)"),
+            "sent_at",
+            "id",
+            postgresql_where=text("status IN ('waiting', 'claimed')"),
+        ),
         Index(
             "ix_inbox_open_by_person",
             "platform",
@@ -157,8 +165,8 @@ class OutboxReply(Row, Base):
     place_key: Mapped[str] = mapped_column(
         Text, server_default="", comment="Canonical text of the place; its replies are sent in the order of their ids."
     )
-    lost_claims: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="Deliveries in a row whose sender died."
+    lost_seconds: Mapped[float] = mapped_column(
+        Double, server_default=text("0"), comment="For how long all its deliveries have ended with their sender."
     )
     tried_at: Mapped[datetime | None] = mapped_column(
         DateTime(timezone=True), comment="When its last delivery began or failed."

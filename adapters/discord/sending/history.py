@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import discord
 
 from adapters.discord.transport.rest import Json, Refused, Rest
-from agent.prompts import prompts
+from agent.queue.outbox import without_late_note
 
 if TYPE_CHECKING:
     from agent.queue.outbox import Reply
@@ -21,7 +21,7 @@ async def find_posted(rest: Rest, reply: "Reply") -> list[Json]:
     """Return our messages of the place since the reply was stored, oldest first; none if we may not read them."""
     since = discord.utils.utcnow().timestamp() - reply.age - CLOCKS_DIFFER_SECONDS
     after = (int(since * 1000) - discord.utils.DISCORD_EPOCH) << 22
-    me, found = await rest.me(), list[Json]()
+    me, messages = await rest.me(), list[Json]()
     channel = reply.place.thread or reply.place.channel
     for _ in range(MOST_PAGES):
         query = {"after": str(after), "limit": str(PAGE)}
@@ -30,12 +30,13 @@ async def find_posted(rest: Rest, reply: "Reply") -> list[Json]:
                 "GET", "/channels/{channel_id}/messages", query=query, channel_id=channel
             )
         except Refused:
-            return found
-        found += sorted((each for each in page if each["author"]["id"] == me["id"]), key=lambda each: int(each["id"]))
+            return messages
+        page.sort(key=lambda message: int(message["id"]))
+        messages += [message for message in page if message["author"]["id"] == me["id"]]
         if len(page) < PAGE:
             break
-        after = max(int(each["id"]) for each in page)
-    return found
+        after = int(page[-1]["id"])
+    return messages
 
 
 def is_same_part(message: Json, body: Json, reply_to: str | None) -> bool:
@@ -44,9 +45,5 @@ def is_same_part(message: Json, body: Json, reply_to: str | None) -> bool:
     if question is not None and question != reply_to:
         return False
     # The first try came in time; what says that the answer is late was added later.
-    late = f"{prompts().turn.late}\n\n"
-    return bool(_text_of(message).removeprefix(late) == _text_of(body).removeprefix(late))
-
-
-def _text_of(message: Json) -> str:
-    return str(message["content"]).strip()
+    texts = {without_late_note(str(part["content"]).strip()) for part in (message, body)}
+    return len(texts) == 1

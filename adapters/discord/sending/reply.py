@@ -216,12 +216,12 @@ class ChannelWriter:
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
         """Post a message and return it; with a known nonce, return the existing message."""
-        known = next((each for each in self.posted if is_same_part(each, body, self._reply_to)), None)
-        if known is not None:
+        message = next((message for message in self.posted if is_same_part(message, body, self._reply_to)), None)
+        if message is not None:
             # Two parts may have the same text.
-            self.posted.remove(known)
+            self.posted.remove(message)
             self._reply_to = None
-            return known
+            return message
         path = "/channels/{channel_id}/messages"
         body = body | {"nonce": nonce, "enforce_nonce": True, "flags": SUPPRESS_EMBEDS}
         if self._reply_to is not None:

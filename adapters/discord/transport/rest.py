@@ -312,7 +312,7 @@ async def as_our_errors(request: Awaitable[Result]) -> Result:
             log.error("discord_token_refused", remedy=TOKEN_REFUSED)
             raise Unavailable("Discord refuses the token.") from error
         if error.status == 429:
-            raise Unavailable("Discord asks to wait.", retry_after=_to_wait(error)) from error
+            raise Unavailable("Discord asks to wait.", retry_after=_read_retry_after(error)) from error
         # A proxy in front of Discord also refuses a large body, without Discord's error code.
         number = TOO_LARGE if error.status == 413 else error.code
         raise Refused(number, f"{error.status} {error.text or error.code}") from error
@@ -320,7 +320,7 @@ async def as_our_errors(request: Awaitable[Result]) -> Result:
         raise Unavailable("Discord can't be reached just now.") from error
 
 
-def _to_wait(error: discord.HTTPException) -> float:
+def _read_retry_after(error: discord.HTTPException) -> float:
     try:
         return float(error.response.headers.get("Retry-After", 0))
     except ValueError:

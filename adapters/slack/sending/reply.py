@@ -14,6 +14,7 @@ from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
 from adapters.slack.sending.shown import Shown, ShownMessages
 from adapters.slack.sending.stream import stop_stream
 from adapters.slack.transport.api import Json, Refused, Web
+from agent.queue.outbox import without_late_note
 from shared.log import get_logger
 from shared.tasks import run_on_text
 
@@ -78,6 +79,9 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], ke
     before = AlreadySent()
     if reply.was_tried or (delivery.live_message_id is None and (delivery.was_resumed or posted is not None)):
         before = await find_sent(app.database, web, key_of(reply))
+        if before.parts:
+            # It came in time.
+            reply = replace(reply, content=without_late_note(reply.content))
     draft = Draft(reply, rows, uploads=uploads, links=links, cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)
     return await _write(writer, draft)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from shared.messages import Place
 
 EVENT_TYPE, COMMAND_TYPE = "parley_reply", "parley_command"
-PAGE, MOST_PAGES = 200, 5
+# Slack lists a channel from its newest message on, and in hours of an outage people may have written thousands.
+PAGE, MOST_PAGES = 200, 50
 # How much later than the end of its turn a stream may seem to have begun, by Slack's clock.
 CLOCKS_DIFFER_SECONDS = 5.0
 TS = re.compile(r"[0-9]+\.[0-9]+")

@@ -102,6 +102,30 @@ def test_doctor_says_how_many_memories_have_vectors(shell: Shell) -> None:
     assert "ok    recall    by words and by meaning, with local/use-multilingual-3 on this machine" in done.out
 
 
+def test_doctor_says_how_many_replies_wait_for_a_platform_how_long_and_why(shell: Shell) -> None:
+    shell.says(
+        "psql",
+        "-c",
+        """
+        INSERT INTO outbox (door, platform, platform_channel_id, place_key, content, created_at, error)
+        SELECT 'slack', 'slack', 'c', 'c' || number, 'hi', now() - number * interval '10 minutes',
+               CASE WHEN number > 1 THEN 'Slack answers 503.' END
+        FROM generate_series(1, 3) AS number;
+        INSERT INTO outbox (door, platform, platform_channel_id, place_key, content)
+        VALUES ('discord', 'discord', 'c', 'd', 'hi')
+        """,
+    )
+
+    done = shell.run("doctor")
+
+    shell.says("psql", "-c", "DELETE FROM outbox")
+    assert re.search(
+        r"warn  replies   3 wait for slack, the oldest for 0:30:\d\d: Slack answers 503; they are sent", done.out
+    )
+    assert re.search(r"ok    replies   1 waits for discord, the oldest for 0:00:\d\d$", done.out, re.MULTILINE)
+    assert done.code == 0
+
+
 def test_doctor_says_what_to_do(shell: Shell) -> None:
     token = shell.home / "api_token"
     token.write_text("secret")

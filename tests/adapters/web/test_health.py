@@ -127,8 +127,28 @@ async def test_metrics_count_turns_tokens_and_what_waits(site: Site) -> None:
     assert re.search(r'parley_tokens_total\{kind="input",model="openai/stub",purpose="answer"\} [1-9]', text)
     assert "parley_inbox_waiting 0.0" in text
     assert "parley_inbox_oldest_seconds 0.0" in text
-    assert "parley_outbox_open 0.0" in text
+    assert 'parley_outbox_open{adapter="fake"} 0.0' in text
     assert "process_resident_memory_bytes" in text
+
+
+async def test_metrics_tell_how_many_replies_wait_for_each_adapter_and_how_long(site: Site) -> None:
+    await site.parley.sql(
+        "INSERT INTO outbox (door, platform, platform_channel_id, place_key, content, created_at)"
+        " SELECT door, 'test', 'c', door || number, 'hello', now() - number * interval '1 minute'"
+        " FROM unnest(ARRAY['slack', 'discord']) AS door, generate_series(1, 5) AS number"
+        " WHERE door = 'slack' OR number < 3"
+    )
+
+    text = (await site.client.get("/metrics")).text
+
+    values = dict(re.findall(r"^(parley_outbox_\S+) (\S+)$", text, re.MULTILINE))
+    assert {name: float(value) for name, value in values.items() if "open" in name} == {
+        'parley_outbox_open{adapter="discord"}': 2.0,
+        'parley_outbox_open{adapter="fake"}': 0.0,
+        'parley_outbox_open{adapter="slack"}': 5.0,
+    }
+    assert 300 <= float(values['parley_outbox_oldest_seconds{adapter="slack"}']) < 360
+    assert 120 <= float(values['parley_outbox_oldest_seconds{adapter="discord"}']) < 180
 
 
 async def test_metrics_tell_how_long_tools_take_and_what_goes_wrong(site: Site, parley: Parley) -> None:

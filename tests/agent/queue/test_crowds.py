@@ -2,11 +2,20 @@
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
+import asyncpg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.engine.default import DefaultDialect
 
+from agent.queue.inbox import OPEN
+from agent.queue.job import Bounds
+from agent.queue.worker import Limits, Worker
+from agent.turn.run import run_turn
+from agent.turn.running import Cancellations
+from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -30,11 +39,12 @@ WITH stored AS (
 )
 SELECT count(parley_queue_turn_v1(id)) FROM (SELECT min(id) AS id FROM stored GROUP BY place_key) AS first
 """
-EXPLAIN = """
-EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM parley_take_jobs_v1(
+TAKE = """
+SELECT * FROM parley_take_jobs_v1(
     p_queue => 'turns', p_worker_id => NULL, p_limit => 16, p_persons => '{}',
     p_servers => CAST(:full AS jsonb), p_per_person => 10, p_per_server => 5)
 """
+FINISH = "SELECT * FROM parley_finish_jobs_v1(CAST(ARRAY[:job_id] AS bigint[]), ARRAY['succeeded'], ARRAY[true])"
 
 
 async def store(parley: Parley, messages: int, **spread: Any) -> None:
@@ -43,11 +53,12 @@ async def store(parley: Parley, messages: int, **spread: Any) -> None:
     await parley.sql(STORE, **given)
 
 
-async def count_buffers(parley: Parley, full: dict[str, int]) -> int:
-    """Return how many pages a claim reads; it is undone."""
+async def count_buffers(parley: Parley, statement: str, **given: Any) -> int:
+    """Return how many pages a statement reads; it is undone."""
     async with parley.app.database.transaction() as session:
         savepoint = await session.begin_nested()
-        plan = (await session.execute(text(EXPLAIN), {"full": json.dumps(full)})).scalar_one()[0]["Plan"]
+        explain = text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}")
+        plan = (await session.execute(explain, given)).scalar_one()[0]["Plan"]
         await savepoint.rollback()
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
@@ -66,13 +77,33 @@ async def test_a_claim_reads_as_much_with_a_hundred_times_as_many_messages(
 ) -> None:
     async with open_parley(settings, address, model, works=False) as parley:
         await store(parley, 1_000, **spread)
-        few = await count_buffers(parley, full)
+        few = await count_buffers(parley, TAKE, full=json.dumps(full))
         await parley.sql("DELETE FROM inbox")
         await parley.sql("DELETE FROM procrastinate_jobs")
         await store(parley, 100_000, **spread)
-        many = await count_buffers(parley, full)
+        many = await count_buffers(parley, TAKE, full=json.dumps(full))
 
     assert 0 < many <= 1.5 * few + 100
+
+
+async def test_a_turn_reads_as_much_with_a_hundred_times_as_many_messages_behind_it(
+    settings: Settings, address: Address, model: OpenAIStub, owner: asyncpg.Connection
+) -> None:
+    list_open = OPEN.compile(dialect=DefaultDialect(paramstyle="named"))
+    begun, ended = [], []
+    async with open_parley(settings, address, model, works=False) as parley:
+        for messages in (1_000, 100_000):
+            # Deleted rows would be read, too.
+            await owner.execute("TRUNCATE inbox, procrastinate_jobs CASCADE")
+            await store(parley, messages, people=20)
+            await parley.sql("ANALYZE inbox")
+            (taken,) = await parley.sql("UPDATE procrastinate_jobs SET status = 'doing' RETURNING id, args")
+            values = list_open.params | {"job_id": taken.id, "inbox_id": taken.args["inbox_id"]}
+            begun.append(await count_buffers(parley, str(list_open), **values))
+            ended.append(await count_buffers(parley, FINISH, job_id=taken.id))
+
+    for few, many in (begun, ended):
+        assert 0 < many <= 1.5 * few + 100
 
 
 @pytest.mark.parametrize(
@@ -106,22 +137,21 @@ async def test_others_are_answered_beside_a_crowd(
         go.set()
 
 
-async def test_the_end_of_a_turn_starts_the_next_of_the_same_person_whoever_polls(
-    settings: Settings, address: Address, model: OpenAIStub, monkeypatch: pytest.MonkeyPatch
+async def test_the_end_of_a_turn_starts_the_next_of_the_same_person_although_no_worker_polls(
+    settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    monkeypatch.setattr("adapters.cli.worker.Limits", _never_polling)
     model.play([Answer("heard")] * 100)
-    async with open_parley(settings, address, model, works=False) as idle:
-        await store(idle, 100, places=100, people=1, server=None)
-    async with open_parley(settings, address, model) as parley, asyncio.timeout(60):
-        while await parley.value("SELECT count(*) FROM inbox WHERE status = 'answered'") < 100:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-
-
-def _never_polling(**given: Any) -> Any:
-    from agent.queue.worker import Limits
-
-    return Limits(**given, poll_seconds=3600.0)
+    async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
+        await store(parley, 100, places=100, people=1, server=None)
+        run = partial(run_turn, parley.app.turns, cancellations=Cancellations())
+        limits = Limits(bounds=Bounds(running=20, per_person=10, per_server=5), poll_seconds=3600)
+        working = asyncio.create_task(Worker(parley.app.database, SystemClock(), run, limits=limits).run())
+        try:
+            while await parley.value("SELECT count(*) FROM inbox WHERE status = 'answered'") < 100:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
 
 
 async def test_a_message_that_comes_while_the_turn_of_its_place_ends_is_answered(parley: Parley) -> None:

@@ -1,0 +1,55 @@
+"""Slack away for long: answers arrive once, in order, and are found again by their metadata after hours."""
+
+from tests.adapters.slack.conftest import Scene
+from tests.standins.openai_api import Answer
+
+ANSWERED = "SELECT count(*) FROM inbox WHERE status = 'answered'"
+
+
+async def test_answers_of_an_outage_arrive_once_and_in_order_when_slack_is_back(office: Scene) -> None:
+    office.model.play([Answer(f"Answer {number}.") for number in range(6)])
+    away = office.slack.fail("chat.postMessage", status=503, times=1_000_000)
+    for number in range(3):
+        await office.ann.direct(f"hello {number}")
+        await office.until_value(2 * number + 1, ANSWERED)
+        await office.bob.direct(f"hello {number}")
+        await office.until_value(2 * number + 2, ANSWERED)
+    await office.until_value(office.slack.team_id, "SELECT scope FROM delivery_outages WHERE is_down")
+    assert await office.value("SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')") == 6
+    away.times = 0
+    await office.sql("UPDATE delivery_outages SET next_probe_at = now()")
+
+    assert await office.ann.hears(count=3) == ["Answer 0.", "Answer 2.", "Answer 4."]
+    assert await office.bob.hears(count=3) == ["Answer 1.", "Answer 3.", "Answer 5."]
+    await office.until_value(6, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    assert await office.value("SELECT count(*) FROM delivery_outages") == 0
+
+
+async def test_an_answer_that_was_posted_is_found_hours_later_behind_what_people_wrote_since(office: Scene) -> None:
+    office.model.play([Answer("Once.")])
+    # It takes effect, but its answer is a 503.
+    office.slack.fail("chat.postMessage", status=503, after=True)
+    lookup = office.slack.fail("conversations.history", status=503, times=1_000_000)
+    await office.ann.direct("hello")
+    await office.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    for number in range(2_000):
+        office.slack.world.keep_message(office.ann.dm, f"note {number}", user=office.ann.id)
+    lookup.times = 0
+    await office.sql(
+        "UPDATE outbox SET created_at = now() - interval '5 hours', claimed_until = now(), tried_at = now()"
+    )
+    await office.until_value("delivered", "SELECT status FROM outbox")
+
+    # It came in time, so it does not say that it is late.
+    assert await office.ann.hears() == ["Once."]
+
+
+async def test_one_channel_that_answers_503_holds_up_no_other(office: Scene) -> None:
+    office.model.play([Answer("One."), Answer("Two.")])
+    office.slack.fail("chat.postMessage", status=503, times=1_000_000, only={"channel": office.general["id"]})
+    await office.ann.mentions(office.general, "hello")
+    await office.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+
+    await office.ann.direct("hello")
+
+    assert await office.ann.hears() == ["Two."]
