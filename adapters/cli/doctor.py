@@ -20,6 +20,8 @@ from adapters.cli.skills import examine_folder
 from agent.tools.modules import FoundModules, find_modules
 from shared.errors import ParleyError
 from shared.files.storage import open_storage
+from shared.sandbox.pool import Sandbox
+from shared.sandbox.programs import REMEDY
 from shared.settings import Settings, load_secrets
 from shared.settings.home import make_private
 
@@ -76,6 +78,7 @@ async def _examine(call: bool) -> AsyncIterator[Finding]:
         yield finding
     yield _look_at_open_files()
     yield await _look_at_storage(settings)
+    yield await _look_at_sandbox()
     for finding in _look_at_modules(modules):
         yield finding
     if usable:
@@ -140,6 +143,14 @@ async def _look_at_storage(settings: Settings) -> Finding:
     if came_back != content:
         return Finding("fail", "storage", f"{where}: what was read is not what was written")
     return Finding("ok", "storage", f"{where}: written, read and removed")
+
+
+async def _look_at_sandbox() -> Finding:
+    fault = await Sandbox().find_fault()
+    if fault is not None:
+        off = "documents, images, recordings and data files are not opened"
+        return Finding("fail", "sandbox", f"{fault}; {off}. {REMEDY}.")
+    return Finding("ok", "sandbox", "attacks on it fail here; documents, images and other files are opened in it")
 
 
 def _look_at_modules(found: FoundModules) -> Iterator[Finding]:

@@ -114,6 +114,7 @@ class ModuleServer:
         arguments = read_arguments(json.dumps(given))
         pending = PendingCall(call.call_id, tool.name, arguments, scope=scope, offer=toolbox.offered_to(scope))
         own = self._app.credentials.of_user(tool_context.user.id, on_read=outflow.hide)
+        tool_context.storage.holds_secret = outflow.holds_secret
         outcome = await toolbox.call(pending, replace(tool_context, credentials=own))
         return _to_result(outflow.json_without_secrets(outcome.content), is_error=is_error(outcome))
 

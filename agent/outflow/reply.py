@@ -192,6 +192,10 @@ class Outflow:
         """Return a JSON value without secrets."""
         return self._secrets.removed_from_json(value)
 
+    def holds_secret(self, content: bytes) -> bool:
+        """Tell whether a file holds a secret in one of the forms that are removed from texts; of any encoding."""
+        return self._secrets.are_in(content.decode("latin-1"))
+
     def json_without_secrets(self, content: str) -> str:
         """Return a JSON text without secrets; one that cannot be removed is withheld with everything around it."""
         if not self._secrets.are_in(content):

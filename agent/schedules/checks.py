@@ -108,7 +108,9 @@ async def _call(app: App, due: DueRow, scope: Scope) -> Outcome:
         module=tool.module,
         clock=app.clock,
         http=app.files.http,
-        storage=app.files.storage.of_user(app.database, user_id, row.conversation_id),
+        storage=app.files.storage.of_user(
+            app.database, user_id, row.conversation_id, holds_secret=outflow.holds_secret
+        ),
         memory=app.memory.of_user(user_id, place, row.conversation_id),
         database=app.database,
         app_settings=app.settings,

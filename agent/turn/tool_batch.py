@@ -107,8 +107,11 @@ class ToolBatch:
 
     def _build_context(self, call: PendingCall) -> ToolContext:
         # User, place and conversation come from the turn, never from the model.
-        services, turn = self._services, self._turn
+        services, turn, outflow = self._services, self._turn, self._turn.announcer.outflow
         place, user, conversation = turn.conversation.place, turn.user, turn.conversation
+        files = services.files.storage.of_user(
+            services.database, user.id, conversation.id, turn.key.id, holds_secret=outflow.holds_secret
+        )
         return ToolContext(
             user=call.scope.user,
             place=place,
@@ -118,13 +121,13 @@ class ToolBatch:
             module=call.tool.module if call.tool is not None else "",
             clock=services.clock,
             http=services.files.http,
-            storage=services.files.storage.of_user(services.database, user.id, conversation.id, turn.key.id),
+            storage=files,
             memory=services.memory.of_user(user.id, place, conversation.id, turn_id=turn.key.id, author=call.author),
             database=services.database,
             app_settings=services.settings,
             agreed_to=call.agreed_to,
             author=call.author,
-            credentials=services.credentials.of_user(user.id, turn.message.credentials, turn.announcer.outflow.hide),
+            credentials=services.credentials.of_user(user.id, turn.message.credentials, outflow.hide),
             models=ToolModels(services, turn) if call.tool is not None and call.tool.spends_budget else None,
         )
 

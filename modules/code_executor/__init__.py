@@ -49,7 +49,8 @@ async def run_python(context: ToolContext, code: Code, keep_state: bool = False)
     """
     if not keep_state and is_small(code):
         try:
-            return {"output": (await run_small(code)).output.rstrip("\n")}
+            async with context.storage.enter_sandbox():
+                return {"output": (await run_small(code)).output.rstrip("\n")}
         except NotSmall as error:
             reason = str(error)
     else:

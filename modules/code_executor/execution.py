@@ -56,6 +56,7 @@ async def execute(context: ToolContext, request: Request) -> dict[str, Any]:
     settings = context.settings(CodeExecutorSettings)
     pool = _pools.setdefault(asyncio.get_running_loop(), FairPool(settings.runs, RUNS_OF_PERSON))
     async with pool.enter(context.user.id):
+        # Of the places in the sandbox, code takes some: parsers need theirs for fractions of a second.
         outcome = await _run(context, request, settings)
         stored, notes = await _store(context, outcome.made)
         result = _describe(outcome, context.app_settings.tool_result_max_chars // 2) | {"files": stored, **notes}
@@ -80,7 +81,8 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
             command=SHELL if request.is_shell else None,
             keeps_state=request.keeps_state,
         )
-        ended = await run_confined(job, request.code, settings.python)
+        async with context.storage.enter_sandbox():
+            ended = await run_confined(job, request.code, settings.python)
         output = await asyncio.to_thread(read_output, folder)
         if ended.status == NO_CONFINEMENT and not ended.has_entered:
             log.error("sandbox_not_entered", reason=output.strip())

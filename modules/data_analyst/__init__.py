@@ -124,8 +124,8 @@ async def compare_sources(
     sources = [await get_source(context, each) for each in (source_a, source_b)]
     a, b = (open_engine(context, each) for each in sources)
     limits = {"tolerance": Decimal(str(tolerance)), "major_threshold_pct": Decimal(str(major_threshold_pct))}
-    asked = Comparison(measure, keys, filters=filters or {}, **limits, top=top, person=context.user.id)
-    found = await compare((a, b), asked, context.settings(AnalystSettings))
+    asked = Comparison(measure, keys, filters=filters or {}, **limits, top=top)
+    found = await compare(context.storage, (a, b), asked, settings=context.settings(AnalystSettings))
     return {"source_a": sources[0].name, "source_b": sources[1].name, **found}
 
 
@@ -146,7 +146,7 @@ async def chart(
     """
     found = await get_source(context, source)
     rows = await _aggregate(open_engine(context, found), measure, ([dimension], filters or {}), limit=MAX_POINTS)
-    image = await draw(rows, kind, title or f"{found.name}: {rows.columns[-1]} by {dimension}")
+    image = await draw(context.storage, rows, kind, title or f"{found.name}: {rows.columns[-1]} by {dimension}")
     file = await context.storage.create(f"{title or found.name}.png", image, "image/png")
     note = {"note": f"Only the {MAX_POINTS} largest are drawn."} if rows.is_cut else {}
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url, **note}

@@ -1,4 +1,4 @@
-"""Draws one chart as PNG: reads it as JSON from standard input, writes the image to standard output."""
+"""Draws one chart as PNG, in the sandbox: reads it as JSON from standard input, writes the image to standard output."""
 
 import io
 import json

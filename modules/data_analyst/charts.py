@@ -6,10 +6,13 @@ from typing import Literal
 
 from modules.data_analyst.tables import Rows
 from shared.errors import ToolError
-from shared.files.subprocess_sandbox import run_isolated
+from shared.files.storage import FilesOfUser
+from shared.sandbox.job import MEGABYTE, Limits
+from shared.sandbox.programs import Program
 
-PROGRAM = Path(__file__).with_name("chart_program.py")
-SECONDS = 30.0
+LIMITS = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=20, seconds=30)
+# matplotlib writes its list of fonts into its folder.
+PROGRAM = Program(Path(__file__).with_name("chart_program.py"), limits=LIMITS, has_folder=True)
 REFUSED = 3
 MAX_LABEL_CHARS, MAX_TITLE_CHARS = 40, 120
 MAX_SLICES = 12
@@ -17,7 +20,7 @@ MAX_SLICES = 12
 Kind = Literal["bar", "line", "pie"]
 
 
-async def draw(rows: Rows, kind: Kind, title: str) -> bytes:
+async def draw(files: FilesOfUser, rows: Rows, kind: Kind, title: str) -> bytes:
     """Return a PNG of the last column by the others; raises `ToolError` when there is nothing to draw."""
     drawn = [row for row in rows.rows if row[-1] is not None]
     if kind == "line":
@@ -31,7 +34,7 @@ async def draw(rows: Rows, kind: Kind, title: str) -> bytes:
     chart = {"kind": kind, "labels": labels, "values": values, "measure": rows.columns[-1]}
     content = json.dumps(chart | {"title": title[:MAX_TITLE_CHARS]}).encode()
     try:
-        ended = await run_isolated(PROGRAM, content=content, seconds=SECONDS)
+        ended = await files.run_program(PROGRAM, content)
     except TimeoutError:
         raise ToolError("Drawing that took too long; draw less.") from None
     if ended.status == REFUSED:

@@ -14,6 +14,7 @@ from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.sources import Engine
 from modules.data_analyst.tables import to_number
 from shared.errors import ToolError
+from shared.files.storage import FilesOfUser
 
 STATUSES = ("match", "minor_diff", "major_diff", "only_in_a", "only_in_b")
 
@@ -29,10 +30,11 @@ class Comparison:
     tolerance: Decimal
     major_threshold_pct: Decimal
     top: int
-    person: int
 
 
-async def compare(engines: tuple[Engine, Engine], asked: Comparison, settings: AnalystSettings) -> dict[str, Any]:
+async def compare(
+    files: FilesOfUser, engines: tuple[Engine, Engine], asked: Comparison, *, settings: AnalystSettings
+) -> dict[str, Any]:
     """Return the fields of the tool's result; raises `ToolError` for columns that a source does not have."""
     a, b = await asyncio.gather(*(engine.describe() for engine in engines))
     keys = find_shared_keys(a, b, measure=asked.measure) if asked.keys is None else asked.keys
@@ -50,8 +52,8 @@ async def compare(engines: tuple[Engine, Engine], asked: Comparison, settings: A
         sides = {"a": side_a, "b": side_b}
         paths = [each["csv"] if "csv" in each else each["file"]["path"] for each in sides.values()]
         limits = {"tolerance": str(asked.tolerance), "threshold": str(asked.major_threshold_pct), "top": asked.top}
-        task = {"task": "compare", "folder": folder, "paths": paths, "keys": len(keys), **limits, **sides}
-        found = await run_task(task, settings, asked.person)
+        task = {"task": "compare", "paths": paths, "keys": len(keys), **limits, **sides}
+        found = await run_task(files, task, settings)
     return {"keys": list(keys), **_to_result(found, keys)}
 
 

@@ -1,4 +1,4 @@
-"""The engine of files, and of joins: DuckDB in a process of its own, which reads nothing but the files it is given."""
+"""The engine of files, and of joins: DuckDB in the sandbox, where it reads nothing but the files that it is given."""
 
 import asyncio
 import codecs
@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,18 @@ from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.tables import MAX_CELL_CHARS, MAX_COLUMNS, Rows, to_rows
 from shared.errors import ToolError
 from shared.files.file_types import find_encoding
-from shared.files.subprocess_sandbox import run_isolated
-from shared.tasks import FairPool
+from shared.files.storage import FilesOfUser
+from shared.sandbox.job import MEGABYTE, Limits
+from shared.sandbox.programs import Program
 
 PROGRAM = Path(__file__).with_name("duckdb_program.py")
 REFUSED = 3
-CHUNK_BYTES = 1024 * 1024
-# Each process has memory of its own.
-AT_ONCE = FairPool(size=2, per_person=1)
+CHUNK_BYTES = MEGABYTE
+# Of the address space that the engine needs beside the memory for its data; what it writes are temporary files.
+ENGINE_BYTES = 1024 * MEGABYTE
+TEMPORARY_BYTES = 1024 * MEGABYTE
+# How much of the machine it may use; the engine fails when these exist and can't be read.
+CGROUP = (Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class FileSource:
     name: str
     path: str
     settings: AnalystSettings
-    person: int
+    files: FilesOfUser
 
     async def describe(self) -> Relation:
         """Return the file's columns; raises `ToolError` when it can't be read."""
@@ -61,9 +66,7 @@ class FileSource:
     async def _run(self, task: dict[str, Any]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="parley-duckdb-") as folder:
             file = await self._to_file(Path(folder) / "utf8.csv")
-            return await run_task(
-                task | {"file": file, "paths": [file["path"]], "folder": folder}, self.settings, self.person
-            )
+            return await run_task(self.files, task | {"file": file, "paths": [file["path"]]}, self.settings)
 
 
 def to_utf8(path: Path, copy: Path) -> Path:
@@ -92,15 +95,22 @@ def to_utf8(path: Path, copy: Path) -> Path:
     return path
 
 
-async def run_task(task: Mapping[str, Any], settings: AnalystSettings, person: int) -> dict[str, Any]:
-    """Run a task of the program; raises `ToolError` with the reason when it fails or takes too long.
+async def run_task(files: FilesOfUser, task: Mapping[str, Any], settings: AnalystSettings) -> dict[str, Any]:
+    """Run a task of the program in the person's turn; raises `ToolError` with the reason when it fails.
 
-    Tasks of one person run one after another, so that they don't hold up those of others.
+    It reads no files but those at the task's `paths`.
     """
     content = json.dumps({**task, "memory_mb": settings.memory_mb}).encode()
+    limits = Limits(
+        memory_bytes=settings.memory_mb * MEGABYTE + ENGINE_BYTES,
+        cpu_seconds=ceil(2 * settings.timeout_seconds),
+        seconds=settings.timeout_seconds,
+        file_bytes=TEMPORARY_BYTES,
+        folder_bytes=TEMPORARY_BYTES,
+    )
+    program = Program(PROGRAM, limits=limits, readable=(*map(Path, task["paths"]), *CGROUP), has_folder=True)
     try:
-        async with AT_ONCE.enter(person):
-            ended = await run_isolated(PROGRAM, content=content, seconds=settings.timeout_seconds)
+        ended = await files.run_program(program, content)
     except TimeoutError:
         raise ToolError(f"That took longer than {settings.timeout_seconds:g} s; ask for less at once.") from None
     if ended.status == REFUSED:

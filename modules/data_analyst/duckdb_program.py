@@ -1,6 +1,7 @@
-"""Runs one task in DuckDB, in a process of its own: reads it as JSON from standard input, writes the result as JSON.
+"""Runs one task in DuckDB, in the sandbox: reads it as JSON from standard input, writes the result as JSON.
 
-Only the files that the task names can be read, and nothing can be written but DuckDB's own temporary files.
+DuckDB's own settings forbid, too, what the sandbox does: only the files that the task names can be read, and nothing
+can be written but temporary files in the current folder.
 """
 
 import json
@@ -62,7 +63,7 @@ def _refuse(reason: str) -> None:
 
 
 def _run(duckdb: Any, task: dict[str, Any]) -> dict[str, Any]:
-    options = {"memory_limit": f"{task['memory_mb']}MB", "threads": 2, "temp_directory": task["folder"]}
+    options = {"memory_limit": f"{task['memory_mb']}MB", "threads": 2, "temp_directory": "."}
     connection = duckdb.connect(":memory:", config=options | {"preserve_insertion_order": False})
     connection.execute("SET TimeZone = 'UTC'")
     paths = ", ".join(_quoted(each) for each in task["paths"])

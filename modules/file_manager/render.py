@@ -4,17 +4,23 @@ import asyncio
 import csv
 import io
 import json
+import mimetypes
 from collections.abc import Callable
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from shared.errors import ToolError
 from shared.files.storage import FilesOfUser
+from shared.sandbox.job import MEGABYTE, Limits
+from shared.sandbox.programs import Program
 from shared.text import clean, to_text_cell
 
-CONVERTER = Path(__file__).with_name("office.py")
-CONVERT_SECONDS = 25.0
+LIMITS = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=20, seconds=25, file_bytes=64 * MEGABYTE)
+# The writer of workbooks looks up the types of files.
+TYPES = tuple(map(Path, mimetypes.knownfiles))
+CONVERTER = Program(Path(__file__).with_name("office.py"), limits=LIMITS, readable=TYPES, has_folder=True)
 IMPOSSIBLE = 3
 
 MAX_CHARS = 500_000
@@ -60,7 +66,7 @@ async def render(files: FilesOfUser, title: str, content: str, kind: str) -> tup
 async def _convert(files: FilesOfUser, kind: str, title: str, *, content: str) -> bytes:
     document = json.dumps({"title": title, "content": content}).encode()
     try:
-        converter = await files.run_parser(CONVERTER, kind, content=document, seconds=CONVERT_SECONDS)
+        converter = await files.run_program(replace(CONVERTER, arguments=(kind,)), document)
     except TimeoutError as error:
         raise ToolError(TOO_SLOW) from error
     if converter.status == IMPOSSIBLE:

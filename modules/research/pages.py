@@ -14,6 +14,7 @@ from shared.documents.reading import can_parse, decode_text, parse
 from shared.errors import ToolError, Unavailable
 from shared.files.file_types import detect_type
 from shared.http.client import Response
+from shared.sandbox.programs import Program
 from shared.text import clean, cut
 from shared.tools import ToolContext
 
@@ -87,7 +88,8 @@ def _to_type(response: Response) -> str:
 
 async def _read_html(context: ToolContext, response: Response) -> Page:
     try:
-        parser = await context.storage.run_parser(PARSER, response.url, content=response.body, seconds=PARSE_SECONDS)
+        program = Program(PARSER, (response.url,)).within(PARSE_SECONDS)
+        parser = await context.storage.run_program(program, response.body)
     except TimeoutError as error:
         raise ToolError("The page takes too long to read.") from error
     if parser.status != 0:

@@ -1,1 +1,1 @@
-"""Reads documents: PDF, Word, Excel, HTML and text, each parsed in a process with limits."""
+"""Reads documents: PDF, Word, Excel, HTML and text, each parsed in the sandbox."""

@@ -1,10 +1,11 @@
-"""Extracts the text of a document; PDF, Word, Excel and HTML are parsed in a process with limits."""
+"""Extracts the text of a document; PDF, Word, Excel and HTML are parsed in the sandbox."""
 
 from pathlib import Path
 
 from shared.errors import ToolError
 from shared.files.file_types import EXCEL, WORD, find_encoding
 from shared.files.storage import FilesOfUser, StoredFile
+from shared.sandbox.programs import Program
 from shared.text import clean
 
 PARSER = Path(__file__).with_name("extract.py")
@@ -48,7 +49,7 @@ async def parse(
     Raises `ToolError` when it has none or can't be parsed within `seconds`.
     """
     try:
-        parser = await files.run_parser(PARSER, PARSED_KINDS[mime_type], content=content, seconds=seconds)
+        parser = await files.run_program(Program(PARSER, (PARSED_KINDS[mime_type],)).within(seconds), content)
     except TimeoutError as error:
         raise ToolError(f"{name} takes too long to read.") from error
     if parser.status == UNREADABLE:

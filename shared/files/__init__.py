@@ -1,1 +1,1 @@
-"""Files of users: storage, names, type detection, image conversion, a sandbox for parsers; no tools."""
+"""Files of users: storage, names, type detection, image conversion; no tools."""

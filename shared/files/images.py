@@ -7,12 +7,11 @@ from cachetools import LRUCache, TTLCache
 
 from shared.errors import Unavailable
 from shared.files.storage import Storage, StoredContent
-from shared.files.subprocess_sandbox import run_isolated
 from shared.log import get_logger
+from shared.sandbox.programs import Program, SandboxMissing
 from shared.tasks import FairPool
 
-RESIZER = Path(__file__).with_name("image_resizer.py")
-RESIZE_SECONDS = 20.0
+RESIZER = Program(Path(__file__).with_name("image_resizer.py")).within(20)
 MIME_TYPES = {b"p": "image/png", b"j": "image/jpeg"}
 # Decoding one image may take a gigabyte of memory.
 MAX_CONCURRENT, MAX_CONCURRENT_OF_PERSON = 2, 1
@@ -44,15 +43,16 @@ class Images:
         if (cached := self._cache.get(key)) is not None:
             return cached
         # The first part of a key is the person's.
-        async with self._pool.enter(key.partition("/")[0]):
+        person = key.partition("/")[0]
+        async with self._pool.enter(person):
             if key in self._failed:
                 return None
-            shown = await self._resize(content)
+            shown = await self._resize(person, content)
         if shown is not None and len(shown) <= CACHE_BYTES:
             self._cache[key] = shown
         return shown
 
-    async def _resize(self, stored: StoredContent) -> str | None:
+    async def _resize(self, person: str, stored: StoredContent) -> str | None:
         key = stored.key
         try:
             content = b"".join([chunk async for chunk in self._storage.read(stored)])
@@ -60,7 +60,10 @@ class Images:
             log.warning("image_not_shown", cause=repr(error))
             return None
         try:
-            result = await run_isolated(RESIZER, content=content, seconds=RESIZE_SECONDS)
+            result = await self._storage.sandbox.run(person, RESIZER, content)
+        except SandboxMissing as error:
+            log.error("image_not_shown", cause=str(error))
+            return None
         except TimeoutError as error:
             self._failed[key] = None
             log.warning("image_not_shown", cause=repr(error))

@@ -4,12 +4,14 @@ from math import ceil
 from pathlib import Path
 
 from shared.files.storage import FilesOfUser
+from shared.sandbox.job import MEGABYTE, Limits
+from shared.sandbox.programs import Program
 from shared.settings import Settings
 
 # The label of calls about speech in the ledger.
 PURPOSE = "voice"
-MEASURE = Path(__file__).with_name("recording_length.py")
-MEASURE_SECONDS = 10.0
+LIMITS = Limits(memory_bytes=512 * MEGABYTE, cpu_seconds=5, seconds=10, file_bytes=0)
+MEASURE = Program(Path(__file__).with_name("recording_length.py"), limits=LIMITS)
 
 
 def count_speech(settings: Settings, seconds: float) -> int:
@@ -20,7 +22,7 @@ def count_speech(settings: Settings, seconds: float) -> int:
 async def measure(files: FilesOfUser, content: bytes) -> float | None:
     """Return the length of a recording in seconds; None if it can't be told."""
     try:
-        found = await files.run_parser(MEASURE, content=content, seconds=MEASURE_SECONDS)
+        found = await files.run_program(MEASURE, content)
         return float(found.output) if found.status == 0 else None
     except (TimeoutError, ValueError):
         return None

@@ -3,10 +3,10 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
 from typing import NamedTuple, Protocol
 from urllib.parse import urlencode
@@ -21,16 +21,14 @@ from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
 from shared.files.quota import GUEST, MEGABYTE, QUOTAS, read_quota
 from shared.files.stores.folder import FolderStore
-from shared.files.subprocess_sandbox import Finished, run_isolated
 from shared.models.base import MAX_ID
 from shared.models.file import FileRecord
+from shared.sandbox.pool import Sandbox
+from shared.sandbox.programs import Finished, Program
 from shared.settings import Secrets, Settings
-from shared.tasks import FairPool
 
 LINK_SECONDS = 24 * 3600
 MAX_LISTED = 100
-# Parsing one document may take a gigabyte of memory.
-MAX_PARSERS, MAX_PARSERS_OF_PERSON = 2, 1
 # What is read is held back until it is compared: up to this in memory, the rest on disk.
 MEMORY_BYTES, CHUNK_BYTES = 8 * MEGABYTE, 256 * 1024
 
@@ -107,6 +105,7 @@ class Storage:
         clock: Clock | None = None,
         max_file_bytes: int = 40 * MEGABYTE,
         quotas: Mapping[str, int] = QUOTAS,
+        sandbox: Sandbox | None = None,
     ) -> None:
         """Store up to `max_file_bytes` in a file, and for each person the bytes that `quotas` has for their level."""
         self._store = store
@@ -114,15 +113,23 @@ class Storage:
         # Derived keys, so that a signature made for another purpose is not valid for a link.
         self._keys = tuple(hmac.digest(key.encode(), b"parley file link", "sha256") for key in secret_keys)
         self._clock = clock or SystemClock()
-        self.parsers = FairPool(MAX_PARSERS, MAX_PARSERS_OF_PERSON)
+        self.sandbox = sandbox or Sandbox()
         self.max_file_bytes = max_file_bytes
         self.quotas = quotas
 
     def of_user(
-        self, database: Database, user_id: int, conversation_id: int | None, turn_id: int | None = None
+        self,
+        database: Database,
+        user_id: int,
+        conversation_id: int | None,
+        turn_id: int | None = None,
+        *,
+        holds_secret: Callable[[bytes], bool] | None = None,
     ) -> "FilesOfUser":
-        """Return the files of one user that are visible in one conversation."""
-        return FilesOfUser(self, database, user_id, conversation_id=conversation_id, turn_id=turn_id)
+        """Return the files of one user that are visible in one conversation; none is made that holds a secret."""
+        files = FilesOfUser(self, database, user_id, conversation_id=conversation_id, turn_id=turn_id)
+        files.holds_secret = holds_secret
+        return files
 
     async def put(
         self, key: str, content: bytes | AsyncIterator[bytes], mime_type: str, *, max_bytes: int | None = None
@@ -232,6 +239,7 @@ def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = Non
             "admin": settings.file_quota_admin_mb * MEGABYTE,
             "owner": settings.file_quota_owner_mb * MEGABYTE,
         },
+        sandbox=Sandbox(settings.sandbox_processes),
     )
 
 
@@ -249,14 +257,17 @@ class FilesOfUser:
         self._user_id = user_id
         self._conversation_id = conversation_id
         self._turn_id = turn_id
+        self.holds_secret: Callable[[bytes], bool] | None = None
 
     async def create(self, filename: str, content: bytes, mime_type: str = "") -> StoredFile:
         """Store a new file; its type is detected from the content, `mime_type` only distinguishes kinds of text.
 
-        Raises `ToolError` when the file or all files of the user together are too large.
+        Raises `ToolError` when the file or all files of the user together are too large, or it holds a secret.
         """
         if len(content) > self._storage.max_file_bytes:
             raise ToolError(f"A file may have up to {self._storage.max_file_bytes // MEGABYTE} MB.")
+        if self.holds_secret is not None and await asyncio.to_thread(self.holds_secret, content):
+            raise ToolError("The file is not stored: it holds a secret of this installation, or a person's credential.")
         record = FileRecord(
             user_id=self._user_id,
             conversation_id=self._conversation_id,
@@ -326,14 +337,13 @@ class FilesOfUser:
             await session.execute(delete(FileRecord).where(FileRecord.id == record.id))
         return self._storage.describe(record)
 
-    async def run_parser(self, program: Path, *arguments: str, content: bytes, seconds: float) -> Finished:
-        """Run a parser of untrusted content in a process of its own; raises `TimeoutError` after `seconds`.
+    async def run_program(self, program: Program, content: bytes) -> Finished:
+        """Run a program that opens untrusted content, confined, in this person's turn; raises as `Sandbox.run`."""
+        return await self._storage.sandbox.run(self._user_id, program, content)
 
-        At most `MAX_PARSERS` run at once in this process, and one for each person; the wait for the others does not
-        count.
-        """
-        async with self._storage.parsers.enter(self._user_id):
-            return await run_isolated(program, *arguments, content=content, seconds=seconds)
+    def enter_sandbox(self) -> AbstractAsyncContextManager[None]:
+        """Wait for a place of this person in the sandbox; the block is the life of one process."""
+        return self._storage.sandbox.enter(self._user_id)
 
     async def _reserve(self, session: AsyncSession, size_bytes: int) -> None:
         # Serialises concurrent uploads of a user, which could otherwise exceed the quota together.

@@ -1,1 +1,1 @@
-"""Runs untrusted programs in processes without rights: Landlock, seccomp, resource limits."""
+"""Runs untrusted code, and parsers of untrusted files, in processes without rights: Landlock, seccomp, limits."""

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from shared.sandbox.job import Job, Limits
+from shared.sandbox.job import NO_CONFINEMENT, Limits, Rights
 from shared.sandbox.landlock import CHANGE, READ, RUN, USE_DEVICE, Ruleset
 from shared.sandbox.seccomp import install_filter
 from shared.sandbox.syscalls import read_machine
@@ -23,36 +23,57 @@ DAC_READ_SEARCH = 1 << 2
 FIRST_USER, USERS = 60_000, 5_000
 LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/usr/share/fonts", "/etc/ld.so.cache")
 COMMANDS = ("/usr/bin", "/bin", "/usr/lib", "/usr/lib64", "/lib", "/lib64")
-SOURCES = ("/dev/zero", "/dev/random", "/dev/urandom", "/etc/localtime")
+SOURCES = ("/dev/zero", "/dev/random", "/dev/urandom", "/etc/localtime", "/etc/mime.types")
 NICENESS = 5
 
 
-def confine(job: Job) -> None:
+def confine(rights: Rights) -> None:
     """Enter all layers, or raise `OSError` with the one that is missing. There is no way back."""
-    starts_commands = job.command is not None
     # The rules, and the libraries that they take, are made ready while everything can still be read.
+    own = [] if rights.folder is None else [rights.folder]
     ruleset = Ruleset(
         {
-            RUN: map(Path, COMMANDS if starts_commands else ()),
-            READ: [*map(Path, (*LIBRARIES, *SOURCES)), *_list_interpreter(), job.folder],
-            # Not the job's folder itself: Parley opens what is in it by name after the run.
-            CHANGE: job.changeable,
+            RUN: map(Path, COMMANDS if rights.starts_commands else ()),
+            READ: [*map(Path, (*LIBRARIES, *SOURCES)), *_list_interpreter(), *rights.readable, *own],
+            # Not a job's folder itself: Parley opens what is in it by name after the run.
+            CHANGE: rights.changeable,
             USE_DEVICE: [Path("/dev/null")],
         }
     )
     os.nice(NICENESS)
-    _set_limits(job.limits)
+    _set_limits(rights.limits)
     if os.geteuid() == 0:
-        _become_nobody(job)
+        _become_nobody(rights)
     # After the change of users, which would undo it.
-    if starts_commands:
+    if rights.starts_commands:
         signal.signal(signal.SIGTERM, _end_group)
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM if starts_commands else signal.SIGKILL)
-    if os.getppid() != job.parent:
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM if rights.starts_commands else signal.SIGKILL)
+    if os.getppid() != rights.parent:
         sys.exit("the process that started this one has ended")
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     ruleset.restrict()
-    install_filter(may_start_commands=starts_commands)
+    install_filter(may_start_commands=rights.starts_commands)
+
+
+def run_program() -> None:
+    """Run the program that the arguments name, confined; never returns to a process with rights.
+
+    They are its rights, a descriptor to tell that the sandbox was entered, the program's file and its own arguments.
+    """
+    rights, entering = Rights.from_json(sys.argv[1]), int(sys.argv[2])
+    path = Path(sys.argv[3])
+    # Parley's own code is not among what it may read.
+    code = compile(path.read_bytes(), str(path), "exec")
+    del sys.argv[:3], sys.path[0]
+    try:
+        confine(rights)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+        os._exit(NO_CONFINEMENT)
+    os.write(entering, b"1")
+    os.close(entering)
+    exec(code, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102  # one of Parley's own programs
 
 
 def _end_group(*_: object) -> None:
@@ -61,9 +82,8 @@ def _end_group(*_: object) -> None:
 
 
 def _list_interpreter() -> Iterator[Path]:
-    yield Path(sys.prefix)
-    yield Path(sysconfig.get_path("stdlib"))
-    yield Path(sysconfig.get_path("platstdlib"))
+    # Not the whole of its folder, in which others may lie.
+    yield from (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     yield Path(sys.base_prefix) / "lib"
 
 
@@ -94,13 +114,14 @@ def _count_own_tasks() -> int:
     return count
 
 
-def _become_nobody(job: Job) -> None:
+def _become_nobody(rights: Rights) -> None:
     # The system does not limit the number of root's processes, and root could change what others run.
     user = FIRST_USER + os.getpid() % USERS
-    # Through the job's folder, but not into it: its names are Parley's.
-    os.chown(job.folder, -1, user)
-    job.folder.chmod(0o710)
-    for folder in job.changeable:
+    if rights.folder is not None:
+        # Through the job's folder, but not into it: its names are Parley's.
+        os.chown(rights.folder, -1, user)
+        rights.folder.chmod(0o710)
+    for folder in rights.changeable:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, user, user, follow_symlinks=False)
     _prctl(PR_SET_KEEPCAPS, 1)

@@ -1,10 +1,10 @@
-"""What is run confined, and what it may use; written into its folder by one process and read there by the other."""
+"""What is run confined, and what it may use; written by one process and read by the other."""
 
 import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 MEGABYTE = 1024 * 1024
 # A job's folder holds the person's files, and beside them what the program reads and leaves.
@@ -34,6 +34,33 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Rights:
+    """What a process may use besides the interpreter and its libraries, which it may read; commands only if it says so.
+
+    It may go through `folder` and read what is in it and beneath `readable`, and change what is in `changeable`.
+    """
+
+    limits: Limits
+    folder: Path | None = None
+    readable: tuple[Path, ...] = ()
+    changeable: tuple[Path, ...] = ()
+    starts_commands: bool = False
+    parent: int = field(default_factory=os.getpid)
+
+    def to_json(self) -> str:
+        """Return it as text, for the process that it is about."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` has written."""
+        plain: dict[str, Any] = json.loads(text)
+        folder = None if plain["folder"] is None else Path(plain["folder"])
+        paths = {name: tuple(map(Path, plain[name])) for name in ("readable", "changeable")}
+        return cls(**plain | paths | {"folder": folder, "limits": Limits(**plain["limits"])})
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What is run: Python code, or with `command` a program of the system that gets the code as last argument."""
 
@@ -45,9 +72,11 @@ class Job:
     parent: int = field(default_factory=os.getpid)
 
     @property
-    def changeable(self) -> tuple[Path, ...]:
-        """Return the folders in which the code may change something; it can't rename them, nor anything beside them."""
-        return self.folder / FILES, self.folder / SETTINGS_FOLDER
+    def rights(self) -> Rights:
+        """Return what the code may use. It can't rename the folders that it may change, nor anything beside them."""
+        changeable = (self.folder / FILES, self.folder / SETTINGS_FOLDER)
+        has_command = self.command is not None
+        return Rights(self.limits, self.folder, changeable=changeable, starts_commands=has_command, parent=self.parent)
 
     def write(self, code: str) -> None:
         """Make the folder ready; raises `OSError`."""

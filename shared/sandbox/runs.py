@@ -4,12 +4,12 @@ import asyncio
 import os
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.sandbox.job import FILES, MEGABYTE, OUTPUT, REPORT, SETTINGS_FOLDER, STATE, Job
+from shared.sandbox.job import FILES, MEGABYTE, OUTPUT, REPORT, SETTINGS_FOLDER, STATE, Job, Rights
 from shared.sandbox.tree import MAX_DEPTH, TooDeep, walk
 
 POLL_SECONDS = 0.05
@@ -50,7 +50,7 @@ async def run_confined(job: Job, code: str, python: Path) -> Ended:
                 START.format(job.program_folder),
                 str(job.folder),
                 *map(str, inherited),
-                env=_environment(job.folder),
+                env=to_environment(job.folder / FILES, job.folder / SETTINGS_FOLDER),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -58,13 +58,15 @@ async def run_confined(job: Job, code: str, python: Path) -> Ended:
                 pass_fds=inherited,
             )
         try:
-            stopped = await _watch(process, job)
+            written = [job.folder / name for name in (OUTPUT, REPORT, STATE)]
+            stopped = await _watch_the_clock(process, job.rights, written)
         finally:
             await _end(process, has_children=job.command is not None)
-        return Ended(process.returncode or 0, stopped, _has_byte(entered))
+        return Ended(process.returncode or 0, stopped, has_byte(entered))
 
 
-def _has_byte(pipe: int) -> bool:
+def has_byte(pipe: int) -> bool:
+    """Tell whether something was written to a pipe, without waiting for it."""
     os.set_blocking(pipe, False)
     with suppress(BlockingIOError):
         return os.read(pipe, 1) != b""
@@ -79,50 +81,55 @@ async def _end(process: asyncio.subprocess.Process, *, has_children: bool) -> No
     await process.wait()
 
 
-async def _watch(process: asyncio.subprocess.Process, job: Job) -> str | None:
+async def _watch_the_clock(process: asyncio.subprocess.Process, rights: Rights, written: Sequence[Path]) -> str | None:
     try:
-        async with asyncio.timeout(job.limits.seconds):
-            if excess := await _wait(process, job):
+        async with asyncio.timeout(rights.limits.seconds):
+            if excess := await watch(process, rights, written):
                 return excess
     except TimeoutError:
-        return f"it took longer than {job.limits.seconds:g} s"
+        return f"it took longer than {rights.limits.seconds:g} s"
     if process.returncode == -signal.SIGXCPU:
-        return f"it used more than {job.limits.cpu_seconds} s of processor time"
+        return f"it used more than {rights.limits.cpu_seconds} s of processor time"
     return None
 
 
-async def _wait(process: asyncio.subprocess.Process, job: Job) -> str | None:
+async def watch(process: asyncio.subprocess.Process, rights: Rights, written: Sequence[Path] = ()) -> str | None:
+    """Wait for the end of a process; return early, with the reason, when its files become too many or too large.
+
+    `written` are files that count, too: it has them open, and may not change them by name.
+    """
     ending = asyncio.ensure_future(process.wait())
     try:
         while not (await asyncio.wait({ending}, timeout=POLL_SECONDS))[0]:
-            if excess := await asyncio.to_thread(_find_excess, job, process.pid):
+            if excess := await asyncio.to_thread(_find_excess, rights, written, process.pid):
                 return excess
     finally:
         ending.cancel()
     return None
 
 
-def _find_excess(job: Job, process_id: int) -> str | None:
+def _find_excess(rights: Rights, written: Sequence[Path], process_id: int) -> str | None:
     """Return what there is too much of: a file that is deleted but open still takes room."""
+    limits = rights.limits
     sizes: dict[tuple[int, int], int] = {}
     try:
-        for found in _list_held(job, process_id):
+        for found in _list_held(rights, written, process_id):
             sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
-            if len(sizes) > job.limits.folder_files:
-                return f"it made more than {job.limits.folder_files:,} files"
+            if len(sizes) > limits.folder_files:
+                return f"it made more than {limits.folder_files:,} files"
     except TooDeep:
         return f"it nested more than {MAX_DEPTH} folders"
-    if sum(sizes.values()) > job.limits.folder_bytes:
-        return f"its files took more than {job.limits.folder_bytes // MEGABYTE:,} MB"
+    if sum(sizes.values()) > limits.folder_bytes:
+        return f"its files took more than {limits.folder_bytes // MEGABYTE:,} MB"
     return None
 
 
-def _list_held(job: Job, process_id: int) -> Iterator[os.stat_result]:
-    for folder in job.changeable:
+def _list_held(rights: Rights, written: Sequence[Path], process_id: int) -> Iterator[os.stat_result]:
+    for folder in rights.changeable:
         yield from (entry.stat for entry in walk(folder))
-    for name in (OUTPUT, REPORT, STATE):
+    for path in written:
         with suppress(OSError):
-            yield (job.folder / name).lstat()
+            yield path.lstat()
     for path in _list_open(process_id):
         with suppress(OSError):
             found = path.stat()
@@ -138,17 +145,17 @@ def _list_open(process_id: int) -> list[Path]:
         return []
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """Return all that the process finds in its environment: nothing of ours."""
+def to_environment(folder: Path, settings_folder: Path) -> dict[str, str]:
+    """Return all that a process finds in its environment: nothing of ours."""
     return {
-        "HOME": str(folder / FILES),
+        "HOME": str(folder),
         # One thread's allocations would reserve 128 MB of address space.
         "MALLOC_ARENA_MAX": "2",
         "LANG": "C.UTF-8",
         "MPLBACKEND": "Agg",
-        "MPLCONFIGDIR": str(folder / SETTINGS_FOLDER),
+        "MPLCONFIGDIR": str(settings_folder),
         # Each thread would take address space, and a machine's cores are the others', too.
         "OPENBLAS_NUM_THREADS": "1",
         "PATH": "/usr/bin:/bin",
-        "TMPDIR": str(folder / FILES),
+        "TMPDIR": str(folder),
     }

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, OUTPUT, Job, Limits
 from shared.sandbox.landlock import find_version
+from shared.sandbox.programs import PARSING, Program, SandboxMissing, run_program
 from shared.sandbox.runs import Ended, run_confined
 from shared.sandbox.syscalls import is_known_machine
 
@@ -89,12 +90,8 @@ def find_fault(python: Path, notes: Path) -> str | None:
     A test that was passed is noted in the folder `notes`, if that can be written, and holds until the machine starts
     again. Each run enters all layers by itself in any case.
     """
-    if sys.platform != "linux":
-        return "the sandbox needs Linux"
-    if not is_known_machine():
-        return f"the sandbox knows x86-64 and arm64, not {platform.machine()}"
-    if find_version() < 1:
-        return "this system has no Landlock, which the sandbox needs (Linux 5.13 or newer, not switched off)"
+    if (missing := _find_missing_layer()) is not None:
+        return missing
     note = notes / f".sandbox-tested-{_fingerprint(python)}"
     if note.exists():
         return None
@@ -107,6 +104,34 @@ def find_fault(python: Path, notes: Path) -> str | None:
                 old.unlink()
             note.touch()
     return fault
+
+
+def _find_missing_layer() -> str | None:
+    if sys.platform != "linux":
+        return "the sandbox needs Linux"
+    if not is_known_machine():
+        return f"the sandbox knows x86-64 and arm64, not {platform.machine()}"
+    if find_version() < 1:
+        return "this system has no Landlock, which the sandbox needs (Linux 5.13 or newer, not switched off)"
+    return None
+
+
+async def find_fault_of_programs() -> str | None:
+    """Return why Parley's own programs can't open what strangers have made; the same attacks are played as one."""
+    if (missing := _find_missing_layer()) is not None:
+        return missing
+    try:
+        with tempfile.TemporaryDirectory(prefix="parley-sandbox-", ignore_cleanup_errors=True) as folder:
+            path = Path(folder) / "attacks.py"
+            path.write_text(ATTACKS, "utf-8")
+            limits = replace(PARSING, memory_bytes=LIMITS.memory_bytes, seconds=LIMITS.seconds)
+            ended = await run_program(Program(path, limits=limits), b"")
+    except SandboxMissing as error:
+        return str(error.fields["fault"])
+    except (OSError, TimeoutError) as error:
+        return f"the sandbox can't be tested: {error}"
+    output = ended.output.decode("utf-8", "replace").split()
+    return None if output == ["done"] else f"the sandbox failed its test: {', '.join(output[:3]) or ended.reason}"
 
 
 async def _play(python: Path) -> str | None:

@@ -168,6 +168,7 @@ class Settings(BaseModel):
     voice_tokens_per_minute: int = Field(default=1000, ge=1)
     egress_allow: Names = ()
     max_body_mb: int = Field(default=40, ge=1, le=1024)
+    sandbox_processes: int = Field(default=4, ge=1, le=64)
     file_quota_guest_mb: int = Field(default=100, ge=0)
     file_quota_user_mb: int = Field(default=500, ge=0)
     file_quota_admin_mb: int = Field(default=2000, ge=0)

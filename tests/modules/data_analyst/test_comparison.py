@@ -153,17 +153,22 @@ AMOUNTS = st.dictionaries(
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(a=AMOUNTS, b=AMOUNTS, tolerance=st.decimals(0, 5, places=2), threshold=st.decimals(0, 50, places=2))
 async def test_a_comparison_equals_the_same_in_plain_decimals(
-    tmp_path: Path, a: dict[str, Decimal], b: dict[str, Decimal], tolerance: Decimal, threshold: Decimal
+    context: ToolContext,
+    tmp_path: Path,
+    a: dict[str, Decimal],
+    b: dict[str, Decimal],
+    tolerance: Decimal,
+    threshold: Decimal,
 ) -> None:
     sources = []
     for name, amounts in (("a", a), ("b", b)):
         with (tmp_path / f"{name}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([("k", "v"), *amounts.items()])
-        sources.append(FileSource(name, str(tmp_path / f"{name}.csv"), AnalystSettings(), person=1))
+        sources.append(FileSource(name, str(tmp_path / f"{name}.csv"), AnalystSettings(), context.storage))
     limits = {"tolerance": tolerance, "major_threshold_pct": threshold}
-    asked = Comparison("v", ["k"], {}, **limits, top=10, person=1)
+    asked = Comparison("v", ["k"], {}, **limits, top=10)
 
-    found = await compare((sources[0], sources[1]), asked, AnalystSettings())
+    found = await compare(context.storage, (sources[0], sources[1]), asked, settings=AnalystSettings())
 
     expected = {key: expected_status(a.get(key), b.get(key), tolerance, threshold) for key in a.keys() | b.keys()}
     assert {each["key"]["k"]: each["status"] for each in found["top_differences"]} == {

@@ -13,7 +13,7 @@ CHART = {"kind": "bar", "labels": ["a"], "values": [1], "measure": "count", "tit
 
 
 @pytest.mark.parametrize(
-    ("program", "given", "package"), [(duckdb_engine.PROGRAM, {}, "duckdb"), (charts.PROGRAM, CHART, "matplotlib")]
+    ("program", "given", "package"), [(duckdb_engine.PROGRAM, {}, "duckdb"), (charts.PROGRAM.path, CHART, "matplotlib")]
 )
 def test_a_program_without_its_package_names_it(program: Path, given: object, package: str) -> None:
     # -S: the installed packages are not found.

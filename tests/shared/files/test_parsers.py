@@ -1,56 +1,79 @@
-"""Parsers of untrusted files: few at once in a process, and one for each person."""
+"""Parsers of untrusted files: few at once in a worker, and no more than half of them for one person."""
 
 import asyncio
+from itertools import accumulate
 from pathlib import Path
 
 from shared.db.database import Database
-from shared.files.storage import Storage
+from shared.files.storage import FilesOfUser, Storage
+from shared.sandbox.programs import Program
 from tests.support.filing import add_user
 
-# Prints how many of its kind run, then waits for the file `go`.
+# Holds the file `waiting` open until there is a file `go`; prints when it began and when it ended.
 PROGRAM = """
 import os, sys, time
-folder = sys.argv[1]
-own = os.path.join(folder, f"running-{os.getpid()}")
-open(own, "w").close()
-print(sum(name.startswith("running") for name in os.listdir(folder)))
-while not os.path.exists(os.path.join(folder, "go")):
+begun = time.monotonic()
+held = open(os.path.join(sys.argv[1], "waiting"))
+while not os.path.exists(os.path.join(sys.argv[1], "go")):
     time.sleep(0.01)
-os.remove(own)
+print(begun, time.monotonic())
 """
 
 
-async def test_two_parsers_run_at_once_and_one_for_each_person(
+async def test_four_parsers_run_at_once_and_two_for_each_person(
     storage: Storage, database: Database, tmp_path: Path
 ) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    users = [await add_user(database) for _ in range(3)]
-    one, all_of_them = tmp_path / "one", tmp_path / "all"
-    one.mkdir()
-    all_of_them.mkdir()
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    files = [storage.of_user(database, await add_user(database), None) for _ in range(3)]
 
-    async def parse(user: int, folder: Path) -> int:
-        files = storage.of_user(database, user, None)
-        finished = await files.run_parser(program, str(folder), content=b"", seconds=60)
-        return int(finished.output)
+    assert await _most_at_once(path, tmp_path / "one", files[:1] * 5, expected=2) == 2
+    assert await _most_at_once(path, tmp_path / "all", files * 3, expected=4) == 4
 
-    alone = [asyncio.create_task(parse(users[0], one)) for _ in range(3)]
-    await _until_running(one, 1)
-    (one / "go").touch()
-    assert await asyncio.gather(*alone) == [1, 1, 1]
 
-    together = [asyncio.create_task(parse(user, all_of_them)) for user in users * 2]
-    await _until_running(all_of_them, 2)
-    (all_of_them / "go").touch()
-    assert max(await asyncio.gather(*together)) == 2
+async def test_a_persons_many_parsers_do_not_keep_another_waiting(
+    storage: Storage, database: Database, tmp_path: Path
+) -> None:
+    waits, at_once = tmp_path / "waits.py", tmp_path / "at_once.py"
+    waits.write_text(PROGRAM)
+    at_once.write_text("print('read')")
+    ann, bob = [storage.of_user(database, await add_user(database), None) for _ in range(2)]
+    (tmp_path / "waiting").touch()
+    program = Program(waits, (str(tmp_path),), readable=(tmp_path,)).within(60)
+    running = [asyncio.create_task(ann.run_program(program, b"")) for _ in range(8)]
+    await _until_running(tmp_path, 2)
+
+    finished = await bob.run_program(Program(at_once), b"")
+
+    assert finished.output == b"read\n"
+    assert not any(each.done() for each in running)
+    (tmp_path / "go").touch()
+    await asyncio.gather(*running)
+
+
+async def _most_at_once(path: Path, folder: Path, files: list[FilesOfUser], *, expected: int) -> int:
+    await asyncio.to_thread(folder.mkdir)
+    await asyncio.to_thread((folder / "waiting").touch)
+    program = Program(path, (str(folder),), readable=(folder,)).within(60)
+    running = [asyncio.create_task(each.run_program(program, b"")) for each in files]
+    await _until_running(folder, expected)
+    (folder / "go").touch()
+    times = [map(float, each.output.split()) for each in await asyncio.gather(*running)]
+    changes = [change for begun, ended in times for change in ((begun, 1), (ended, -1))]
+    return max(accumulate(step for _, step in sorted(changes)))
 
 
 async def _until_running(folder: Path, count: int) -> None:
     async with asyncio.timeout(60):
-        while await asyncio.to_thread(_count_running, folder) < count:  # noqa: ASYNC110  # another process makes them
+        while await asyncio.to_thread(_count_running, folder) < count:  # noqa: ASYNC110  # other processes begin by themselves
             await asyncio.sleep(0.01)
 
 
 def _count_running(folder: Path) -> int:
-    return len(list(folder.glob("running-*")))
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            count += any(each.samefile(folder / "waiting") for each in (process / "fd").iterdir())
+        except OSError:
+            continue
+    return count

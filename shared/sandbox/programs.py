@@ -1,0 +1,156 @@
+"""Runs Parley's own programs that open what strangers have made: confined, with an end, and a bound on their output."""
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from shared.errors import ToolError
+from shared.log import get_logger
+from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, PROGRAM_FOLDER, Limits, Rights
+from shared.sandbox.runs import has_byte, to_environment, watch
+from shared.sandbox.tree import remove
+
+START = "import sys; sys.path.insert(0, {!r}); from shared.sandbox.confinement import run_program; run_program()"
+# What a program without a folder writes, it writes to its output.
+PARSING = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=15, file_bytes=0)
+MAX_OUTPUT_BYTES, MAX_REASON_BYTES = 64 * MEGABYTE, 64 * 1024
+CHUNK_BYTES = 256 * 1024
+PREFIX = "parley-program-"
+REMEDY = (
+    "Parley needs Linux 5.13 or newer with Landlock switched on; elsewhere, start it with `docker compose up`, and in a"
+    " container permit Landlock's calls, as Docker's own profile does"
+)
+
+log = get_logger()
+
+
+class SandboxMissing(ToolError):
+    """Nothing from outside can be opened here: {fault}. The operator has to act: {remedy}."""
+
+    code = "sandbox_missing"
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(fault=fault, remedy=REMEDY)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Python file, what it is told, and what it may use; `readable` is all that it reads of this machine.
+
+    With `has_folder` it starts in an empty folder, where it may write.
+    """
+
+    path: Path
+    arguments: tuple[str, ...] = ()
+    limits: Limits = PARSING
+    readable: tuple[Path, ...] = ()
+    has_folder: bool = False
+
+    def within(self, seconds: float) -> "Program":
+        """Return the program with so much time on the clock."""
+        return replace(self, limits=replace(self.limits, seconds=seconds))
+
+
+class Finished(NamedTuple):
+    """The exit status, below 0 the signal, standard output and standard error of a process that has ended."""
+
+    status: int
+    output: bytes
+    reason: str
+
+
+async def run_program(program: Program, content: bytes) -> Finished:
+    """Run a program with `content` as standard input; its process is gone afterwards.
+
+    Raises `TimeoutError`, and `SandboxMissing` when it could not give up its rights: then nothing was opened.
+    """
+    async with _make_folder(program) as folder:
+        changeable = () if folder is None else (folder,)
+        rights = Rights(program.limits, readable=program.readable, changeable=changeable)
+        with ExitStack() as descriptors:
+            entered, entering = os.pipe()
+            descriptors.callback(os.close, entered)
+            with os.fdopen(entering, "wb"):
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", "-c", START.format(str(PROGRAM_FOLDER))),
+                    *(rights.to_json(), str(entering), str(program.path), *program.arguments),
+                    env=to_environment(folder or Path("/"), folder or Path("/")),
+                    cwd=folder or "/",
+                    stdin=PIPE,
+                    stdout=PIPE,
+                    stderr=PIPE,
+                    start_new_session=True,
+                    pass_fds=(entering,),
+                )
+            try:
+                finished = await _exchange(process, content, rights)
+            finally:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            if finished.status == NO_CONFINEMENT and not has_byte(entered):
+                log.error("sandbox_not_entered", program=program.path.name, reason=finished.reason)
+                raise SandboxMissing(finished.reason)
+            return finished
+
+
+@asynccontextmanager
+async def _make_folder(program: Program) -> AsyncIterator[Path | None]:
+    if not program.has_folder:
+        yield None
+        return
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=PREFIX))
+    try:
+        yield folder
+    finally:
+        if not await asyncio.to_thread(remove, folder):
+            log.warning("run_folder_left", folder=folder.name)
+
+
+async def _exchange(process: Process, content: bytes, rights: Rights) -> Finished:
+    assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018  # they are pipes
+    reading = [
+        asyncio.ensure_future(_read(process.stdout, MAX_OUTPUT_BYTES, process)),
+        asyncio.ensure_future(_read(process.stderr, MAX_REASON_BYTES, process)),
+        asyncio.ensure_future(_write(process.stdin, content)),
+    ]
+    try:
+        async with asyncio.timeout(rights.limits.seconds):
+            excess = await watch(process, rights) if rights.changeable else None
+            if excess is not None:
+                return Finished(-signal.SIGKILL, b"", excess)
+            output, reason, _ = await asyncio.gather(*reading)
+            await process.wait()
+    finally:
+        for each in reading:
+            each.cancel()
+    return Finished(process.returncode or 0, output or b"", (reason or b"").decode("utf-8", "replace").strip())
+
+
+async def _read(pipe: StreamReader, most_bytes: int, process: Process) -> bytes | None:
+    """Return what is written to a pipe; a process that writes more is ended."""
+    chunks = bytearray()
+    while chunk := await pipe.read(CHUNK_BYTES):
+        chunks += chunk
+        if len(chunks) > most_bytes:
+            with suppress(ProcessLookupError):
+                process.kill()
+            return None
+    return bytes(chunks)
+
+
+async def _write(pipe: StreamWriter, content: bytes) -> None:
+    # A program that has read enough closes its end.
+    with suppress(BrokenPipeError, ConnectionResetError):
+        pipe.write(content)
+        await pipe.drain()
+    pipe.close()

@@ -1,0 +1,236 @@
+"""A parser that a stranger's file has taken over: what it tries in the sandbox, and what it comes to."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from modules.data_analyst.duckdb_engine import CGROUP
+from shared.sandbox.job import MEGABYTE, PROGRAM_FOLDER
+from shared.sandbox.pool import Sandbox
+from shared.sandbox.programs import MAX_OUTPUT_BYTES, PARSING, Finished, Program, run_program
+from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK
+
+LIMITS = replace(PARSING, memory_bytes=256 * MEGABYTE, seconds=20)
+REFUSED, DENIED = "Operation not permitted", "Permission denied"
+
+
+async def run(folder: Path, code: str, **more: object) -> Finished:
+    path = folder / "program.py"
+    path.write_text(code)
+    return await run_program(replace(Program(path, limits=LIMITS), **more), b"content")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("has_folder", [False, True])
+@pytest.mark.parametrize(
+    ("attack", "answer"),
+    [
+        ("open('/etc/shadow').read()", DENIED),
+        ("open('/etc/passwd').read()", DENIED),
+        ("import os\nos.listdir('/')", DENIED),
+        ("import os\nos.listdir('/tmp')", DENIED),
+        ("import os\nopen(f'/proc/{os.getppid()}/environ').read()", DENIED),
+        ("import os\nos.listdir(f'/proc/{os.getppid()}/fd')", DENIED),
+        ("import os\nos.readlink(f'/proc/{os.getppid()}/exe')", DENIED),
+        ("import os\nopen(f'/proc/{os.getppid()}/mem', 'rb')", DENIED),
+        ("open('/proc/self/environ').read()", DENIED),
+        ("import socket\nsocket.create_connection(('127.0.0.1', 80))", REFUSED),
+        ("import socket\nsocket.getaddrinfo('example.org', 80)", "gaierror"),
+        ("import socket\nsocket.socket(socket.AF_UNIX)", REFUSED),
+        ("import subprocess\nsubprocess.run(['/bin/true'])", REFUSED),
+        ("import os\nos.execv('/bin/true', ['true'])", REFUSED),
+        ("import os\nwhile True: os.fork()", REFUSED),
+        ("import os\nos.kill(os.getppid(), 9)", REFUSED),
+        ("open('/tmp/parley-was-here', 'w')", DENIED),
+        ("open('/dev/shm/parley-was-here', 'w')", DENIED),
+        ("import os\nos.mkfifo('/tmp/parley-was-here')", REFUSED),
+        ("import os, sys\nos.remove(os.__file__)", DENIED),
+        ("import os, PIL\nopen(PIL.__file__, 'a')", DENIED),
+        ("x = []\nwhile True: x.append(bytearray(10**7))", "MemoryError"),
+        ("import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+         "can't start new thread"),
+        ("import ctypes\nctypes.CDLL(None).system(b'true') == 0 or exit('it was refused: Error')", "Error"),
+    ],
+)  # fmt: skip
+async def test_an_attack_is_refused(tmp_path: Path, attack: str, answer: str, has_folder: bool) -> None:
+    finished = await run(tmp_path, attack, has_folder=has_folder)
+
+    assert (finished.status, finished.output) == (1, b"")
+    assert answer in finished.reason.splitlines()[-1]
+
+
+async def test_data_of_this_installation_is_out_of_reach(tmp_path: Path) -> None:
+    (tmp_path / "api_token").write_text("token")
+    token, program = str(tmp_path / "api_token"), str(PROGRAM_FOLDER / "pyproject.toml")
+
+    for path in (token, program, str(tmp_path / "program.py")):
+        finished = await run(tmp_path, f"open({path!r}).read()")
+        assert DENIED in finished.reason
+
+
+async def test_only_the_files_that_are_named_are_read(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("named.csv", "other.csv"):
+        (tmp_path / "data" / name).write_text(name)
+    (tmp_path / "data" / "link.csv").symlink_to("/etc/passwd")
+    code = (
+        f"import os\nos.chdir({str(tmp_path / 'data')!r})\nfor n in ('named', 'other', 'link'):\n"
+        "    try: print(open(n + '.csv').read())\n    except OSError as e: print(type(e).__name__)"
+    )
+
+    finished = await run(tmp_path, code, readable=(tmp_path / "data/named.csv",))
+
+    assert finished.output.decode().split() == ["named.csv", "PermissionError", "PermissionError"]
+
+
+async def test_nothing_of_ours_is_in_its_environment_or_open(tmp_path: Path) -> None:
+    with open_secretly(tmp_path):
+        code = "import os\nprint(*os.environ)\nprint(*(n for n in range(200) if os.path.exists(f'/proc/self/fd/{n}')))"
+        finished = await run(tmp_path, code)
+
+    names, descriptors = finished.output.decode().splitlines()
+    assert set(names.split()) == {
+        *("HOME", "LANG", "MALLOC_ARENA_MAX", "MPLBACKEND", "MPLCONFIGDIR", "OPENBLAS_NUM_THREADS", "PATH", "TMPDIR")
+    }
+    assert descriptors.split() == ["0", "1", "2"]
+
+
+@contextmanager
+def open_secretly(folder: Path) -> Iterator[None]:
+    """Have a secret in the environment, and a file open that other processes would inherit if nobody closed it."""
+    os.environ["OPENAI_API_KEY"] = "sk-not-for-strangers"
+    descriptor = os.open(folder / "secret", os.O_RDWR | os.O_CREAT)
+    os.set_inheritable(descriptor, True)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+        del os.environ["OPENAI_API_KEY"]
+
+
+async def test_an_endless_loop_ends_by_the_clock_and_by_its_processor_time(tmp_path: Path) -> None:
+    with pytest.raises(TimeoutError):
+        await run(tmp_path, "import time\nwhile True: time.sleep(60)", limits=replace(LIMITS, seconds=0.5))
+    finished = await run(tmp_path, "while True: pass", limits=replace(LIMITS, cpu_seconds=1))
+    assert finished.status == -24
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+async def test_a_flood_of_output_ends_the_process(tmp_path: Path, stream: str) -> None:
+    finished = await run(tmp_path, f"import sys\nwhile True: sys.{stream}.write('x' * 100_000)")
+
+    assert finished.status == -9
+    assert len(finished.output) <= MAX_OUTPUT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("n = 0\nwhile True:\n    n += 1\n    open(str(n), 'wb')", "it made more than 1,000 files"),
+        ("import os\nwhile True:\n    os.mkdir('d' * 200)\n    os.chdir('d' * 200)", "it nested more than 32 folders"),
+        ("for n in range(10**9): open(str(n % 90), 'wb').write(bytes(10**6))", "its files took more than 64 MB"),
+    ],
+)
+async def test_a_disk_is_not_filled_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    folders = tmp_path / "folders"
+    folders.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folders))
+
+    finished = await run(tmp_path, code, limits=replace(LIMITS, file_bytes=MEGABYTE), has_folder=True)
+
+    assert (finished.status, finished.reason) == (-9, reason)
+    assert list(folders.iterdir()) == []
+
+
+async def test_an_exit_status_of_the_parser_is_not_taken_for_a_missing_sandbox(tmp_path: Path) -> None:
+    assert (await run(tmp_path, "import os\nos._exit(199)")).status == 199
+
+
+async def test_the_attacks_are_played_here_and_fail() -> None:
+    assert await Sandbox().find_fault() is None
+
+
+def test_without_landlock_nothing_is_opened_and_the_remedy_is_told(tmp_path: Path) -> None:
+    opens = tmp_path / "opens.py"
+    opens.write_text("print('opened')")
+    code = (
+        "import asyncio, sys; from pathlib import Path; from shared.sandbox.pool import Sandbox\n"
+        "from shared.sandbox.programs import Program, SandboxMissing, run_program\n"
+        "async def main():\n"
+        "    for run in (lambda p: Sandbox().run(1, p, b''), lambda p: run_program(p, b'')):\n"
+        "        try: print(await run(Program(Path(sys.argv[1]))))\n"
+        "        except SandboxMissing as error: print(error)\n"
+        "asyncio.run(main())"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LANDLOCK + code, str(opens)],
+        cwd=PROGRAM_FOLDER,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    gate, process = (line for line in ended.stdout.splitlines() if line.startswith("Nothing from outside"))
+    assert "opened'" not in ended.stdout
+    assert "this system has no Landlock" in gate
+    assert "Landlock is missing" in process
+    assert "Linux 5.13 or newer" in gate
+
+
+DUCKDB = """
+import duckdb, sys
+connection = duckdb.connect(":memory:", config={"allow_unsigned_extensions": True, "temp_directory": "."})
+try:
+    print(connection.execute(sys.argv[1]).fetchall())
+except Exception as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM read_text('/etc/shadow')",
+        "SELECT * FROM read_blob('/proc/self/environ')",
+        "SELECT * FROM read_text('{folder}/other.csv')",
+        "SELECT * FROM glob('/etc/*')",
+        "COPY (SELECT 1) TO '/tmp/parley-was-here.csv'",
+        "COPY (SELECT 1) TO '{folder}/named.csv'",
+        "EXPORT DATABASE '/tmp/parley-was-here'",
+        "ATTACH '/tmp/parley-was-here.db'",
+        "ATTACH '{folder}/other.csv'",
+        "INSTALL httpfs",
+        "LOAD '/tmp/evil.duckdb_extension'",
+        "SELECT * FROM read_csv('http://127.0.0.1/a.csv')",
+    ],
+)
+async def test_duckdb_reaches_nothing_even_where_its_own_settings_allow_everything(
+    tmp_path: Path, statement: str
+) -> None:
+    for name in ("named.csv", "other.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    path = tmp_path / "duckdb_attack.py"
+    path.write_text(DUCKDB)
+    limits = replace(LIMITS, memory_bytes=1536 * MEGABYTE, file_bytes=16 * MEGABYTE)
+    program = Program(path, limits=limits, readable=(tmp_path / "named.csv", *CGROUP), has_folder=True)
+
+    sane, finished = [
+        await run_program(replace(program, arguments=(each.format(folder=tmp_path),)), b"")
+        for each in ("SELECT a FROM '{folder}/named.csv'", statement)
+    ]
+
+    assert sane.output == b"[(1,)]\n"
+    # A pattern that nothing may be found for finds nothing.
+    assert finished.output.startswith(b"refused:") or finished.output == b"[]\n", finished
+    assert not list(Path("/tmp").glob("parley-was-here*"))  # noqa: ASYNC240, S108
+    assert (tmp_path / "named.csv").read_text() == "a\n1\n"
