@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from modules.code_executor.folders import Made, fill_folder, make_folder, read_made, read_output
+from modules.code_executor.folders import Made, fill_folder, make_run_folder, read_made, read_output
 from modules.code_executor.settings import CodeExecutorSettings
 from modules.code_executor.workspaces import list_workspace, read_workspace, update_workspace
 from shared.errors import ToolError
@@ -71,7 +71,7 @@ async def execute(context: ToolContext, request: Request) -> dict[str, Any]:
 async def _run(context: ToolContext, request: Request, settings: CodeExecutorSettings) -> _Outcome:
     files = {each.filename: (await context.storage.read(each.file_id))[1] for each in await list_workspace(context)}
     state = (await read_workspace(context)).state if request.keeps_state else None
-    folder = await asyncio.to_thread(make_folder, settings.environment, context.clock.now())
+    folder = await asyncio.to_thread(make_run_folder, settings.environment)
     try:
         before = await asyncio.to_thread(fill_folder, folder, files, state)
         loaded = sum(map(len, files.values())) + len(state or b"")

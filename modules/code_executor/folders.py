@@ -3,19 +3,15 @@
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from shared.sandbox.job import FILES, OUTPUT, SETTINGS_FOLDER, STATE
-from shared.sandbox.tree import TooDeep, read_file, remove, walk
+from shared.sandbox.tree import TooDeep, make_folder, read_file, walk
 
 PREFIX = "parley-code-"
-# A worker that was killed leaves its folder.
-LEFT_OVER_SECONDS = 3600
 MAX_OUTPUT_BYTES = 64 * 1024
 MAX_MADE = 10
 
@@ -30,16 +26,9 @@ class Made:
     left_out: tuple[str, ...]
 
 
-def make_folder(environment: Path, now: datetime) -> Path:
-    """Make a folder for one run, and remove what crashes have left; raises `OSError`.
-
-    It is in the system's folder for temporary files, because others may go through that: the run is another user.
-    """
-    for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):
-            if now.timestamp() - old.stat().st_mtime > LEFT_OVER_SECONDS:
-                remove(old)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+def make_run_folder(environment: Path) -> Path:
+    """Make a folder for one run; raises `OSError`."""
+    folder = make_folder(PREFIX)
     (folder / FILES).mkdir()
     # With a list of fonts, matplotlib need not look for them, which takes seconds.
     fonts = environment / SETTINGS_FOLDER

@@ -146,7 +146,7 @@ async def chart(
     """
     found = await get_source(context, source)
     rows = await _aggregate(open_engine(context, found), measure, ([dimension], filters or {}), limit=MAX_POINTS)
-    image = await draw(context.storage, rows, kind, title or f"{found.name}: {rows.columns[-1]} by {dimension}")
+    image = await draw(context.storage, rows, kind, title=title or f"{found.name}: {rows.columns[-1]} by {dimension}")
     file = await context.storage.create(f"{title or found.name}.png", image, "image/png")
     note = {"note": f"Only the {MAX_POINTS} largest are drawn."} if rows.is_cut else {}
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url, **note}

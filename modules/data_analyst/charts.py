@@ -20,7 +20,7 @@ MAX_SLICES = 12
 Kind = Literal["bar", "line", "pie"]
 
 
-async def draw(files: FilesOfUser, rows: Rows, kind: Kind, title: str) -> bytes:
+async def draw(files: FilesOfUser, rows: Rows, kind: Kind, *, title: str) -> bytes:
     """Return a PNG of the last column by the others; raises `ToolError` when there is nothing to draw."""
     drawn = [row for row in rows.rows if row[-1] is not None]
     if kind == "line":

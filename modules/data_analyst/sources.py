@@ -55,7 +55,7 @@ def open_engine(context: ToolContext, source: Source) -> Engine:
     """Return the engine of a source; raises `Unavailable` when its password is not set."""
     settings = context.settings(AnalystSettings)
     if source.kind == "file":
-        return FileSource(source.name, source.path or "", settings, context.storage)
+        return FileSource(source.name, source.path or "", settings, files=context.storage)
     password = None if source.password is None else filled_in({"password": source.password}, PREFIX)["password"]
     return PostgresSource(
         source.name, source.url or "", password=password, relation=source.relation or "", settings=settings

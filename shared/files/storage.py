@@ -105,7 +105,6 @@ class Storage:
         clock: Clock | None = None,
         max_file_bytes: int = 40 * MEGABYTE,
         quotas: Mapping[str, int] = QUOTAS,
-        sandbox: Sandbox | None = None,
     ) -> None:
         """Store up to `max_file_bytes` in a file, and for each person the bytes that `quotas` has for their level."""
         self._store = store
@@ -113,7 +112,7 @@ class Storage:
         # Derived keys, so that a signature made for another purpose is not valid for a link.
         self._keys = tuple(hmac.digest(key.encode(), b"parley file link", "sha256") for key in secret_keys)
         self._clock = clock or SystemClock()
-        self.sandbox = sandbox or Sandbox()
+        self.sandbox = Sandbox()
         self.max_file_bytes = max_file_bytes
         self.quotas = quotas
 
@@ -227,7 +226,7 @@ def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = Non
         store = FolderStore(settings.parley_home / "files")
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     base_url = settings.public_url or f"http://{host}:{settings.port}"
-    return Storage(
+    storage = Storage(
         store,
         base_url,
         secrets.secret_keys,
@@ -239,8 +238,9 @@ def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = Non
             "admin": settings.file_quota_admin_mb * MEGABYTE,
             "owner": settings.file_quota_owner_mb * MEGABYTE,
         },
-        sandbox=Sandbox(settings.sandbox_processes),
     )
+    storage.sandbox = Sandbox(settings.sandbox_processes)
+    return storage
 
 
 class FilesOfUser:

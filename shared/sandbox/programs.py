@@ -4,11 +4,10 @@ import asyncio
 import os
 import signal
 import sys
-import tempfile
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from shared.errors import ToolError
 from shared.log import get_logger
 from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, PROGRAM_FOLDER, Limits, Rights
 from shared.sandbox.runs import has_byte, to_environment, watch
-from shared.sandbox.tree import remove
+from shared.sandbox.tree import make_folder, remove
 
 START = "import sys; sys.path.insert(0, {!r}); from shared.sandbox.confinement import run_program; run_program()"
 # What a program without a folder writes, it writes to its output.
@@ -76,31 +75,25 @@ async def run_program(program: Program, content: bytes) -> Finished:
     async with _make_folder(program) as folder:
         changeable = () if folder is None else (folder,)
         rights = Rights(program.limits, readable=program.readable, changeable=changeable)
-        with ExitStack() as descriptors:
-            entered, entering = os.pipe()
-            descriptors.callback(os.close, entered)
-            with os.fdopen(entering, "wb"):
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", "-c", START.format(str(PROGRAM_FOLDER))),
-                    *(rights.to_json(), str(entering), str(program.path), *program.arguments),
-                    env=to_environment(folder or Path("/"), folder or Path("/")),
-                    cwd=folder or "/",
-                    stdin=PIPE,
-                    stdout=PIPE,
-                    stderr=PIPE,
-                    start_new_session=True,
-                    pass_fds=(entering,),
-                )
-            try:
-                finished = await _exchange(process, content, rights)
-            finally:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-            if finished.status == NO_CONFINEMENT and not has_byte(entered):
-                log.error("sandbox_not_entered", program=program.path.name, reason=finished.reason)
-                raise SandboxMissing(finished.reason)
-            return finished
+        entered, entering = os.pipe()
+        with os.fdopen(entered, "rb"), os.fdopen(entering, "wb"):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-c", START.format(str(PROGRAM_FOLDER))),
+                *(rights.to_json(), str(entering), str(program.path), *program.arguments),
+                env=to_environment(folder or Path("/"), folder or Path("/")),
+                cwd=folder or "/",
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
+                pass_fds=(entering,),
+            )
+            finished = await _exchange(process, content, rights)
+            has_entered = has_byte(entered)
+    if finished.status == NO_CONFINEMENT and not has_entered:
+        log.error("sandbox_not_entered", program=program.path.name, reason=finished.reason)
+        raise SandboxMissing(finished.reason)
+    return finished
 
 
 @asynccontextmanager
@@ -108,7 +101,7 @@ async def _make_folder(program: Program) -> AsyncIterator[Path | None]:
     if not program.has_folder:
         yield None
         return
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=PREFIX))
+    folder = await asyncio.to_thread(make_folder, PREFIX)
     try:
         yield folder
     finally:
@@ -133,6 +126,9 @@ async def _exchange(process: Process, content: bytes, rights: Rights) -> Finishe
     finally:
         for each in reading:
             each.cancel()
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
     return Finished(process.returncode or 0, output or b"", (reason or b"").decode("utf-8", "replace").strip())
 
 

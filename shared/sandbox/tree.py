@@ -2,6 +2,8 @@
 
 import os
 import stat
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -9,6 +11,8 @@ from itertools import count
 from pathlib import Path
 
 MAX_DEPTH = 32
+# A worker that was killed leaves its folders; no run takes as long.
+LEFT_OVER_SECONDS = 3600
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe that nobody writes to is not waited for.
 REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -40,6 +44,18 @@ class Level:
     folder: int
     parts: tuple[str, ...]
     names: Iterator[str] = field(default_factory=lambda: iter(()))
+
+
+def make_folder(prefix: str) -> Path:
+    """Make a folder for one run, and remove those of this prefix that crashes have left; raises `OSError`.
+
+    It is in the system's folder for temporary files, because others may go through that: the run is another user.
+    """
+    for old in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError):
+            if time.time() - old.lstat().st_mtime > LEFT_OVER_SECONDS:
+                remove(old)
+    return Path(tempfile.mkdtemp(prefix=prefix))
 
 
 def walk(root: Path) -> Iterator[Entry]:

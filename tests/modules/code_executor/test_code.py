@@ -1,6 +1,7 @@
 """Code that people have run: its output, its files in the reply, what it finds again, and who may."""
 
 import asyncio
+import json
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -232,3 +233,96 @@ async def test_an_exit_status_of_the_code_is_not_taken_for_a_missing_sandbox(par
     reply = await parley.ask("end it")
 
     assert reply.tool_calls_made[0].result["error"] == "It ended with the exit status 199."
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("open('a\\nb.txt', 'w').write('x')", ["ab.txt"]),
+        ("open(b'\\xff\\xfe.txt', 'w').write('x')", None),
+        ("open('\\u202etxt.exe', 'w').write('x')", ["txt.exe"]),
+        ("open('f' * 250, 'w').write('x')", None),
+        ("open('big.bin', 'wb').truncate(10**15)", ["big.bin"]),
+        ("open('sparse.bin', 'wb').truncate(2**24)", None),
+        ("for n in range(100_000): open(str(n), 'w').write('x')", None),
+        (
+            "for n in range(20):\n    os.mkdir('d' * 250)\n    os.chdir('d' * 250)\nopen('deep.txt', 'w').write('x')",
+            None,
+        ),
+        ("os.mkdir('d' * 200)\nopen('d' * 200 + '/f.txt', 'w').write('x')\nos.chmod('d' * 200, 0)", None),
+    ],
+)
+async def test_whatever_names_and_sizes_code_makes_its_result_is_given_and_nothing_is_left(
+    ann: ToolContext, code: str, names: list[str] | None
+) -> None:
+    result = await python(ann, f"import os\nprint(os.getcwd())\nos.getcwd()\n{code}\n")
+
+    assert set(result) <= {"output", "error", "files", "files_not_stored", "more_files"}
+    json.dumps(result).encode()
+    if names is not None:
+        assert [each["filename"] for each in result.get("files", [])] == names
+    folder = Path(result["output"].splitlines()[0]).parent
+    assert folder.name.startswith("parley-code-")
+    assert not await asyncio.to_thread(folder.exists)
+    assert await python(ann, "import os\n6 * 7") == {"output": "42"}
+
+
+async def test_runs_of_different_people_at_the_same_time_see_nothing_of_each_other(
+    ann: ToolContext, database: Database, tmp_path: Path
+) -> None:
+    bob = await make_tool_context(database, tmp_path / "files", "code_executor", Permission.USER)
+    bob = replace(bob, app_settings=ann.app_settings)
+    mark = uuid4().hex
+    running = asyncio.create_task(
+        python(ann, f"import os, time\nopen('{mark}', 'w').write('private')\ntime.sleep(60)\n")
+    )
+    async with asyncio.timeout(30):
+        while not (found := list(Path(tempfile.gettempdir()).glob(f"parley-code-*/files/{mark}"))):  # noqa: ASYNC110, ASYNC240  # another process writes it
+            await asyncio.sleep(0.01)
+
+    attacks = (
+        f"lambda: open('{found[0]}').read()",
+        f"lambda: os.listdir('{found[0].parent}')",
+        f"lambda: open('{found[0].parent.parent}/code').read()",
+        f"lambda: open('{found[0].parent}/planted', 'w')",
+        "lambda: os.listdir('/tmp')",
+        "lambda: os.listdir('/proc')",
+        f"lambda: os.symlink('{found[0]}', 'link.txt') or open('link.txt').read()",
+    )
+    tried = await python(
+        bob,
+        f"import os\nfor attack in ({', '.join(attacks)}):\n    try: print(attack())\n"
+        "    except OSError as e: print(type(e).__name__)\n",
+    )
+
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert tried["output"].split() == ["PermissionError"] * len(attacks)
+    assert "files" not in tried
+
+
+async def test_calls_of_one_person_at_once_have_folders_of_their_own(ann: ToolContext) -> None:
+    code = "import os\nprint(os.listdir('.'))\nopen('made.txt', 'w').close()  # {}\n"
+
+    results = await asyncio.gather(*(python(ann, code.format(n)) for n in range(4)))
+
+    # One after the other: each later one finds what the ones before it have made.
+    assert sorted(each["output"] for each in results) == ["['made.txt']"] * 3 + ["[]"]
+    assert all([each["filename"] for each in result["files"]] == ["made.txt"] for result in results)
+
+
+@pytest.mark.parametrize("form", ["s.encode()", "s.encode('utf-16')", "b'x' * 99 + base64.b64encode(s.encode())"])
+async def test_files_that_code_makes_pass_the_filter_of_secrets_like_its_text(
+    parley: Parley, model: OpenAIStub, form: str
+) -> None:
+    # As if a secret had come into its hands; in numbers, because calls are filtered as well.
+    secret = parley.app.secrets.api_token
+    code = f"import base64\ns = bytes({list(secret.encode())}).decode()\nopen('a.bin', 'wb').write({form})\nprint(s)\n"
+    model.play([runs(code), Answer("Done.")])
+
+    reply = await parley.ask("run it")
+
+    result = reply.tool_calls_made[0].result
+    assert secret not in str(result)
+    assert "holds a secret" in str(result)
+    assert (reply.files, await parley.value("SELECT count(*) FROM file_records")) == ((), 0)

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -137,17 +136,34 @@ async def test_a_flood_of_output_ends_the_process(tmp_path: Path, stream: str) -
         ("for n in range(10**9): open(str(n % 90), 'wb').write(bytes(10**6))", "its files took more than 64 MB"),
     ],
 )
-async def test_a_disk_is_not_filled_and_nothing_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
-) -> None:
-    folders = tmp_path / "folders"
+def test_a_disk_is_not_filled_and_nothing_is_left(tmp_path: Path, code: str, reason: str) -> None:
+    folders, program = tmp_path / "folders", tmp_path / "program.py"
     folders.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folders))
+    program.write_text(code)
 
-    finished = await run(tmp_path, code, limits=replace(LIMITS, file_bytes=MEGABYTE), has_folder=True)
+    # In a process of its own, which has its own place for temporary files.
+    ended = subprocess.run(
+        [sys.executable, "-c", FILLING, str(program)],
+        cwd=PROGRAM_FOLDER,
+        env={"TMPDIR": str(folders)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
-    assert (finished.status, finished.reason) == (-9, reason)
+    assert ended.stdout == f"-9 {reason}\n"
     assert list(folders.iterdir()) == []
+
+
+FILLING = """
+import asyncio, sys
+from dataclasses import replace
+from pathlib import Path
+from shared.sandbox.programs import PARSING, Program, run_program
+limits = replace(PARSING, file_bytes=2**20)
+finished = asyncio.run(run_program(Program(Path(sys.argv[1]), limits=limits, has_folder=True), b""))
+print(finished.status, finished.reason)
+"""
 
 
 async def test_an_exit_status_of_the_parser_is_not_taken_for_a_missing_sandbox(tmp_path: Path) -> None:
