@@ -128,7 +128,9 @@ async def find_fault_of_programs() -> str | None:
             ended = await run_program(Program(path, limits=limits), b"")
     except SandboxMissing as error:
         return str(error.fields["fault"])
-    except (OSError, TimeoutError) as error:
+    except TimeoutError:
+        return f"the sandbox can't be tested: its attacks took longer than {LIMITS.seconds:g} s"
+    except OSError as error:
         return f"the sandbox can't be tested: {error}"
     output = ended.output.decode("utf-8", "replace").split()
     return None if output == ["done"] else f"the sandbox failed its test: {', '.join(output[:3]) or ended.reason}"

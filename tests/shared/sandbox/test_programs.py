@@ -1,5 +1,6 @@
 """A parser that a stranger's file has taken over: what it tries in the sandbox, and what it comes to."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from modules.data_analyst.duckdb_engine import CGROUP
 from shared.sandbox.job import MEGABYTE, PROGRAM_FOLDER
 from shared.sandbox.pool import Sandbox
 from shared.sandbox.programs import MAX_OUTPUT_BYTES, PARSING, Finished, Program, run_program
-from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK
+from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK, wait_until_gone
 
 LIMITS = replace(PARSING, memory_bytes=256 * MEGABYTE, seconds=20)
 REFUSED, DENIED = "Operation not permitted", "Permission denied"
@@ -168,6 +169,32 @@ print(finished.status, finished.reason)
 
 async def test_an_exit_status_of_the_parser_is_not_taken_for_a_missing_sandbox(tmp_path: Path) -> None:
     assert (await run(tmp_path, "import os\nos._exit(199)")).status == 199
+
+
+async def test_a_parser_ends_with_the_worker_that_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text("import time\ntime.sleep(60)")
+    code = (
+        "import asyncio, sys; from pathlib import Path; from shared.sandbox.programs import Program, run_program\n"
+        "asyncio.run(run_program(Program(Path(sys.argv[1])), b''))"
+    )
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(path), cwd=PROGRAM_FOLDER)
+    async with asyncio.timeout(30):
+        while (process := find_confined_child(worker.pid)) is None:  # noqa: ASYNC110  # another process begins by itself
+            await asyncio.sleep(0.01)
+
+    worker.kill()
+    await worker.wait()
+
+    await wait_until_gone(process)
+
+
+def find_confined_child(process: int) -> int | None:
+    """Return the child of a process that filters its system calls."""
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        if "Seccomp:\t2" in Path(f"/proc/{child}/status").read_text():
+            return int(child)
+    return None
 
 
 async def test_the_attacks_are_played_here_and_fail() -> None:
