@@ -181,6 +181,7 @@ class TurnTexts:
     replied_to: Text
     earlier_heading: Text
     image_unseen: Text
+    image_unopened: Text
     file_missing: Text
     files_missing: Text
     files_missing_notice: Text

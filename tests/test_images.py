@@ -77,6 +77,8 @@ async def test_invalid_and_too_large_images_are_left_out(parley: Parley, content
 
     assert shown(parley) == []
     assert "look" in text_of(parley)
+    # What is no picture by its first bytes is named as a file of its own type.
+    assert ("The image with the file_id 1 can't be shown" in text_of(parley)) == content.startswith(b"\x89PNG")
     assert reply.finished
 
 

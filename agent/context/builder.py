@@ -117,7 +117,8 @@ def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: dat
     messages = [_system(parts)]
     for _, turn in groupby(parts.history, key=lambda each: each.turn_id):
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
-    messages.append(_to_message(f"{content}\n\n{block}", images.by_turn.get(message.turn_id, ())))
+    unopened = [prompts().turn.image_unopened.format(file_id=each) for each in images.unopened.get(message.turn_id, ())]
+    messages.append(_to_message("\n\n".join([content, *unopened, block]), images.by_turn.get(message.turn_id, ())))
     # Others may have written what was said in a channel.
     replied_to = parts.replied_to
     shows_untrusted = (

@@ -39,10 +39,14 @@ ORDER BY file_records.id
 
 @dataclass(frozen=True, slots=True)
 class PromptImages:
-    """The images of a prompt: file ids by turn (`by_turn`), and `data:` URLs by file id (`data`)."""
+    """The images of a prompt: file ids by turn (`by_turn`), and `data:` URLs by file id (`data`).
+
+    `unopened` are the file ids by turn of those that can't be shown.
+    """
 
     by_turn: Mapping[int, Sequence[int]] = field(default_factory=dict)
     data: Mapping[int, str] = field(default_factory=dict)
+    unopened: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 async def load_images(database: Database, images: Images, steps: Iterable[tuple[int, Step]]) -> PromptImages:
@@ -54,12 +58,15 @@ async def load_images(database: Database, images: Images, steps: Iterable[tuple[
     async with database.statement() as session:
         rows = (await session.execute(FIND_IMAGES, given)).all()
     by_turn: dict[int, list[int]] = {}
+    unopened: dict[int, list[int]] = {}
     data: dict[int, str] = {}
     for row, shown in zip(rows, await asyncio.gather(*(_show(images, row) for row in rows)), strict=True):
-        if shown is not None:
+        if shown is None:
+            unopened.setdefault(row.turn_id, []).append(row.id)
+        else:
             data[row.id] = shown
             by_turn.setdefault(row.turn_id, []).append(row.id)
-    return PromptImages(by_turn, data)
+    return PromptImages(by_turn, data, unopened)
 
 
 async def _show(images: Images, row: Any) -> str | None:
