@@ -3,12 +3,13 @@
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+
+from shared.clock import SystemClock
 
 MAX_DEPTH = 32
 # A worker that was killed leaves its folders; no run takes as long.
@@ -53,7 +54,7 @@ def make_folder(prefix: str) -> Path:
     """
     for old in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         with suppress(OSError):
-            if time.time() - old.lstat().st_mtime > LEFT_OVER_SECONDS:
+            if SystemClock().now().timestamp() - old.lstat().st_mtime > LEFT_OVER_SECONDS:
                 remove(old)
     return Path(tempfile.mkdtemp(prefix=prefix))
 
