@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from modules import data_analyst
+from shared.db.database import Database
 from shared.errors import ToolError
+from shared.files.storage import Storage
+from shared.files.stores.folder import FolderStore
 from shared.tools import ToolContext
 from tests.modules.data_analyst.conftest import AddSource, Shop
 from tests.support.tool_calls import call
@@ -190,8 +193,14 @@ LARGE = "SELECT sum(hash(a.range)) FROM range(10000000) AS a"
 
 
 @pytest.mark.usefixtures("sources")
-async def test_many_heavy_questions_of_one_person_hold_up_nobody_else(context: ToolContext) -> None:
-    other = replace(context, user=replace(context.user, id=context.user.id + 1))
+async def test_many_heavy_questions_of_one_person_hold_up_nobody_else(
+    context: ToolContext, database: Database, tmp_path: Path
+) -> None:
+    storage = Storage(FolderStore(tmp_path / "files"), "http://here", ("secret",))
+    one, other = (
+        replace(context, user=replace(context.user, id=each), storage=storage.of_user(database, each, None))
+        for each in (context.user.id, context.user.id + 1)
+    )
     finished: list[str] = []
 
     async def asks(person: ToolContext, sql: str, name: str) -> None:
@@ -200,7 +209,7 @@ async def test_many_heavy_questions_of_one_person_hold_up_nobody_else(context: T
 
     async with asyncio.TaskGroup() as group:
         for number in range(8):
-            group.create_task(asks(context, LARGE, f"heavy {number}"))
+            group.create_task(asks(one, LARGE, f"heavy {number}"))
         await asyncio.sleep(0)
         group.create_task(asks(other, "SELECT count(*) FROM ledger", "other"))
 
