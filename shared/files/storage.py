@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from sqlalchemy import BigInteger, ColumnElement, TextClause, bindparam, delete, func, select, text, true, update
@@ -21,6 +21,7 @@ from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
 from shared.files.quota import GUEST, MEGABYTE, QUOTAS, read_quota
 from shared.files.stores.folder import FolderStore
+from shared.files.stores.store import Store
 from shared.models.base import MAX_ID
 from shared.models.file import FileRecord
 from shared.sandbox.pool import Sandbox
@@ -67,30 +68,6 @@ class StoredContent(NamedTuple):
     key: str
     filename: str
     sha256: str | None
-
-
-class Store(Protocol):
-    """Keeps the content of files by key. Raises `Unavailable` when it can't be used, `NotFound` for a missing key."""
-
-    async def put(self, key: str, chunks: AsyncIterator[bytes], mime_type: str) -> int:
-        """Store the chunks and return their size in bytes; when `chunks` raises, nothing is stored."""
-        ...
-
-    def get(self, key: str) -> AsyncGenerator[bytes]:
-        """Yield the file in chunks."""
-        ...
-
-    async def size(self, key: str) -> int:
-        """Return the size in bytes."""
-        ...
-
-    async def delete(self, key: str) -> None:
-        """Delete the file if it exists."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close all connections."""
-        ...
 
 
 class Storage:

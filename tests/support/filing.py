@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 
 from shared.db.database import Database
-from shared.files.storage import Storage, Store
+from shared.files.storage import Storage
+from shared.files.stores.store import Store
 from shared.models.user import User
 
 

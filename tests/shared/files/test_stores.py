@@ -14,9 +14,10 @@ from pydantic import SecretStr
 
 from shared.errors import ConfigurationError, NotFound, ToolError, Unavailable
 from shared.files.filenames import new_key
-from shared.files.storage import Storage, Store, open_storage
+from shared.files.storage import Storage, open_storage
 from shared.files.stores.folder import FolderStore
 from shared.files.stores.s3 import S3Store
+from shared.files.stores.store import Store
 from shared.settings import Secrets, Settings
 from tests.support.filing import chunks, everything
 from tests.support.loopback import reply, serving, silence
