@@ -185,6 +185,7 @@ class TurnTexts:
     file_missing: Text
     files_missing: Text
     files_missing_notice: Text
+    files_unopened_notice: Text
     files_hint: Text
 
 

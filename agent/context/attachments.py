@@ -7,6 +7,8 @@ from typing import Protocol, runtime_checkable
 from sqlalchemy import insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from agent.context.images import find_named
+from agent.journal.steps import Step
 from agent.prompts import prompts
 from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost
@@ -20,6 +22,7 @@ from shared.http.client import GuardedClient
 from shared.log import get_logger
 from shared.messages import Attachment
 from shared.models import FileRecord
+from shared.sandbox.programs import REMEDY
 from shared.tasks import FairPool
 
 log = get_logger()
@@ -143,6 +146,20 @@ def with_failed_notice(text_: str, failed: Sequence[FailedFile]) -> str:
         return text_
     names = ", ".join(each.name for each in failed)
     return f"{text_}\n\n{prompts().turn.files_missing_notice.format(names=names)}".strip()
+
+
+def with_unopened_notice(answer: str, steps: Sequence[Step], fault: str | None) -> str:
+    """Append to an answer, for the person, that a file was not opened because of this fault of the sandbox, if any.
+
+    A tool has said so, or the message has images, and none is opened then.
+    """
+    if fault is None:
+        return answer
+    results = [each.value for each in steps if each.role == "tool_result"]
+    is_met = any(isinstance(each, dict) and each.get("fault") == fault for each in results)
+    if not (is_met or find_named([(0, steps[0])])):
+        return answer
+    return f"{answer}\n\n{prompts().turn.files_unopened_notice.format(fault=fault, remedy=REMEDY)}".strip()
 
 
 @dataclass(frozen=True, slots=True)

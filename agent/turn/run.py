@@ -14,6 +14,7 @@ from agent.context.attachments import (
     drop_pending,
     with_failed_files,
     with_failed_notice,
+    with_unopened_notice,
 )
 from agent.context.builder import Context, PromptParts, build_context, names_files
 from agent.context.images import PromptImages, load_images
@@ -272,8 +273,8 @@ async def _work(services: TurnServices, turn: RunningTurn, taint: TurnTaint) -> 
             turn.spend.number_calls(await count_calls(session, turn.conversation.id, turn.key.id))
     result = await respond(services, turn, context, taint=taint)
     if failed or unheard:
-        return replace(result, text=with_unheard_notice(with_failed_notice(result.text, failed), unheard))
-    return result
+        result = replace(result, text=with_unheard_notice(with_failed_notice(result.text, failed), unheard))
+    return replace(result, text=with_unopened_notice(result.text, turn.log.steps, services.files.storage.sandbox.fault))
 
 
 async def _build_context(

@@ -14,7 +14,8 @@ PROCESSES = 4
 class Sandbox:
     """Where all confined processes of a worker are counted, people's code and Parley's parsers alike; one per worker.
 
-    None of them is started while the same task is within `enter`: it would wait for itself.
+    None of them is started while the same task is within `enter`: it would wait for itself. `fault` is what the last
+    test of the layers has found.
     """
 
     # Of the process: what was tested once holds for all.
@@ -23,6 +24,7 @@ class Sandbox:
     def __init__(self, processes: int = PROCESSES) -> None:
         self._pool = FairPool(processes, max(1, processes // 2))
         self._testing = Lock()
+        self.fault: str | None = None
 
     def enter(self, user_id: int | str) -> AbstractAsyncContextManager[None]:
         """Wait for a place of this person; the block is the life of one process."""
@@ -44,6 +46,6 @@ class Sandbox:
         They are played before the first program, and again as long as one gets through.
         """
         async with self._testing:
-            fault = None if Sandbox._has_passed else await find_fault_of_programs()
-            Sandbox._has_passed = fault is None
-            return fault
+            self.fault = None if Sandbox._has_passed else await find_fault_of_programs()
+            Sandbox._has_passed = self.fault is None
+            return self.fault

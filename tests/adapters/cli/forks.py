@@ -20,6 +20,7 @@ from sqlalchemy.orm import configure_mappers
 
 from agent.tools.modules import find_modules
 from shared.settings import Settings
+from tests.support.landlock import remove_landlock
 
 ROOT = Path(__file__).parents[3]
 STREAMS = ("stdin", "stdout", "stderr")
@@ -52,6 +53,7 @@ class Request:
     environment: Mapping[str, str]
     folder: str
     streams: str
+    has_landlock: bool = True
 
 
 class Forks:
@@ -107,6 +109,8 @@ def become(request: Request) -> None:
         os.dup2(file, number)
         os.close(file)
     os.chdir(request.folder)
+    if not request.has_landlock:
+        remove_landlock()
     os.environ.clear()
     os.environ.update(request.environment)
     sys.path[:0] = [each for each in request.environment.get("PYTHONPATH", "").split(os.pathsep) if each]

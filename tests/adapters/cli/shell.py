@@ -32,6 +32,7 @@ class Shell:
 
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    has_landlock: bool = True
 
     @property
     def home(self) -> Path:
@@ -48,7 +49,9 @@ class Shell:
         with temporary_folder("streams") as streams:
             for name in STREAMS:
                 (streams / name).write_text(stdin if name == "stdin" else "", "utf-8")
-            request = Request(arguments, self.environment(**settings), str(self.folder), str(streams))
+            request = Request(
+                arguments, self.environment(**settings), str(self.folder), str(streams), self.has_landlock
+            )
             code = get_forks().run(request)
             return Finished(code, *((streams / name).read_text("utf-8") for name in STREAMS[1:]))
 

@@ -3,11 +3,14 @@
 import json
 import os
 import pwd
+import re
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
 
+from PIL import Image
 from sqlalchemy import URL
 
 from shared.db.database import Address
@@ -72,6 +75,35 @@ def test_a_dropped_file_is_attached_too(shell: Shell, tmp_path: Path) -> None:
     plan.write_text("First we eat.")
 
     assert "dropped.txt (13 bytes) goes with your next message." in shell.run("chat", stdin=f"'{plan}'\n").err
+
+
+def test_without_landlock_no_file_is_opened_and_person_and_model_are_told_the_remedy(
+    fresh: Shell, tmp_path: Path
+) -> None:
+    page, picture = tmp_path / "page.html", tmp_path / "picture.png"
+    page.write_text("<p>First we eat.</p>")
+    Image.new("RGB", (2, 2)).save(picture)
+    unsafe = replace(fresh, has_landlock=False)
+    calls = [{"name": "file_manager.read_document", "arguments": {"file_id": 1}}]
+    script = json.dumps(["Thank you.", {"tool_calls": calls}, "I have read it.", "A fine picture.", "You are welcome."])
+
+    output = talk(
+        unsafe,
+        *(f"/attach {page}", "look at this", "read it", f"/attach {picture}", "and at this", "thanks"),
+        DEBUG_MOCK_RESPONSES=script,
+    )
+
+    begun, read, shown, thanked = re.split(r"I have read it\.|A fine picture\.|You are welcome\.", output)
+    remedy = "Parley needs Linux 5.13 or newer with Landlock switched on"
+    for notice in (read, shown):
+        assert "I open no files here, because this system has no Landlock" in notice
+        assert remedy in notice
+    assert "Landlock" not in begun + thanked
+    told = fresh.says("psql", "--superuser", "-At", "-c", "SELECT content FROM messages WHERE role = 'tool_result'")
+    assert "Nothing from outside can be opened here" in told
+    assert remedy in told
+    contents = fresh.says("psql", "--superuser", "-At", "-c", "SELECT content FROM messages")
+    assert "First we eat." not in contents + output
 
 
 def test_a_missing_file_is_reported_and_the_conversation_goes_on(shell: Shell, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from dataclasses import replace
 
 from tests.adapters.cli.shell import Shell
 from tests.standins.openai_api import OpenAIStub
@@ -93,6 +94,16 @@ def test_doctor_names_files_that_are_not_as_they_were_stored(shell: Shell) -> No
     shell.says("psql", "--superuser", "-c", "DELETE FROM file_records WHERE minio_key = '9/lost/a.txt'")
     assert done.code == 1
     assert re.search(r"fail  contents  files that are not as they were stored: \d+ \(file_lost\)", done.out)
+
+
+def test_without_landlock_doctor_fails_and_names_what_is_off_and_the_remedy(shell: Shell) -> None:
+    done = replace(shell, has_landlock=False).run("doctor")
+
+    assert done.code == 1
+    (line,) = (each for each in done.out.splitlines() if each[6:].startswith("sandbox"))
+    assert line.startswith("fail  sandbox   this system has no Landlock")
+    assert "documents, images, recordings and data files are not opened" in line
+    assert "Parley needs Linux 5.13 or newer with Landlock switched on; elsewhere, start it with" in line
 
 
 def test_doctor_says_how_many_memories_have_vectors(shell: Shell) -> None:
