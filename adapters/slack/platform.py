@@ -25,7 +25,7 @@ from adapters.slack.interactions.respond import Responses
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
 from adapters.slack.sending.notices import REASONS, send_direct
-from adapters.slack.sending.reply import send
+from adapters.slack.sending.reply import send, withdraw
 from adapters.slack.sending.sessions import set_active, try_active
 from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.settings import SlackSettings
@@ -153,6 +153,10 @@ class SlackPlatform(ChatPlatform):
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply by the Web API; a reply that was already posted is not posted again."""
         web = await self.clients.get(reply.place.server)
+        if reply.delivery.is_withdrawn:
+            await withdraw(web, reply, self._shown)
+            await self._end_status(web, reply)
+            return None
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
             ts = await send(self.app, web, reply, rows=rows, kept=self._shown)

@@ -42,7 +42,11 @@ SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status
        last.edited_at IS NOT NULL AND position(last.content IN (
            SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0
        )) = 0 AS was_edited,
-       turns.attempt > 1 AS was_resumed
+       turns.attempt > 1 AS was_resumed,
+       -- Stopped by `redaction.py`: all that it answers was deleted.
+       coalesce(turns.stop_requested AND last.content = '[deleted]' AND NOT EXISTS (
+           SELECT FROM inbox WHERE inbox.turn_id = turns.id AND content <> '[deleted]'
+       ), false) AS is_withdrawn
 FROM turns LEFT JOIN personas ON personas.id = turns.persona_id
 LEFT JOIN LATERAL (
     SELECT platform_user_id, edited_at, content FROM inbox WHERE inbox.turn_id = turns.id ORDER BY id DESC LIMIT 1
@@ -113,6 +117,7 @@ class DeliveryInfo:
 
     `asker`: the platform's id of the user who wrote the last message. `was_edited`: that message was edited after the
     turn had begun. `was_resumed`: an attempt of the turn ended with its process, perhaps after it had posted.
+    `is_withdrawn`: the question was deleted while the turn was running, so nothing is posted and the live message goes.
     `live_message_id`: the platform's id of the message that showed the answer while it was written.
     """
 
@@ -121,6 +126,7 @@ class DeliveryInfo:
     asker: str | None = None
     was_edited: bool = False
     was_resumed: bool = False
+    is_withdrawn: bool = False
     live_message_id: str | None = None
 
 
@@ -372,5 +378,6 @@ def to_delivery(row: Any, status: str) -> DeliveryInfo:
         asker=row.asker,
         was_edited=row.was_edited,
         was_resumed=row.was_resumed,
+        is_withdrawn=row.is_withdrawn,
         live_message_id=row.live_message_id,
     )

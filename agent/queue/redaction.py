@@ -2,7 +2,7 @@
 
 A message that still waits for a turn is cancelled. Memories of a deleted message, facts drawn from it included, are
 removed, as is what it asked to remember; summaries that were made of it are withdrawn and written again. The answer
-stays, which others have read.
+stays, which others have read; one that is still being written is stopped and withdrawn.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from sqlalchemy import text
 
 from agent.context.attachments import PendingFile, with_file_lines
 from agent.context.quotes import with_earlier
+from agent.events.channels import CANCELLATIONS
 from agent.memories.recordings import list_transcripts
 from agent.memories.turns import DELETED, forget_turns
 from agent.queue.inbox import SURROUNDINGS
@@ -31,9 +32,18 @@ LOOK_AGAIN_SECONDS = 2.0
 # Shorter texts may occur in a tool's arguments by chance.
 LEAST_REPEATED = 8
 
+# With the clicks that had the answer made again: each has a copy of the text, and refers to what the answer refers to.
 OWN = text("""
+WITH deleted AS (
+    SELECT id, turn_id, place_key, content FROM inbox
+    WHERE platform = :platform AND platform_event_id = ANY(:message_ids)
+), again AS (
+    SELECT inbox.id FROM deleted JOIN outbox ON outbox.turn_id = deleted.turn_id
+    JOIN inbox ON inbox.place_key = deleted.place_key AND inbox.platform_message_id = outbox.reply_to
+        AND position(E'\n' || deleted.content || E'\n' IN E'\n' || inbox.content || E'\n') > 0
+)
 SELECT id, turn_id, content FROM inbox
-WHERE platform = :platform AND platform_event_id = ANY(:message_ids) ORDER BY id FOR UPDATE
+WHERE id IN (SELECT deleted.id FROM deleted UNION SELECT again.id FROM again) ORDER BY id FOR UPDATE
 """)
 # Rows of the inbox go after some time.
 EXPIRED = text("SELECT turn_id FROM parley_turns_of_messages_v1(:platform, :message_ids) AS turn_id")
@@ -51,6 +61,16 @@ REMOVE = text("""
 UPDATE inbox SET content = :deleted, attachments = '[]', surroundings = '{}',
     status = CASE WHEN status = 'waiting' THEN 'cancelled' ELSE status END
 WHERE id = ANY(:ids)
+""")
+# A turn stops whose messages are all deleted; its reply is withdrawn when it is delivered.
+STOP = text(f"""
+WITH stopped AS (
+    UPDATE turns SET stop_requested = true
+    WHERE id = ANY(:turn_ids) AND status = 'running'
+      AND NOT EXISTS (SELECT FROM inbox WHERE turn_id = turns.id AND content <> :deleted)
+    RETURNING id
+)
+SELECT pg_notify('{CANCELLATIONS}', CAST(id AS text)) FROM stopped
 """)
 REMOVE_QUOTES = text("UPDATE inbox SET surroundings = CAST(:surroundings AS jsonb) WHERE id = :id")
 MESSAGES = text(f"""
@@ -156,13 +176,15 @@ async def _redact(session: Session, gone: _Gone) -> _Found:
     await forget_summaries(session, {row.turn_id for row in (*own, *quoting)} | expired)
     if own_ids:
         await session.execute(REMOVE, {"ids": list(own_ids), "deleted": DELETED})
+        turn_ids = [row.turn_id for row in own if row.turn_id is not None]
+        await session.execute(STOP, {"turn_ids": turn_ids, "deleted": DELETED})
     if own_ids or expired:
-        turn_ids = {row.turn_id for row in own} | expired
-        await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=turn_ids)
+        forgotten = {row.turn_id for row in own} | expired
+        await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=forgotten)
     for row in quoting:
         if row.id not in own_ids:
-            forgotten = json.dumps(_without(row.surroundings, gone))
-            await session.execute(REMOVE_QUOTES, {"id": row.id, "surroundings": forgotten})
+            surroundings = json.dumps(_without(row.surroundings, gone))
+            await session.execute(REMOVE_QUOTES, {"id": row.id, "surroundings": surroundings})
     return found
 
 

@@ -1,5 +1,8 @@
 """What Discord and Slack show is read whole."""
 
+import sqlalchemy as sa
+from alembic import op
+
 revision = "0061"
 down_revision = "0060"
 branch_labels = None
@@ -7,8 +10,19 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Nothing yet."""
+    """Let a channel have the agent answer what people say to each other."""
+    op.add_column(
+        "channel_modes",
+        sa.Column(
+            "answers_others",
+            sa.Boolean(),
+            server_default=sa.text("false"),
+            nullable=False,
+            comment="Answer also what people say to each other where the agent takes part?",
+        ),
+    )
 
 
 def downgrade() -> None:
-    """Nothing yet."""
+    """Take the column away."""
+    op.drop_column("channel_modes", "answers_others")

@@ -33,3 +33,6 @@ class ChannelMode(Row, Base):
     thread_per_question: Mapped[bool] = mapped_column(
         server_default=text("false"), comment="Answer each question in a thread of its own?"
     )
+    answers_others: Mapped[bool] = mapped_column(
+        server_default=text("false"), comment="Answer also what people say to each other where the agent takes part?"
+    )

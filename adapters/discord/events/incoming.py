@@ -7,6 +7,9 @@ from mimetypes import MimeTypes
 
 import discord
 
+from adapters.chat.addressing import Addressing
+from adapters.chat.cards import CARDS_CHARS, render_cards
+from adapters.discord.events.cards import read_cards, read_embeds
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.text import clean, cut
 
@@ -152,17 +155,24 @@ def to_platform_context(
 
 
 def to_forwarded(message: discord.Message) -> list[QuotedMessage]:
-    """Return the forwarded message; Discord does not name its author."""
-    texts = [with_names(each.content, {}, message.guild) for each in message.message_snapshots if each.content]
-    return [QuotedMessage("forwarded message", clean(each), str(message.id)) for each in texts]
+    """Return the forwarded message, whose author Discord does not name, and what is shown below the text."""
+    quotes = []
+    for forwarded in message.message_snapshots:
+        text = with_names(forwarded.content, {}, message.guild)
+        parts = (clean(text), render_cards(read_embeds(forwarded.embeds), text))
+        quotes.append(QuotedMessage("forwarded message", "\n".join(filter(None, parts)), str(message.id)))
+    cards = render_cards(read_cards(message), message.content)
+    quotes.append(QuotedMessage("shown below", cards, str(message.id)))
+    return [quote for quote in quotes if quote.text]
 
 
 def to_quoted_message(message: discord.Message, me: int) -> QuotedMessage:
-    """Return an earlier message for the context."""
+    """Return an earlier message for the context; its text is empty if it shows nothing."""
     names = [each.filename for each in list_attachments(message)]
     files = f" [files: {', '.join(names)}]" if names else ""
-    content = "\n".join([to_text(message, me), *(each.text for each in to_forwarded(message))]).strip()
-    quoted = cut(clean(content), LINE_CHARS) + files
+    own = cut(clean(to_text(message, me)), LINE_CHARS)
+    below = [cut(each.text, CARDS_CHARS) for each in to_forwarded(message)]
+    quoted = "\n".join(part for part in (own, *below) if part) + files
     return QuotedMessage(
         clean(message.author.display_name), quoted, message_id=str(message.id), author_id=str(message.author.id)
     )
@@ -181,6 +191,23 @@ def mentions_agent(message: discord.Message, me: int) -> bool:
         return True
     resolved = message.reference.resolved if message.reference else None
     return isinstance(resolved, discord.Message) and resolved.author.id == me
+
+
+def to_addressing(message: discord.Message, me: int) -> Addressing:
+    """Return to whom a message is addressed."""
+    author = message.author.id
+    others = {each.id for each in message.mentions} | {each.id for each in message.role_mentions}
+    resolved = message.reference.resolved if message.reference else None
+    if find_replied_to(message) is not None and isinstance(resolved, discord.Message):
+        others.add(resolved.author.id)
+    return Addressing(
+        place=str(message.channel.id),
+        # Ids of different lengths compare as text only with leading zeros.
+        message=f"{message.id:020}",
+        author=str(author),
+        calls_agent=mentions_agent(message, me),
+        others=frozenset(str(each) for each in others - {author, me}),
+    )
 
 
 def _is_own(role: discord.Role, me: int) -> bool:

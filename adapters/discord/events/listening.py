@@ -3,12 +3,14 @@
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 import discord
 from sqlalchemy import text
 
 from adapters.base import BotAccount
-from adapters.discord.events.incoming import mentions_agent, to_place, to_quoted_message
+from adapters.chat.addressing import Exchanges
+from adapters.discord.events.incoming import to_addressing, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused, insist
 from shared.db.database import Database
 from shared.errors import Unavailable
@@ -21,26 +23,28 @@ REMEMBERED_CHANNELS = 1000
 CONTEXT_SECONDS = 3.0
 # A direct channel that is in use is noted again after this many seconds.
 NOTED_SECONDS = 3600.0
-MOST_REMEMBERED, MOST_RECENT = 10_000, 500
+MOST_REMEMBERED = 10_000
 
 log = get_logger()
 
 # The most specific rule applies: thread, channel, server.
 RULE = text("""
 WITH rule AS (
-    SELECT mode, thread_per_question FROM channel_modes
+    SELECT mode, thread_per_question, answers_others FROM channel_modes
     WHERE platform = 'discord' AND coalesce(platform_server_id, :server) = :server
       AND (platform_channel_id IS NULL OR platform_channel_id IN (:channel, :thread))
     ORDER BY platform_channel_id IS NULL, platform_channel_id <> :thread, platform_server_id IS NULL LIMIT 1
 )
-SELECT (SELECT mode FROM rule), coalesce((SELECT thread_per_question FROM rule), false), EXISTS (
+SELECT coalesce((SELECT mode FROM rule), 'mention') AS mode,
+    coalesce((SELECT thread_per_question FROM rule), false) AS thread_per_question,
+    coalesce((SELECT answers_others FROM rule), false) AS answers_others, EXISTS (
     SELECT FROM conversations
     WHERE platform = 'discord' AND platform_server_id IS NOT DISTINCT FROM CAST(:known_server AS text)
       AND platform_channel_id = :channel AND platform_thread_id IS NOT DISTINCT FROM CAST(:known_thread AS text)
 ) OR EXISTS (
     -- The conversation begins with the first turn; until then its messages wait here.
     SELECT FROM inbox WHERE place_key = :place_key AND status IN ('waiting', 'claimed')
-)
+) AS is_known
 """)
 NOTE_DIRECT = text("""
 INSERT INTO direct_channels (bot_id, platform_channel_id) VALUES (:bot_id, :channel)
@@ -48,7 +52,7 @@ ON CONFLICT (bot_id, platform_channel_id) DO UPDATE SET last_active_at = now()
 """)
 LIST_DIRECT = text("""
 SELECT platform_channel_id FROM direct_channels WHERE bot_id = :bot_id AND last_active_at > now() - interval '30 days'
-ORDER BY last_active_at DESC LIMIT :most
+ORDER BY last_active_at DESC
 """)
 
 
@@ -67,21 +71,25 @@ class Listening:
         self._database = database
         self._recent: OrderedDict[int, deque[tuple[int, QuotedMessage]]] = OrderedDict()
         self._known_up_to: OrderedDict[int, int] = OrderedDict()
+        self._exchanges = Exchanges()
 
     async def find_mention(self, message: discord.Message, me: int) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None."""
         place = to_place(message.channel, message.guild)
-        mode, wants_thread, is_known = await self._rule(place)
+        rule = await self._find_rule(place)
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
-        if mode == "off" and not place.is_direct:
+        if rule.mode == "off" and not place.is_direct:
             return None
-        takes_part = thread is not None and (is_known or thread.owner_id == me)
-        if not (place.is_direct or mode == "always" or takes_part or mentions_agent(message, me)):
+        addressing = to_addressing(message, me)
+        takes_part = thread is not None and (rule.is_known or thread.owner_id == me)
+        if not (place.is_direct or rule.mode == "always" or takes_part or addressing.calls_agent):
+            return None
+        if not (place.is_direct or rule.answers_others) and self._exchanges.is_between_people(addressing):
             return None
         can_have_thread = isinstance(message.channel, discord.TextChannel)
-        return Mention(is_first=not is_known, wants_thread=bool(wants_thread) and can_have_thread)
+        return Mention(is_first=not rule.is_known, wants_thread=rule.thread_per_question and can_have_thread)
 
-    async def _rule(self, place: Place) -> tuple[str, bool, bool]:
+    async def _find_rule(self, place: Place) -> Any:
         given = {
             "server": place.server or "",
             "channel": place.channel,
@@ -91,8 +99,7 @@ class Listening:
             "place_key": place.key,
         }
         async with self._database.statement() as session:
-            row = (await session.execute(RULE, given)).one()
-        return row[0] or "mention", row[1], row[2]
+            return (await session.execute(RULE, given)).one()
 
     def remember(self, message: discord.Message, me: int) -> None:
         """Keep a server message as context for the next mention."""
@@ -100,8 +107,9 @@ class Listening:
             return
         kept = self._recent.setdefault(message.channel.id, deque(maxlen=MOST_EARLIER + 1))
         self._recent.move_to_end(message.channel.id)
-        if message.author.id != me and (message.content or message.attachments):
-            kept.append((message.id, to_quoted_message(message, me)))
+        quoted = to_quoted_message(message, me)
+        if message.author.id != me and quoted.text:
+            kept.append((message.id, quoted))
         if len(self._recent) > REMEMBERED_CHANNELS:
             self._recent.popitem(last=False)
 
@@ -147,7 +155,7 @@ async def _list_history(message: discord.Message, me: int) -> list[QuotedMessage
     except (Refused, Unavailable) as error:
         log.info("discord_context_not_read", channel=message.channel.id, cause=str(error))
         return []
-    return [to_quoted_message(each, me) for each in reversed(before) if each.content or each.attachments]
+    return [quoted for each in reversed(before) if (quoted := to_quoted_message(each, me)).text]
 
 
 async def _list_chain(message: discord.Message, me: int, depth: int) -> list[QuotedMessage]:
@@ -201,7 +209,7 @@ class DirectChannels:
 
     async def list_recent(self) -> list[int]:
         """Return the channels in use within the last 30 days, the latest first."""
-        given = {"bot_id": await self._bot.find_id(), "most": MOST_RECENT}
+        bot_id = await self._bot.find_id()
         async with self._database.statement() as session:
-            rows = (await session.execute(LIST_DIRECT, given)).all()
+            rows = (await session.execute(LIST_DIRECT, {"bot_id": bot_id})).all()
         return [int(row.platform_channel_id) for row in rows]

@@ -61,8 +61,11 @@ class Sender:
         self.edited: OrderedDict[str, float] = OrderedDict()
         self._upload_limits = UploadLimits()
 
-    async def send(self, reply: "Reply") -> str:
+    async def send(self, reply: "Reply") -> str | None:
         """Post a reply once and return the id of the last message; a refusal is told to the asker."""
+        if reply.delivery.is_withdrawn:
+            await self._withdraw(reply)
+            return None
         last = self.edited.pop(reply.delivery.live_message_id or "", None)
         if last is not None:
             # The final text is an edit as well: it has to come a second after the previous one.
@@ -80,6 +83,19 @@ class Sender:
                 send_direct=partial(send_direct, self.rest, f"{notice}-0"),
             )
             raise
+
+    async def _withdraw(self, reply: "Reply") -> None:
+        """Remove the live message of a reply whose question was deleted."""
+        live = reply.delivery.live_message_id
+        if live is None:
+            return
+        self.edited.pop(live, None)
+        ids = {"channel_id": reply.place.thread or reply.place.channel, "message_id": live}
+        try:
+            await self.rest.call("DELETE", "/channels/{channel_id}/messages/{message_id}", **ids)
+        except Refused as error:
+            if error.number not in GONE:
+                raise
 
     async def _post(self, reply: "Reply") -> str:
         writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried)

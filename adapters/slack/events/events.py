@@ -21,7 +21,9 @@ from adapters.slack.events.groups import Groups
 from adapters.slack.events.incoming import (
     PLATFORM,
     TOPIC_CHARS,
+    is_in_direct,
     is_written_by_a_person,
+    is_written_by_an_app,
     list_people,
     mentions_agent,
     to_account,
@@ -98,6 +100,8 @@ class Events:
                 await self._accept_once(event, web)
             if not place.is_direct:
                 self._listening.remember(event)
+        elif is_written_by_an_app(event, web.token) and TS.fullmatch(str(event.get("ts"))) and not is_in_direct(event):
+            self._listening.remember(event)
 
     async def _accept_edit(self, event: Json, web: Web) -> None:
         """Apply an edit; if the message mentions the agent only since the edit, accept it as a new message."""
@@ -161,7 +165,10 @@ class Events:
         if mention is None:
             return False
         has_earlier = mention.is_first and not (to_place(event, web.token).is_direct and is_root(event))
-        earlier = await self._listening.list_earlier(event, web) if has_earlier else []
+        if has_earlier:
+            earlier = await self._listening.list_earlier(event, web)
+        else:
+            earlier = await self._listening.list_unanswered(event, web)
         names = await self.directory.list_names(web, list_people([event]))
         platform_context = await self._platform_context(event, web, earlier)
         event = await self.directory.with_files(web, event)
@@ -170,6 +177,7 @@ class Events:
         if "/" in message.content and await self._typed.answer(message, web):
             return True
         accepted = await self._app.inbox.accept(message)
+        self._listening.mark_read(event)
         place = message.place
         # A thread of the panel begins with a message of the app.
         is_panel = place.is_direct and event.get("parent_user_id") == web.token.bot_user_id

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from adapters.chat.addressing import Addressing
+from adapters.chat.cards import CARDS_CHARS, render_cards
+from adapters.slack.events.cards import is_shared, read_cards
 from adapters.slack.transport.api import Json, Token
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.text import clean, cut
@@ -15,6 +18,7 @@ LINE_CHARS, TOPIC_CHARS = 500, 300
 WRITTEN_BY_PEOPLE = frozenset({None, "file_share", "thread_broadcast", "me_message"})
 # `<@U1>`, `<#C1|general>`, `<!here>`, `<https://x|label>`: Slack escapes every other `<` of a text.
 SPECIAL = re.compile(r"<([^<>]*)>")
+GROUP_ID = re.compile(r"<!subteam\^(S[A-Z0-9]+)")
 USER_ID = re.compile(r"<@([UW][A-Z0-9]+)")
 
 
@@ -92,11 +96,20 @@ def to_text(event: Json, bot_user_id: str, names: Mapping[str, str]) -> str:
 
 
 def to_shared(event: Json, names: Mapping[str, str]) -> list[QuotedMessage]:
-    """Return the messages that this message shares."""
-    shared = [each for each in event.get("attachments") or () if _is_shared(each) and each.get("text")]
+    """Return the messages that this message shares, and what is shown below its text."""
+    shared = [each for each in event.get("attachments") or () if is_shared(each)]
     channel, ts = event.get("channel"), event.get("ts")
     message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
-    return [QuotedMessage(_author(each), clean(to_plain(str(each["text"]), names)), message_id) for each in shared]
+    quotes = [QuotedMessage(_author(each), _shared_text(each, names), message_id) for each in shared]
+    cards = render_cards(read_cards(event, lambda text: to_plain(text, names)), str(event.get("text") or ""))
+    return [quote for quote in (*quotes, QuotedMessage("shown below", cards, message_id)) if quote.text]
+
+
+def _shared_text(attachment: Json, names: Mapping[str, str]) -> str:
+    text = clean(to_plain(str(attachment.get("text") or ""), names))
+    inner = [each.get("message") for each in attachment.get("message_blocks") or () if isinstance(each, dict)]
+    cards = [card for each in inner if each for card in read_cards(each, lambda text: to_plain(text, names))]
+    return "\n".join(part for part in (text, "" if text else render_cards(cards)) if part)
 
 
 def _author(attachment: Json) -> str:
@@ -121,11 +134,6 @@ def _special(inner: str, names: Mapping[str, str]) -> str:
         return label or f"@{rest.split('^')[0]}"
     link = target.removeprefix("mailto:")
     return f"{label} ({link})" if label and label not in (target, link) else link
-
-
-def _is_shared(attachment: Json) -> bool:
-    # A shared message, not a link preview.
-    return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl") or attachment.get("channel_id"))
 
 
 def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
@@ -162,10 +170,9 @@ def to_quoted_message(event: Json, token: Token, names: Mapping[str, str]) -> Qu
     shown = f" [files: {', '.join(files)}]" if files else ""
     user = str(event.get("user") or "")
     speaker = names.get(user) or str(event.get("username") or user or "app")
-    content = "\n".join(
-        [to_text(event, token.bot_user_id, names), *(each.text for each in to_shared(event, names))]
-    ).strip()
-    text = cut(clean(content), LINE_CHARS) + shown
+    own = cut(clean(to_text(event, token.bot_user_id, names)), LINE_CHARS)
+    below = [cut(each.text, CARDS_CHARS) for each in to_shared(event, names)]
+    text = "\n".join(part for part in (own, *below) if part) + shown
     channel, ts = event.get("channel"), event.get("ts")
     message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
     account = to_account(user, to_team(event, token), token) if user else None
@@ -180,9 +187,24 @@ def is_written_by_a_person(event: Json, token: Token) -> bool:
     return bool(user) and user not in (token.bot_user_id, "USLACKBOT") and event.get("subtype") in WRITTEN_BY_PEOPLE
 
 
+def is_written_by_an_app(event: Json, token: Token) -> bool:
+    """Return whether another app wrote this: it is never answered, and is context as everything else."""
+    is_own = event.get("user") == token.bot_user_id or event.get("bot_id") == token.bot_id
+    return bool(event.get("bot_id")) and not is_own and event.get("subtype") in (None, "bot_message")
+
+
 def mentions_agent(event: Json, token: Token) -> bool:
     """Return whether a message mentions the agent."""
     return event.get("type") == "app_mention" or f"<@{token.bot_user_id}" in str(event.get("text") or "")
+
+
+def to_addressing(event: Json, place: Place, token: Token) -> Addressing:
+    """Return to whom a message is addressed; Slack has no replies but threads."""
+    text, author = str(event.get("text") or ""), str(event["user"])
+    others = {*USER_ID.findall(text), *GROUP_ID.findall(text)} - {author, token.bot_user_id}
+    return Addressing(
+        place.key, str(event["ts"]), author, calls_agent=mentions_agent(event, token), others=frozenset(others)
+    )
 
 
 def list_people(events: Sequence[Json]) -> set[str]:

@@ -3,30 +3,30 @@
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import text
 
+from adapters.chat.addressing import Exchanges
 from adapters.slack.events.directory import Directory
-from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, list_people, mentions_agent, to_quoted_message
+from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, list_people, to_addressing, to_event_id, to_quoted_message
 from adapters.slack.transport.api import Json, Web
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.messages import Place, QuotedMessage
 
 MOST_EARLIER, MOST_RECENT, MOST_REPLIES = 20, 10, 200
-REMEMBERED_CHANNELS = 1000
+# Of a thread's earlier messages so many characters are shown, the last ones; Slack gives up to 999 replies at once.
+EARLIER_CHARS, REPLIES_PER_PAGE = 10_000, 999
+REMEMBERED_CHANNELS, MOST_UNANSWERED = 1000, 10_000
 FETCH_SECONDS = 1.2
 
 # For several places in one statement. The most specific rule applies: thread, channel, workspace. The agent takes part
 # in a thread as soon as a message of it is stored, which is before the turn creates the conversation.
 RULE = text("""
-SELECT (
-    SELECT mode FROM channel_modes
-    WHERE platform = 'slack' AND coalesce(platform_server_id, server) = server
-      AND (platform_channel_id IS NULL OR platform_channel_id IN (channel, thread))
-    ORDER BY platform_channel_id IS NULL, platform_channel_id <> thread, platform_server_id IS NULL LIMIT 1
-) AS mode, EXISTS (
+SELECT rule.mode, coalesce(rule.answers_others, false) AS answers_others, EXISTS (
     SELECT FROM conversations
     WHERE platform = 'slack' AND platform_server_id = server AND platform_channel_id = channel
       AND platform_thread_id IS NOT DISTINCT FROM nullif(thread, '')
@@ -35,6 +35,12 @@ SELECT (
 ) AS is_known
 FROM unnest(CAST(:servers AS text[]), CAST(:channels AS text[]), CAST(:threads AS text[]), CAST(:place_keys AS text[]))
      WITH ORDINALITY AS asked (server, channel, thread, place_key, number)
+LEFT JOIN LATERAL (
+    SELECT mode, answers_others FROM channel_modes
+    WHERE platform = 'slack' AND coalesce(platform_server_id, server) = server
+      AND (platform_channel_id IS NULL OR platform_channel_id IN (channel, thread))
+    ORDER BY platform_channel_id IS NULL, platform_channel_id <> thread, platform_server_id IS NULL LIMIT 1
+) AS rule ON true
 ORDER BY number
 """)
 
@@ -53,21 +59,44 @@ class Listening:
         self._database, self._directory = database, directory
         self._rules = BatchLoader(self._find_rules)
         self._recent: OrderedDict[str, deque[Json]] = OrderedDict()
+        self._exchanges = Exchanges()
+        self._unanswered: OrderedDict[str, None] = OrderedDict()
 
     async def find_mention(self, event: Json, place: Place, web: Web) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None."""
         if place.is_direct and place.thread is None:
             # A direct message is always for the agent; skipping the query keeps the most frequent case fast.
             return Mention(is_first=False)
-        mode, is_known = await self._rules.load(place)
-        if mode == "off" and not place.is_direct:
+        rule = await self._rules.load(place)
+        if rule.mode == "off" and not place.is_direct:
             return None
-        takes_part = "thread_ts" in event and (is_known or event.get("parent_user_id") == web.token.bot_user_id)
-        if not (place.is_direct or mode == "always" or takes_part or mentions_agent(event, web.token)):
+        addressing = to_addressing(event, place, web.token)
+        takes_part = "thread_ts" in event and (rule.is_known or event.get("parent_user_id") == web.token.bot_user_id)
+        if not (place.is_direct or rule.mode == "always" or takes_part or addressing.calls_agent):
             return None
-        return Mention(is_first=not is_known)
+        if not (place.is_direct or rule.answers_others) and self._exchanges.is_between_people(addressing):
+            self._keep_unanswered(event)
+            return None
+        return Mention(is_first=not rule.is_known)
 
-    async def _find_rules(self, places: Sequence[Place]) -> list[tuple[str | None, bool]]:
+    def _keep_unanswered(self, event: Json) -> None:
+        # The conversation does not contain it: it is context for the next message of the thread.
+        self._unanswered[_event_key(event)] = None
+        if len(self._unanswered) > MOST_UNANSWERED:
+            self._unanswered.popitem(last=False)
+
+    async def list_unanswered(self, event: Json, web: Web) -> list[QuotedMessage]:
+        """Return what people have said to each other in a thread of the agent since its last question."""
+        kept = [each for each in self._recent.get(_key(event), ()) if _event_key(each) in self._unanswered]
+        return await self._quote([each for each in kept if str(each["ts"]) < str(event["ts"])], web)
+
+    def mark_read(self, event: Json) -> None:
+        """Note that the conversation contains what was said before this message."""
+        for each in self._recent.get(_key(event), ()):
+            if str(each["ts"]) < str(event["ts"]):
+                self._unanswered.pop(_event_key(each), None)
+
+    async def _find_rules(self, places: Sequence[Place]) -> list[Any]:
         given = {
             "servers": [each.server or "" for each in places],
             "channels": [each.channel for each in places],
@@ -75,7 +104,7 @@ class Listening:
             "place_keys": [each.key for each in places],
         }
         async with self._database.statement() as session:
-            return [(row.mode, row.is_known) for row in (await session.execute(RULE, given)).all()]
+            return list((await session.execute(RULE, given)).all())
 
     def remember(self, event: Json) -> None:
         """Keep a channel message as context for the next mention."""
@@ -101,35 +130,51 @@ class Listening:
 
     async def list_earlier(self, event: Json, web: Web) -> list[QuotedMessage]:
         """Return the earlier messages of the thread, or of the channel if the message starts a thread."""
-        found = await self._list_replies(event, web) if "thread_ts" in event else None
-        most = MOST_EARLIER if "thread_ts" in event else MOST_RECENT
+        found = await self._list_replies(event, web) if "thread_ts" in event else []
+        most = MOST_REPLIES if "thread_ts" in event else MOST_RECENT
         # Slack shows some apps only the first messages of a thread: those that were seen here are added.
-        seen = {str(each["ts"]): each for each in (*self._recent.get(_key(event), ()), *(found or ()))}
+        seen = {str(each["ts"]): each for each in (*self._recent.get(_key(event), ()), *found)}
         before = [seen[ts] for ts in sorted(seen)]
-        before = [each for each in before if str(each["ts"]) < str(event["ts"])][-most:]
-        names = await self._directory.list_names(web, list_people(before))
-        shown = [each for each in before if each.get("text") or each.get("files")]
-        return [to_quoted_message(each, web.token, names) for each in shown]
+        return await self._quote([each for each in before if str(each["ts"]) < str(event["ts"])][-most:], web)
 
-    async def _list_replies(self, event: Json, web: Web) -> list[Json] | None:
-        try:
+    async def _quote(self, before: Sequence[Json], web: Web) -> list[QuotedMessage]:
+        names = await self._directory.list_names(web, list_people(before))
+        quotes = [to_quoted_message(each, web.token, names) for each in before]
+        kept: deque[QuotedMessage] = deque()
+        chars = 0
+        for quote in reversed(quotes):
+            chars += len(quote.text)
+            if chars > EARLIER_CHARS:
+                break
+            if quote.text:
+                kept.appendleft(quote)
+        return list(kept)
+
+    async def _list_replies(self, event: Json, web: Web) -> list[Json]:
+        # Slack gives the oldest replies first, and the last ones are wanted.
+        replies: deque[Json] = deque(maxlen=MOST_REPLIES)
+        page: dict[str, str] = {}
+        with suppress(TimeoutError):
             # The acknowledgement must be in time, even without the context.
             async with asyncio.timeout(FETCH_SECONDS):
-                found = await web.find(
-                    "conversations.replies", channel=event["channel"], ts=event["thread_ts"], limit=MOST_REPLIES
-                )
-        except TimeoutError:
-            return None
-        return (
-            None
-            if found is None
-            else [{**each, "channel": event["channel"]} for each in found.get("messages", ()) if _is_chat_message(each)]
-        )
+                while True:
+                    thread = {"channel": event["channel"], "ts": event["thread_ts"], "latest": event["ts"]}
+                    answer = await web.find("conversations.replies", **thread, **page, limit=REPLIES_PER_PAGE) or {}
+                    messages = [each for each in answer.get("messages", ()) if _is_chat_message(each)]
+                    replies.extend({**each, "channel": event["channel"]} for each in messages)
+                    page = {"cursor": (answer.get("response_metadata") or {}).get("next_cursor") or ""}
+                    if not page["cursor"] or web.is_history_limited:
+                        break
+        return list(replies)
 
 
 def _is_chat_message(message: Json) -> bool:
     # Slack's own notices are left out, such as the one that starts a thread in the assistant panel.
     return "ts" in message and message.get("subtype") in (*WRITTEN_BY_PEOPLE, "bot_message")
+
+
+def _event_key(event: Json) -> str:
+    return to_event_id(str(event["channel"]), str(event["ts"]))
 
 
 def _key(event: Json) -> str:

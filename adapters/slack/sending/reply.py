@@ -87,6 +87,15 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], ke
     return await _write(writer, draft)
 
 
+async def withdraw(web: Web, reply: "Reply", kept: ShownMessages) -> None:
+    """Remove the live message of a reply whose question was deleted."""
+    posted = await kept.find_posted(reply.turn_id) if reply.turn_id in kept.posting else None
+    live = reply.delivery.live_message_id or (posted.ts if posted is not None else None)
+    if live is not None:
+        kept.shown.pop(live, None)
+        await remove(web, reply.place.channel, live)
+
+
 async def _write(writer: "_MessageWriter", draft: Draft) -> str:
     try:
         return await writer.write(await draft.render())

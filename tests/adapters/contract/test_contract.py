@@ -1,5 +1,6 @@
 """What people can rely on, on every platform: answers, changes, questions, files."""
 
+import asyncio
 import json
 
 from shared.db.database import Address
@@ -237,6 +238,35 @@ async def test_a_message_that_is_deleted_after_its_answer_is_redacted_everywhere
     assert [row.content for row in await talk.scene.sql(KEPT) if "4711" in row.content] == []
     result = await talk.press_for_notice(ANN, talk.posts(talk.channel)[0], AGAIN)
     assert result == "What was asked has been deleted."
+
+
+async def test_a_question_that_is_deleted_in_mid_answer_is_stopped_and_its_answer_goes(talk: PlatformDriver) -> None:
+    never = asyncio.Event()
+    talk.scene.model.play([Answer("One frog, two frogs, three frogs.", chunk_chars=4, end=never)])
+    asked = await talk.say(ANN, "count all frogs", talk.channel)
+    await talk.wait(lambda: talk.posts(talk.channel))
+
+    await talk.delete(asked)
+
+    await talk.scene.until_value("cancelled", "SELECT status FROM turns")
+    await talk.until_delivered()
+    assert talk.posts(talk.channel) == []
+    assert talk.refusals() == []
+
+
+async def test_a_question_that_was_answered_again_is_redacted_with_all_its_copies(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("First try."), Answer("Second try.")])
+    secret = await talk.say(ANN, "my password is 4711", talk.channel)
+    await talk.hear(talk.channel)
+    await talk.until_delivered()
+    await talk.press(ANN, talk.posts(talk.channel)[0], AGAIN)
+    await talk.hear(talk.channel, 2)
+    await talk.until_delivered(2)
+
+    await talk.delete(secret)
+    await talk.scene.until_value(2, "SELECT count(*) FROM inbox WHERE content = '[deleted]'")
+
+    assert [row.content for row in await talk.scene.sql(KEPT) if "4711" in row.content] == []
 
 
 async def test_an_answer_is_made_again_for_who_asked_alone(talk: PlatformDriver) -> None:

@@ -60,3 +60,30 @@ async def test_choices_are_buttons_and_a_choice_is_the_next_message(talk: Platfo
     # What was chosen stays in sight, and can't be pressed any more.
     await talk.wait(lambda: talk.posts(place)[0].buttons == ())
     assert "Toad" in str(talk.posts(place)[0].raw)
+
+
+async def test_what_people_say_to_each_other_is_read_and_not_answered_unless_the_channel_wants_it(
+    talk: PlatformDriver,
+) -> None:
+    talk.scene.model.play([Answer("Here."), Answer("Both."), Answer("Toads."), Answer("Me too.")])
+    thread = await talk.add_thread("frogs")
+    await talk.say(ANN, "are you there?", thread)
+    await talk.hear(thread)
+
+    await talk.say(ANN, f"{talk.mention(BOB)} what do you think?", thread, calls=False)
+    await talk.say(BOB, "toads are louder", thread, calls=False)
+    await talk.say(ANN, "so which one is it?", thread, calls=False)
+    assert await talk.hear(thread, 2) == ["Here.", "Both."]
+    assert await talk.scene.sql(SAID) == [("are you there?",), ("so which one is it?",)]
+    prompt = str(talk.scene.model.requests[-1].body["messages"])
+    assert "what do you think?" in prompt
+    assert "toads are louder" in prompt
+
+    # Who is called together with the agent does not take its place.
+    await talk.say(BOB, f"{talk.mention(ANN)} and you?", thread)
+    assert await talk.hear(thread, 3) == ["Here.", "Both.", "Toads."]
+
+    await talk.scene.sql(MODE, **{"on": talk.name, "server": talk.server, "in": thread.channel, "as": "mention"})
+    await talk.scene.sql("UPDATE channel_modes SET answers_others = true")
+    await talk.say(BOB, f"{talk.mention(ANN)} I like it", thread, calls=False)
+    assert await talk.hear(thread, 4) == ["Here.", "Both.", "Toads.", "Me too."]

@@ -165,3 +165,35 @@ async def test_a_question_that_still_waits_is_not_quoted_beside_the_next_one(
         )
 
     assert quoted == [(["frogs are green"],), (["I think so"],)]
+
+
+async def test_embeds_polls_and_forwarded_messages_are_read_as_people_see_them(pond: Scene) -> None:
+    pond.model.play([Answer("Disk."), Answer("Lunch.")])
+    fields = [{"name": "Severity", "value": "high", "inline": True}]
+    alarm = {"type": "rich", "title": "Alarm 17", "description": "Disk of db1 is full", "fields": fields}
+    alert = await pond.bob.says("", pond.general, embeds=[alarm], is_heard=False)
+    for number in range(12):
+        await pond.bob.says(f"croak {number}", pond.general, is_heard=False)
+
+    await pond.ann.asks("what is wrong?", pond.general, reply_to=alert)
+    await pond.ann.hears(pond.general)
+    for line in ("Alarm 17", "Disk of db1 is full", "Severity: high"):
+        assert line in pond.prompt()
+
+    poll = {
+        "question": {"text": "Where to eat?"},
+        "answers": [{"answer_id": number, "poll_media": {"text": at}} for number, at in enumerate(("Inn", "Pond"), 1)],
+        "expiry": None,
+        "allow_multiselect": False,
+        "layout_type": 1,
+    }
+    await pond.bob.says("", pond.general, poll=poll)
+    snapshot = {"content": "", "embeds": [alarm | {"title": "Alarm 18"}], "attachments": [], "type": 0, "flags": 0}
+    snapshot |= {"timestamp": "2026-01-01T00:00:00+00:00", "edited_timestamp": None}
+    reference = {"type": 1, "message_id": alert["id"], "channel_id": pond.general["id"]}
+    await pond.ann.asks(
+        "and this?", pond.general, message_reference=reference, message_snapshots=[{"message": snapshot}]
+    )
+    await pond.ann.hears(pond.general, 2)
+    for line in ("[poll] Where to eat?", "- Inn", "- Pond", "Alarm 18"):
+        assert line in pond.prompt()

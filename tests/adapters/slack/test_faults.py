@@ -10,10 +10,16 @@ from adapters.slack.transport.pace import SharedPace
 from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.slack import Limits
+from tests.standins.slack import Limits, Person
 from tests.standins.slack.world import stamp
 from tests.support.parley import open_parley
 
+# Both counts were limited to 50.
+THREADS = 60
+KNOWN_PLACES = """
+INSERT INTO conversations (platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct)
+VALUES ('slack', :team, :channel, :ts, false), ('slack', :team, :dm, NULL, true)
+"""
 FAILED = "SELECT count(*) FROM outbox WHERE status = 'failed'"
 
 
@@ -229,6 +235,31 @@ async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
     scene.slack.fail("conversations.history", status=503, times=2)
     async with scene.opened(address, model):
         assert await scene.ann.hears(count=2) == ["Hi.", "Caught up."]
+
+
+@pytest.mark.timeout(300)
+async def test_every_place_of_a_busy_workspace_is_caught_up_with(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play(lambda _body, _number: Answer("Here."))
+    people = [Person(scene.slack, f"Person{number}") for number in range(THREADS)]
+    roots = [
+        scene.slack.world.keep_message(scene.general, f"root {number}", user=each.id, team=scene.slack.team_id)
+        for number, each in enumerate(people)
+    ]
+    async with scene.opened(address, model):
+        await scene.ann.direct("hello")
+        await scene.ann.hears()
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+    await scene.slack.socket.until_gone()
+    for root, each in zip(roots, people, strict=True):
+        given = {"team": scene.slack.team_id, "channel": scene.general["id"], "dm": each.dm["id"], "ts": root["ts"]}
+        await scene.sql(KNOWN_PLACES, **given)
+        await each.posts(scene.general, "in a thread", thread_ts=root["ts"], is_heard=False)
+        await each.direct("directly", is_heard=False)
+
+    async with scene.opened(address, model, works=False):
+        await scene.until_value(1 + 2 * THREADS, "SELECT count(*) FROM inbox")
 
 
 async def test_what_lies_further_back_than_the_setting_says_is_left(

@@ -8,6 +8,7 @@ from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Person
 
+DELIVERED = "SELECT count(*) FROM outbox WHERE status = 'delivered'"
 SAID = "SELECT content FROM inbox ORDER BY id"
 
 # By these, an erasure finds what was quoted of a person; in the home workspace accounts have their bare id.
@@ -78,20 +79,23 @@ async def test_a_message_right_after_the_first_mention_in_a_thread_is_answered(
 async def test_the_first_mention_in_a_thread_brings_the_earlier_messages(office: Scene) -> None:
     office.model.play([Answer("Green."), Answer("Twelve."), Answer("Aha.")])
     question = await office.bob.posts(office.general, "what colour are frogs?", is_heard=False)
-    for number in range(30):
-        await office.bob.posts(office.general, f"croak {number}.", thread_ts=question["ts"], is_heard=False)
+    for number in range(230):
+        office.slack.world.keep_message(
+            office.general, f"croak {number}.", user=office.bob.id, team=office.slack.team_id, thread_ts=question["ts"]
+        )
     await office.ann.posts(office.general, f"blue, <@{office.bob.id}>?", thread_ts=question["ts"], is_heard=False)
 
     await office.ann.mentions(office.general, "is that right?", thread_ts=question["ts"])
     await office.ann.hears(office.general)
 
     prompt = office.prompt()
-    assert prompt.index("is that right?") < prompt.index("bob: croak 29.") < prompt.index("ann: blue, @bob?")
-    assert "croak 3." not in prompt
+    assert prompt.index("is that right?") < prompt.index("bob: croak 229.") < prompt.index("ann: blue, @bob?")
+    assert "croak 31." in prompt
+    assert "croak 30." not in prompt
     assert set(await office.sql(AUTHORS)) == {(office.ann.id,), (office.bob.id,)}
     await office.ann.posts(office.general, "how many?", thread_ts=question["ts"])
     await office.ann.hears(office.general, 2)
-    assert "croak 29" not in office.prompt()
+    assert "croak 229" not in office.prompt()
     assert len(office.slack.calls("conversations.replies")) == 1
     # What begins a thread comes after what was said in the channel.
     await office.bob.posts(office.general, "it rains")
@@ -293,3 +297,27 @@ async def test_what_was_seen_of_a_thread_is_added_to_the_little_that_slack_shows
     await office.ann.hears(office.general)
 
     assert "brown" in office.prompt()
+
+
+async def test_blocks_and_attachments_of_other_apps_are_read_as_people_see_them(office: Scene) -> None:
+    office.model.play([Answer("Disk."), Answer("Seen.")])
+    alert = {"type": "section", "text": {"type": "mrkdwn", "text": "*Disk* of <https://db1.example|db1> is full"}}
+    fields = [{"title": "Severity", "value": "high"}]
+    await Person(office.slack, "Monitor", is_bot=True).posts(
+        office.general,
+        "",
+        bot_id="B7",
+        blocks=[{"type": "header", "text": {"type": "plain_text", "text": "Alarm 17"}}, alert],
+        attachments=[{"title": "Runbook", "text": "Delete old logs", "fields": fields, "footer": "Grafana"}],
+    )
+
+    await office.ann.mentions(office.general, "what is wrong?")
+    await office.until_value(1, DELIVERED)
+
+    prompt = office.prompt()
+    for shown in ("Alarm 17", "*Disk* of db1 (https://db1.example) is full", "Runbook", "Severity: high", "Grafana"):
+        assert shown in prompt
+    preview = {"title": "Frogs of Europe", "text": "Green, mostly.", "from_url": "https://frogs.example"}
+    await office.ann.mentions(office.general, "and https://frogs.example?", attachments=[preview])
+    await office.until_value(2, DELIVERED)
+    assert "Frogs of Europe" in office.prompt()

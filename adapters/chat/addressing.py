@@ -1,0 +1,58 @@
+"""To whom a message in a shared place is addressed: what people say to each other is read, not answered."""
+
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+
+MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Addressing:
+    """Whom a message mentions or replies to, without its author.
+
+    Everybody (`@everyone`, `@here`, `@channel`) is nobody in particular; a group or role is somebody else, unless it is
+    the agent's own. A reply to the agent calls the agent, whomever else it mentions.
+    """
+
+    place: str
+    message: str
+    author: str
+    calls_agent: bool
+    others: Collection[str]
+
+
+class Exchanges:
+    """Recognises what is said between people in a place, the next message of a person who was addressed included.
+
+    Messages are named by ids that grow with time. It is in memory: after a restart a person's bare answer to another
+    counts as said to everybody.
+    """
+
+    def __init__(self) -> None:
+        # By place and person: the message that addresses them, and their own next one.
+        self._addressed: OrderedDict[tuple[str, str], tuple[str, str | None]] = OrderedDict()
+
+    def is_between_people(self, addressing: Addressing) -> bool:
+        """Return whether a message is for somebody else than the agent; a repeated event gets the same result."""
+        if addressing.calls_agent:
+            return False
+        is_reply = self._is_reply(addressing)
+        for person in addressing.others:
+            key = (addressing.place, person)
+            if addressing.message > self._addressed.get(key, ("", None))[0]:
+                self._addressed[key] = (addressing.message, None)
+                self._addressed.move_to_end(key)
+        while len(self._addressed) > MOST_REMEMBERED:
+            self._addressed.popitem(last=False)
+        return is_reply or bool(addressing.others)
+
+    def _is_reply(self, addressing: Addressing) -> bool:
+        key = (addressing.place, addressing.author)
+        since, reply = self._addressed.get(key, ("", None))
+        if not since or addressing.message <= since:
+            return False
+        if reply is None:
+            self._addressed[key] = (since, addressing.message)
+            return True
+        return reply == addressing.message

@@ -1,0 +1,77 @@
+"""Reads Slack's blocks and attachments as people see them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from adapters.chat.cards import MOST_LINES, Card
+from adapters.slack.transport.api import Json
+
+# Blocks lie in lists that lie in blocks; deeper than this Slack nests none.
+DEEPEST = 8
+
+
+def read_cards(event: Json, to_plain: Callable[[str], str]) -> list[Card]:
+    """Return the blocks and attachments of a message; `to_plain` returns Slack's markup as plain text."""
+    blocks = _dicts(event.get("blocks"))
+    # A person's text comes a second time as rich text.
+    if event.get("text"):
+        blocks = [each for each in blocks if each.get("type") != "rich_text"]
+    attachments = [each for each in _dicts(event.get("attachments")) if not is_shared(each)]
+    cards = [Card(list(_lines(blocks, to_plain))), *(_to_card(each, to_plain) for each in attachments)]
+    return [card for card in cards if card.lines]
+
+
+def is_shared(attachment: Json) -> bool:
+    """Return whether an attachment is a message that somebody shares, and not a card or the preview of a link."""
+    return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl") or attachment.get("channel_id"))
+
+
+def _to_card(attachment: Json, to_plain: Callable[[str], str]) -> Card:
+    lines = [
+        to_plain(str(attachment[key])) for key in ("pretext", "author_name", "title", "text") if attachment.get(key)
+    ]
+    fields = _dicts(attachment.get("fields"))
+    lines += [to_plain(f"{each.get('title') or ''}: {each.get('value') or ''}") for each in fields]
+    lines += _lines(_dicts(attachment.get("blocks")), to_plain)
+    if not lines and attachment.get("fallback"):
+        lines.append(to_plain(str(attachment["fallback"])))
+    if attachment.get("footer"):
+        lines.append(to_plain(str(attachment["footer"])))
+    return Card(lines)
+
+
+def _lines(blocks: list[Json], to_plain: Callable[[str], str]) -> Iterator[str]:
+    """Yield the texts of blocks, one line for each text object or run of rich text."""
+    for block in blocks[:MOST_LINES]:
+        if block.get("type") == "actions":
+            continue
+        if block.get("type") == "rich_text":
+            yield from "".join(_rich_text(block, DEEPEST)).splitlines()
+            continue
+        for key in ("title", "text", "alt_text", "fields", "elements"):
+            values = block.get(key)
+            for value in values if isinstance(values, list) else [values]:
+                shown = (value.get("text") or value.get("alt_text")) if isinstance(value, dict) else value
+                if isinstance(shown, str) and shown:
+                    yield to_plain(shown)
+
+
+def _rich_text(element: Json, depth: int) -> Iterator[str]:
+    kind = element.get("type")
+    if kind == "link":
+        yield str(element.get("text") or element.get("url") or "")
+    elif kind == "emoji":
+        yield f":{element.get('name')}:"
+    elif kind in ("user", "channel", "usergroup", "broadcast"):
+        yield f"@{element.get(f'{kind}_id') or element.get('range')}"
+    elif isinstance(element.get("text"), str):
+        yield element["text"]
+    if depth:
+        for each in _dicts(element.get("elements")):
+            yield from _rich_text(each, depth - 1)
+            if kind in ("rich_text", "rich_text_list"):
+                yield "\n"
+
+
+def _dicts(given: Any) -> list[Json]:
+    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
