@@ -1,12 +1,18 @@
 """Sanitises, measures and shortens text that enters or leaves the program, and finds code blocks in its Markdown."""
 
 import re
+import unicodedata
 from math import isfinite
 from typing import Any
 
 MAX_DEPTH = 32
 # About 4 bytes per token in English, 3 in most other scripts; the provider's count replaces the estimate afterwards.
 BYTES_PER_TOKEN = 3
+# What belongs to the character before it: the joiner, skin tones, and the letters of the flags of regions.
+JOINER = "\N{ZERO WIDTH JOINER}"
+JOINING = frozenset([JOINER, *map(chr, (*range(0x1F3FB, 0x1F400), *range(0xE0020, 0xE0080)))])
+FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+MAX_JOINED = 40
 # A line that opens or closes a code block.
 FENCE = re.compile(r"^ {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))$")
 
@@ -72,7 +78,26 @@ def cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     note = f"… [cut: {len(text):,} characters in all]"
-    return text[: max(0, limit - len(note))] + note
+    return text[: find_cut(text, max(0, limit - len(note)))] + note
+
+
+def find_cut(text: str, at: int) -> int:
+    """Return the last place up to `at` where a text may be cut without tearing a joined character, as 👩‍🚀 or 🇫🇷 are.
+
+    Longer ones than MAX_JOINED, which nobody types, are cut at `at`.
+    """
+    if at >= len(text) or text[max(0, at - 1) : at + 1].isascii():
+        return at
+    for place in range(at, max(0, at - MAX_JOINED), -1):
+        before, after = text[place - 1], text[place]
+        is_part = after in JOINING or unicodedata.category(after) in ("Mn", "Me", "Mc") or before == JOINER
+        if not is_part and after in FLAG_LETTERS:
+            # Flags are pairs of letters: an odd number before this one makes it the second of a pair.
+            letters = text[max(0, place - 2 * MAX_JOINED) : place]
+            is_part = (len(letters) - len(letters.rstrip(FLAG_LETTERS))) % 2 == 1
+        if not is_part:
+            return place
+    return at
 
 
 def count_tokens(text: str) -> int:

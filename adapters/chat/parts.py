@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import FileDamaged, FileLost, NotFound, Unavailable
 from shared.messages import ReplyFile
-from shared.text import fence_after, fence_mark, may_fence
+from shared.text import fence_after, fence_mark, find_cut, may_fence
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -91,7 +91,7 @@ def _cut(line: str, limit: int) -> list[str]:
     limit = limit if size(line) == len(line) else limit // 2
     while len(line) > limit:
         at = line.rfind(" ", limit // 2, limit)
-        at = limit if at < 0 else at + 1
+        at = find_cut(line, limit) if at < 0 else at + 1
         pieces.append(line[:at])
         line = line[at:]
     return [*pieces, line]

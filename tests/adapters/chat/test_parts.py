@@ -8,7 +8,7 @@ from adapters.chat.parts import GUARD, size, split_text
 from adapters.discord.sending import reply as discord
 from adapters.discord.sending.live import render_live
 from adapters.slack.sending import render as slack
-from shared.text import fence_after
+from shared.text import cut, fence_after
 
 MARKS = st.sampled_from(["```", "````", "~~~", "`" * 30, "`" * 1000, "```python", "~~~ sh `x`", "```" + "i" * 2500])
 WORDS = st.text(alphabet="ab `~|<>@!-😀é\t", max_size=60)
@@ -92,3 +92,17 @@ def test_every_message_of_any_answer_fits_its_platform_and_is_balanced(text: str
         (slack.render(text, is_short=True).parts, slack.MESSAGE_LIMIT),
     ):
         assert is_whole([part for part in parts if part != GUARD], limit)
+
+
+@pytest.mark.parametrize("joined", ["👩‍🚀", "🏳️‍🌈", "👍🏽", "🇫🇷", "e\u0301", "👨‍👩‍👧‍👦"])
+@pytest.mark.parametrize("before", range(12))
+def test_joined_characters_are_not_torn_when_a_line_is_cut(joined: str, before: int) -> None:
+    parts = split_text("x" * before + joined * 40, 40)
+    assert len(parts) > 1
+    assert sum(part.count(joined) for part in parts) == 40
+    shortened, _, _ = cut("x" * before + joined * 100, 60).partition("…")
+    assert shortened.replace(joined, "").strip("x") == ""
+
+
+def test_endless_joined_characters_are_cut_all_the_same() -> None:
+    assert is_whole(split_text("e" + "\u0301" * 5000, 100), 100)

@@ -183,7 +183,7 @@ async def test_embeds_polls_and_forwarded_messages_are_read_as_people_see_them(p
     poll = {
         "question": {"text": "Where to eat?"},
         "answers": [{"answer_id": number, "poll_media": {"text": at}} for number, at in enumerate(("Inn", "Pond"), 1)],
-        "expiry": None,
+        "expiry": "2030-01-01T00:00:00+00:00",
         "allow_multiselect": False,
         "layout_type": 1,
     }
