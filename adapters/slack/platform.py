@@ -26,7 +26,7 @@ from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
 from adapters.slack.sending.notices import REASONS, send_direct
 from adapters.slack.sending.reply import send, withdraw
-from adapters.slack.sending.sessions import set_active, try_active
+from adapters.slack.sending.sessions import set_finished, status_after, try_finished
 from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
@@ -176,9 +176,10 @@ class SlackPlatform(ChatPlatform):
         channel, thread = reply.place.channel, reply.place.thread
         if thread is None or not (reply.delivery.was_resumed or had_status):
             return
-        if not await try_active(web, channel, thread):
+        status = status_after(reply)
+        if not await try_finished(web, channel, thread, status):
             # The reply is delivered, however long Slack does not accept its status.
-            self._running.start(set_active(web, channel, thread), "session status")
+            self._running.start(set_finished(web, channel, thread, status), "session status")
 
     async def _send_or_notify(self, web: Web, reply: "Reply", *, rows: Sequence[Json], error: Refused) -> str | None:
         try:

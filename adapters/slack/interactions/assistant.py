@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.slack.events.assistant import suggest
 from adapters.slack.events.incoming import PLATFORM
-from adapters.slack.sending.sessions import set_active
+from adapters.slack.sending.sessions import set_finished
 from adapters.slack.transport.api import Json
 from agent import commands
 from shared.errors import ParleyError
@@ -74,7 +74,7 @@ class Assistant:
             log.warning("slack_stop_failed", cause=str(error))
             return
         # Slack leaves it to the app to end the status.
-        await set_active(actor.web, channel, thread_ts)
+        await set_finished(actor.web, channel, thread_ts, "active")
 
 
 def register(bolt: "AsyncApp", assistant: Assistant) -> None:

@@ -53,9 +53,9 @@ async def _find_live(app: "App", web: Web, turn: "LiveTurn") -> str | None:
 
 
 async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
-    """Offer the asker a stop button during a long stream, which can't have buttons before its end."""
+    """Offer the asker a stop button during a long stream, which can't have one itself; agents have Slack's own."""
     place = turn.place
-    if place.thread is None or await turn.ends_within(STOP_AFTER - LIVE_AFTER) or not web.can_stream:
+    if place.thread is None or await turn.ends_within(STOP_AFTER - LIVE_AFTER) or not web.can_stream or web.is_agent:
         return
     await web.find(
         "chat.postEphemeral",

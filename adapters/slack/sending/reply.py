@@ -11,6 +11,7 @@ from adapters.chat.parts import Rendered, Upload, collect
 from adapters.slack.sending.buttons import find_clicked_rows
 from adapters.slack.sending.render import WHOLE_LIMIT, links_to, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
+from adapters.slack.sending.sessions import status_after
 from adapters.slack.sending.shown import Shown, ShownMessages
 from adapters.slack.sending.stream import stop_stream
 from adapters.slack.transport.api import Json, Refused, Web
@@ -84,7 +85,10 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], ke
             reply = replace(reply, content=without_late_note(reply.content))
     draft = Draft(reply, rows, uploads=uploads, links=links, cards=_to_cards(shown))
     writer = _MessageWriter(app, web, draft, shown=shown, before=before)
-    return await _write(writer, draft)
+    last = await _write(writer, draft)
+    if writer.has_ended_session:
+        kept.processing.discard(reply.turn_id)
+    return last
 
 
 async def withdraw(web: Web, reply: "Reply", kept: ShownMessages) -> None:
@@ -124,6 +128,8 @@ class _MessageWriter:
     def __init__(self, app: "App", web: Web, draft: Draft, shown: Shown | None, before: AlreadySent) -> None:
         self._app, self._web, self._draft, self._shown, self._before = app, web, draft, shown, before
         self._place = draft.reply.place
+        # Whether the end of the stream has also ended the status of the agent session.
+        self.has_ended_session = False
 
     async def write(self, rendered: Rendered) -> str:
         """Write all parts, then the files; return the id of the last part."""
@@ -199,8 +205,12 @@ class _MessageWriter:
         more: Json = {"chunks": pieces} if pieces else {}
         rows = {"blocks": list(self._draft.rows)} if self._draft.rows else {}
         last: Json = {"metadata": body["metadata"], "check": self._draft.reply.check_claim} | more | rows
+        if self._web.is_agent:
+            last["session_status"] = status_after(self._draft.reply)
         try:
-            return await stop_stream(self._web, self._place.channel, ts, **last)
+            is_ended = await stop_stream(self._web, self._place.channel, ts, **last)
+            self.has_ended_session = is_ended and self._web.is_agent
+            return is_ended
         except Refused as error:
             # Without the rest it may still end, and then be changed.
             log.info("slack_stream_not_ended", reply=self._draft.reply.id, cause=str(error))

@@ -1,8 +1,13 @@
 """The status of a thread while the agent works: that of an agent session, or for older apps a line of text."""
 
+from typing import TYPE_CHECKING
+
 from adapters.slack.transport.api import MAX_WAIT, Json, Refused, Web
 from shared.errors import Unavailable
 from shared.log import get_logger
+
+if TYPE_CHECKING:
+    from agent.queue.outbox import Reply
 
 STATUS = "is thinking …"
 ATTEMPTS = 3
@@ -26,20 +31,25 @@ async def set_processing(web: Web, channel: str, thread_ts: str) -> None:
     await web.find("assistant.threads.setStatus", status=STATUS, **where)
 
 
-async def set_active(web: Web, channel: str, thread_ts: str) -> None:
+def status_after(reply: "Reply") -> str:
+    """Return the status of a session after a reply: it is suspended while somebody is asked."""
+    return "suspended" if reply.choices else "active"
+
+
+async def set_finished(web: Web, channel: str, thread_ts: str, status: str) -> None:
     """Show that the agent has finished: unlike the line of text, the status of a session does not end by itself."""
     for _ in range(ATTEMPTS):
-        if await try_active(web, channel, thread_ts, max_wait=MAX_WAIT):
+        if await try_finished(web, channel, thread_ts, status, max_wait=MAX_WAIT):
             return
 
 
-async def try_active(web: Web, channel: str, thread_ts: str, *, max_wait: float = 0.0) -> bool:
+async def try_finished(web: Web, channel: str, thread_ts: str, status: str, *, max_wait: float = 0.0) -> bool:
     """Do the same once; return False if Slack limits the calls or can't be reached."""
     if not web.is_agent:
         return True
     where: Json = {"channel_id": channel, "thread_ts": thread_ts}
     try:
-        await web.call("agents.sessions.setStatus", max_wait=max_wait, status="active", **where)
+        await web.call("agents.sessions.setStatus", max_wait=max_wait, status=status, **where)
     except (Refused, Unavailable) as error:
         log.info("slack_status_not_set", cause=str(error))
         return isinstance(error, Refused)
