@@ -173,13 +173,12 @@ class SlackPlatform(ChatPlatform):
     async def _end_status(self, web: Web, reply: "Reply") -> None:
         had_status = reply.turn_id in self._shown.processing
         self._shown.processing.discard(reply.turn_id)
-        channel, thread = reply.place.channel, reply.place.thread
-        if thread is None or not (reply.delivery.was_resumed or had_status):
+        if reply.place.thread is None or not (reply.delivery.was_resumed or had_status):
             return
         status = status_after(reply)
-        if not await try_finished(web, channel, thread, status):
+        if not await try_finished(web, reply.place, status):
             # The reply is delivered, however long Slack does not accept its status.
-            self._running.start(set_finished(web, channel, thread, status), "session status")
+            self._running.start(set_finished(web, reply.place, status), "session status")
 
     async def _send_or_notify(self, web: Web, reply: "Reply", *, rows: Sequence[Json], error: Refused) -> str | None:
         try:

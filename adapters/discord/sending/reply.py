@@ -90,9 +90,11 @@ class Sender:
         if live is None:
             return
         self.edited.pop(live, None)
-        ids = {"channel_id": reply.place.thread or reply.place.channel, "message_id": live}
+        channel = reply.place.thread or reply.place.channel
         try:
-            await self.rest.call("DELETE", "/channels/{channel_id}/messages/{message_id}", **ids)
+            await self.rest.call(
+                "DELETE", "/channels/{channel_id}/messages/{message_id}", channel_id=channel, message_id=live
+            )
         except Refused as error:
             if error.number not in GONE:
                 raise

@@ -48,12 +48,10 @@ def _lines(blocks: list[Json], to_plain: Callable[[str], str]) -> Iterator[str]:
         if block.get("type") == "rich_text":
             yield from "".join(_rich_text(block, DEEPEST)).splitlines()
             continue
-        for key in ("title", "text", "alt_text", "fields", "elements"):
-            values = block.get(key)
-            for value in values if isinstance(values, list) else [values]:
-                shown = (value.get("text") or value.get("alt_text")) if isinstance(value, dict) else value
-                if isinstance(shown, str) and shown:
-                    yield to_plain(shown)
+        parts = [block.get(key) for key in ("title", "text", "alt_text", "fields", "elements")]
+        values = [value for part in parts for value in (part if isinstance(part, list) else [part])]
+        texts = [(each.get("text") or each.get("alt_text")) if isinstance(each, dict) else each for each in values]
+        yield from (to_plain(each) for each in texts if isinstance(each, str) and each)
 
 
 def _rich_text(element: Json, depth: int) -> Iterator[str]:

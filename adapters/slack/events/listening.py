@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -153,19 +153,24 @@ class Listening:
     async def _list_replies(self, event: Json, web: Web) -> list[Json]:
         # Slack gives the oldest replies first, and the last ones are wanted.
         replies: deque[Json] = deque(maxlen=MOST_REPLIES)
-        page: dict[str, str] = {}
+        # The acknowledgement must be in time, even without the context.
         with suppress(TimeoutError):
-            # The acknowledgement must be in time, even without the context.
             async with asyncio.timeout(FETCH_SECONDS):
-                while True:
-                    thread = {"channel": event["channel"], "ts": event["thread_ts"], "latest": event["ts"]}
-                    answer = await web.find("conversations.replies", **thread, **page, limit=REPLIES_PER_PAGE) or {}
-                    messages = [each for each in answer.get("messages", ()) if _is_chat_message(each)]
-                    replies.extend({**each, "channel": event["channel"]} for each in messages)
-                    page = {"cursor": (answer.get("response_metadata") or {}).get("next_cursor") or ""}
-                    if not page["cursor"] or web.is_history_limited:
-                        break
+                async for page in _list_pages(event, web):
+                    replies.extend({**each, "channel": event["channel"]} for each in page if _is_chat_message(each))
         return list(replies)
+
+
+async def _list_pages(event: Json, web: Web) -> AsyncIterator[list[Json]]:
+    """Yield a thread's messages up to this one; Slack gives some apps the first page alone."""
+    thread: Json = {"channel": event["channel"], "ts": event["thread_ts"], "latest": event["ts"]}
+    cursor: Json = {}
+    while True:
+        page = await web.find("conversations.replies", **thread, **cursor, limit=REPLIES_PER_PAGE) or {}
+        yield page.get("messages", [])
+        cursor = {"cursor": (page.get("response_metadata") or {}).get("next_cursor")}
+        if not cursor["cursor"] or web.is_history_limited:
+            return
 
 
 def _is_chat_message(message: Json) -> bool:

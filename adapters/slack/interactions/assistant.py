@@ -74,7 +74,7 @@ class Assistant:
             log.warning("slack_stop_failed", cause=str(error))
             return
         # Slack leaves it to the app to end the status.
-        await set_finished(actor.web, channel, thread_ts, "active")
+        await set_finished(actor.web, place, "active")
 
 
 def register(bolt: "AsyncApp", assistant: Assistant) -> None:

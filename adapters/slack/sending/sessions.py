@@ -8,6 +8,7 @@ from shared.log import get_logger
 
 if TYPE_CHECKING:
     from agent.queue.outbox import Reply
+    from shared.messages import Place
 
 STATUS = "is thinking …"
 ATTEMPTS = 3
@@ -17,9 +18,9 @@ NO_AGENT = frozenset({"not_authorized", "unknown_method", "feature_disabled", "f
 log = get_logger()
 
 
-async def set_processing(web: Web, channel: str, thread_ts: str) -> None:
+async def set_processing(web: Web, place: "Place") -> None:
     """Show that the agent works; a failure is ignored."""
-    where: Json = {"channel_id": channel, "thread_ts": thread_ts}
+    where: Json = {"channel_id": place.channel, "thread_ts": place.thread}
     if web.is_agent:
         try:
             await web.call("agents.sessions.setStatus", max_wait=0, status="processing", **where)
@@ -36,18 +37,18 @@ def status_after(reply: "Reply") -> str:
     return "suspended" if reply.choices else "active"
 
 
-async def set_finished(web: Web, channel: str, thread_ts: str, status: str) -> None:
+async def set_finished(web: Web, place: "Place", status: str) -> None:
     """Show that the agent has finished: unlike the line of text, the status of a session does not end by itself."""
     for _ in range(ATTEMPTS):
-        if await try_finished(web, channel, thread_ts, status, max_wait=MAX_WAIT):
+        if await try_finished(web, place, status, max_wait=MAX_WAIT):
             return
 
 
-async def try_finished(web: Web, channel: str, thread_ts: str, status: str, *, max_wait: float = 0.0) -> bool:
+async def try_finished(web: Web, place: "Place", status: str, *, max_wait: float = 0.0) -> bool:
     """Do the same once; return False if Slack limits the calls or can't be reached."""
     if not web.is_agent:
         return True
-    where: Json = {"channel_id": channel, "thread_ts": thread_ts}
+    where: Json = {"channel_id": place.channel, "thread_ts": place.thread}
     try:
         await web.call("agents.sessions.setStatus", max_wait=max_wait, status=status, **where)
     except (Refused, Unavailable) as error:

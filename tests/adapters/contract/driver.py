@@ -21,6 +21,7 @@ File = tuple[str, bytes]
 # Both are members of the shared channel.
 ANN, BOB = "Ann", "Bob"
 STOP = "Stop"
+AGAIN = "🔄"
 RETRY_FAILED = "UPDATE outbox SET claimed_until = now() WHERE status <> 'delivered' AND error IS NOT NULL"
 OPEN_REPLIES = "SELECT count(*) FROM outbox WHERE status <> 'delivered' AND error IS NULL"
 
