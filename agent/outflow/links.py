@@ -4,7 +4,7 @@ Programs read Markdown differently, so this is not a parser for one of them: it 
 may turn into an image, HTML or a link, and breaks it where it stands. The rest of the text stays as it is.
 
 - Images by URL: only from the installation's own files; others become links.
-- HTML that can load or link something, and links with schemes such as `javascript:`: text.
+- HTML that can load or link something: text, by a backslash before it; links with schemes such as `javascript:`: text.
 - Links to hosts that are not allowed, where only some are: text without scheme, `example[.]org/page`.
 """
 
@@ -147,7 +147,9 @@ class LinkFilter:
             self._is_doubtful = self._is_doubtful or (fence != after and is_odd)
             self._is_empty_block = not fence or (self._is_empty_block and not line)
             self._fence, self._line_head, self._is_ambiguous = after, "", False
-            return self._code(rest, is_fence=fence != after)
+            # Some programs read a line with columns as a table even if it begins with a fence.
+            code = rest if fence else rest.partition("|")[0]
+            return self._code(code, is_fence=fence != after)
         if not line.strip():
             self._is_ambiguous = False
         checked, self._line_head = self._part(rest), ""
@@ -295,17 +297,20 @@ class LinkFilter:
 
     def _tag(self, text: str, found: re.Match[str], out: list[str], line: str) -> int:
         at = found.start()
-        out.append("<" if self._is_harmless(text, at, line) else f"<{BREAK}")
+        # Behind an odd number of backslashes it is escaped already.
+        is_escaped = (at - len(text[:at].rstrip("\\"))) % 2 == 1
+        out.append("<" if is_escaped or self._is_harmless(text, at, line) else "\\<")
         return found.end()
 
     def _is_harmless(self, text: str, at: int, line: str) -> bool:
         address = ADDRESS.match(text, at)
         if address is not None:
             return address[1] is None or self._leads_to_allowed(address[1])
+        # A tag that begins a line makes what is behind it HTML too, where no other tag can be escaped.
+        is_first = LINE_HEAD.match(line) is not None
         if HARMLESS.match(text, at):
-            return True
-        # A tag that begins a line makes the lines behind it HTML too.
-        return LETTERING.match(text, at) is not None and LINE_HEAD.match(line) is None
+            return not (is_first and text.startswith("<!", at))
+        return LETTERING.match(text, at) is not None and not is_first
 
 
 def _plain(host: str) -> str:

@@ -15,8 +15,9 @@ MOST_PARTS = 3
 PREVIEW_CHARS = 3000
 EMPTY = "\N{ZERO WIDTH SPACE}"
 # `<!channel>`, `<!subteam^S1>`, `<@U1>`, `<#C1>`: Slack reads these as mentions or links, in Markdown too.
-CALL = re.compile(r"<(?=[!@#][A-Za-z0-9])")
-MENTION_OF_MANY = re.compile(r"<(?=(?:!|#)[A-Za-z0-9])")
+# A backslash in front would escape the `&` that takes the place of the `<`.
+CALL = re.compile(r"\\?<(?=[!@#][A-Za-z0-9])")
+MENTION_OF_MANY = re.compile(r"\\?<(?=(?:!|#)[A-Za-z0-9])")
 
 
 def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) -> Rendered:

@@ -62,6 +62,10 @@ def is_ours(link: str) -> bool:
 @example("<br>\n```\n<a href=https://evil.example/x>\n```\n")
 @example("<!x\n```\n>\n<a href=https://evil.example/x>\n```\n")
 @example("[a `](https://evil.example/x)`")
+@example("\\<img src=https://evil.example/x> \\\\<img src=https://evil.example/x>")
+@example("```| a | b |\n|---|---|\n<div>")
+@example("<!x> <img src=https://evil.example/x>")
+@example("`a\\`<img src=https://evil.example/x>")
 @example("https://good.example://3232235777/x")
 @example("https://good.example*@evil.example/x https://good.example\\@evil.example/")
 @example("[x](&#104;ttps://evil.example/x) [y](https\\://evil.example) [z](\\\\evil.example)")
@@ -139,6 +143,9 @@ def test_what_the_filter_would_change_is_never_passed_by_it(text: str) -> None:
             "**https://good.example/x**, [y](https://www.good.example)",
         ),
         ("```\nopen", "```\nopen\n```"),
+        ("Use a <details> and </details> there.", "Use a \\<details> and \\</details> there."),
+        (r"\<div> \\<div> \\\<div>", r"\<div> \\\<div> \\\<div>"),
+        ("a <!here> b\n<!here>", "a <!here> b\n\\<!here>"),
     ],
 )
 def test_the_rest_of_the_text_stays_readable(written: str, sent: str) -> None:
