@@ -29,7 +29,7 @@ from adapters.discord.events.typed_commands import answer_typed
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
-from adapters.discord.sending.buttons import remove_stop_buttons, replace_buttons
+from adapters.discord.sending.buttons import replace_buttons
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from shared.credentials.typed import without_typed
@@ -239,10 +239,6 @@ class Gateway(discord.AutoShardedClient):
             # Wait until a message that is being stored can be found.
             pass
         await self._edits.delete(str(each) for each in message_ids)
-        removing = retry_on_lost_db(
-            lambda: remove_stop_buttons(self._app.database, self._rest, message_ids), STORE_SECONDS
-        )
-        self._running.start(removing, "deleted questions")
 
     def _locked(self, channel_id: int) -> asyncio.Lock:
         return self._locks.setdefault(channel_id, asyncio.Lock())

@@ -161,8 +161,9 @@ def to_forwarded(message: discord.Message) -> list[QuotedMessage]:
         text = with_names(forwarded.content, {}, message.guild)
         parts = (clean(text), render_cards(read_embeds(forwarded.embeds), text))
         quotes.append(QuotedMessage("forwarded message", "\n".join(filter(None, parts)), str(message.id)))
-    cards = render_cards(read_cards(message), message.content)
-    quotes.append(QuotedMessage("shown below", cards, str(message.id)))
+    if message.embeds or message.poll is not None:
+        cards = render_cards(read_cards(message), message.content)
+        quotes.append(QuotedMessage("shown below", cards, str(message.id)))
     return [quote for quote in quotes if quote.text]
 
 

@@ -79,33 +79,15 @@ async def test_a_private_answer_is_one_message_also_when_its_confirmation_is_los
     assert pond.ann.reads(pond.general) == []
 
 
-async def test_the_live_message_of_a_deleted_question_loses_its_stop_button_at_once(pond: Scene) -> None:
-    pond.model.play([Answer("One two three four five six seven eight.", chunk_chars=4, chunk_delay=0.5)])
+async def test_the_answer_to_a_deleted_question_goes_also_when_the_connection_breaks(pond: Scene) -> None:
+    never = asyncio.Event()
+    pond.model.play([Answer("One two three.", end=never)])
     question = await pond.ann.asks("count", pond.general)
-    (live,) = await pond.discord.until(lambda: pond.ann.reads(pond.general))
-    assert live["components"]
-
-    await pond.ann.deletes(question)
-    await pond.discord.until(lambda: not live["components"])
-    text = live["content"]
-
-    # The answer goes on, and the button stays away.
-    await pond.discord.until(lambda: live["content"] != text)
-    assert live["components"] == []
-    await pond.until_value("delivered", "SELECT status FROM outbox")
-
-
-async def test_the_stop_button_of_a_deleted_question_goes_also_when_the_connection_breaks(pond: Scene) -> None:
-    end = asyncio.Event()
-    pond.model.play([Answer("One two three.", end=end)])
-    question = await pond.ann.asks("count", pond.general)
-    # No more text comes: nothing else edits the message.
     (live,) = await pond.discord.until(lambda: pond.ann.reads(pond.general))
     await pond.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
-    pond.discord.faults.append(Fault("PATCH", live["id"], CUT))
+    pond.discord.faults.append(Fault("DELETE", live["id"], CUT))
 
     await pond.ann.deletes(question)
-    await pond.discord.until(lambda: not live["components"], 30)
-    end.set()
 
-    await pond.until_value("delivered", "SELECT status FROM outbox")
+    await pond.discord.until(lambda: pond.ann.reads(pond.general) == [], 30)
+    await pond.until_value("cancelled", "SELECT status FROM turns")
