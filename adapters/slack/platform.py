@@ -26,7 +26,7 @@ from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
 from adapters.slack.sending.notices import REASONS, send_direct
 from adapters.slack.sending.reply import send, withdraw
-from adapters.slack.sending.sessions import set_finished, status_after, try_finished
+from adapters.slack.sending.sessions import end_suspensions, set_finished, status_after, try_finished
 from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
@@ -116,9 +116,11 @@ class SlackPlatform(ChatPlatform):
         """Listen while there is a connection, and catch up on messages from before."""
         self._open_bolt()
         self.connected.set()
+        suspensions = asyncio.create_task(end_suspensions(self.app, self.clients), name="suspended sessions")
         try:
             await self._catch_up_and_attend(is_connected)
         finally:
+            suspensions.cancel()
             self.connected.clear()
 
     async def _catch_up_and_attend(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
@@ -173,7 +175,9 @@ class SlackPlatform(ChatPlatform):
     async def _end_status(self, web: Web, reply: "Reply") -> None:
         had_status = reply.turn_id in self._shown.processing
         self._shown.processing.discard(reply.turn_id)
-        if reply.place.thread is None or not (reply.delivery.was_resumed or had_status):
+        delivery = reply.delivery
+        has_asked = delivery.has_open_question is not None
+        if reply.place.thread is None or not (delivery.was_resumed or had_status or has_asked):
             return
         status = status_after(reply)
         if not await try_finished(web, reply.place, status):

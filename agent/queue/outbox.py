@@ -46,7 +46,10 @@ SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status
        -- Stopped by `redaction.py`: all that it answers was deleted.
        coalesce(turns.stop_requested AND last.content = '[deleted]' AND NOT EXISTS (
            SELECT FROM inbox WHERE inbox.turn_id = turns.id AND content <> '[deleted]'
-       ), false) AS is_withdrawn
+       ), false) AS is_withdrawn,
+       (SELECT bool_or(status = 'pending' AND expires_at > now()) FROM confirmations
+        WHERE confirmations.conversation_id = turns.conversation_id
+          AND confirmations.created_at > now() - interval '1 day') AS has_open_question
 FROM turns LEFT JOIN personas ON personas.id = turns.persona_id
 LEFT JOIN LATERAL (
     SELECT platform_user_id, edited_at, content FROM inbox WHERE inbox.turn_id = turns.id ORDER BY id DESC LIMIT 1
@@ -118,6 +121,7 @@ class DeliveryInfo:
     `asker`: the platform's id of the user who wrote the last message. `was_edited`: that message was edited after the
     turn had begun. `was_resumed`: an attempt of the turn ended with its process, perhaps after it had posted.
     `is_withdrawn`: the question was deleted while the turn was running, so nothing is posted and the live message goes.
+    `has_open_question`: somebody there is asked for a yes and may still answer; None where nobody was asked of late.
     `live_message_id`: the platform's id of the message that showed the answer while it was written.
     """
 
@@ -127,6 +131,7 @@ class DeliveryInfo:
     was_edited: bool = False
     was_resumed: bool = False
     is_withdrawn: bool = False
+    has_open_question: bool | None = None
     live_message_id: str | None = None
 
 
@@ -379,5 +384,6 @@ def to_delivery(row: Any, status: str) -> DeliveryInfo:
         was_edited=row.was_edited,
         was_resumed=row.was_resumed,
         is_withdrawn=row.is_withdrawn,
+        has_open_question=row.has_open_question,
         live_message_id=row.live_message_id,
     )

@@ -184,7 +184,10 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
     # Without a claim the sweeper sends it, when its turn has come.
     if is_sent and ended.is_claimed:
         claim = Claim(database, reply.id, number=0, made_at=claimed_at)
-        reply = replace(reply, delivery=to_delivery(ended, answer.status), claim=claim)
+        delivery = to_delivery(ended, answer.status)
+        # The statement that stored the question could not see it.
+        delivery = replace(delivery, has_open_question=question is not None or delivery.has_open_question)
+        reply = replace(reply, delivery=delivery, claim=claim)
     return ClosedTurn(reply, confirmation_id)
 
 

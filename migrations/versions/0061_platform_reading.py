@@ -21,8 +21,11 @@ def upgrade() -> None:
             comment="Answer also what people say to each other where the agent takes part?",
         ),
     )
+    # Who shows that somebody is asked looks for questions that nobody has answered in time.
+    op.create_index(op.f("ix_confirmations_expires_at"), "confirmations", ["expires_at"], unique=False)
 
 
 def downgrade() -> None:
-    """Take the column away."""
+    """Take the column and the index away."""
+    op.drop_index(op.f("ix_confirmations_expires_at"), table_name="confirmations")
     op.drop_column("channel_modes", "answers_others")

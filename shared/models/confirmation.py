@@ -43,6 +43,7 @@ class Confirmation(Row, Base):
         Index(None, "conversation_id", "user_id", "id"),
         Index(None, "user_id"),
         Index(None, "answered_turn_id"),
+        Index(None, "expires_at"),
         Index(None, "approved_by"),
         {"comment": "What people were asked before it was done; a yes counts once, for exactly this call."},
     )

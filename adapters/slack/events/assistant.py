@@ -2,10 +2,9 @@
 
 from typing import Any
 
+from adapters.slack.sending.sessions import to_title
 from adapters.slack.transport.api import Json, Web
-from shared.text import cut
 
-TITLE_CHARS = 60
 HEADING = "What can I do for you?"
 PROMPTS = (
     ("What can you do?", "What can you do for me here?"),
@@ -28,5 +27,4 @@ async def suggest(web: Web, channel: str, **where: Any) -> None:
 
 async def set_title(web: Web, channel: str, thread_ts: str, question: str) -> None:
     """Set a thread's title to its first question; Slack refuses this outside the panel."""
-    title = cut(" ".join(question.split()), TITLE_CHARS) or "Question"
-    await web.find("assistant.threads.setTitle", channel_id=channel, thread_ts=thread_ts, title=title)
+    await web.find("assistant.threads.setTitle", channel_id=channel, thread_ts=thread_ts, title=to_title(question))

@@ -80,7 +80,7 @@ class _Message:
         place = self._turn.place
         if place.thread is not None:
             self._kept.processing.add(self._turn.turn_id)
-            await set_processing(self._web, place)
+            await set_processing(self._web, place, self._turn.message.content)
 
     async def post(self, text: str) -> str:
         place = self._turn.place

@@ -1,29 +1,61 @@
 """The status of a thread while the agent works: that of an agent session, or for older apps a line of text."""
 
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from sqlalchemy import text
+
 from adapters.slack.transport.api import MAX_WAIT, Json, Refused, Web
-from shared.errors import Unavailable
+from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
+from shared.messages import Place
+from shared.text import find_cut
 
 if TYPE_CHECKING:
+    from adapters.slack.transport.clients import Clients
+    from agent.app import App
     from agent.queue.outbox import Reply
-    from shared.messages import Place
 
 STATUS = "is thinking …"
 ATTEMPTS = 3
+TITLE_CHARS = 60
+# How often unanswered questions are looked for, and how far back after a start.
+LOOK_SECONDS, LONGEST_DOWNTIME = 15.0, timedelta(days=1)
 # Slack's answers to an app that is no agent; from then on the older method is called.
 NO_AGENT = frozenset({"not_authorized", "unknown_method", "feature_disabled", "feature_not_enabled", "missing_scope"})
+
+UNANSWERED = text("""
+SELECT DISTINCT platform_server_id AS team, platform_channel_id AS channel, platform_thread_id AS thread
+FROM confirmations AS asked JOIN conversations ON conversations.id = asked.conversation_id
+WHERE platform = 'slack' AND platform_thread_id IS NOT NULL AND asked.status IN ('pending', 'expired')
+  AND asked.expires_at > :since AND asked.expires_at <= :now
+  AND NOT EXISTS (
+      SELECT FROM confirmations AS other
+      WHERE other.conversation_id = asked.conversation_id AND other.status = 'pending' AND other.expires_at > :now
+  )
+  AND NOT EXISTS (SELECT FROM turns WHERE turns.conversation_id = asked.conversation_id AND turns.status = 'running')
+""")
 
 log = get_logger()
 
 
-async def set_processing(web: Web, place: "Place") -> None:
-    """Show that the agent works; a failure is ignored."""
+def to_title(question: str) -> str:
+    """Return a question as the title of its conversation."""
+    title = " ".join(question.split())
+    if len(title) > TITLE_CHARS:
+        title = title[: find_cut(title, TITLE_CHARS - 1)].rstrip() + "…"
+    return title or "Question"
+
+
+async def set_processing(web: Web, place: Place, question: str) -> None:
+    """Show that the agent works; a failure is ignored. A session that begins has the question as its title."""
     where: Json = {"channel_id": place.channel, "thread_ts": place.thread}
     if web.is_agent:
         try:
-            await web.call("agents.sessions.setStatus", max_wait=0, status="processing", **where)
+            title = to_title(question)
+            await web.call("agents.sessions.setStatus", max_wait=0, status="processing", title=title, **where)
             return
         except Unavailable:
             return
@@ -33,18 +65,18 @@ async def set_processing(web: Web, place: "Place") -> None:
 
 
 def status_after(reply: "Reply") -> str:
-    """Return the status of a session after a reply: it is suspended while somebody is asked."""
-    return "suspended" if reply.choices else "active"
+    """Return the status of a session after a reply: it is suspended while somebody there is asked for a yes."""
+    return "suspended" if reply.delivery.has_open_question else "active"
 
 
-async def set_finished(web: Web, place: "Place", status: str) -> None:
+async def set_finished(web: Web, place: Place, status: str) -> None:
     """Show that the agent has finished: unlike the line of text, the status of a session does not end by itself."""
     for _ in range(ATTEMPTS):
         if await try_finished(web, place, status, max_wait=MAX_WAIT):
             return
 
 
-async def try_finished(web: Web, place: "Place", status: str, *, max_wait: float = 0.0) -> bool:
+async def try_finished(web: Web, place: Place, status: str, *, max_wait: float = 0.0) -> bool:
     """Do the same once; return False if Slack limits the calls or can't be reached."""
     if not web.is_agent:
         return True
@@ -55,3 +87,19 @@ async def try_finished(web: Web, place: "Place", status: str, *, max_wait: float
         log.info("slack_status_not_set", cause=str(error))
         return isinstance(error, Refused)
     return True
+
+
+async def end_suspensions(app: "App", clients: "Clients") -> None:
+    """Take back the status of sessions whose question nobody has answered in time, until cancelled."""
+    since = app.clock.now() - LONGEST_DOWNTIME
+    while True:
+        now = app.clock.now()
+        with suppress(ParleyError):
+            async with app.database.statement() as session:
+                rows = (await session.execute(UNANSWERED, {"since": since, "now": now})).all()
+            for row in rows:
+                web = await clients.find(row.team)
+                if web is not None:
+                    await set_finished(web, Place("slack", row.team, row.channel, thread=row.thread), "active")
+            since = now
+        await asyncio.sleep(LOOK_SECONDS)

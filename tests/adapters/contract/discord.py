@@ -105,10 +105,10 @@ class Driver(PlatformDriver):
     def _content(self, url: str) -> bytes:
         return self._world.files[url.removeprefix(self._standin.cdn_base)]
 
-    def stop_buttons(self, person: str, place: Place) -> list[Post]:
-        """Return the answers that grow: everybody sees their button."""
-        assert person in self._people
-        return [each for each in self.posts(place) if STOP in each.buttons]
+    async def press_stop(self, person: str, place: Place) -> str:
+        """Press it below the answer that grows, where everybody sees it."""
+        (shown,) = await self.wait(lambda: [each for each in self.posts(place) if STOP in each.buttons])
+        return await self.press_for_notice(person, shown, STOP)
 
     def notified(self, place: Place) -> set[str]:
         """Return whom the bot's requests have mentioned and were allowed to."""

@@ -177,8 +177,8 @@ class PlatformDriver(ABC):
         """Return the agent's messages that all can see in a place, its threads included, the oldest first."""
 
     @abstractmethod
-    def stop_buttons(self, person: str, place: Place) -> list[Post]:
-        """Return the messages on which this person sees a Stop button."""
+    async def press_stop(self, person: str, place: Place) -> str:
+        """Press the Stop button of a running answer once it is there; return what the app tells this person then."""
 
     @abstractmethod
     def notified(self, place: Place) -> set[str]:

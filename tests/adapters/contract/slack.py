@@ -103,11 +103,17 @@ class Driver(PlatformDriver):
         text = show(self._world, {**message, "files": []})
         return Post(message["ts"], Place(channel, thread), text, buttons, files, is_final, thread, message)
 
-    def stop_buttons(self, person: str, place: Place) -> list[Post]:
-        """Return the growing answers, and what is shown to this person alone."""
-        own = self._people[person].whispers(self._channel(place))
-        shown = [*self.posts(place), *(self._to_post(each, place.channel) for each in own)]
-        return [each for each in shown if STOP in each.buttons]
+    async def press_stop(self, person: str, place: Place) -> str:
+        """Press Slack's own, beside the status, which ends for whoever presses it; the app says nothing."""
+        sessions = self._world.sessions
+        ((_, thread),) = await self.wait(
+            lambda: [key for key, each in sessions.items() if key[0] == place.channel and each["statuses"]]
+        )
+        session = sessions[place.channel, thread]
+        session["status"] = "processing"
+        await self._people[person].stops_session(self._channel(place), thread)
+        await self.wait(lambda: session["status"] == "active")
+        return ""
 
     def notified(self, place: Place) -> set[str]:
         """Return whom the app's messages call."""

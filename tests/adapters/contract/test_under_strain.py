@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import URL
 
 from shared.settings import Settings
-from tests.adapters.contract import test_contract, test_contract_faults, test_contract_places
+from tests.adapters.contract import test_contract, test_contract_changes, test_contract_faults, test_contract_places
 from tests.adapters.contract.driver import PlatformDriver, drivers
 from tests.conftest import new_database
 from tests.standins.openai_api import OpenAIStub
@@ -49,7 +49,8 @@ LEFT_OUT = frozenset(
 
 def stories() -> list[Story]:
     """Return the stories that are played under strain."""
-    found = {**vars(test_contract), **vars(test_contract_faults), **vars(test_contract_places)}
+    modules = (test_contract, test_contract_changes, test_contract_faults, test_contract_places)
+    found = {name: value for module in modules for name, value in vars(module).items()}
     names = sorted(name for name in found if name.startswith("test_") and name not in LEFT_OUT)
     if not latency():
         names = [name for name in names if name in IN_EVERY_RUN]

@@ -6,6 +6,7 @@ from adapters.slack.install.manifest import build_manifest
 from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.office import MAIL, Office, age
 
 DELIVERED = "SELECT count(*) FROM outbox WHERE status = 'delivered'"
 
@@ -33,8 +34,11 @@ async def test_a_direct_message_is_the_root_of_a_thread_with_a_status_and_a_stre
         assert agent.ann.reads(thread_ts=other["ts"]) == ["Elsewhere."]
         assert agent.slack.calls("chat.startStream", ok=True)
         session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
-        assert session["statuses"][0] == "processing"
-        assert session["status"] == "active"
+        # The end of the stream ends the status as well.
+        assert session["statuses"] == ["processing", "active"]
+        assert session["title"] == "hello"
+        assert len(agent.slack.calls("agents.sessions.setStatus")) == 1
+        assert agent.slack.calls("chat.postEphemeral") == []
         assert await agent.value("SELECT count(*) FROM conversations WHERE is_direct") == 2
         # Nothing is looked up for a message that begins a thread.
         assert agent.slack.calls("conversations.replies") == []
@@ -85,6 +89,44 @@ async def test_the_status_of_an_answer_ends_also_when_slack_does_not_accept_that
 
         session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
         await agent.slack.until(lambda: session["status"] == "active")
+
+
+async def test_a_session_is_suspended_only_while_somebody_is_asked(
+    agent: Scene, address: Address, model: OpenAIStub
+) -> None:
+    office = Office()
+    model.play([Answer(tool_calls=[MAIL]), Answer("Sent."), Answer(tool_calls=[MAIL])])
+    async with agent.opened(address, model):
+        agent.parley.app.tools.mcp.offer(office.tools())
+        await agent.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
+        asked = await agent.ann.direct("mail Bob")
+        await agent.until_value(1, DELIVERED)
+        session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
+        assert session["status"] == "suspended"
+        await agent.ann.direct("yes", thread_ts=asked["ts"])
+        await agent.until_value(2, DELIVERED)
+        await agent.slack.until(lambda: session["status"] == "active")
+        assert office.sent == [("bob", "See you at eight.")]
+
+        await agent.ann.direct("again", thread_ts=asked["ts"])
+        await agent.until_value(3, DELIVERED)
+        assert session["status"] == "suspended"
+        await age(agent.parley, 11)
+    async with agent.opened(address, model):
+        # Nobody has answered in time.
+        await agent.slack.until(lambda: session["status"] == "active")
+
+
+async def test_a_long_question_is_a_short_title_in_whole_characters(
+    agent: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("At last.", delay=1.5)])
+    async with agent.opened(address, model):
+        asked = await agent.ann.direct("what  is\n" + "👩‍🚀" * 30)
+        await agent.until_value(1, DELIVERED)
+
+        title = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]["title"]
+        assert title == "what is " + "👩‍🚀" * 17 + "…"
 
 
 async def test_after_a_restart_missed_messages_are_roots_as_well(

@@ -6,6 +6,7 @@ from tests.standins.slack.world import Json
 
 WHERE: dict[str, Kind] = {"channel_id": str, "thread_ts": str}
 MOST_PROMPTS = 4
+MOST_TITLE_CHARS = 200
 SESSION_STATUSES = ("active", "processing", "suspended", "closed")
 
 
@@ -60,9 +61,15 @@ async def set_suggested_prompts(call: Call) -> Json:
     takes={"thread_ts": str, "title": str, "initiator_user_id": str},
 )
 async def set_session_status(call: Call) -> Json:
-    session = _session(call)
+    title = call.args.get("title", "")
+    if len(title) > MOST_TITLE_CHARS:
+        raise Refused("invalid_arguments", "must be at most 200 characters [json-pointer:/title]")
     if call.args["status"] not in SESSION_STATUSES:
         raise Refused("invalid_arguments", "must be a status [json-pointer:/status]")
+    session = _session(call)
+    if not session["statuses"]:
+        # An existing session keeps its title.
+        session["title"] = title
     session["status"] = call.args["status"]
     session["statuses"].append(session["status"])
     await call.standin.tell()
