@@ -3,8 +3,11 @@
 from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 MOST_REMEMBERED = 10_000
+# Whoever was addressed answers within this time; what they write later is said to everybody.
+ANSWER_WITHIN = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,7 @@ class Addressing:
     place: str
     message: str
     author: str
+    sent_at: datetime
     calls_agent: bool
     others: Collection[str]
 
@@ -25,13 +29,13 @@ class Addressing:
 class Exchanges:
     """Recognises what is said between people in a place, the next message of a person who was addressed included.
 
-    Messages are named by ids that grow with time. It is in memory: after a restart a person's bare answer to another
-    counts as said to everybody.
+    Messages are named by ids that grow with time. It is in memory: after a restart, or ANSWER_WITHIN later, a person's
+    bare answer to another counts as said to everybody.
     """
 
     def __init__(self) -> None:
-        # By place and person: the message that addresses them, and their own next one.
-        self._addressed: OrderedDict[tuple[str, str], tuple[str, str | None]] = OrderedDict()
+        # By place and person: the message that addresses them, and the id of their own next one.
+        self._addressed: OrderedDict[tuple[str, str], tuple[Addressing, str | None]] = OrderedDict()
 
     def is_between_people(self, addressing: Addressing) -> bool:
         """Return whether a message is for somebody else than the agent; a repeated event gets the same result."""
@@ -40,8 +44,9 @@ class Exchanges:
         is_reply = self._is_reply(addressing)
         for person in addressing.others:
             key = (addressing.place, person)
-            if addressing.message > self._addressed.get(key, ("", None))[0]:
-                self._addressed[key] = (addressing.message, None)
+            before = self._addressed.get(key)
+            if before is None or addressing.message > before[0].message:
+                self._addressed[key] = (addressing, None)
                 self._addressed.move_to_end(key)
         while len(self._addressed) > MOST_REMEMBERED:
             self._addressed.popitem(last=False)
@@ -49,8 +54,8 @@ class Exchanges:
 
     def _is_reply(self, addressing: Addressing) -> bool:
         key = (addressing.place, addressing.author)
-        since, reply = self._addressed.get(key, ("", None))
-        if not since or addressing.message <= since:
+        since, reply = self._addressed.get(key, (None, None))
+        if since is None or addressing.message <= since.message or addressing.sent_at - since.sent_at > ANSWER_WITHIN:
             return False
         if reply is None:
             self._addressed[key] = (since, addressing.message)

@@ -197,7 +197,8 @@ def mentions_agent(message: discord.Message, me: int) -> bool:
 def to_addressing(message: discord.Message, me: int) -> Addressing:
     """Return to whom a message is addressed."""
     author = message.author.id
-    others = {each.id for each in message.mentions} | {each.id for each in message.role_mentions}
+    # The library resolves only the roles that it knows.
+    others = {each.id for each in message.mentions} | set(message.raw_role_mentions)
     resolved = message.reference.resolved if message.reference else None
     if find_replied_to(message) is not None and isinstance(resolved, discord.Message):
         others.add(resolved.author.id)
@@ -206,6 +207,7 @@ def to_addressing(message: discord.Message, me: int) -> Addressing:
         # Ids of different lengths compare as text only with leading zeros.
         message=f"{message.id:020}",
         author=str(author),
+        sent_at=message.created_at,
         calls_agent=mentions_agent(message, me),
         others=frozenset(str(each) for each in others - {author, me}),
     )

@@ -203,7 +203,12 @@ def to_addressing(event: Json, place: Place, token: Token) -> Addressing:
     text, author = str(event.get("text") or ""), str(event["user"])
     others = {*USER_ID.findall(text), *GROUP_ID.findall(text)} - {author, token.bot_user_id}
     return Addressing(
-        place.key, str(event["ts"]), author, calls_agent=mentions_agent(event, token), others=frozenset(others)
+        place=place.key,
+        message=str(event["ts"]),
+        author=author,
+        sent_at=to_moment(str(event["ts"])),
+        calls_agent=mentions_agent(event, token),
+        others=frozenset(others),
     )
 
 

@@ -1,5 +1,7 @@
 """What the bot answers to, and what it knows of the place it was called in."""
 
+from adapters.base import BotAccount
+from adapters.discord.events.listening import DirectChannels
 from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Person
@@ -165,6 +167,41 @@ async def test_a_question_that_still_waits_is_not_quoted_beside_the_next_one(
         )
 
     assert quoted == [(["frogs are green"],), (["I think so"],)]
+
+
+async def test_replies_roles_and_everyone_are_read_as_discord_means_them(pond: Scene) -> None:
+    pond.model.play([Answer("Here."), Answer("All."), Answer("Both.")])
+    guild = pond.general["guild_id"]
+    cooks = pond.discord.world.add_role(guild, "cooks")
+    await pond.sql("INSERT INTO channel_modes (platform, mode) VALUES ('discord', 'always')")
+    first = await pond.ann.says("are you there?", pond.general)
+    await pond.ann.hears(pond.general)
+
+    await pond.bob.says("I am", pond.general, reply_to=first)
+    await pond.bob.says(f"<@&{cooks['id']}> who makes tea?", pond.general, mention_roles=[cooks["id"]])
+    await pond.bob.says("@everyone what is for lunch?", pond.general, mention_everyone=True)
+    await pond.ann.hears(pond.general, 2)
+    assert "who makes tea?" in pond.prompt()
+    answer = (await pond.discord.until(lambda: pond.ann.reads(pond.general)))[-1]
+    await pond.bob.says(f"<@{pond.ann.id}> and for dinner?", pond.general, reply_to=answer)
+    await pond.ann.hears(pond.general, 3)
+
+    said = [row.content for row in await pond.sql("SELECT content FROM inbox ORDER BY id")]
+    assert said == ["are you there?", "@everyone what is for lunch?", "@Ann and for dinner?"]
+
+
+async def test_all_direct_conversations_of_the_last_weeks_are_caught_up_with(pond: Scene) -> None:
+    app = pond.parley.app
+    bot = BotAccount(app.database, "discord", "another token")
+    await pond.sql(
+        "INSERT INTO direct_channels (bot_id, platform_channel_id, last_active_at)"
+        " SELECT :bot, CAST(hours AS text), now() - hours * interval '1 hour' FROM generate_series(1, 1000) AS hours",
+        bot=await bot.find_id(),
+    )
+
+    channels = await DirectChannels(app.database, bot, app.clock.monotonic).list_recent()
+
+    assert channels == list(range(1, 720))
 
 
 async def test_embeds_polls_and_forwarded_messages_are_read_as_people_see_them(pond: Scene) -> None:
