@@ -1,8 +1,10 @@
 """Messages that were written while no process listened, read from the history of known places."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
@@ -37,68 +39,76 @@ ORDER BY last_active_at DESC
 """)
 
 log = get_logger()
-Thread = tuple[str | None, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A channel to read, or with `thread` a thread in one; `kind` is the type that its events would name."""
+
+    team: str | None
+    channel: str
+    thread: str | None
+    kind: str
 
 
 async def list_missed(app: "App", clients: Clients, since: str) -> AsyncIterator[tuple[Json, Web]]:
     """Yield the messages after the mark `since` with their workspace's client, oldest first in each place.
 
-    All places are read, at the pace that Slack's rate limits allow, for at most READ_SECONDS.
+    All places are read, at the pace that Slack's rate limits allow, for at most READ_SECONDS. One that can't be read
+    just then is read again after the others.
     """
     until = app.clock.monotonic() + READ_SECONDS
     oldest = max(since, to_mark(oldest_missed(app)))
     async with app.database.statement() as session:
         channels = (await session.execute(CHANNELS, {"hours": app.settings.catch_up_hours})).all()
-        known = (await session.execute(THREADS, {"hours": app.settings.catch_up_hours})).all()
+        threads = (await session.execute(THREADS, {"hours": app.settings.catch_up_hours})).all()
     # History does not tell what kind of channel it is from.
-    kinds = {row.channel: "im" if row.is_direct else "channel" for row in (*channels, *known)}
-    threads: dict[Thread, None] = dict.fromkeys((row.team, row.channel, row.thread) for row in known)
-    for number, row in enumerate(channels):
+    kinds = {row.channel: "im" if row.is_direct else "channel" for row in (*channels, *threads)}
+    places = [Unread(row.team, row.channel, None, kinds[row.channel]) for row in channels]
+    places += [Unread(row.team, row.channel, row.thread, kinds[row.channel]) for row in threads]
+    left, known, wait = deque(places), set(places), FIRST_WAIT
+    while left:
         if app.clock.monotonic() > until:
-            log.warning("slack_places_not_read", channels=len(channels) - number, threads=len(threads))
+            in_channels = sum(each.thread is None for each in left)
+            log.warning("slack_places_not_read", channels=in_channels, threads=len(left) - in_channels)
             return
-        where = {"channel": row.channel, "oldest": oldest}
-        async for each, web in _read(clients, row.team, "conversations.history", **where):
-            if str(each.get("latest_reply", "")) > oldest:
-                threads[(row.team, row.channel, str(each["ts"]))] = None
-            yield {**each, "channel_type": kinds[row.channel]}, web
-    for number, (team, channel, thread) in enumerate(threads):
-        if app.clock.monotonic() > until:
-            log.warning("slack_places_not_read", channels=0, threads=len(threads) - number)
-            return
-        where = {"channel": channel, "ts": thread, "oldest": oldest}
-        async for each, web in _read(clients, team, "conversations.replies", **where):
-            yield {**each, "channel_type": kinds[channel]}, web
-
-
-async def _read(clients: Clients, team: str | None, method: str, **where: str) -> AsyncIterator[tuple[Json, Web]]:
-    web = await clients.find(team)
-    if web is None:
-        return
-    found: list[Json] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = await _insist(web, method, **where, **cursor)
-        found += page.get("messages", ())
-        cursor = {"cursor": (page.get("response_metadata") or {}).get("next_cursor") or ""}
-        if not cursor["cursor"]:
-            break
-    found = [each for each in found if str(each.get("ts", "")) > where["oldest"]]
-    found.sort(key=lambda each: str(each["ts"]))
-    for each in found:
-        yield {**each, "channel": where["channel"]}, web
-
-
-async def _insist(web: Web, method: str, **where: Any) -> Json:
-    """Return a page of messages; tried again until Slack gives or refuses it. A refused one is empty."""
-    wait = FIRST_WAIT
-    while True:
+        place = left.popleft()
         try:
-            return await web.call(method, max_wait=MAX_WAIT, limit=PAGE, **where)
-        except Refused as error:
-            log.warning("slack_channel_not_read", channel=where["channel"], cause=str(error))
-            return {}
+            messages = await _read(clients, place, oldest)
         except Unavailable as error:
-            log.warning("slack_channel_not_read", channel=where["channel"], cause=str(error), again_in=wait)
+            log.warning("slack_channel_not_read", channel=place.channel, cause=str(error), again_in=wait)
+            left.append(place)
             await asyncio.sleep(wait)
             wait = min(LONGEST_WAIT, wait * 2)
+            continue
+        wait = FIRST_WAIT
+        for each, web in messages:
+            thread = Unread(place.team, place.channel, str(each["ts"]), place.kind)
+            if place.thread is None and str(each.get("latest_reply", "")) > oldest and thread not in known:
+                known.add(thread)
+                left.append(thread)
+            yield each, web
+
+
+async def _read(clients: Clients, place: Unread, oldest: str) -> list[tuple[Json, Web]]:
+    """Return a place's messages since then; none if Slack refuses them. Raises `Unavailable`."""
+    web = await clients.find(place.team)
+    if web is None:
+        return []
+    method = "conversations.history" if place.thread is None else "conversations.replies"
+    where: Json = {"channel": place.channel, "oldest": oldest, "limit": PAGE}
+    if place.thread is not None:
+        where["ts"] = place.thread
+    found: list[Json] = []
+    try:
+        while True:
+            page = await web.call(method, max_wait=MAX_WAIT, **where)
+            found += page.get("messages", ())
+            where["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
+            if not where["cursor"]:
+                break
+    except Refused as error:
+        log.warning("slack_channel_not_read", channel=place.channel, cause=str(error))
+    beside = {"channel": place.channel, "channel_type": place.kind}
+    messages = [{**each, **beside} for each in found if str(each.get("ts", "")) > oldest]
+    return [(each, web) for each in sorted(messages, key=lambda each: str(each["ts"]))]

@@ -237,6 +237,36 @@ async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
         assert await scene.ann.hears(count=2) == ["Hi.", "Caught up."]
 
 
+async def test_a_channel_that_can_not_be_read_keeps_no_other_waiting_and_is_given_up_in_time(
+    scene: Scene,
+    address: Address,
+    model: OpenAIStub,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model.play([Answer("Hi."), Answer("There."), Answer("Caught up.")])
+    async with scene.opened(address, model):
+        await scene.ann.direct("hello")
+        await scene.ann.hears()
+        await scene.ann.mentions(scene.general, "hello")
+        await scene.ann.hears(scene.general)
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+    await scene.slack.socket.until_gone()
+    await scene.ann.direct("are you there?", is_heard=False)
+    scene.slack.fail("conversations.history", only={"channel": scene.general["id"]}, status=503, times=1000)
+    monkeypatch.setattr("adapters.slack.events.catch_up.READ_SECONDS", 5.0)
+
+    async with scene.opened(address, model):
+        # The channel was used last, and is read first.
+        assert await scene.ann.hears(count=2) == ["Hi.", "Caught up."]
+        printed = ""
+        async with asyncio.timeout(60):
+            while "slack_places_not_read" not in printed:
+                printed += capsys.readouterr().out
+                await asyncio.sleep(0.1)
+    assert "channels=1 " in printed
+
+
 @pytest.mark.timeout(300)
 async def test_every_place_of_a_busy_workspace_is_caught_up_with(
     scene: Scene, address: Address, model: OpenAIStub
