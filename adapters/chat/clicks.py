@@ -124,7 +124,7 @@ async def _ask_again(click: Click, row: Any) -> None:
         return
     message = click.to_message(row, "\n".join(each["content"] for each in left))
     files = tuple(Attachment(**file) for each in left for file in each["attachments"])
-    await click.store(replace(message, attachments=files), row)
+    await click.store(replace(message, attachments=files, again_of=click.button.turn_id), row)
 
 
 async def _choose(app: "App", click: Click, row: Any) -> None:

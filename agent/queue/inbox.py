@@ -44,7 +44,7 @@ LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
 
 STORED = """door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id, platform_thread_id,
 is_direct, platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream, surroundings,
-sent_at, decision, replied_to, due_job, credentials, request"""
+sent_at, decision, replied_to, due_job, credentials, request, again_of"""
 ACCEPT = text(f"""
 WITH place AS MATERIALIZED (
     SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
@@ -54,7 +54,7 @@ WITH place AS MATERIALIZED (
            :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
            CAST(:surroundings AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
            CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb),
-           CAST(:request AS jsonb)
+           CAST(:request AS jsonb), CAST(:again_of AS bigint)
     FROM place
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id
@@ -74,12 +74,12 @@ WITH places AS MATERIALIZED (
     INSERT INTO inbox ({STORED})
     SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
            content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision,
-           replied_to, due_job, credentials, request
+           replied_to, due_job, credentials, request, again_of
     FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
         number int, door text, platform text, event_id text, place_key text, server text, channel text, thread text,
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
         wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb, replied_to text,
-        due_job jsonb, credentials jsonb, request jsonb
+        due_job jsonb, credentials jsonb, request jsonb, again_of bigint
     )
     ORDER BY place_key, number
     ON CONFLICT (platform, platform_event_id) DO NOTHING
@@ -292,6 +292,7 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "sent_at": message.sent_at,
         "decision": json.dumps(asdict(message.decision)) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
+        "again_of": message.again_of,
         "due_job": json.dumps(clean_json(asdict(message.due_job))) if message.due_job else None,
         "credentials": json.dumps(asdict(message.credentials)) if message.credentials else None,
         "request": json.dumps(clean_json(without_typed_in(asdict(message.request)))) if message.request else None,

@@ -32,18 +32,14 @@ LOOK_AGAIN_SECONDS = 2.0
 # Shorter texts may occur in a tool's arguments by chance.
 LEAST_REPEATED = 8
 
-# With the clicks that had the answer made again: each has a copy of the text, and refers to what the answer refers to.
+# With the clicks that had the answer made again, each with a copy of the text, and the clicks below those answers.
 OWN = text("""
-WITH deleted AS (
-    SELECT id, turn_id, place_key, content FROM inbox
-    WHERE platform = :platform AND platform_event_id = ANY(:message_ids)
-), again AS (
-    SELECT inbox.id FROM deleted JOIN outbox ON outbox.turn_id = deleted.turn_id
-    JOIN inbox ON inbox.place_key = deleted.place_key AND inbox.platform_message_id = outbox.reply_to
-        AND position(E'\n' || deleted.content || E'\n' IN E'\n' || inbox.content || E'\n') > 0
+WITH RECURSIVE own AS (
+    SELECT id, turn_id FROM inbox WHERE platform = :platform AND platform_event_id = ANY(:message_ids)
+    UNION
+    SELECT inbox.id, inbox.turn_id FROM own JOIN inbox ON inbox.again_of = own.turn_id
 )
-SELECT id, turn_id, content FROM inbox
-WHERE id IN (SELECT deleted.id FROM deleted UNION SELECT again.id FROM again) ORDER BY id FOR UPDATE
+SELECT id, turn_id, content FROM inbox WHERE id IN (SELECT id FROM own) ORDER BY id FOR UPDATE
 """)
 # Rows of the inbox go after some time.
 EXPIRED = text("SELECT turn_id FROM parley_turns_of_messages_v1(:platform, :message_ids) AS turn_id")

@@ -48,6 +48,7 @@ class InboxMessage(Row, Base):
             postgresql_where=text("status IN ('waiting', 'claimed')"),
         ),
         Index("ix_inbox_turn_id", "turn_id"),
+        Index("ix_inbox_again_of", "again_of", postgresql_where=text("again_of IS NOT NULL")),
         Index(
             "ix_inbox_quoted",
             literal_column("(surroundings -> 'earlier')").label("earlier"),
@@ -113,6 +114,10 @@ class InboxMessage(Row, Base):
         JSONB(none_as_null=True),
         comment="What a program's request brings beside its message: instructions, history, options; removed once the"
         " message is answered.",
+    )
+    again_of: Mapped[int | None] = mapped_column(
+        ForeignKey("turns.id", ondelete="SET NULL"),
+        comment="The turn whose question this click asks again; deleted with it.",
     )
 
 

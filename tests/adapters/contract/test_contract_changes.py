@@ -138,6 +138,9 @@ async def test_a_question_that_was_answered_again_is_redacted_with_all_its_copie
     await talk.press(ANN, talk.posts(talk.channel)[0], AGAIN)
     await talk.hear(talk.channel, 2)
     await talk.until_delivered(2)
+    # The copy stays a copy.
+    await talk.edit(secret, "my password is a secret")
+    await talk.scene.until_value(1, "SELECT count(*) FROM inbox WHERE content = 'my password is a secret'")
 
     await talk.delete(secret)
     await talk.scene.until_value(2, "SELECT count(*) FROM inbox WHERE content = '[deleted]'")
