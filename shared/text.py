@@ -81,6 +81,11 @@ def cut(text: str, limit: int) -> str:
     return text[: find_cut(text, max(0, limit - len(note)))] + note
 
 
+def abbreviate(text: str, limit: int) -> str:
+    """Return the text, cut to at most `limit` characters including an ellipsis."""
+    return text if len(text) <= limit else text[: find_cut(text, limit - 1)].rstrip() + "…"
+
+
 def find_cut(text: str, at: int) -> int:
     """Return the last place up to `at` where a text may be cut without tearing a joined character, as 👩‍🚀 or 🇫🇷 are.
 
@@ -93,7 +98,7 @@ def find_cut(text: str, at: int) -> int:
         is_part = after in JOINING or unicodedata.category(after) in ("Mn", "Me", "Mc") or before == JOINER
         if not is_part and after in FLAG_LETTERS:
             # Flags are pairs of letters: an odd number before this one makes it the second of a pair.
-            letters = text[max(0, place - 2 * MAX_JOINED) : place]
+            letters = text[:place]
             is_part = (len(letters) - len(letters.rstrip(FLAG_LETTERS))) % 2 == 1
         if not is_part:
             return place

@@ -114,11 +114,6 @@ def to_label(choice: str) -> str:
     return find_command_label(choice) or " ".join(choice.split()) or "…"
 
 
-def cut_label(label: str, most: int) -> str:
-    """Return a label of at most so many characters."""
-    return label if len(label) <= most else f"{label[: most - 1]}…"
-
-
 def find_button(custom_id: str) -> Button | None:
     """Return the button with this id; None if the id is not one of ours."""
     head, tail = custom_id.split(":", 3), custom_id.rsplit(":", 2)

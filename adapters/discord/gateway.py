@@ -36,6 +36,7 @@ from shared.credentials.typed import without_typed
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
+from shared.text import abbreviate
 
 if TYPE_CHECKING:
     from adapters.discord.transport.rest import Rest
@@ -263,7 +264,7 @@ class Gateway(discord.AutoShardedClient):
 
 async def _open_thread(message: discord.Message, text: str) -> str | None:
     """Open a thread for a question and return its id; None without the permission to open one."""
-    name = without_typed(text).replace("\n", " ").strip()[:THREAD_NAME_CHARS] or "Question"
+    name = abbreviate(without_typed(text).replace("\n", " ").strip(), THREAD_NAME_CHARS) or "Question"
     try:
         thread = await insist(lambda: message.create_thread(name=name, auto_archive_duration=1440))
     except Refused as error:

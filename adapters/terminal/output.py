@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from adapters.terminal.files import to_size
 from agent.journal.steps import Event
+from shared.text import abbreviate
 
 # Text from a model must not control the terminal: no escape sequences, carriage returns or bidirectional overrides.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -28,8 +29,7 @@ def describe_file(file: dict[str, Any]) -> str:
 def describe_call(payload: dict[str, Any]) -> str:
     """Return one line for a tool call."""
     arguments = harmless(json.dumps(payload["args"], ensure_ascii=False))
-    shown = arguments if len(arguments) <= MOST_ARGUMENT_CHARS else arguments[: MOST_ARGUMENT_CHARS - 1] + "…"
-    return f"{harmless(payload['tool'])} {shown}"
+    return f"{harmless(payload['tool'])} {abbreviate(arguments, MOST_ARGUMENT_CHARS)}"
 
 
 class Output(Protocol):

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from secrets import token_hex
 
-from shared.text import clean
+from shared.text import clean, find_cut
 
 MAX_NAME_CHARS = 200
 MAX_EXTENSION_CHARS = 20
@@ -35,5 +35,5 @@ def _shorten(name: str, limit: int) -> str:
         return name
     stem, dot, extension = name.rpartition(".")
     if not stem or not extension or len(extension) > MAX_EXTENSION_CHARS:
-        return name[:limit].rstrip(" .")
-    return stem[: limit - len(extension) - 1].rstrip(" .") + dot + extension
+        return name[: find_cut(name, limit)].rstrip(" .")
+    return stem[: find_cut(stem, limit - len(extension) - 1)].rstrip(" .") + dot + extension

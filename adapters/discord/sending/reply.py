@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, cut_label
+from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.notices import notify_asker
 from adapters.chat.parts import Rendered, Upload, split_text, with_file
@@ -34,7 +34,7 @@ from agent.people.hops import installation_id
 from shared.messages import Place
 from shared.settings import Secrets
 from shared.tasks import run_on_text
-from shared.text import is_one_message
+from shared.text import abbreviate, is_one_message
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -311,4 +311,4 @@ def to_component(shown: ShownButton) -> Json:
     drawn: Json = {"type": 2, "style": COLOURS[shown.kind], "custom_id": shown.button.to_id()}
     if shown.is_emoji:
         return drawn | {"emoji": {"id": None, "name": shown.label}}
-    return drawn | {"label": cut_label(shown.label, LABEL_CHARS)}
+    return drawn | {"label": abbreviate(shown.label, LABEL_CHARS)}

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
 
-from adapters.chat.buttons import AGAIN, CHOICE, AnswerButtons, ShownButton, TurnButtons, cut_label, to_label
+from adapters.chat.buttons import AGAIN, CHOICE, AnswerButtons, ShownButton, TurnButtons, to_label
 from adapters.slack.transport.api import Json, Web
+from shared.text import abbreviate
 
 if TYPE_CHECKING:
     from agent.queue.outbox import Reply
@@ -46,7 +47,7 @@ def without_buttons(blocks: Sequence[Json]) -> list[Json]:
 
 def chosen_rows(chosen: str) -> list[Json]:
     """Return the blocks that replace the buttons after a choice."""
-    note = {"type": "plain_text", "text": f"✓ {cut_label(to_label(chosen), LABEL_CHARS)}", "emoji": False}
+    note = {"type": "plain_text", "text": f"✓ {abbreviate(to_label(chosen), LABEL_CHARS)}", "emoji": False}
     return [{"type": "context", "block_id": "parley_chosen", "elements": [note]}]
 
 
@@ -88,7 +89,7 @@ def _element(shown: ShownButton) -> Json:
     drawn: Json = {
         "type": "button",
         "action_id": f"{ACTION_ID}:{shown.button.action}:{shown.button.index}",
-        "text": {"type": "plain_text", "text": cut_label(shown.label, LABEL_CHARS), "emoji": True},
+        "text": {"type": "plain_text", "text": abbreviate(shown.label, LABEL_CHARS), "emoji": True},
         "value": shown.button.to_id(),
     }
     style = STYLES.get(shown.kind)

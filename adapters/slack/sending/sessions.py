@@ -11,7 +11,7 @@ from adapters.slack.transport.api import MAX_WAIT, Json, Refused, Web
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 from shared.messages import Place
-from shared.text import find_cut
+from shared.text import abbreviate
 
 if TYPE_CHECKING:
     from adapters.slack.transport.clients import Clients
@@ -43,10 +43,7 @@ log = get_logger()
 
 def to_title(question: str) -> str:
     """Return a question as the title of its conversation."""
-    title = " ".join(question.split())
-    if len(title) > TITLE_CHARS:
-        title = title[: find_cut(title, TITLE_CHARS - 1)].rstrip() + "…"
-    return title or "Question"
+    return abbreviate(" ".join(question.split()), TITLE_CHARS) or "Question"
 
 
 async def set_processing(web: Web, place: Place, question: str) -> None:

@@ -1,5 +1,7 @@
 """Cutting a long answer: it always ends, every part fits, and no part leaves a code block open."""
 
+from unicodedata import normalize
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +10,8 @@ from adapters.chat.parts import GUARD, size, split_text
 from adapters.discord.sending import reply as discord
 from adapters.discord.sending.live import render_live
 from adapters.slack.sending import render as slack
-from shared.text import cut, fence_after
+from shared.files.filenames import clean_filename
+from shared.text import abbreviate, cut, fence_after
 
 MARKS = st.sampled_from(["```", "````", "~~~", "`" * 30, "`" * 1000, "```python", "~~~ sh `x`", "```" + "i" * 2500])
 WORDS = st.text(alphabet="ab `~|<>@!-😀é\t", max_size=60)
@@ -102,6 +105,10 @@ def test_joined_characters_are_not_torn_when_a_line_is_cut(joined: str, before: 
     assert sum(part.count(joined) for part in parts) == 40
     shortened, _, _ = cut("x" * before + joined * 100, 60).partition("…")
     assert shortened.replace(joined, "").strip("x") == ""
+    # Titles, labels and names of files.
+    assert abbreviate("x" * before + joined * 100, 60).removesuffix("…").replace(joined, "").strip("x") == ""
+    name = clean_filename("x" * before + joined * 400 + ".txt")
+    assert name.removesuffix(".txt").replace(normalize("NFC", joined), "").strip("x") == ""
 
 
 def test_endless_joined_characters_are_cut_all_the_same() -> None:
