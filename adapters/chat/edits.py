@@ -27,11 +27,11 @@ class Edits:
             lambda: change_message(self._app.database, self._platform, message_id, content=content), STORE_SECONDS
         )
 
-    async def delete(self, message_ids: Iterable[str]) -> None:
-        """Cancel messages that are not answered yet, and redact those that are."""
+    async def delete(self, message_ids: Iterable[str]) -> int:
+        """Cancel messages that are not answered yet, and redact those that are; return how many were stored."""
         ids = set(message_ids)
         database, storage = self._app.database, self._app.files.storage
-        await retry_on_lost_db(
+        return await retry_on_lost_db(
             lambda: redact(database, storage, platform=self._platform, message_ids=ids), STORE_SECONDS
         )
 

@@ -15,7 +15,7 @@ from adapters.chat.checkpoint import Checkpoint, accept_missed, attend
 from adapters.chat.live import LIVE_AFTER
 from adapters.chat.notices import notify_asker
 from adapters.slack.bolt import build_app
-from adapters.slack.events.catch_up import list_missed
+from adapters.slack.events.catch_up import READ_SECONDS, list_missed
 from adapters.slack.events.events import Events
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.install import routes as install
@@ -61,8 +61,9 @@ class SlackPlatform(ChatPlatform):
     settings: SlackSettings
     reports_connection = True
 
-    def __init__(self, settings: SlackSettings) -> None:
+    def __init__(self, settings: SlackSettings, read_seconds: float = READ_SECONDS) -> None:
         super().__init__(settings)
+        self._read_seconds = read_seconds
         self._clients: Clients | None = None
         self._bolt: AsyncApp | None = None
         self._events: Events | None = None
@@ -134,7 +135,8 @@ class SlackPlatform(ChatPlatform):
 
     async def _catch_up(self, events: Events, since: str) -> None:
         async def catch_up() -> None:
-            await accept_missed(PLATFORM, list_missed(self.app, self.clients, since), events.accept_missed)
+            missed = list_missed(self.app, self.clients, since, seconds=self._read_seconds)
+            await accept_missed(PLATFORM, missed, events.accept_missed)
 
         await retry_on_lost_db(catch_up, STORE_SECONDS)
 

@@ -132,8 +132,10 @@ async def redact(
     platform: str,
     message_ids: Collection[str],
     is_author_gone: bool = False,
-) -> None:
-    """Remove messages that were deleted on their platform; files that storage fails to delete are logged.
+) -> int:
+    """Remove messages that were deleted on their platform, and return how many were stored.
+
+    Files that storage fails to delete are logged.
 
     With `is_author_gone`, quotes of them do not say any more whose they were.
     """
@@ -153,6 +155,7 @@ async def redact(
         log.info(
             "messages_redacted", platform=platform, messages=found.own, quotes=found.quoting, files=len(found.keys)
         )
+    return found.own
 
 
 async def _redact(session: Session, gone: _Gone) -> _Found:

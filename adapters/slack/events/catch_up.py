@@ -51,21 +51,23 @@ class Unread:
     kind: str
 
 
-async def list_missed(app: "App", clients: Clients, since: str) -> AsyncIterator[tuple[Json, Web]]:
+async def list_missed(
+    app: "App", clients: Clients, since: str, *, seconds: float = READ_SECONDS
+) -> AsyncIterator[tuple[Json, Web]]:
     """Yield the messages after the mark `since` with their workspace's client, oldest first in each place.
 
-    All places are read, at the pace that Slack's rate limits allow, for at most READ_SECONDS. One that can't be read
+    All places are read, at the pace that Slack's rate limits allow, for at most so many seconds. One that can't be read
     just then is read again after the others.
     """
-    until = app.clock.monotonic() + READ_SECONDS
+    until = app.clock.monotonic() + seconds
     oldest = max(since, to_mark(oldest_missed(app)))
     async with app.database.statement() as session:
         channels = (await session.execute(CHANNELS, {"hours": app.settings.catch_up_hours})).all()
         threads = (await session.execute(THREADS, {"hours": app.settings.catch_up_hours})).all()
     # History does not tell what kind of channel it is from.
     kinds = {row.channel: "im" if row.is_direct else "channel" for row in (*channels, *threads)}
-    places = [Unread(row.team, row.channel, None, kinds[row.channel]) for row in channels]
-    places += [Unread(row.team, row.channel, row.thread, kinds[row.channel]) for row in threads]
+    places = [Unread(row.team, row.channel, None, kind=kinds[row.channel]) for row in channels]
+    places += [Unread(row.team, row.channel, row.thread, kind=kinds[row.channel]) for row in threads]
     left, known, wait = deque(places), set(places), FIRST_WAIT
     while left:
         if app.clock.monotonic() > until:
@@ -83,7 +85,7 @@ async def list_missed(app: "App", clients: Clients, since: str) -> AsyncIterator
             continue
         wait = FIRST_WAIT
         for each, web in messages:
-            thread = Unread(place.team, place.channel, str(each["ts"]), place.kind)
+            thread = Unread(place.team, place.channel, str(each["ts"]), kind=place.kind)
             if place.thread is None and str(each.get("latest_reply", "")) > oldest and thread not in known:
                 known.add(thread)
                 left.append(thread)

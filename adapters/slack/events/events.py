@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = 5000
 EDIT_IS_NEW_FOR = timedelta(minutes=5)
-TOMBSTONE = "tombstone"
+TOMBSTONE, NO_TITLE = "tombstone", "Conversation"
 TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
@@ -142,7 +142,12 @@ class Events:
             # Wait until a message that is being stored can be found.
             pass
         # Deleting may retry, and the acknowledgement shouldn't wait for it.
-        self._running.start(self._edits.delete([to_event_id(channel, ts)]), "redaction")
+        self._running.start(self._redact(channel, ts, web, thread=str(message.get("thread_ts") or ts)), "redaction")
+
+    async def _redact(self, channel: str, ts: str, web: Web, thread: str) -> None:
+        if await self._edits.delete([to_event_id(channel, ts)]) and web.is_agent:
+            # The title of the session may be the question.
+            await web.find("agents.sessions.rename", channel_id=channel, thread_ts=thread, title=NO_TITLE)
 
     def _locked(self, place: Place) -> asyncio.Lock:
         return self._locks.setdefault(place.key, asyncio.Lock())

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import text
@@ -90,13 +90,18 @@ async def end_suspensions(app: "App", clients: "Clients") -> None:
     """Take back the status of sessions whose question nobody has answered in time, until cancelled."""
     since = app.clock.now() - LONGEST_DOWNTIME
     while True:
-        now = app.clock.now()
         with suppress(ParleyError):
-            async with app.database.statement() as session:
-                rows = (await session.execute(UNANSWERED, {"since": since, "now": now})).all()
-            for row in rows:
-                web = await clients.find(row.team)
-                if web is not None:
-                    await set_finished(web, Place("slack", row.team, row.channel, thread=row.thread), "active")
-            since = now
+            since = await _end_between(app, clients, since)
         await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _end_between(app: "App", clients: "Clients", since: datetime) -> datetime:
+    """Take it back where the time was over since then; return up to when."""
+    now = app.clock.now()
+    async with app.database.statement() as session:
+        rows = (await session.execute(UNANSWERED, {"since": since, "now": now})).all()
+    for row in rows:
+        web = await clients.find(row.team)
+        if web is not None:
+            await set_finished(web, Place("slack", row.team, row.channel, thread=row.thread), "active")
+    return now

@@ -127,6 +127,9 @@ async def test_a_long_question_is_a_short_title_in_whole_characters(
 
         title = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]["title"]
         assert title == "what is " + "👩‍🚀" * 17 + "…"
+        await agent.ann.deletes(agent.ann.dm, asked["ts"])
+        session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
+        await agent.slack.until(lambda: session["title"] == "Conversation")
 
 
 async def test_after_a_restart_missed_messages_are_roots_as_well(

@@ -238,11 +238,7 @@ async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
 
 
 async def test_a_channel_that_can_not_be_read_keeps_no_other_waiting_and_is_given_up_in_time(
-    scene: Scene,
-    address: Address,
-    model: OpenAIStub,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model.play([Answer("Hi."), Answer("There."), Answer("Caught up.")])
     async with scene.opened(address, model):
@@ -254,9 +250,8 @@ async def test_a_channel_that_can_not_be_read_keeps_no_other_waiting_and_is_give
     await scene.slack.socket.until_gone()
     await scene.ann.direct("are you there?", is_heard=False)
     scene.slack.fail("conversations.history", only={"channel": scene.general["id"]}, status=503, times=1000)
-    monkeypatch.setattr("adapters.slack.events.catch_up.READ_SECONDS", 5.0)
 
-    async with scene.opened(address, model):
+    async with scene.opened(address, model, read_seconds=5.0):
         # The channel was used last, and is read first.
         assert await scene.ann.hears(count=2) == ["Hi.", "Caught up."]
         printed = ""

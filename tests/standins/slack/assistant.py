@@ -79,6 +79,7 @@ async def set_session_status(call: Call) -> Json:
 @method("agents.sessions.rename", "chat:write", needs={"channel_id": str, "title": str}, takes={"thread_ts": str})
 async def rename_session(call: Call) -> Json:
     _session(call)["title"] = call.args["title"]
+    await call.standin.tell()
     return {"title": call.args["title"]}
 
 
