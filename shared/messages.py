@@ -221,8 +221,8 @@ class IncomingMessage:
     `event_id` is the platform's own id of the event, unique per platform. `sent_at` is the platform's time, None where
     it has none: then the message is ordered by its arrival in the inbox. `replied_to` is the `event_id` of the message
     that this one replies to; in a thread, of the thread's first message. `credentials` may be used by the tools of the
-    message's turn, and are kept no longer; nor is `request`. `again_of` is the turn whose question this click asks again,
-    as a copy.
+    message's turn, and are kept no longer; nor is `request`. `again_of` is the turn whose question this click asks
+    again, as a copy.
     """
 
     adapter: str

@@ -191,8 +191,9 @@ class Tool:
 
     `read_only` tools run again after a crash; `repeatable` ones are retried once after an unexpected error; `ends_turn`
     ones end the turn. `reads_untrusted` and `reads_private` describe their results. `acts` says whether they have
-    effects; None means that all tools do which are not `read_only`. `spends_budget` ones call models on the person's
-    budget. `needs` returns why the tool is off with these settings, None when it is on.
+    effects; None means that all tools do which are not `read_only`. `confirms` ones ask the person themselves.
+    `spends_budget` ones call models on the person's budget. `needs` returns why the tool is off with these settings,
+    None when it is on.
 
     Kinds of tools may say more: calls of `resumable` ones are turns with a journal of their own, so that one that was
     interrupted is made again with the same id, and what it has read is found there; `owns_bare_name` ones are meant by
@@ -213,6 +214,7 @@ class Tool:
     reads_untrusted: bool = False
     reads_private: bool = False
     acts: bool | None = None
+    confirms: bool = False
     spends_budget: bool = False
     needs: Needs | None = None
 
@@ -302,6 +304,7 @@ def tool(
     reads_untrusted: bool = False,
     reads_private: bool = False,
     acts: bool | None = None,
+    confirms: bool = False,
     spends_budget: bool = False,
     needs: Needs | None = None,
 ) -> Callable[[Run], Tool]:
@@ -322,6 +325,7 @@ def tool(
             reads_untrusted=reads_untrusted,
             reads_private=reads_private,
             acts=acts,
+            confirms=confirms,
             spends_budget=spends_budget,
             needs=needs,
         )

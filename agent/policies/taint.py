@@ -98,7 +98,8 @@ class TaintGuard:
         if Taint.UNTRUSTED not in taint or self._taint.is_said(call, tool, self._log):
             return call
         # To read tells others at most what is private here; a task for another agent is in its words alone, too.
-        only_tells = tool.read_only or tool.resumable
+        # And a tool that asks the person itself, with what it will do, is not asked about twice.
+        only_tells = tool.read_only or tool.resumable or tool.confirms
         if not is_acting or (only_tells and Taint.PRIVATE not in taint):
             return replace(call, author="stranger")
         try:

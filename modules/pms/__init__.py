@@ -57,7 +57,7 @@ async def hold(context: ToolContext, room: Name, check_in: date, check_out: date
     return {"booking_id": held.id, "status": "held", "held_until": until, **stay.to_fields(), **offer.to_fields()}
 
 
-@tool(requires=Permission.USER)
+@tool(requires=Permission.USER, confirms=True)
 async def book(context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
     """Book a room, also one that the person holds; the person is asked first.
 
@@ -80,7 +80,7 @@ async def list_bookings(context: ToolContext) -> dict[str, Any]:
     return {"bookings": [_to_fields(booking, room) for booking, room in await list_own(context)]}
 
 
-@tool(requires=Permission.USER)
+@tool(requires=Permission.USER, confirms=True)
 async def cancel(context: ToolContext, booking_id: int) -> dict[str, Any]:
     """Cancel a booking or a hold of the person; for a booking, the person is asked first.
 

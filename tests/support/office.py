@@ -67,7 +67,7 @@ class Office:
             return {"confirmation_asked": {"reason": "tool", "question": "Do you like cats?"}, "rest": 1}
 
         return [
-            Tool(send, Permission.GUEST, module="office"),
+            Tool(send, Permission.GUEST, module="office", confirms=True),
             Tool(post, Permission.GUEST, module="office"),
             Tool(browse, Permission.GUEST, read_only=True, module="office", reads_untrusted=True),
             Tool(look_up, Permission.GUEST, read_only=True, module="office", reads_private=True),

@@ -113,7 +113,7 @@ def test_a_missing_file_is_reported_and_the_conversation_goes_on(shell: Shell, t
     assert "84" in done.out
 
 
-def test_a_confirmation_is_asked_and_answered_in_words(fresh: Shell, tmp_path: Path) -> None:
+def test_what_stays_with_the_person_is_done_without_a_question(fresh: Shell, tmp_path: Path) -> None:
     plan = tmp_path / "plan.txt"
     plan.write_text("First we eat.")
 
@@ -122,16 +122,12 @@ def test_a_confirmation_is_asked_and_answered_in_words(fresh: Shell, tmp_path: P
         f"/attach {plan}",
         "keep this",
         "read file 1",
-        *("remember that we eat first", "no", "what do you know about food?"),
-        *("remember that we eat first", "Yes.", "what do you remember about me?"),
+        *("remember that we eat first", "what do you remember about me?"),
     )
 
-    question = """Shall I use `knowledge.remember` with exactly this?"""
-    after = output[output.index(question) :]
-    assert output.count(question) == 2
-    assert after.index("That did not work: The person said no.") < after.rindex(question)
-    assert after.rindex(question) < after.index("I will remember that: we eat first")
-    assert after.endswith("- we eat first\n")
+    assert "Shall I use" not in output
+    assert "I will remember that: we eat first" in output
+    assert output.endswith("- we eat first\n")
 
 
 def test_help_names_what_only_a_terminal_has(shell: Shell) -> None:
