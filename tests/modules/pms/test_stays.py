@@ -290,7 +290,9 @@ async def test_a_guest_sees_prices_and_books_nothing_and_a_user_books_with_a_yes
     await run(database, "INSERT INTO rooms (name) VALUES ('Garden')")
     await run(database, "INSERT INTO room_rates (room_id, days, price) VALUES (1, '[2026-01-01,2999-01-01)', 50)")
     await run(
-        database, "INSERT INTO personas (name, system_prompt, is_default) VALUES ('Host', 'You let rooms.', true)"
+        database,
+        "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
+        " VALUES ('Host', 'You let rooms.', true, '[\"pms\"]')",
     )
     booking = ("pms__book", {"room": "Garden", **stay})
     parley.model.play([Answer(tool_calls=[booking]), Answer("Guests can't.")])
