@@ -49,14 +49,14 @@ async def test_every_change_of_an_admin_is_logged_and_can_be_undone(psql: Psql) 
     assert await psql.value("SELECT admin.set_budget('discord', 'ann', 70000)") == "ann may use 70000 tokens in 30 days"
     changed = await psql.rows('SELECT action, "table", row_id, before, after FROM admin.audit LIMIT 1')
     assert changed == [
-        ("update", "users", 2, '{"token_budget_monthly": 5000}', '{"token_budget_monthly": 70000}'),
+        ("update", "users", 2, '{"token_budget_monthly": 50000}', '{"token_budget_monthly": 70000}'),
     ]
     first = await psql.last()
 
     done = await psql.value(f"SELECT admin.undo({first})")
 
     assert "token_budget_monthly" in done
-    assert await psql.value("SELECT budget FROM admin.users WHERE id = 2") == 5000
+    assert await psql.value("SELECT budget FROM admin.users WHERE id = 2") == 50000
     assert (first, await psql.last()) in await psql.rows("SELECT id, undone_by FROM admin.audit")
     with pytest.raises(asyncpg.RaiseError, match="is undone already"):
         await psql.run(f"SELECT admin.undo({first})")

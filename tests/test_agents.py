@@ -42,11 +42,14 @@ async def test_the_tool_lists_the_agents_that_the_person_may_use_in_a_stable_tex
     await parley.sql("UPDATE users SET permission_level = 'admin' WHERE id = 1")
     await parley.ask("hello")
 
-    first, second, admin = (json.dumps(each["tools"][-1]) for each in requests_of(parley, ASKER))
+    first, second, admin = (
+        json.dumps([tool for tool in each["tools"] if tool["function"]["name"] == DELEGATE])
+        for each in requests_of(parley, ASKER)
+    )
     assert first == second
-    listed = json.loads(first)["function"]["description"].splitlines()[-2:]
+    listed = json.loads(first)[0]["function"]["description"].splitlines()[-2:]
     assert listed == ["- scout: Knows about scout things.", "- writer: Knows about writer things."]
-    assert json.loads(admin)["function"]["description"].splitlines()[-3].startswith("- butler: ")
+    assert json.loads(admin)[0]["function"]["description"].splitlines()[-3].startswith("- butler: ")
 
 
 async def test_a_persona_delegates_only_when_its_modules_contain_agents(parley: Parley) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shared.errors import FileDamaged, FileLost, NotFound, Unavailable
 from shared.messages import ReplyFile
-from shared.text import fence_after, fence_mark, find_cut, may_fence
+from shared.text import clean, fence_after, fence_mark, find_cut, may_fence
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -115,7 +115,7 @@ class Rendered:
 
 def with_file(text: str, shown: str, limit: int) -> Rendered:
     """Return an answer as a file behind its beginning; `shown` is the text in the platform's form."""
-    return Rendered((f"{split_text(shown, limit)[0]}\n\n… {AS_FILE}",), Upload("answer.md", text.encode()))
+    return Rendered((f"{split_text(shown, limit)[0]}\n\n… {AS_FILE}",), Upload("answer.md", clean(text).encode()))
 
 
 async def collect(

@@ -123,7 +123,9 @@ class Announcer:
         text = self._space + text if self._has_text else text.lstrip()
         self._has_text = self._has_text or bool(text)
         self._space = text[len(text.rstrip()) :]
-        text = text.rstrip()
+        self._send(text.rstrip())
+
+    def _send(self, text: str) -> None:
         if text and self._observer is not None:
             self._observer("text_delta", {"text": text})
         if text and self._deltas is not None:
@@ -138,10 +140,15 @@ class Announcer:
         if self._deltas is not None:
             self._deltas.reset()
 
-    async def flush(self) -> None:
-        """Send the rest of the text at once, so that it arrives before the stored event that follows it."""
+    async def flush(self, *, is_end: bool = False) -> None:
+        """Send the rest of the text at once, so that it arrives before the stored event that follows it.
+
+        Unless it is the end, another text may follow: the white space that separates them is sent, too.
+        """
         if self.wants_text:
             self._tell(self.outflow.finish())
+            if not is_end:
+                self._send(self._space)
             self._has_text, self._space = False, ""
         if self._deltas is not None:
             await self._deltas.flush()

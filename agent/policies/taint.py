@@ -54,6 +54,7 @@ SUMMARISED = text("""
 SELECT array_agg(DISTINCT tool_name) FILTER (
            WHERE role = 'tool_result' AND coalesce(outcome, 'result') = 'result' AND (:is_direct OR user_id = :user_id)
        ) AS tools,
+       array_agg(DISTINCT tool_name) FILTER (WHERE outcome = 'failed' AND (:is_direct OR user_id = :user_id)) AS failed,
        coalesce(bool_or(
            role = 'user' AND (user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0
                               OR position(:job IN content) > 0)
@@ -64,7 +65,10 @@ WHERE conversation_id = :conversation_id AND turn_id < :window AND (NOT :is_dire
 """)
 # What the child turns of these turns have read. A child turn without a persona ran in another installation.
 CHILD_TURNS = text("""
-SELECT array_agg(DISTINCT messages.tool_name) FILTER (WHERE messages.role = 'tool_result') AS tools,
+SELECT array_agg(DISTINCT messages.tool_name) FILTER (
+           WHERE messages.role = 'tool_result' AND coalesce(messages.outcome, 'result') = 'result'
+       ) AS tools,
+       array_agg(DISTINCT messages.tool_name) FILTER (WHERE messages.outcome = 'failed') AS failed,
        coalesce(bool_or(
            turns.persona_id IS NULL
            OR messages.role = 'tool_result' AND position(:untrusted IN messages.content) > 0
@@ -214,9 +218,12 @@ class TurnTaint:
     def _adds_text(self, result: Step) -> bool:
         # A call that failed brought nothing into the prompt but an error, which may be somebody else's text, too.
         if result.tool.outcome == "failed":
-            tool = self.toolbox.find(result.tool.name)
-            return tool is not None and tool.is_foreign
+            return self._is_foreign(result.tool.name)
         return result.tool.outcome in (None, "result") and not _is_empty(result.value)
+
+    def _is_foreign(self, name: str) -> bool:
+        tool = self.toolbox.find(name)
+        return tool is not None and tool.is_foreign
 
     def _is_turn(self, step: Step) -> bool:
         if step.role not in ("tool_call", "tool_result"):
@@ -261,7 +268,7 @@ class TurnTaint:
             row = (await session.execute(CHILD_TURNS, given)).one()
         # No journal records which of the user's memories a child turn was shown.
         read = to_taint(untrusted=row.has_strangers, private=is_direct and self.participants.user.has_memories)
-        return self._of_results(row.tools or ()) | read
+        return self._of_results([*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]) | read
 
     async def _of_summary(self) -> Taint:
         conversation = self.participants.conversation
@@ -276,7 +283,7 @@ class TurnTaint:
         }
         async with self.database.statement() as session:
             row = (await session.execute(SUMMARISED, given)).one()
-        names = row.tools or ()
+        names = [*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]
         taint = self._of_results(names) | to_taint(untrusted=row.has_others)
         tools = [self.toolbox.find(str(name)) for name in names]
         if any(tool is not None and tool.resumable for tool in tools):

@@ -157,7 +157,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
 
     Raises `Superseded` when another attempt has taken over the turn: nothing is written, and nothing may be sent.
     """
-    await turn.announcer.flush()
+    await turn.announcer.flush(is_end=True)
     # Who reads the reply from the database needs no sender: for them the commit is the delivery.
     is_sent = turn.message.adapter not in READ_BY_CALLER
     claimed_at = boot_seconds() if is_sent else 0.0

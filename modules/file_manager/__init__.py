@@ -95,7 +95,7 @@ async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict
     return {"file_id": file.file_id, "filename": file.filename}
 
 
-@tool(requires=Permission.GUEST, acts=False)
+@tool(requires=Permission.GUEST)
 async def delete_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     """Delete a file.
 

@@ -34,6 +34,7 @@ DEFAULTS: dict[str, Any] = {
     "VOICE_MAX_MINUTES": 10,
     "VOICE_TOKENS_PER_MINUTE": 1000,
     "DEFAULT_GUEST_TOKEN_BUDGET": 50000,
+    "DELIVERY_HOURS": 24,
     "DEFAULT_GUEST_MODULES": ("knowledge", "file_manager", "calendar", "calculator"),
     "MEMORY_RECALL_LIMIT": 5,
     "PLANNER_PERCENT": 0,

@@ -75,7 +75,7 @@ class StreamAccumulator:
             return
         try:
             chunk = json.loads(data, object_hook=_Fields)
-        except (ValueError, RecursionError):
+        except ValueError:
             # Comments of proxies, and whatever else is no JSON; an answer that lacks its end is not taken for complete.
             return
         if not isinstance(chunk, _Fields) or chunk.get("error"):

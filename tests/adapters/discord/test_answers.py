@@ -99,7 +99,7 @@ async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(p
         file = await context.storage.create(f"{megabytes}.bin", bytes(megabytes * MEGABYTE))
         return {"file_id": file.file_id, "url": file.url}
 
-    pond.parley.app.tools.mcp.offer([Tool(make, Permission.GUEST, module="office")])
+    pond.parley.app.tools.mcp.offer([Tool(make, Permission.GUEST, module="office", acts=False)])
     await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Make.', 'discord')")
     sizes = (9, 30, 9, 8)
     made = [(Answer(tool_calls=[("office__make", {"megabytes": size})]), Answer(f"{size}.")) for size in sizes]

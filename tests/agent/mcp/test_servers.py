@@ -13,6 +13,8 @@ pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
 async def test_a_server_that_an_admin_adds_serves_the_next_message(parley: Parley) -> None:
     await add_far(parley)
+    # Of many tools the most used ones are shown.
+    parley.app.toolbox.rank({"far.add": 9}, ())
 
     reply = await play(parley, ("far__add", {"a": 2, "b": 3}), ("far__describe", {"name": "tea"}))
 
@@ -52,6 +54,7 @@ async def test_names_and_descriptions_of_tools_are_cleaned_and_cut(parley: Parle
 
 async def test_a_wrong_call_is_told_what_would_be_valid_and_never_reaches_the_server(parley: Parley) -> None:
     await add_far(parley)
+    parley.app.toolbox.rank({"far.add": 9}, ())
 
     reply = await play(
         parley, ("far__add", {"a": 2, "c": 1}), ("far__add", {"a": "two"}), ("far__add", {}), ("far__sub", {"a": 1})

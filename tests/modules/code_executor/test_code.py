@@ -82,6 +82,7 @@ async def test_a_plot_comes_with_the_reply(parley: Parley, model: OpenAIStub) ->
 
 async def test_guests_run_nothing_and_commands_are_for_the_owner(parley: Parley, model: OpenAIStub) -> None:
     tools = {f"code_executor__{name}" for name in ("run_python", "load_file", "list_files")}
+    await parley.sql("UPDATE personas SET allowed_modules = '[\"code_executor\"]'")
     for level, theirs in (("guest", set()), ("user", tools), ("owner", tools)):
         await parley.sql("UPDATE users SET permission_level = :level, token_budget_monthly = NULL", level=level)
         model.play([runs("1 + 1"), Answer("Done.")])
