@@ -71,7 +71,9 @@ class Listening:
         if rule.mode == "off" and not place.is_direct:
             return None
         addressing = to_addressing(event, place, web.token)
-        takes_part = "thread_ts" in event and (rule.is_known or event.get("parent_user_id") == web.token.bot_user_id)
+        # In a history, the message that began a thread has its `thread_ts`: it was said outside of the thread.
+        is_in_thread = event.get("thread_ts", event["ts"]) != event["ts"]
+        takes_part = is_in_thread and (rule.is_known or event.get("parent_user_id") == web.token.bot_user_id)
         if not (place.is_direct or rule.mode == "always" or takes_part or addressing.calls_agent):
             return None
         if not (place.is_direct or rule.answers_others) and self._exchanges.is_between_people(addressing):
