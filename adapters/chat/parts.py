@@ -28,6 +28,8 @@ def split_text(text: str, limit: int) -> list[str]:
     """
     parts: list[str] = []
     part, fence, reopened = "", "", ""
+    # Counted as the part grows: to measure it for each line of a long text takes seconds.
+    part_size = 0
     for line in text.split("\n"):
         after = fence_after(fence, line)
         if len(fence_mark(after)) > limit // 6:
@@ -35,13 +37,15 @@ def split_text(text: str, limit: int) -> list[str]:
             after = fence
         if reopened and not after and part.rstrip("\n") == reopened:
             # Nothing of the block is left for this part; Discord does not end an empty block where it is closed.
-            part, fence, reopened = "", "", ""
+            part, fence, reopened, part_size = "", "", "", 0
             continue
         for piece in _pieces(line, limit, fence, after=after):
-            needed = size(piece) + _closing_size(after)
-            if part and size(part) + 1 + needed > limit:
+            piece_size = size(piece)
+            if part and part_size + 1 + piece_size + _closing_size(after) > limit:
                 _close(parts, part, fence)
                 part = reopened = _reopening(fence, limit)
+                part_size = size(part)
+            part_size = part_size + 1 + piece_size if part else piece_size
             part = f"{part}\n{piece}" if part else piece
             fence = after
     _close(parts, part, fence)
@@ -115,7 +119,8 @@ class Rendered:
 
 def with_file(text: str, shown: str, limit: int) -> Rendered:
     """Return an answer as a file behind its beginning; `shown` is the text in the platform's form."""
-    return Rendered((f"{split_text(shown, limit)[0]}\n\n… {AS_FILE}",), Upload("answer.md", clean(text).encode()))
+    beginning = split_text(shown[: 2 * limit], limit)[0]
+    return Rendered((f"{beginning}\n\n… {AS_FILE}",), Upload("answer.md", clean(text).encode()))
 
 
 async def collect(
