@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from agent.app import App
-    from agent.events.announcer import LiveTurn
+    from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
     from shared.messages import IncomingMessage, Place
     from shared.settings import Settings

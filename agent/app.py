@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
-from agent.events.listener import Listener
-from agent.mcp.servers import RemoteTools
+from agent.live.listener import Listener
 from agent.queue.inbox import Inbox
 from agent.queue.outbox import Outbox, Senders
+from agent.tools.mcp.servers import RemoteTools
 from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox
 from agent.turn.services import Files, Models, TurnServices

@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 from adapters.cli.worker import END_GRANTS
-from agent.maintenance.steps import Steps
-from agent.privacy.erasure import finish_erasures
+from agent.commands.personal_data.erasure import finish_erasures
+from agent.queue.maintenance.steps import Steps
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE
 from shared.errors import NotFound

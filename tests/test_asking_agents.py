@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.delegation.provider import AgentTools
+from agent.agents.delegation.provider import AgentTools
 from shared.db.database import Address
 from shared.messages import AgentResponse
 from shared.settings import Settings

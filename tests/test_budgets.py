@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from agent.commands import answer
-from agent.grants.notices import send_notices
+from agent.commands.grants.notices import send_notices
 from shared.messages import Place, PlatformContext
 from shared.messages import Sender as Writer
 from tests.standins.openai_api import Answer

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from adapters.slack.install.installations import Installations, Installed
 from adapters.slack.install.vault import Vault
-from agent.events.listener import Listener
+from agent.live.listener import Listener
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
 from shared.settings import Settings

@@ -8,8 +8,8 @@ import pytest
 
 from agent import commands
 from agent.app import App
-from agent.privacy.erasure import erase, request_erasure
-from agent.privacy.export import export_person
+from agent.commands.personal_data.erasure import erase, request_erasure
+from agent.commands.personal_data.export import export_person
 from agent.queue import inbox
 from shared.credentials.typed import had_typed, without_typed
 from shared.db.database import Address

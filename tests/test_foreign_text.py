@@ -21,22 +21,22 @@ from adapters.terminal.output import harmless
 from adapters.web.api.bodies import FILE_CONTENT, STRING
 from adapters.web.api.uploads import CONTENT_ADDRESS
 from agent.commands import COMMAND_LINE
-from agent.confirmations.decisions import TYPED
-from agent.context.quotes import CONTEXT_TAGS, LINE_ENDS
 from agent.llm.offline.intents import understand, without_speaker
 from agent.llm.offline.model import _without_context
 from agent.llm.protocols.plain_text import without_results
 from agent.llm.protocols.protocol import _to_call
 from agent.llm.protocols.scanner import Block, Scanner
 from agent.llm.providers.errors import COUNTED, IMAGES_REFUSED, TOO_LONG, WINDOW
-from agent.mcp.remote_tools import to_description
-from agent.mcp.transports import REQUEST_ID
+from agent.memory.summaries.validation import find_invented_names
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, OutflowRules, Secrets
-from agent.planner.plan import REFERENCE
-from agent.policies.circuit_breaker import NUMBER, QUOTED
-from agent.summaries.validation import find_invented_names
 from agent.tools.approvals import UNSEEN
+from agent.tools.mcp.remote_tools import to_description
+from agent.tools.mcp.transports import REQUEST_ID
+from agent.turn.confirmations.decisions import TYPED
+from agent.turn.context.quotes import CONTEXT_TAGS, LINE_ENDS
+from agent.turn.planner.plan import REFERENCE
+from agent.turn.policies.circuit_breaker import NUMBER, QUOTED
 from modules.calendar.holidays import find_holiday
 from shared.arithmetic import NoSum, find_sum, work_out
 from shared.dates.hints import resolve

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.delegation.peers import Asker, PeerAnswer
-from agent.delegation.provider import AgentTools
+from agent.agents.delegation.peers import Asker, PeerAnswer
+from agent.agents.delegation.provider import AgentTools
 from shared.db.database import Address
 from shared.errors import ToolError, Unavailable
 from shared.models import Agent

@@ -18,7 +18,7 @@ PROGRAM = ("adapters", "agent", "migrations", "modules", "shared")
 MOST_FILES, MOST_PARAMETERS, MOST_FIELDS, MOST_POSITIONAL = 12, 6, 10, 3
 
 # Folders of like things side by side.
-UNLIMITED_FOLDERS = ("adapters/cli", "agent/commands", "agent/panels", "migrations/versions", "shared/models")
+UNLIMITED_FOLDERS = ("adapters/cli", "agent/commands", "agent/commands/panels", "migrations/versions", "shared/models")
 LARGE_FOLDERS: set[str] = set()
 
 # An option of a command line is a parameter; so is a mark that module authors set by its name.
@@ -31,7 +31,7 @@ LONG_PARAMETER_LISTS: set[str] = set()
 
 # Lists of texts, and the columns of a row: what makes them long is their content.
 UNLIMITED_CLASSES = (
-    "agent/mcp/connections.py:Server",
+    "agent/tools/mcp/connections.py:Server",
     "agent/people/participants.py:ResolvedPersona",
     "agent/prompts.py:BudgetTexts",
     "agent/prompts.py:ConfirmationTexts",
@@ -49,8 +49,8 @@ CLOSING_IMPORTS: set[Import] = set()
 
 # What may be removed together, and the places where it is registered: with them it is gone.
 OPTIONAL: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    ("agent.planner",): ("adapters.cli.compose",),
-    ("agent.delegation", "agent.a2a", "adapters.a2a"): ("adapters.cli.compose",),
+    ("agent.turn.planner",): ("adapters.cli.compose",),
+    ("agent.agents.delegation", "agent.agents.a2a", "adapters.a2a"): ("adapters.cli.compose",),
     ("agent.llm.scripted",): ("agent.llm.registry",),
     ("agent.llm.text_protocols",): ("agent.llm.registry",),
     ("agent.llm.offline",): ("agent.llm.registry",),

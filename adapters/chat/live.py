@@ -7,7 +7,7 @@ from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
-    from agent.events.announcer import LiveTurn
+    from agent.live.announcer import LiveTurn
 
 # An answer that is complete before this is posted once, without edits.
 LIVE_AFTER = 1.0

@@ -9,29 +9,29 @@ from sqlalchemy import text
 
 from adapters.base import ChatPlatform
 from adapters.folders import list_folders, list_migrations
-from agent.a2a.client import RemoteAgents
+from agent.agents.a2a.client import RemoteAgents
+from agent.agents.delegation.agents import MODULE as AGENTS
+from agent.agents.delegation.child_turn import end_orphans
+from agent.agents.delegation.provider import AgentTools
 from agent.app import App, NeedsApp, ToolSources
-from agent.delegation.agents import MODULE as AGENTS
-from agent.delegation.child_turn import end_orphans
-from agent.delegation.provider import AgentTools
-from agent.events.listener import Listener
+from agent.live.listener import Listener
 from agent.llm.router import Router
-from agent.maintenance.known_words import Kind, note_words
-from agent.maintenance.totals import read_tool_use
-from agent.mcp.servers import RemoteTools
 from agent.outflow.reply import OutflowRules, Secrets
 from agent.people.participants import LoopMode
-from agent.planner.mode import PlannerMode
+from agent.queue.maintenance.known_words import Kind, note_words
+from agent.queue.maintenance.totals import read_tool_use
 from agent.queue.outbox import Senders
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask
-from agent.skills.folder import SkillFolder
-from agent.skills.provider import MODULE as SKILLS
-from agent.skills.provider import SkillTools
+from agent.tools.mcp.servers import RemoteTools
 from agent.tools.modules import discover
 from agent.tools.providers import ToolProvider
 from agent.tools.search import MODULE as SEARCH
+from agent.tools.skills.folder import SkillFolder
+from agent.tools.skills.provider import MODULE as SKILLS
+from agent.tools.skills.provider import SkillTools
 from agent.turn.loop import NativeMode
 from agent.turn.modes import Mode
+from agent.turn.planner.mode import PlannerMode
 from agent.turn.services import Files, Models
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, check, locate, migrate, migrate_platforms

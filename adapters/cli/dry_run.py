@@ -14,7 +14,7 @@ from shared.permissions import Permission
 
 if TYPE_CHECKING:
     from agent.app import App
-    from agent.dry_run.replay import Prepared, Replayed
+    from agent.commands.dry_run.replay import Prepared, Replayed
     from agent.people.participants import ResolvedPersona
     from shared.settings import Settings
 
@@ -76,7 +76,7 @@ def dry_run(
 
 async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
     from adapters.cli.compose import open_app
-    from agent.dry_run.replay import DryRun
+    from agent.commands.dry_run.replay import DryRun
 
     with progress("starting"):
         address = await prepare(await asyncio.to_thread(find_database, settings))
@@ -115,7 +115,7 @@ async def _find_payer(running: "App", who: str | None) -> int:
 async def _prepare(running: "App", run: Any, wish: _Wish) -> "list[Prepared]":
     from sqlalchemy import select
 
-    from agent.dry_run.recorded import choose_turns, read_turn
+    from agent.commands.dry_run.recorded import choose_turns, read_turn
     from agent.people.personas import get_persona
     from shared.models import Persona
 
@@ -166,7 +166,7 @@ def _show_estimate(prepared: "list[Prepared]") -> None:
 
 
 def _show(replayed: "list[Replayed]") -> None:
-    from agent.dry_run.replay import total
+    from agent.commands.dry_run.replay import total
 
     for each in replayed:
         recorded = each.prepared.recorded

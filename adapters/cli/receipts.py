@@ -15,7 +15,7 @@ def verify(
     receipt: str = typer.Argument(metavar="RECEIPT", help="The line that `parley user erase` has printed."),
 ) -> None:
     """Check the signature of an erasure's receipt and print what it says."""
-    from agent.privacy.receipts import verify_receipt
+    from agent.commands.personal_data.receipts import verify_receipt
     from shared.settings import load_secrets
 
     content = verify_receipt(load_secrets(read_settings(quiet=True)), receipt)

@@ -12,7 +12,7 @@ from shared.errors import Refusal
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-    from agent.skills.folder import Examined
+    from agent.tools.skills.folder import Examined
     from shared.settings import Settings
 
 app = typer.Typer(help="Skills: list, add, show, remove.", no_args_is_help=True)
@@ -139,8 +139,8 @@ async def find_listed(session: "AsyncSession") -> dict[str, list[str]]:
 
 def examine_folder(settings: "Settings") -> "tuple[list[Examined], list[str]]":
     """Return the skills in `SKILLS_PATH`, and what is wrong with them and with the folder."""
-    from agent.skills.folder import SkillFolder
-    from agent.skills.format import WrongSkill
+    from agent.tools.skills.folder import SkillFolder
+    from agent.tools.skills.format import WrongSkill
 
     found: list[Examined] = []
     if settings.skills_path is None:
@@ -157,8 +157,8 @@ def examine_folder(settings: "Settings") -> "tuple[list[Examined], list[str]]":
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from agent.skills.folder import INSTRUCTIONS, SkillFolder
-    from agent.skills.format import WrongSkill, parse_skill
+    from agent.tools.skills.folder import INSTRUCTIONS, SkillFolder
+    from agent.tools.skills.format import WrongSkill, parse_skill
 
     path = path.resolve()
     try:

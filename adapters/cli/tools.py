@@ -110,7 +110,7 @@ def _to_mcp_row(row: Any) -> tuple[str, ...]:
     source, needs, state = f"MCP ({row.transport})", row.required_permission, _to_mcp_state(row)
     if row.name is None:
         return row.server, source, needs, state, "", "(has listed no tools)"
-    from agent.mcp.remote_tools import to_description, to_own_name
+    from agent.tools.mcp.remote_tools import to_description, to_own_name
 
     own_name, description = to_own_name(row.server, row.name), to_description(row.description)
     schema = {"name": f"{row.server}__{own_name}", "description": description, "parameters": row.input_schema}

@@ -141,7 +141,7 @@ def export(who: str = WHO) -> None:
     """Print everything that is kept about a person, as JSON."""
 
     async def work(session: "AsyncSession", settings: "Settings") -> Any:
-        from agent.privacy.export import export_person
+        from agent.commands.personal_data.export import export_person
 
         user_id = await find_user(session, who)
         async with aclosing(_open_storage(settings)) as storage:
@@ -158,7 +158,7 @@ def erase(
     """Erase a person with everything that is kept about them, and print a signed receipt."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> int | None:
-        from agent.privacy.erasure import find_erasure, request_erasure
+        from agent.commands.personal_data.erasure import find_erasure, request_erasure
 
         known = await find_erasure(session, int(who)) if who.isdecimal() and len(who) <= 18 else None
         if known is not None:
@@ -176,7 +176,7 @@ def erase(
 
 
 async def _erase(erasure_id: int) -> str:
-    from agent.privacy.erasure import erase as erase_person
+    from agent.commands.personal_data.erasure import erase as erase_person
     from shared.settings import load_secrets
 
     settings = read_settings(quiet=True)

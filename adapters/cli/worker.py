@@ -9,20 +9,20 @@ from sqlalchemy import text
 
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
-from agent.grants.notices import send_notices
-from agent.maintenance.files import remove_expired_files
-from agent.maintenance.memories import remove_expired_memories
-from agent.maintenance.retention import remove_expired
-from agent.maintenance.steps import Steps
-from agent.maintenance.totals import count_finished, store_events
-from agent.memories.turns import TurnMemories
-from agent.privacy.erasure import finish_erasures
+from agent.commands.grants.notices import send_notices
+from agent.commands.personal_data.erasure import finish_erasures
+from agent.commands.schedules.checks import make_checks
+from agent.commands.schedules.firing import fire_due
+from agent.memory.summaries.ongoing import FactReader
+from agent.memory.summaries.summarizer import Summarizer
+from agent.memory.turns import TurnMemories
 from agent.queue.job import Bounds
+from agent.queue.maintenance.files import remove_expired_files
+from agent.queue.maintenance.memories import remove_expired_memories
+from agent.queue.maintenance.retention import remove_expired
+from agent.queue.maintenance.steps import Steps
+from agent.queue.maintenance.totals import count_finished, store_events
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTask, Worker
-from agent.schedules.checks import make_checks
-from agent.schedules.firing import fire_due
-from agent.summaries.ongoing import FactReader
-from agent.summaries.summarizer import Summarizer
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
 

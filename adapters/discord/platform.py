@@ -16,7 +16,7 @@ from shared.errors import ConfigurationError, Unavailable
 if TYPE_CHECKING:
     from adapters.discord.gateway import Checkpoint
     from agent.app import App
-    from agent.events.announcer import LiveTurn
+    from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
     from shared.settings import Settings
 

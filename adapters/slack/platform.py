@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from adapters.slack.install.installations import Installations
     from agent.app import App
-    from agent.events.announcer import LiveTurn
+    from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
     from shared.messages import Place
     from shared.settings import Settings

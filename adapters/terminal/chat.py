@@ -15,7 +15,7 @@ from adapters.terminal.output import Output, describe_file
 from adapters.terminal.reading import Reader
 from agent import commands
 from agent.app import App
-from agent.events.listener import LAST_EVENT
+from agent.live.listener import LAST_EVENT
 from agent.turn.run import request_stop
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError

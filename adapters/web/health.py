@@ -22,14 +22,14 @@ from starlette.responses import JSONResponse, Response
 from adapters.folders import list_migrations
 from adapters.web.guard import app_of, with_token
 from agent.app import App
-from agent.maintenance.totals import (
+from agent.queue.heartbeats import LiveWorkers
+from agent.queue.maintenance.totals import (
     TOOL_SECONDS,
     read_call_totals,
     read_event_totals,
     read_tool_totals,
     read_turn_totals,
 )
-from agent.queue.heartbeats import LiveWorkers
 from shared.db.compatibility import find_incompatibility, find_old_platform, list_revisions
 from shared.db.connections import UnfitDatabase
 from shared.db.database import VERSIONS

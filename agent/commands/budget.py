@@ -1,7 +1,7 @@
 """The commands `/more`, `/grant` and `/refuse`: requests for more than a limit allows."""
 
 from agent.commands.base import Request, command
-from agent.grants.requests import MOST_DAYS, Approver, ask, decide, list_requests
+from agent.commands.grants.requests import MOST_DAYS, Approver, ask, decide, list_requests
 from agent.prompts import prompts
 from shared.errors import Refusal
 from shared.permissions import Permission

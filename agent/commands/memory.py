@@ -6,7 +6,7 @@ from dataclasses import asdict
 from sqlalchemy import text
 
 from agent.commands.base import Answered, Request, command
-from agent.privacy.confirmations import ask_for_confirmation
+from agent.commands.personal_data.confirmations import ask_for_confirmation
 from shared.errors import Refusal
 from shared.memory.own import OwnMemory, count_own, get_own, list_own
 from shared.memory.visibility import Visibility

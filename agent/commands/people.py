@@ -2,8 +2,8 @@
 
 from sqlalchemy import select
 
-from agent.billing.budget import BudgetStatus, find_server_budget_status, get_budget_status
 from agent.commands.base import Request, command
+from agent.people.billing.budget import BudgetStatus, find_server_budget_status, get_budget_status
 from shared.models import UserPlatformLink
 
 MOST_LINKS = 20

@@ -1,9 +1,14 @@
 """The commands `/export`, `/erase` and `/confirm`: what people do with everything that is kept about them."""
 
 from agent.commands.base import Answered, Request, command
-from agent.privacy.archive import store_archive
-from agent.privacy.confirmations import Confirmed, ask_for_confirmation, drop_confirmation, take_confirmed
-from agent.privacy.erasure import erase, request_erasure
+from agent.commands.personal_data.archive import store_archive
+from agent.commands.personal_data.confirmations import (
+    Confirmed,
+    ask_for_confirmation,
+    drop_confirmation,
+    take_confirmed,
+)
+from agent.commands.personal_data.erasure import erase, request_erasure
 from shared.errors import Refusal, Unavailable
 from shared.memory.own import forget_all, forget_own
 from shared.messages import ReplyFile

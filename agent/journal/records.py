@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from agent.billing.budget import Admission, PaidCall, Payment, to_admission
 from agent.journal.steps import Entry, TurnKey
+from agent.people.billing.budget import Admission, PaidCall, Payment, to_admission
 from agent.people.rights import RIGHTS, Rights, to_rights
 from shared.db.driver import Session
 from shared.errors import Superseded

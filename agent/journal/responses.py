@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.billing.budget import to_usage
 from agent.journal.steps import Step, ToolUse
+from agent.people.billing.budget import to_usage
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.errors import Stopped

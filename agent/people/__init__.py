@@ -1,1 +1,1 @@
-"""The participants of a turn: users, roles, personas, conversations, listed agents; budgets are in `agent/billing`."""
+"""The participants of a turn: users, roles, personas, conversations, listed agents; budgets are in `agent/people/billing`."""

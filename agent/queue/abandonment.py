@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from sqlalchemy import text
 
-from agent.events.announcer import to_note
-from agent.events.channels import CANCELLATIONS, TURNS
-from agent.events.listener import Listener
+from agent.live.announcer import to_note
+from agent.live.channels import CANCELLATIONS, TURNS
+from agent.live.listener import Listener
 from shared.db.database import Database, DatabaseLost
 
 # A closed request must stop its turn within one second, so the sum of these two is well below that.

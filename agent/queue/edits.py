@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.memories.turns import forget_turns
-from agent.summaries.claims import forget_summaries
+from agent.memory.summaries.claims import forget_summaries
+from agent.memory.turns import forget_turns
 from shared.credentials.typed import without_typed
 from shared.db.database import Database
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, literal_column, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from agent.events.channels import DUE, TURNS
+from agent.live.channels import DUE, TURNS
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from shared.credentials.typed import without_typed, without_typed_in
 from shared.db.batching import BatchLoader

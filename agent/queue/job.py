@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from agent.billing.budget import PaidCall
 from agent.journal.steps import TurnKey
+from agent.people.billing.budget import PaidCall
 from shared.messages import IncomingMessage
 
 # At most so many messages of a person are answered by one turn.

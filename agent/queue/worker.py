@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from procrastinate.exceptions import ConnectorException
 from sqlalchemy import text
 
-from agent.billing.budget import end_expired
+from agent.people.billing.budget import end_expired
 from agent.queue import inbox
 from agent.queue.connector import build_queue, opened, replace_connections
 from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats

@@ -1,10 +1,10 @@
 """The files of the message that a turn answers: stored, and recordings transcribed, before its prompt is built."""
 
-from agent.billing.budget import release
-from agent.context.attachments import AttachmentStore, FailedFile
-from agent.context.recordings import Listener, Unheard
 from agent.journal.records import record
 from agent.journal.steps import Entry
+from agent.people.billing.budget import release
+from agent.turn.context.attachments import AttachmentStore, FailedFile
+from agent.turn.context.recordings import Listener, Unheard
 from agent.turn.running import RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_models import ToolModels

@@ -8,18 +8,18 @@ from typing import Any, Literal
 
 from sqlalchemy import text
 
-from agent.billing.budget import to_json
-from agent.confirmations.questions import CHOICES, find_question
-from agent.confirmations.rows import NewQuestion, add_question
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Entry, Event, Step
-from agent.policies import circuit_breaker
+from agent.people.billing.budget import to_json
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
 from agent.queue.outbox import FIND_DELIVERY, LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
+from agent.turn.confirmations.questions import CHOICES, find_question
+from agent.turn.confirmations.rows import NewQuestion, add_question
 from agent.turn.modes import Mode, ModelTurn
+from agent.turn.policies import circuit_breaker
 from agent.turn.running import RunningTurn
 from shared.db.database import Database
 from shared.db.driver import Session

@@ -9,24 +9,24 @@ import asyncio
 from collections.abc import Collection, Sequence
 from functools import partial
 
-from agent.billing.budget import Admission, AdmissionStatus, Payment, reserve, wait_while_busy
-from agent.confirmations.questions import describe_decision
-from agent.context.builder import Context, to_messages
-from agent.events.tool_events import ToolEvents
 from agent.journal.full_results import keep_full_results
 from agent.journal.positions import call_seq
 from agent.journal.records import Recorded, pay, record
 from agent.journal.steps import Entry, Event, Step, ToolUse
+from agent.live.tool_events import ToolEvents
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
-from agent.policies.base import Policy
-from agent.policies.surplus import MAX_CALLS
-from agent.policies.taint import TurnTaint, to_taint
+from agent.people.billing.budget import Admission, AdmissionStatus, Payment, reserve, wait_while_busy
 from agent.prompts import prompts
 from agent.tools.calls import PendingCall, to_pending
 from agent.tools.offer import Scope, with_rights
 from agent.tools.outcomes import NeedsApproval, Outcome, Result, kind_of
 from agent.turn.close import TurnResult, find_end, to_limit_notice, to_result
+from agent.turn.confirmations.questions import describe_decision
+from agent.turn.context.builder import Context, to_messages
 from agent.turn.modes import Listener, Mode, ModelTurn, to_step
+from agent.turn.policies.base import Policy
+from agent.turn.policies.surplus import MAX_CALLS
+from agent.turn.policies.taint import TurnTaint, to_taint
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch

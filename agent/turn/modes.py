@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.context.builder import Context
 from agent.journal.positions import to_call_id
 from agent.journal.steps import Step, ToolUse
 from agent.llm.completions import Completion, ModelRequest, Stop
-from agent.policies.base import Policy
 from agent.tools.arguments import read_arguments, to_shown_arguments
 from agent.tools.search import unwrap
+from agent.turn.context.builder import Context
+from agent.turn.policies.base import Policy
 from agent.turn.running import RunningTurn
 from shared.text import count_tokens
 

@@ -6,22 +6,29 @@ from hashlib import sha256
 
 from sqlalchemy import text
 
-from agent.billing.budget import NOT_REQUESTED, Admission, Reservation, to_admission
-from agent.confirmations.decisions import TYPED, DecisionResult, GivenAnswer, apply_answer, note_answer, read_answer
-from agent.context.attachments import PendingFile, draw_files, record_files, with_file_lines
-from agent.context.builder import Window, estimate, load_history
-from agent.context.due_jobs import list_check_steps
-from agent.context.quotes import with_earlier
-from agent.context.replied_to import MOST_CHARS
-from agent.context.requests import brings_history, to_history, to_instructions, with_limits
-from agent.events.tool_events import ToolEvents
 from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog
+from agent.live.tool_events import ToolEvents
+from agent.people.billing.budget import NOT_REQUESTED, Admission, Reservation, to_admission
 from agent.people.hops import inbound_hops
 from agent.people.participants import LoopMode, Participants, ResolvedPersona, resolve_participants
 from agent.prompts import prompts
 from agent.queue.inbox import list_open
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from agent.tools.offer import Offer, Scope
+from agent.turn.confirmations.decisions import (
+    TYPED,
+    DecisionResult,
+    GivenAnswer,
+    apply_answer,
+    note_answer,
+    read_answer,
+)
+from agent.turn.context.attachments import PendingFile, draw_files, record_files, with_file_lines
+from agent.turn.context.builder import Window, estimate, load_history
+from agent.turn.context.due_jobs import list_check_steps
+from agent.turn.context.quotes import with_earlier
+from agent.turn.context.replied_to import MOST_CHARS
+from agent.turn.context.requests import brings_history, to_history, to_instructions, with_limits
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
 from shared.credentials.typed import had_typed

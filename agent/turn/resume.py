@@ -3,13 +3,13 @@
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.billing.budget import NOT_REQUESTED, Admission, abandon, reserve
-from agent.confirmations.decisions import apply_answer
-from agent.context.attachments import list_pending
 from agent.journal.lookups import list_steps
 from agent.journal.records import settle
 from agent.journal.steps import TurnKey, TurnLog
+from agent.people.billing.budget import NOT_REQUESTED, Admission, abandon, reserve
 from agent.people.participants import LoopMode
+from agent.turn.confirmations.decisions import apply_answer
+from agent.turn.context.attachments import list_pending
 from agent.turn.open import Opening, estimate_first_call
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices

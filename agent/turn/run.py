@@ -8,35 +8,35 @@ from dataclasses import asdict, replace
 
 from sqlalchemy import text
 
-from agent.billing.budget import AdmissionStatus, PaidCall
-from agent.context.attachments import (
-    FailedFile,
-    drop_pending,
-    with_failed_files,
-    with_failed_notice,
-    with_unopened_notice,
-)
-from agent.context.builder import Context, PromptParts, build_context, names_files
-from agent.context.images import PromptImages, load_images
-from agent.context.recordings import Unheard, with_unheard, with_unheard_notice
-from agent.context.replied_to import find_replied_to
-from agent.context.requests import check_temperature, of_request, to_instructions
-from agent.events.announcer import LiveTurn, shown_live
-from agent.events.channels import CANCELLATIONS
 from agent.journal.lookups import count_calls
 from agent.journal.records import settle
 from agent.journal.steps import PastStep, TurnKey
+from agent.live.announcer import LiveTurn, shown_live
+from agent.live.channels import CANCELLATIONS
 from agent.llm.cooldowns import to_cause_lines
+from agent.people.billing.budget import AdmissionStatus, PaidCall
 from agent.people.pauses import to_refusal
-from agent.policies.taint import TurnTaint
 from agent.prompts import prompts
 from agent.queue.job import Job
 from agent.tools.calls import Taint
 from agent.tools.made_files import list_file_ids
 from agent.turn.attachments import store_files, transcribe_recordings
 from agent.turn.close import TurnResult, close, count_iterations, to_question, to_response
+from agent.turn.context.attachments import (
+    FailedFile,
+    drop_pending,
+    with_failed_files,
+    with_failed_notice,
+    with_unopened_notice,
+)
+from agent.turn.context.builder import Context, PromptParts, build_context, names_files
+from agent.turn.context.images import PromptImages, load_images
+from agent.turn.context.recordings import Unheard, with_unheard, with_unheard_notice
+from agent.turn.context.replied_to import find_replied_to
+from agent.turn.context.requests import check_temperature, of_request, to_instructions
 from agent.turn.loop import respond
 from agent.turn.open import Opening, open_turn
+from agent.turn.policies.taint import TurnTaint
 from agent.turn.resume import resume
 from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices

@@ -8,17 +8,17 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
-from agent.billing.budget import Admission, AdmissionStatus, PaidCall, Reservation, add_usage
-from agent.confirmations.decisions import DecisionResult
-from agent.context.attachments import PendingFile
-from agent.events.announcer import Announcer
 from agent.journal.steps import PastStep, TurnKey, TurnLog
+from agent.live.announcer import Announcer
 from agent.llm.completions import RejectedCall, RouteAttempt
+from agent.people.billing.budget import Admission, AdmissionStatus, PaidCall, Reservation, add_usage
 from agent.people.participants import LoopMode, Participants, ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.queue.job import Slot
 from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope
 from agent.tools.outcomes import ModelWork
+from agent.turn.confirmations.decisions import DecisionResult
+from agent.turn.context.attachments import PendingFile
 from shared.clock import Clock
 from shared.errors import Stopped
 from shared.messages import IncomingMessage, Usage

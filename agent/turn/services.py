@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.events.listener import Listener
+from agent.live.listener import Listener
 from agent.llm.router import Router
 from agent.people.participants import LoopMode
 from agent.queue.outbox import Outbox

@@ -6,16 +6,16 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from agent.billing.budget import release
-from agent.policies.approval import Approval
-from agent.policies.base import check_call
-from agent.policies.interruption import Interruption
-from agent.policies.permission import Permitted
-from agent.policies.repetition import Repetition
-from agent.policies.surplus import Surplus
-from agent.policies.taint import TaintGuard, TurnTaint
+from agent.people.billing.budget import release
 from agent.tools.calls import CallingTurn, PendingCall
 from agent.tools.outcomes import Outcome, kind_of
+from agent.turn.policies.approval import Approval
+from agent.turn.policies.base import check_call
+from agent.turn.policies.interruption import Interruption
+from agent.turn.policies.permission import Permitted
+from agent.turn.policies.repetition import Repetition
+from agent.turn.policies.surplus import Surplus
+from agent.turn.policies.taint import TaintGuard, TurnTaint
 from agent.turn.running import RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_models import ToolModels

@@ -5,7 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from agent.billing.budget import (
+from agent.journal.records import pay, settle
+from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
+from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
+from agent.llm.tokens import count_prompt
+from agent.people.billing.budget import (
     Admission,
     AdmissionStatus,
     PaidCall,
@@ -15,11 +19,7 @@ from agent.billing.budget import (
     reserve,
     wait_while_busy,
 )
-from agent.context.images import with_images
-from agent.journal.records import pay, settle
-from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
-from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
-from agent.llm.tokens import count_prompt
+from agent.turn.context.images import with_images
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from shared.db.database import DatabaseLost

@@ -1,1 +1,1 @@
-"""Memories about users: storage, index and recall; the history of a conversation is in `agent/context`."""
+"""Memories about users: storage, index and recall; the history of a conversation is in `agent/turn/context`."""

@@ -1,4 +1,4 @@
-"""The scheduled jobs of a person: made, listed, cancelled, paused. What is due is sent by `agent/schedules`.
+"""The scheduled jobs of a person: made, listed, cancelled, paused. What is due is sent by `agent/commands/schedules`.
 
 Which jobs a person sees follows the rule of files and memories: in a direct message all of them, elsewhere those of the
 same server. Another person's job is answered like one that does not exist.

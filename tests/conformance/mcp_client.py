@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from agent.mcp.connections import Connection, Listed, Server
+from agent.tools.mcp.connections import Connection, Listed, Server
 from shared.permissions import Permission
 
 ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}}

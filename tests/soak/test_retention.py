@@ -7,9 +7,9 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.cli.worker import build_worker
-from agent.maintenance.retention import list_kinds, remove_expired
-from agent.maintenance.steps import Steps
-from agent.maintenance.totals import count_finished
+from agent.queue.maintenance.retention import list_kinds, remove_expired
+from agent.queue.maintenance.steps import Steps
+from agent.queue.maintenance.totals import count_finished
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings

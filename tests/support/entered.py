@@ -11,7 +11,7 @@ from tests.support.source_tree import ROOT
 
 FOLLOWED = tuple(f"{ROOT}/{package}/" for package in ("adapters", "agent"))
 # What makes memories of a turn runs after it, and may run beside the next one.
-BEHIND = f"{ROOT}/agent/memories/"
+BEHIND = f"{ROOT}/agent/memory/"
 # These run when a class or a module is created, or within another function; a reader does not open a file for them.
 NOT_ENTERED = frozenset({"<module>", "<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"})
 

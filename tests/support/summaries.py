@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.llm.router import Router
-from agent.memories.turns import TurnMemories
-from agent.summaries.summarizer import Summarizer
+from agent.memory.summaries.summarizer import Summarizer
+from agent.memory.turns import TurnMemories
 from shared.clock import SystemClock
 from tests.standins.openai_api import Answer, Reply
 from tests.standins.openai_api.script import Body, last_user_text

@@ -7,7 +7,7 @@ from adapters.chat.parts import split_text
 from adapters.discord.sending.reply import MESSAGE_LIMIT, Sender, nonce_of_turn, to_rows, writer_for
 from adapters.discord.sending.tables import tables_to_blocks
 from adapters.discord.transport.rest import Json
-from agent.events.announcer import LiveTurn
+from agent.live.announcer import LiveTurn
 from shared.text import fence_after
 
 FENCED_LINES = re.compile(r"^ {0,3}(?:`{3}|~{3}).*$", re.MULTILINE)

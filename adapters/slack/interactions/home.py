@@ -19,10 +19,10 @@ from adapters.slack.interactions.home_view import (
     to_view,
 )
 from adapters.slack.transport.api import Json
-from agent.billing.budget import find_server_budget_status, get_budget_status
-from agent.billing.servers import get_server_spend, set_server_budget
 from agent.commands.base import Request
-from agent.panels import find_panel, list_panels
+from agent.commands.panels import find_panel, list_panels
+from agent.people.billing.budget import find_server_budget_status, get_budget_status
+from agent.people.billing.servers import get_server_spend, set_server_budget
 from agent.people.participants import resolve_user, with_roles
 from agent.people.personas import resolve_persona
 from shared.errors import ParleyError, Refusal

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapters.slack.transport.api import Json
-from agent.billing.budget import BudgetStatus
-from agent.billing.servers import ServerSpend
-from agent.panels import Entry, Panel
+from agent.commands.panels import Entry, Panel
+from agent.people.billing.budget import BudgetStatus
+from agent.people.billing.servers import ServerSpend
 from shared.text import cut
 
 ACTION_ID, REMOVE, BUDGET = "parley_home", "remove", "budget"

@@ -17,7 +17,7 @@ from shared.log import get_logger
 
 if TYPE_CHECKING:
     from agent.app import App
-    from agent.events.announcer import LiveTurn
+    from agent.live.announcer import LiveTurn
 
 STOP_AFTER, CAN_STOP = 4.0, "This takes a while."
 

@@ -11,7 +11,7 @@ from adapters.slack.transport.api import Json, RateLimited, Refused, Web
 from shared.errors import ParleyError
 
 if TYPE_CHECKING:
-    from agent.events.announcer import LiveTurn
+    from agent.live.announcer import LiveTurn
 
 REMEMBERED = 1000
 

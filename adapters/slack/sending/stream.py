@@ -13,7 +13,7 @@ from adapters.slack.transport.api import Json, RateLimited, Refused, Web
 from shared.log import get_logger
 
 if TYPE_CHECKING:
-    from agent.events.announcer import LiveTurn
+    from agent.live.announcer import LiveTurn
 
 # The errors of a workspace without streaming, after which it is not tried again.
 NO_STREAMS = frozenset({"unknown_method", "feature_not_enabled", "missing_scope", "not_allowed_token_type"})

@@ -32,8 +32,8 @@ from adapters.web.page import history
 from adapters.web.page.sessions import session_of, with_session
 from agent import commands
 from agent.app import App
-from agent.confirmations.decisions import read_word
 from agent.journal.steps import Event
+from agent.turn.confirmations.decisions import read_word
 from agent.turn.run import request_stop
 from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage

@@ -33,7 +33,7 @@ IMPORTED = (
     "adapters.cli.worker",
     "adapters.terminal",
     "agent.llm.offline",
-    "agent.privacy.export",
+    "agent.commands.personal_data.export",
     "alembic.command",
     "rich.console",
     "rich.table",

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.panels import list_panels
+from agent.commands.panels import list_panels
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer
 from tests.standins.slack import Json, Person, show

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from adapters.web import serve
 from adapters.web.health import read_metrics
-from agent.maintenance.steps import Steps
-from agent.maintenance.totals import count_finished, store_events
+from agent.queue.maintenance.steps import Steps
+from agent.queue.maintenance.totals import count_finished, store_events
 from shared.db.database import Database, migrate
 from shared.errors import ConfigurationError
 from shared.settings import Settings

@@ -2,8 +2,8 @@
 
 import json
 
-from agent.maintenance.retention import remove_expired
-from agent.maintenance.steps import Steps
+from agent.queue.maintenance.retention import remove_expired
+from agent.queue.maintenance.steps import Steps
 from agent.tools.results import to_shown_and_kept
 from shared.clock import SystemClock
 from shared.permissions import Permission

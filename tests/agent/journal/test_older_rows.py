@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agent.confirmations.questions import find_question
 from agent.journal.lookups import with_outcome
 from agent.journal.steps import OutcomeKind, Step, ToolUse
+from agent.turn.confirmations.questions import find_question
 
 ASKED = {"confirmation_asked": {"reason": "tool", "question": "Shall I?"}, "message": "Wait."}
 

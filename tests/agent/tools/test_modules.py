@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tiktoken
 
-from agent.delegation import agents
+from agent.agents.delegation import agents
 from agent.tools.modules import FoundModules, discover, find_modules
 from agent.tools.toolbox import Toolbox
 from shared.permissions import Permission

@@ -1,0 +1,288 @@
+"""Child turns: the turn of an agent, created by a tool call of its parent turn; opened, closed, abandoned, read.
+
+A child turn is identified by its parent's id and the id of the tool call. It has its own journal, attempt counter and
+reservation. Its user and conversation are the parent's, so that the ledger attributes its cost to that conversation.
+"""
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import func, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.journal.lookups import list_steps
+from agent.journal.records import record, settle
+from agent.journal.steps import Entry, Step, TurnKey, TurnLog
+from agent.live.announcer import Announcer
+from agent.live.listener import Listener
+from agent.people.billing.budget import NOT_REQUESTED, abandon, reserve, to_usage
+from agent.people.participants import LoopMode, Participants
+from agent.people.personas import get_persona
+from agent.prompts import prompts
+from agent.tools.calls import CallingTurn
+from agent.tools.made_files import list_files
+from agent.tools.outcomes import ApprovalRequest
+from agent.turn.close import TurnResult, count_iterations, end_turn, filtered
+from agent.turn.confirmations.questions import find_last_question
+from agent.turn.context.builder import estimate
+from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
+from agent.turn.services import TurnServices
+from shared.db.database import Database
+from shared.errors import Stopped, Superseded, ToolError
+from shared.messages import Usage
+from shared.models import Agent, TurnEvent
+from shared.permissions import Permission
+from shared.text import count_tokens
+
+# The parent reserves this part of its remaining time, to answer after the child has ended or timed out.
+KEPT_SHARE, KEPT_SECONDS = 0.25, 30.0
+PURPOSE = "delegation"
+
+FIND = text("""
+SELECT id, status FROM turns WHERE parent_turn_id = :turn_id AND parent_call_id = :call_id
+""")
+BEGIN = text("""
+INSERT INTO turns (conversation_id, user_id, persona_id, persona_version_id, parent_turn_id, parent_call_id, agent,
+                   loop_mode)
+SELECT conversation_id, user_id, :persona_id,
+       (SELECT id FROM persona_versions WHERE persona_id = :persona_id ORDER BY version DESC LIMIT 1),
+       id, :call_id, :agent,
+       coalesce((SELECT loop_mode FROM personas WHERE id = :persona_id), 'native')
+FROM turns
+WHERE id = :turn_id AND attempt = :attempt AND status = 'running' FOR SHARE
+RETURNING id
+""")
+TAKE_OVER = text("""
+UPDATE turns SET attempt = turns.attempt + 1 FROM turns AS parent
+WHERE turns.id = :id AND turns.status = 'running'
+  AND parent.id = turns.parent_turn_id AND parent.attempt = :attempt AND parent.status = 'running'
+RETURNING turns.attempt
+""")
+END_STOPPED = text("""
+UPDATE turns SET status = 'cancelled', finished = false, error = :error, finished_at = now()
+WHERE id = :turn_id AND attempt = :attempt AND status = 'running' AND stop_requested
+""")
+OUTCOME = text("""
+WITH RECURSIVE below AS (
+    SELECT id, iterations FROM turns WHERE id = :id
+    UNION ALL SELECT turns.id, turns.iterations FROM turns JOIN below ON turns.parent_turn_id = below.id
+)
+SELECT agent, error, finished, (SELECT sum(iterations) FROM below) AS iterations,
+    (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
+                             CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
+     FROM token_logs WHERE turn_id IN (SELECT id FROM below)) AS usage
+FROM turns WHERE id = :id
+""")
+# Nothing reads the result of a child turn whose parent has ended: its worker died, or the parent was parked.
+END_ORPHANS = text("""
+UPDATE turns SET status = 'cancelled', finished = false, error = 'orphaned', finished_at = now() FROM turns AS parent
+WHERE turns.status = 'running' AND turns.parent_turn_id IS NOT NULL
+  AND parent.id = turns.parent_turn_id AND parent.status <> 'running'
+RETURNING turns.id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationResult:
+    """The result of a child turn, or its error code.
+
+    `iterations` and `usage` include the agents that it delegated to itself. `question`: the approval that it needs from
+    the person before it can continue.
+    """
+
+    agent: str
+    text: str
+    error: str | None = None
+    finished: bool = True
+    iterations: int = 0
+    usage: Usage = field(default_factory=Usage)
+    files: tuple[dict[str, Any], ...] = ()
+    question: ApprovalRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedChild:
+    """An opened child turn and the row of its agent; both are None if the child turn has ended already.
+
+    `is_known`: an earlier attempt of the parent created it.
+    """
+
+    id: int
+    call_id: str
+    turn: RunningTurn | None = None
+    agent: Agent | None = None
+    is_known: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    # A child turn as stored: created by this attempt or loaded from an earlier one.
+    key: TurnKey
+    log: TurnLog
+    announcer: Announcer
+
+
+async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *, agent: str, task: str) -> OpenedChild:
+    """Create the child turn of this call, or resume the one of an interrupted attempt.
+
+    Raises `Superseded` if another worker has taken over the parent, `ToolError` if the agent has been disabled.
+    """
+    async with services.database.transaction() as session:
+        asked = {"turn_id": asker.key.id, "attempt": asker.key.attempt, "call_id": call_id, "agent": agent}
+        found = (await session.execute(FIND, asked)).one_or_none()
+        if found is not None and found.status != "running":
+            return OpenedChild(found.id, call_id)
+        row = await _get_row(session, asker, agent)
+        if found is None:
+            begun = await _begin(
+                services.events, session, asker=asker, asked=asked | {"persona_id": row.persona_id}, task=task
+            )
+        else:
+            begun = await _take_over(services.events, session, child_id=found.id, attempt=asker.key.attempt)
+        child = await _to_child(services, session, asker=asker, begun=begun, row=row)
+    return OpenedChild(begun.key.id, call_id, turn=child, agent=row, is_known=found is not None)
+
+
+async def _get_row(session: AsyncSession, asker: CallingTurn, name: str) -> Agent:
+    # Read again, because the agent may have been disabled since the tool was offered.
+    row = (await session.execute(select(Agent).where(Agent.name == name, Agent.is_enabled))).scalar_one_or_none()
+    if row is None or Permission.from_label(row.required_permission) > asker.user.permission:
+        raise ToolError(prompts().delegation.switched_off.format(agent=name), agent=name)
+    return row
+
+
+async def _begin(
+    announcers: Listener, session: AsyncSession, asker: CallingTurn, asked: dict[str, Any], task: str
+) -> _Begun:
+    child_id = (await session.execute(BEGIN, asked)).scalar_one_or_none()
+    if child_id is None:
+        raise Superseded
+    key = TurnKey(child_id, attempt=1)
+    announcer = announcers.announcer(key)
+    first = Step(0, "user", content=task, token_count=count_tokens(task), speaker=asker.user.name)
+    events = [
+        announcer.event("user_message", content=task, speaker=asker.user.name),
+        announcer.event(
+            "turn_started",
+            conversation_id=asker.conversation.id,
+            user_id=asker.user.id,
+            agent=asked["agent"],
+            parent_turn_id=asker.key.id,
+            parent_call_id=asked["call_id"],
+        ),
+    ]
+    await record(session, key, Entry([first], events))
+    return _Begun(key, TurnLog(key.id, [first]), announcer)
+
+
+async def _take_over(announcers: Listener, session: AsyncSession, child_id: int, attempt: int) -> _Begun:
+    new_attempt = (await session.execute(TAKE_OVER, {"id": child_id, "attempt": attempt})).scalar_one_or_none()
+    if new_attempt is None:
+        raise Superseded
+    key = TurnKey(child_id, new_attempt)
+    await abandon(session, child_id)
+    last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == child_id))).scalar()
+    announcer = announcers.announcer(key, last_seq=-1 if last is None else last)
+    return _Begun(key, TurnLog(key.id, await list_steps(session, child_id)), announcer)
+
+
+async def _to_child(
+    services: TurnServices, session: AsyncSession, asker: CallingTurn, begun: _Begun, row: Agent
+) -> RunningTurn:
+    now = services.clock.monotonic()
+    left = max(0.0, asker.deadline - now)
+    deadline = asker.deadline - min(KEPT_SECONDS, left * KEPT_SHARE)
+    scope = replace(asker.scope, hops=(*asker.scope.hops, row.name))
+    conversation = replace(asker.conversation, summary=None, window_turn_id=0)
+    message = replace(asker.message, content=begun.log.message.content, attachments=(), wants_stream=False)
+    loop_mode: LoopMode = "native"
+    # A remote agent makes no model calls here, so no budget is reserved for it.
+    spend = Spend(NOT_REQUESTED, 0, purpose=PURPOSE)
+    if row.persona_id is not None:
+        persona = await get_persona(session, row.persona_id, asker.user.permission, settings=services.settings)
+        instructions = f"{persona.system_prompt}\n\n{prompts().delegation.instructions}"
+        scope = replace(scope, persona=replace(persona, system_prompt=instructions))
+        loop_mode = persona.loop_mode if persona.loop_mode and persona.loop_mode in services.models.modes else "native"
+    child = RunningTurn(
+        key=begun.key,
+        request=Request(message),
+        participants=Participants(
+            asker.user, scope.persona, conversation=conversation, turn_id=begun.key.id, agents=scope.agents
+        ),
+        scope=scope,
+        offer=services.toolbox.offered_to(scope),
+        start=Start(now, deadline),
+        loop_mode=loop_mode,
+        announcer=begun.announcer,
+        log=begun.log,
+        spend=spend,
+    )
+    if row.persona_id is not None:
+        await _reserve(services, session, child)
+    return child
+
+
+async def _reserve(services: TurnServices, session: AsyncSession, child: RunningTurn) -> None:
+    tokens = estimate(
+        child.persona,
+        child.conversation,
+        history=(),
+        steps=child.log.steps,
+        offer=child.offer,
+        memory_limit=services.settings.memory_recall_limit if child.participants.have_memories else 0,
+    )
+    child.spend.price = services.models.router.highest_price(child.persona.model)
+    child.spend.grow(tokens + services.models.modes[child.loop_mode].prompt_tokens)
+    if child.log.open_calls:
+        # Calls of tools come first, and reserve for themselves.
+        return
+    seconds = child.deadline - child.start.began + RESERVATION_SLACK_SECONDS
+    child.spend.admit(await reserve(session, child.spend.to_reservation(child.user.id, child.key, seconds)))
+
+
+async def close_child(database: Database, child: RunningTurn, answer: TurnResult) -> DelegationResult:
+    """End the child turn with this answer and return its result; raises `Superseded` if another attempt runs it."""
+    announcer, spend, answer = child.announcer, child.spend, await filtered(child, answer)
+    facts = {"finished": answer.finished, "error": answer.error}
+    payload = {"iterations": count_iterations(child), "usage": asdict(spend.usage), "model": spend.model}
+    events = [
+        *announcer.thinking(answer.thinking),
+        announcer.event("message", content=answer.text, files=[]),
+        announcer.event("turn_complete", **payload, **facts),
+    ]
+    async with database.transaction() as session:
+        await end_turn(session, child, answer, events=events)
+        return await read_result(session, child.key.id)
+
+
+async def abandon_child(database: Database, child: RunningTurn) -> None:
+    """Settle the unpaid model calls and release the reservation; the turn stays open for the parent's next attempt.
+
+    If a person has requested to stop it, the turn is ended as cancelled.
+    """
+    async with database.transaction() as session:
+        await settle(session, child.key, child.spend.unpaid)
+        given = {"turn_id": child.key.id, "attempt": child.key.attempt, "error": Stopped.code}
+        await session.execute(END_STOPPED, given)
+
+
+async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:
+    """Return the result of a child turn that has ended."""
+    row = (await session.execute(OUTCOME, {"id": turn_id})).one()
+    steps = await list_steps(session, turn_id)
+    return DelegationResult(
+        agent=row.agent,
+        text=next((step.content for step in reversed(steps) if step.role == "assistant"), ""),
+        error=row.error,
+        finished=bool(row.finished),
+        iterations=row.iterations,
+        usage=to_usage(row.usage),
+        files=list_files(steps),
+        question=find_last_question(steps),
+    )
+
+
+async def end_orphans(session: AsyncSession) -> None:
+    """End the child turns whose parent has ended, and their reservations."""
+    for row in (await session.execute(END_ORPHANS)).all():
+        await abandon(session, row.id)

@@ -1,0 +1,186 @@
+"""Delegation of a task to an agent, in a child turn with its own journal and reservation.
+
+The agent uses its persona's prompt, model and modules, and the user's permission and budget, in the same place; of the
+conversation it sees only the task. The tool call identifies the child turn: after a crash it resumes from its journal.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from agent.agents.delegation.agents import find_askable
+from agent.agents.delegation.child_turn import (
+    DelegationResult,
+    OpenedChild,
+    abandon_child,
+    close_child,
+    open_child,
+    read_result,
+)
+from agent.agents.delegation.peers import Asker, PeerFile, Peers
+from agent.prompts import prompts
+from agent.tools.calls import CallingTurn
+from agent.tools.outcomes import ModelWork
+from agent.tools.providers import Returned
+from agent.turn.close import TurnResult
+from agent.turn.run import CLOSING_SECONDS, answer_turn
+from agent.turn.running import Cancellations, RunningTurn
+from agent.turn.services import TurnServices
+from shared.db.database import DatabaseLost
+from shared.db.retries import retry_on_lost_db
+from shared.errors import ParleyError, Superseded, ToolError, TurnTimedOut, Unavailable
+from shared.files.filenames import clean_filename
+from shared.log import get_logger
+from shared.text import clean, cut
+from shared.tracing.spans import Attributes, span
+
+MAX_TASK_CHARS = 20_000
+# Share of the result limit for the text; the rest is for the files and the agent's name.
+RESULT_SHARE = 0.7
+STEP_LIMIT, UNKNOWN = "step_limit", "unknown_outcome"
+
+log = get_logger()
+
+
+async def delegate(
+    services: TurnServices, peers: Peers, turn: CallingTurn, call_id: str, *, agent: str, task: str
+) -> Returned:
+    """Run the task of this call with an agent and return the tool's result; a child turn that has ended is only read.
+
+    Raises `ToolError` if the turn may not delegate to the agent, `DatabaseLost` if the whole turn has to be retried.
+    """
+    find_askable(turn.scope, agent)
+    task = _checked(task)
+    # Drawn before the first await: the first model calls of parallel agents are numbered in the order of their calls.
+    first = next(turn.numbers) if turn.numbers is not None else None
+    try:
+        opened = await open_child(services, turn, call_id, agent=agent, task=task)
+        result = await _find_out(services, peers, asker=turn, opened=opened, first=first)
+    except Superseded:
+        # If another worker has taken over the parent, the parent's next journal write raises `Superseded`.
+        raise ToolError(prompts().delegation.ended.format(agent=agent), agent=agent) from None
+    work = ModelWork(result.iterations, result.usage, result.text)
+    if (question := result.question) is not None:
+        return Returned(asked=replace(question, agent=question.agent or agent), work=work)
+    return _to_result(result, work, services.settings.tool_result_max_chars)
+
+
+async def _find_out(
+    services: TurnServices, peers: Peers, asker: CallingTurn, opened: OpenedChild, first: int | None
+) -> DelegationResult:
+    child = opened.turn
+    if child is None or opened.agent is None:
+        async with services.database.transaction() as session:
+            return await read_result(session, opened.id)
+    received: list[dict[str, Any]] = []
+    if opened.agent.persona_id is None:
+        answer = _ask_peer(services, peers, opened=opened, child=child, received=received)
+    else:
+        if first is not None and asker.numbers is not None:
+            child.spend.numbers = chain((first,), asker.numbers)
+        # The parent wrote the task after reading its own tool results, so the child inherits their taint.
+        child = replace(child, request=replace(child.request, taint=await asker.find_taint()))
+        answer = _answer(services, child)
+    result = await _settled(services, child, answer)
+    return replace(result, files=tuple(received)) if received else result
+
+
+async def _settled(
+    services: TurnServices, child: RunningTurn, answering: Coroutine[Any, Any, TurnResult]
+) -> DelegationResult:
+    is_closed = False
+    try:
+        answer = await answering
+        result = await retry_on_lost_db(lambda: close_child(services.database, child, answer), CLOSING_SECONDS)
+        is_closed = True
+    finally:
+        if not is_closed:
+            with suppress(DatabaseLost):
+                await asyncio.shield(abandon_child(services.database, child))
+    log.info(
+        "agent_finished",
+        turn=child.key.id,
+        agent=result.agent,
+        error=result.error,
+        steps=result.iterations,
+        tokens=result.usage.total,
+        cost=result.usage.cost,
+        seconds=round(services.clock.monotonic() - child.start.began, 3),
+    )
+    return result
+
+
+async def _answer(services: TurnServices, child: RunningTurn) -> TurnResult:
+    given: Attributes = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": child.scope.hops[-1],
+        "parley.turn.id": child.key.id,
+    }
+    with span("invoke_agent", given):
+        answer = await answer_turn(services, child, cancellations=Cancellations(), last_error=None)
+    is_at_limit = not answer.finished and child.log.waves >= child.persona.max_iterations
+    return replace(answer, error=STEP_LIMIT) if answer.error is None and is_at_limit else answer
+
+
+async def _ask_peer(
+    services: TurnServices, peers: Peers, opened: OpenedChild, child: RunningTurn, received: list[dict[str, Any]]
+) -> TurnResult:
+    row = opened.agent
+    if row is None or opened.is_known:
+        # The remote agent may have received the task already: sending it again could run it twice.
+        return _without(ToolError(prompts().delegation.unknown_outcome.format(agent=child.scope.hops[-1])), UNKNOWN)
+    seconds, hops = child.deadline - services.clock.monotonic(), child.scope.hops[:-1]
+    asker = Asker(child.user.id, child.conversation.place.is_direct)
+    try:
+        async with asyncio.timeout(seconds):
+            found = await peers.ask(
+                row, child.log.message.content, seconds=seconds, hops=hops, context_id=opened.call_id, asker=asker
+            )
+    except TimeoutError:
+        return _without(TurnTimedOut())
+    except (ToolError, Unavailable) as error:
+        return _without(error)
+    lines = [await _keep(services, child, file=file, received=received) for file in found.files]
+    text = "\n".join([clean(found.text), *lines]).strip()
+    return TurnResult(text or prompts().turn.empty, finished=found.finished)
+
+
+async def _keep(services: TurnServices, child: RunningTurn, file: PeerFile, received: list[dict[str, Any]]) -> str:
+    """Store a file of the answer among the user's files; return a line of text that reports success or failure."""
+    name = clean_filename(file.filename)
+    storage = services.files.storage.of_user(services.database, child.user.id, child.conversation.id, child.key.id)
+    try:
+        kept = await storage.create(name, file.content, file.mime_type)
+    except (ToolError, Unavailable) as error:
+        return prompts().delegation.file_lost.format(filename=name, reason=error)
+    received.append({"file_id": kept.file_id, "filename": kept.filename, "url": kept.url})
+    return prompts().delegation.file_kept.format(filename=kept.filename, file_id=kept.file_id)
+
+
+def _without(error: ParleyError, code: str | None = None) -> TurnResult:
+    cause = str(error.__cause__) if error.__cause__ else None
+    return TurnResult(str(error), status="failed", finished=False, error=code or error.code, cause=cause)
+
+
+def _checked(task: str) -> str:
+    task = clean(task).strip()
+    if not task:
+        raise ToolError(prompts().delegation.no_task)
+    if len(task) > MAX_TASK_CHARS:
+        raise ToolError(prompts().delegation.long_task.format(count=len(task), most=MAX_TASK_CHARS))
+    return task
+
+
+def _to_result(result: DelegationResult, work: ModelWork, limit: int) -> Returned:
+    facts = {"agent": result.agent, "iterations": result.iterations}
+    # Half of a result's share: errors are cut at half of the limit, and this text is in the middle of the message.
+    if result.error is not None:
+        partial_text = cut(result.text, int(limit * RESULT_SHARE / 2))
+        message = prompts().delegation.failed.format(agent=result.agent, text=partial_text)
+        return Returned(error=ToolError(message, reason=result.error, **facts), work=work)
+    content = {"result": cut(result.text, int(limit * RESULT_SHARE)), **facts}
+    content |= {"files": list(result.files)} if result.files else {}
+    return Returned(content if result.finished else {**content, "finished": False}, work=work)

@@ -1,0 +1,264 @@
+"""Answers recorded turns again with a changed persona; recorded results stand for the tools, which do not run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from sqlalchemy import text
+
+from agent.commands.dry_run.recorded import RecordedTurn
+from agent.journal.steps import PastStep, Step, ToolUse, TurnKey, TurnLog
+from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
+from agent.llm.tokens import count_prompt
+from agent.people.billing.budget import (
+    Admission,
+    AdmissionStatus,
+    PaidCall,
+    add_usage,
+    get_budget_status,
+    to_admission,
+    to_json,
+)
+from agent.people.participants import Participants, ResolvedPersona
+from agent.tools.offer import Scope
+from agent.turn.context.builder import Context, PromptParts, assemble, estimate
+from agent.turn.modes import Mode, ModelTurn
+from agent.turn.running import Request, RunningTurn, Spend, Start
+from agent.turn.services import TurnServices
+from shared.errors import BudgetExhausted, Refusal, Unavailable
+from shared.messages import IncomingMessage, PlatformContext, Sender, Usage
+
+PURPOSE = "dry_run"
+# No turn and no conversation pays for it. What the person themselves may spend is asked apart.
+ADMIT = text("""
+SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation_id FROM (
+    SELECT parley_refusing_budget_v1(parley_find_budgets_v1(:user_id, NULL, NULL), CAST(:cost AS numeric)) AS refusal
+) AS asked
+""")
+PAY = text("""
+SELECT parley_charge_v3(
+    p_turn_id => NULL, p_user_id => :user_id, p_conversation_id => NULL, p_persona_id => NULL, p_calls => :calls,
+    p_reserve => NULL, p_cost => NULL, p_seconds => 0
+)
+""")
+
+Results = Mapping[tuple[str, str], Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A turn that is ready to be answered again, with about how many tokens that takes, and at most how many dollars.
+
+    `dollars` is None when the price of a model that may answer is unknown.
+    """
+
+    recorded: RecordedTurn
+    turn: RunningTurn
+    context: Context
+    tokens: int
+    dollars: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The new answer to a recorded turn.
+
+    `would_call` are the calls that nobody can answer, because they were not made then: with them the replay ends.
+    `error` is the code of the error that ended it.
+    """
+
+    prepared: Prepared
+    text: str
+    model: str | None
+    usage: Usage
+    calls: tuple[str, ...] = ()
+    would_call: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """Answers recorded turns again; `payer_id` is the user who pays for it."""
+
+    services: TurnServices
+    payer_id: int
+    numbers: "count[int]" = field(default_factory=count)
+
+    def prepare(self, recorded: RecordedTurn, persona: ResolvedPersona) -> Prepared:
+        """Build the prompt of a recorded turn with this persona, and estimate the cost."""
+        turn = self._to_turn(recorded, persona)
+        parts = PromptParts(
+            user=recorded.user,
+            persona=persona,
+            conversation=recorded.conversation,
+            history=recorded.history,
+            message=PastStep(recorded.id, recorded.user.id, recorded.steps[0]),
+            instructions=turn.offer.instructions,
+            platform_context=PlatformContext(),
+        )
+        context = assemble(parts, recorded.memories, now=recorded.started_at)
+        given = recorded.model_calls * (count_prompt(context.messages) + turn.offer.tokens)
+        made = recorded.output_tokens or recorded.model_calls * persona.max_output_tokens
+        return Prepared(recorded, turn, context, tokens=given + made, dollars=turn.spend.cost_of(given + made))
+
+    async def replay(self, prepared: Prepared) -> Replayed:
+        """Ask the model until it answers, or calls a tool in another way than the recorded turn did."""
+        turn, known = prepared.turn, _list_results(prepared.recorded.steps)
+        mode = self.services.models.modes[turn.loop_mode]
+        unknown: Sequence[Step] = ()
+        answer_text, error = "", None
+        try:
+            while not (answer_text or unknown):
+                answer = mode.read(turn, await self._ask(turn, mode.request(turn, prepared.context)))
+                if answer.is_answer:
+                    answer_text = answer.text or "(empty)"
+                else:
+                    unknown = _play_results(turn, mode, answer=answer, known=known)
+                    answer_text = _find_end(turn, mode)
+        except (Refusal, Unavailable) as failure:
+            answer_text, error = str(failure), failure.code
+        calls = [each for each in turn.log.steps if each.role == "tool_call"]
+        return Replayed(
+            prepared,
+            # Beside calls that nobody can answer the model may have written something.
+            text=answer_text or ("" if turn.log.last_answer is None else turn.log.last_answer.content),
+            model=turn.spend.model,
+            usage=turn.spend.usage,
+            calls=tuple(_describe(each) for each in calls if each not in unknown),
+            would_call=tuple(map(_describe, unknown)),
+            error=error,
+        )
+
+    async def _ask(self, turn: RunningTurn, request: ModelRequest) -> Completion:
+        await self._admit(turn.spend)
+        spent: list[RejectedCall] = []
+        deadline = self.services.clock.monotonic() + self.services.settings.turn_deadline_seconds
+        try:
+            completion = await self.services.models.router.complete(
+                request,
+                deadline=deadline,
+                observer=CallObserver(spent=spent, attempts=turn.spend.decisions.attempts),
+                is_background=True,
+            )
+            spent.append(RejectedCall(completion.model, completion.usage))
+        finally:
+            await self._pay(turn, spent)
+        return completion
+
+    async def _admit(self, spend: Spend) -> None:
+        given = {"user_id": self.payer_id, "cost": spend.cost_of(spend.estimate)}
+        async with self.services.database.statement() as session:
+            status = await get_budget_status(session, self.payer_id)
+            admission = to_admission((await session.execute(ADMIT, given)).one())
+        if status.limit is not None and status.used + status.reserved + spend.estimate > status.limit:
+            raise BudgetExhausted(renews_on=status.renews_on)
+        if not admission.is_admitted:
+            raise admission.refusal()
+
+    async def _pay(self, turn: RunningTurn, spent: Sequence[RejectedCall]) -> None:
+        calls = [PaidCall(each.model, each.usage, PURPOSE) for each in spent]
+        if not calls:
+            return
+        async with self.services.database.statement() as session:
+            await session.execute(PAY, {"user_id": self.payer_id, "calls": to_json(calls)})
+        turn.spend.add_usage(calls)
+
+    def _to_turn(self, recorded: RecordedTurn, persona: ResolvedPersona) -> RunningTurn:
+        services, conversation = self.services, recorded.conversation
+        scope = Scope(recorded.user.as_caller(), persona, conversation.place, agents=recorded.agents)
+        offer = services.toolbox.offered_to(scope)
+        began, key = services.clock.monotonic(), TurnKey(recorded.id, attempt=0)
+        message = IncomingMessage(
+            adapter=PURPOSE,
+            sender=Sender(conversation.place.platform, str(recorded.user.id), recorded.user.name),
+            place=conversation.place,
+            event_id="",
+            content=recorded.question,
+            sent_at=recorded.started_at,
+        )
+        tokens = estimate(
+            persona,
+            conversation,
+            history=recorded.history,
+            steps=recorded.steps[:1],
+            offer=offer,
+            memory_limit=len(recorded.memories),
+        )
+        mode = persona.loop_mode if persona.loop_mode in services.models.modes else None
+        return RunningTurn(
+            key=key,
+            request=Request(message, history=recorded.history),
+            participants=Participants(
+                recorded.user, persona, conversation, turn_id=recorded.id, agents=recorded.agents
+            ),
+            scope=scope,
+            offer=offer,
+            start=Start(began, began + services.settings.turn_deadline_seconds),
+            loop_mode=mode or "native",
+            announcer=services.events.announcer(key),
+            log=TurnLog(recorded.id, recorded.steps[:1]),
+            spend=Spend(
+                Admission(AdmissionStatus.ADMITTED),
+                tokens,
+                price=services.models.router.highest_price(persona.model),
+                purpose=PURPOSE,
+                numbers=self.numbers,
+            ),
+        )
+
+
+def _play_results(turn: RunningTurn, mode: Mode, *, answer: ModelTurn, known: Results) -> list[Step]:
+    # Adds the answer and the recorded results of its calls to the log; returns the calls that have none.
+    turn.log.append([answer.to_step(turn.log.next_seq), *answer.calls])
+    calls: Sequence[Step] = answer.calls
+    while calls:
+        unknown = [call for call in calls if _key(call) not in known]
+        played = [
+            replace(
+                known[_key(call)],
+                seq=turn.log.result_seq(call),
+                tool=ToolUse(call.tool.call_id, call.tool.name, outcome=known[_key(call)].tool.outcome),
+            )
+            for call in calls
+            if call not in unknown
+        ]
+        turn.log.append(played)
+        if unknown:
+            return unknown
+        calls = mode.ready_calls(turn, played)
+        turn.log.append(calls)
+    return []
+
+
+def _find_end(turn: RunningTurn, mode: Mode) -> str:
+    # The message of a tool that ends the turn, or the response of a plan whose calls have succeeded; else empty.
+    for step in turn.log.last_results:
+        tool = turn.offer.find(step.tool.name)
+        value = step.value if tool is not None and tool.ends_turn and step.tool.outcome == "result" else None
+        if isinstance(value, dict) and isinstance(value.get("message"), str):
+            return str(value["message"])
+    return mode.find_response(turn)
+
+
+def _list_results(steps: Sequence[Step]) -> Results:
+    results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
+    calls = [step for step in steps if step.role == "tool_call" and step.tool.call_id in results]
+    return {_key(call): results[call.tool.call_id] for call in calls}
+
+
+def _key(call: Step) -> tuple[str, str]:
+    return call.tool.name, json.dumps(call.value, sort_keys=True)
+
+
+def _describe(call: Step) -> str:
+    return f"{call.tool.name}({call.content})"
+
+
+def total(replayed: Sequence[Replayed]) -> Usage:
+    """Return what a dry run has used."""
+    usage = Usage()
+    for each in replayed:
+        if each.usage != Usage():
+            usage = add_usage(usage, each.usage)
+    return usage

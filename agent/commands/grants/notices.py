@@ -1,0 +1,58 @@
+"""Notices that a limit has reached 50, 80 or 100 percent, once each in a period.
+
+The database lists them in `budget_notices` with the call that reached the threshold, so that turns need no statement
+more. The person reads about their own limits, the owners about all others.
+"""
+
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.commands.grants.limits import Limit, Table, find_limit
+from agent.commands.grants.people import list_owners, notify
+from agent.prompts import prompts
+from shared.db.database import Database
+from shared.log import get_logger
+
+TAKE = text("""
+DELETE FROM budget_notices WHERE id IN (SELECT id FROM budget_notices ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED)
+RETURNING id, limit_user_id, limit_server_id, limit_budget_id, percent,
+    (SELECT user_id FROM budgets WHERE budgets.id = limit_budget_id) AS user_id
+""")
+
+log = get_logger()
+
+
+async def send_notices(database: Database) -> int:
+    """Send the notices that are listed, in the transaction that takes them off the list; return how many there were."""
+    async with database.transaction() as session:
+        rows = (await session.execute(TAKE)).all()
+        for row in sorted(rows, key=lambda each: each.id):
+            await _send(session, row)
+    return len(rows)
+
+
+async def _send(session: AsyncSession, row: Any) -> None:
+    named: tuple[tuple[Table, int | None], ...] = (
+        ("users", row.limit_user_id),
+        ("servers", row.limit_server_id),
+        ("budgets", row.limit_budget_id),
+    )
+    table, number = next((table, number) for table, number in named if number is not None)
+    limit = await find_limit(session, table, number)
+    if limit is None:
+        return
+    person = row.limit_user_id or row.user_id
+    people = [person] if person is not None else await list_owners(session)
+    notice = to_notice(limit, row.percent, is_own=person is not None)
+    told = [await notify(session, each, notice, event_id=f"limit:{row.id}") for each in people]
+    # Whoever never wrote directly is told by `parley budget list` and admin.budgets alone.
+    log.info("budget_notice", limit=f"{table} {number}", percent=row.percent, told=told.count(True))
+
+
+def to_notice(limit: Limit, percent: int, *, is_own: bool) -> str:
+    """Return what is said about a limit that has reached so many percent."""
+    texts = prompts().budgets
+    whose = texts.own if is_own else texts.of.format(title=limit.title)
+    return texts.notice.format(percent=percent, whose=whose, used=limit.shown_use, renews_on=limit.resets_at)

@@ -1,0 +1,172 @@
+"""Requests for more than a limit allows, and the decisions on them; each is an audited row of `budget_grants`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.commands.grants.limits import Limit, Table, find_exhausted, find_limit
+from agent.commands.grants.people import list_approvers, notify
+from agent.people.participants import ResolvedUser
+from agent.prompts import prompts
+from shared.errors import Refusal
+from shared.messages import Place
+from shared.permissions import Permission
+
+MOST_TOLD, MOST_LISTED = 5, 20
+# What is granted when nobody names an amount: half of the limit, until it begins again.
+SHARE = 2
+MOST_DAYS = 366
+
+# A person has one open request for a limit; asking again asks nobody a second time, on the day of a refusal either.
+OPEN = text("""
+SELECT id, status FROM budget_grants
+WHERE asked_by_id = :user_id AND (status = 'asked' OR status = 'refused' AND decided_at > now() - interval '1 day')
+  AND CASE :table WHEN 'users' THEN limit_user_id WHEN 'servers' THEN limit_server_id ELSE limit_budget_id END = :id
+ORDER BY id DESC LIMIT 1
+""")
+ADD = text("""
+INSERT INTO budget_grants (asked_by_id, tokens, cost, limit_user_id, limit_server_id, limit_budget_id)
+VALUES (:user_id, :tokens, :cost, CASE :table WHEN 'users' THEN CAST(:id AS bigint) END,
+        CASE :table WHEN 'servers' THEN CAST(:id AS bigint) END,
+        CASE :table WHEN 'budgets' THEN CAST(:id AS bigint) END)
+RETURNING id
+""")
+GET = text("""
+SELECT id, limit_user_id, limit_server_id, limit_budget_id, tokens, cost, asked_by_id FROM budget_grants
+WHERE id = :id AND status = 'asked' FOR UPDATE
+""")
+LIST = text("SELECT id FROM budget_grants WHERE status = 'asked' ORDER BY id DESC LIMIT :limit")
+DECIDE = text("""
+UPDATE budget_grants SET status = :status, tokens = :tokens, cost = :cost, decided_by_id = :by, decided_at = now(),
+    ends_at = coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz))
+WHERE id = :id RETURNING ends_at
+""")
+STORED = text("SELECT permission_level FROM users WHERE id = :id")
+ACT = text("SELECT set_config('parley.actor', :actor, true)")
+
+
+@dataclass(frozen=True, slots=True)
+class Approver:
+    """Who decides, and where: a permission that roles of a server give counts for limits of that server alone."""
+
+    user: ResolvedUser
+    place: Place
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """A request that nobody has decided on; `amount` is in the limit's unit."""
+
+    id: int
+    limit: Limit
+    amount: float
+    asked_by: int | None
+
+
+async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount: float | None) -> tuple[int, int]:
+    """Ask for more of the limit that refuses the person here; return the request's number and how many were told.
+
+    Nobody is told a second time of the same request. Raises `Refusal` when no limit is used up, or the
+    same was refused within a day.
+    """
+    limit = await find_exhausted(session, user.id, place)
+    if limit is None:
+        raise Refusal(prompts().budgets.not_needed)
+    named = {"user_id": user.id, "table": limit.table, "id": limit.id}
+    known = (await session.execute(OPEN, named)).one_or_none()
+    if known is not None and known.status == "refused":
+        raise Refusal(prompts().budgets.refused_lately)
+    if known is not None:
+        return known.id, 0
+    wanted = amount if amount is not None else max(1.0, float(limit.whole) / SHARE)
+    number = (await session.execute(ADD, named | _amounts(limit, wanted))).scalar_one()
+    text_ = prompts().budgets.request.format(
+        name=user.name,
+        number=number,
+        amount=_shown(limit, wanted),
+        title=limit.title,
+        used=limit.shown_use,
+        renews_on=limit.resets_at,
+    )
+    told = 0
+    for approver in (each for each in await list_approvers(session) if each != user.id):
+        if told < MOST_TOLD:
+            choices = (f"/grant {number}", f"/refuse {number}")
+            told += await notify(session, approver, text_, event_id=f"request:{number}", choices=choices)
+    return number, told
+
+
+async def list_requests(session: AsyncSession, approver: Approver) -> list[OpenRequest]:
+    """Return the open requests that this person may decide on, the newest first."""
+    numbers = (await session.execute(LIST, {"limit": MOST_LISTED})).scalars().all()
+    found = [await _find(session, number) for number in numbers]
+    return [each for each in found if each is not None and await _may_decide(session, approver, each.limit)]
+
+
+async def decide(
+    session: AsyncSession, approver: Approver, number: int, *, amount: float | None, days: int | None, granted: bool
+) -> str:
+    """Grant or refuse a request, tell the person who asked, and return what was done.
+
+    `amount` is in the limit's unit, None for what was asked; `days` is how long it counts, None until the limit begins
+    again. Raises `Refusal`.
+    """
+    found = await _find(session, number)
+    if found is None or not await _may_decide(session, approver, found.limit):
+        raise Refusal(prompts().budgets.unknown_request.format(number=number))
+    limit, wanted = found.limit, found.amount if amount is None else amount
+    await session.execute(ACT, {"actor": approver.account})
+    given = {
+        "id": number,
+        "status": "granted" if granted else "refused",
+        "resets_at": limit.resets_at,
+        "days": days,
+        "by": approver.user.id,
+    }
+    ends_at = (await session.execute(DECIDE, given | _amounts(limit, wanted))).scalar_one()
+    texts = prompts().budgets
+    if not granted:
+        done = texts.refused.format(title=limit.title)
+    else:
+        done = texts.granted.format(amount=_shown(limit, wanted), title=limit.title, ends_at=ends_at)
+    if found.asked_by is not None:
+        await notify(session, found.asked_by, done, event_id=f"decision:{number}")
+    return done
+
+
+async def _find(session: AsyncSession, number: int) -> OpenRequest | None:
+    row = (await session.execute(GET, {"id": number})).one_or_none()
+    if row is None:
+        return None
+    table, limit_id = _named(row)
+    limit = await find_limit(session, table, limit_id)
+    if limit is None:
+        return None
+    amount = float(row.tokens if limit.unit == "tokens" else row.cost)
+    return OpenRequest(number, limit, amount, asked_by=row.asked_by_id)
+
+
+def _named(row: Any) -> tuple[Table, int]:
+    if row.limit_user_id is not None:
+        return "users", row.limit_user_id
+    return ("servers", row.limit_server_id) if row.limit_server_id is not None else ("budgets", row.limit_budget_id)
+
+
+async def _may_decide(session: AsyncSession, approver: Approver, limit: Limit) -> bool:
+    stored = (await session.execute(STORED, {"id": approver.user.id})).scalar_one()
+    if Permission.from_label(stored) >= Permission.ADMIN:
+        return True
+    here = (approver.place.platform, approver.place.server)
+    return approver.user.permission >= Permission.ADMIN and limit.server == here
+
+
+def _amounts(limit: Limit, amount: float) -> dict[str, Any]:
+    is_tokens = limit.unit == "tokens"
+    return {"tokens": int(amount) if is_tokens else 0, "cost": 0 if is_tokens else amount}
+
+
+def _shown(limit: Limit, amount: float) -> str:
+    return f"{int(amount):,} tokens" if limit.unit == "tokens" else f"{amount:,.2f} dollars"

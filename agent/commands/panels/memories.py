@@ -1,0 +1,23 @@
+"""The panel of a user's memories."""
+
+from agent.commands.base import Request
+from agent.commands.panels.base import Entry, Listed, panel
+
+MOST_LISTED = 20
+
+
+async def forget(request: Request) -> str:
+    """Forget one of the person's memories."""
+    memories = request.app.memory.of_user(request.user.id, request.place, None)
+    if request.argument.isdecimal() and await memories.forget(int(request.argument)):
+        return "I have forgotten it."
+    return "It was forgotten before."
+
+
+@panel("memories", "What I remember about you", verb="Forget", empty="Nothing yet.", remove=forget)
+async def list_memories(request: Request) -> Listed:
+    """List what is remembered, the newest first."""
+    memories = request.app.memory.of_user(request.user.id, request.place, None)
+    found = await memories.list_all(MOST_LISTED + 1)
+    more = "There is more: /memory list shows it." if len(found) > MOST_LISTED else ""
+    return Listed([Entry(str(each.id), each.content) for each in found[:MOST_LISTED]], more)

@@ -1,0 +1,27 @@
+"""The panel of a user's scheduled jobs."""
+
+from agent.commands.base import Request
+from agent.commands.panels.base import Entry, Listed, panel
+from agent.commands.schedule import jobs_of
+from shared.errors import NotFound
+from shared.schedules.jobs import describe
+
+MOST_LISTED = 20
+
+
+async def cancel(request: Request) -> str:
+    """Cancel one of the person's jobs."""
+    try:
+        await jobs_of(request).cancel(int(request.argument) if request.argument.isdecimal() else 0)
+    except NotFound:
+        return "It was over before."
+    return "I have cancelled it."
+
+
+@panel("schedule", "What is scheduled for you", verb="Cancel", empty="Nothing is scheduled.", remove=cancel)
+async def list_jobs(request: Request) -> Listed:
+    """List the jobs, the next one first."""
+    found = await jobs_of(request).list(MOST_LISTED + 1)
+    more = "There is more: /schedule list shows it." if len(found) > MOST_LISTED else ""
+    entries = [Entry(str(each.id), describe(each, request.user.time_zone)) for each in found[:MOST_LISTED]]
+    return Listed(entries, more)

@@ -1,1 +1,0 @@
-"""Delegation of tasks to other agents: permissions, child turns, results; the A2A protocol is in `agent/a2a`."""

@@ -1,0 +1,387 @@
+"""What a running turn tells: numbered events, its text, a live message, and its answer to those who wait for it.
+
+Stored events are announced to readers in all processes by NOTIFY. Those who wait in the process that runs the turn get
+the answer at once.
+
+The live message is only a preview; the reply is what the turn commits at its end. The id of the live message is stored
+with the turn, so that the final delivery edits that message, also after a crash.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol, runtime_checkable
+
+from sqlalchemy import text
+
+from agent.journal.responses import find_response
+from agent.journal.steps import Event, TurnKey
+from agent.live.deltas import DeltaSender
+from agent.outflow.reply import Outflow, OutflowRules
+from shared.db.database import Database, DatabaseLost
+from shared.errors import Stopping
+from shared.log import get_logger
+from shared.messages import AgentResponse, IncomingMessage, Place
+
+SEQS_PER_ATTEMPT = 1_000_000
+# At the end, a message that is just being posted is awaited up to this long, so that its id is known.
+SETTLE_SECONDS = 5.0
+REMEMBERED_ENDS = 5000
+READ_AGAIN_SECONDS = 5.0
+# A reader waits so long for a database that is away, and comes back after so many seconds when this process stops.
+OUTAGE_SECONDS, STOPPING_SECONDS = 8.0, 5.0
+
+KEEP_LIVE = text("""
+UPDATE turns SET live_message_id = :message_id WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+RETURNING id
+""")
+FIND_LIVE = text("SELECT live_message_id FROM turns WHERE id = :turn_id")
+
+log = get_logger()
+
+Observer = Callable[[str, dict[str, Any]], None]
+
+
+def to_note(turn_id: int, inbox_ids: Sequence[int], *, is_end: bool = False) -> str:
+    """Return the payload that announces new stored events of this turn, or its end."""
+    # 500 ids fit into one notification; a turn answers at most 50 messages.
+    return json.dumps({"turn": turn_id, "inbox": list(inbox_ids), "end": is_end})
+
+
+def read_note(payload: object) -> dict[str, Any]:
+    """Parse a payload."""
+    note: dict[str, Any] = json.loads(str(payload))
+    return note
+
+
+class Announcer:
+    """Numbers the events of one running turn, and sends its text deltas if a reader is watching.
+
+    All text of the model passes the turn's `outflow`; of a stream, only what is certain is sent.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        rules: OutflowRules,
+        key: TurnKey,
+        inbox_ids: Sequence[int] = (),
+        *,
+        last_seq: int = -1,
+        watched: bool = False,
+    ) -> None:
+        """Number events after `last_seq`, the last stored event of an interrupted attempt; -1 if there is none."""
+        self.outflow = Outflow(rules)
+        self._turn_id, self._inbox_ids = key.id, inbox_ids
+        # Deltas are numbered but not stored, so readers may have seen higher numbers of the previous attempt.
+        self._seq = max(last_seq + 1, (key.attempt - 1) * SEQS_PER_ATTEMPT)
+        self._observer: Observer | None = None
+        self._has_text, self._space = False, ""
+        self._deltas: DeltaSender | None = None
+        if watched:
+            is_reset = key.attempt > 1
+            self._deltas = DeltaSender(database, key.id, inbox_ids, next_seq=self._next_seq, is_reset=is_reset)
+
+    @property
+    def wants_text(self) -> bool:
+        """Return whether a reader or an observer wants text deltas, so that the model has to stream."""
+        return self._deltas is not None or self._observer is not None
+
+    def observe(self, observer: Observer) -> None:
+        """Register the observer, which is called with the name and payload of every event, in this process."""
+        self._observer = observer
+
+    def event(self, name: str, **payload: Any) -> Event:
+        """Create the next event of the turn; the caller stores it in a journal transaction."""
+        if self._observer is not None:
+            self._observer(name, payload)
+        return Event(self._turn_id, self._next_seq(), name=name, payload=payload)
+
+    def _next_seq(self) -> int:
+        self._seq += 1
+        return self._seq - 1
+
+    def thinking(self, text: str) -> list[Event]:
+        """Return the event with the model's thinking; an empty list if the text is empty."""
+        return [self.event("thinking", text=self.outflow.filtered(text))] if text else []
+
+    def note(self, *, is_end: bool = False) -> str:
+        """Return the payload to notify in this transaction; empty without a watching reader, except at the end."""
+        return to_note(self._turn_id, self._inbox_ids, is_end=is_end) if self._deltas is not None or is_end else ""
+
+    def add_text(self, delta: str) -> None:
+        """Add a piece of text from the model; what is certain of it is sent within 50 ms."""
+        if not self.wants_text:
+            return
+        self._tell(self.outflow.feed(delta))
+
+    def _tell(self, text: str) -> None:
+        # The stored message neither begins nor ends with white space: what was sent of it is always its beginning.
+        text = self._space + text if self._has_text else text.lstrip()
+        self._has_text = self._has_text or bool(text)
+        self._space = text[len(text.rstrip()) :]
+        self._send(text.rstrip())
+
+    def _send(self, text: str) -> None:
+        if text and self._observer is not None:
+            self._observer("text_delta", {"text": text})
+        if text and self._deltas is not None:
+            self._deltas.add(text)
+
+    def reset_text(self) -> None:
+        """Tell readers to drop the text of this step: the model's stream was interrupted and starts again."""
+        self.outflow.drop_stream()
+        self._has_text, self._space = False, ""
+        if self._observer is not None:
+            self._observer("text_delta", {"text": "", "reset": True})
+        if self._deltas is not None:
+            self._deltas.reset()
+
+    async def flush(self, *, is_end: bool = False) -> None:
+        """Send the rest of the text at once, so that it arrives before the stored event that follows it.
+
+        Unless it is the end, another text may follow: the white space that separates them is sent, too.
+        """
+        if self.wants_text:
+            self._tell(self.outflow.finish())
+            if not is_end:
+                self._send(self._space)
+            self._has_text, self._space = False, ""
+        if self._deltas is not None:
+            await self._deltas.flush()
+
+
+class LiveTurn:
+    """The state of a running turn for display: the text of its last step, its running and its finished tools.
+
+    By call id: `calls` has the names of all tools that were called; `ended_tools` is True for failed calls.
+    """
+
+    def __init__(self, database: Database, key: TurnKey, message: IncomingMessage) -> None:
+        self.message = message
+        self.text = ""
+        self.calls: dict[str, str] = {}
+        self.ended_tools: dict[str, bool] = {}
+        self._database, self._key = database, key
+        self._is_new_step = False
+        self._ended = asyncio.Event()
+
+    @property
+    def turn_id(self) -> int:
+        """Return the turn's id."""
+        return self._key.id
+
+    @property
+    def is_resumed(self) -> bool:
+        """Return whether an earlier attempt of the turn was interrupted."""
+        return self._key.attempt > 1
+
+    @property
+    def place(self) -> Place:
+        """Return where the question was asked."""
+        return self.message.place
+
+    @property
+    def reply_to(self) -> str:
+        """Return the id of the message that is answered."""
+        return self.message.platform_message_id or self.message.event_id
+
+    @property
+    def asker(self) -> str:
+        """Return the platform's id of the person who asked."""
+        return self.message.sender.platform_user_id
+
+    @property
+    def tools(self) -> list[str]:
+        """Return the names of the running tools."""
+        return [name for call_id, name in self.calls.items() if call_id not in self.ended_tools]
+
+    def observe(self, name: str, payload: dict[str, Any]) -> None:
+        """Update the state with an event of the turn."""
+        if name == "tool_call":
+            self.calls[str(payload["id"])] = str(payload["tool"])
+        elif name == "tool_result":
+            self.ended_tools[str(payload.get("id"))] = bool(payload.get("error"))
+            self._is_new_step = True
+        elif name == "text_delta":
+            if payload.get("reset") or self._is_new_step:
+                self.text, self._is_new_step = "", False
+            self.text += payload["text"]
+
+    async def ends_within(self, seconds: float) -> bool:
+        """Wait for the end of the turn; return False if it has not ended after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def end(self) -> None:
+        """Mark the turn as ended, for the sender that shows it."""
+        self._ended.set()
+
+    async def find_message(self) -> str | None:
+        """Return the id of the live message of an earlier attempt; None if there is none."""
+        async with self._database.statement() as session:
+            row = (await session.execute(FIND_LIVE, {"turn_id": self.turn_id})).one_or_none()
+        return None if row is None else row.live_message_id
+
+    async def keep_message(self, message_id: str) -> bool:
+        """Store the id of the live message for the final delivery; return False if another worker has the turn."""
+        given = {"message_id": message_id, "turn_id": self._key.id, "attempt": self._key.attempt}
+        async with self._database.statement() as session:
+            return (await session.execute(KEEP_LIVE, given)).one_or_none() is not None
+
+
+@runtime_checkable
+class LiveSender(Protocol):
+    """A sender that can show a live message."""
+
+    async def show(self, turn: LiveTurn) -> None:
+        """Show the turn until it ends."""
+        ...
+
+
+@asynccontextmanager
+async def shown_live(sender: object, turn: LiveTurn, announcer: Announcer) -> AsyncIterator[None]:
+    """Show the turn live during the block if its sender can; after the block the sender has stopped."""
+    if not isinstance(sender, LiveSender):
+        yield
+        return
+    announcer.observe(turn.observe)
+    showing = asyncio.create_task(sender.show(turn), name="live message")
+    try:
+        yield
+    finally:
+        turn.end()
+        await asyncio.wait({showing}, timeout=SETTLE_SECONDS)
+        showing.cancel()
+        await asyncio.gather(showing, return_exceptions=True)
+        if not showing.cancelled() and (error := showing.exception()) is not None:
+            log.warning("live_message_failed", turn=turn.turn_id, cause=repr(error))
+
+
+class Outage:
+    """How long the database has been away for one reader, who waits for its return for a while."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+
+    @contextlib.contextmanager
+    def bridged(self) -> Iterator[None]:
+        """Bear `DatabaseLost` in the block, unless the outage has lasted for longer than a restart takes."""
+        now = asyncio.get_running_loop().time
+        try:
+            yield
+        except DatabaseLost as error:
+            self._began = now() if self._began is None else self._began
+            if now() - self._began >= OUTAGE_SECONDS:
+                raise DatabaseLost(retry_after=OUTAGE_SECONDS) from error
+        else:
+            self._began = None
+
+
+class TurnReaders:
+    """Those who wait for the answers of turns in this process."""
+
+    def __init__(self, database: Database, rules: OutflowRules | None = None) -> None:
+        self._database = database
+        self._rules = rules or OutflowRules()
+        self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
+        self._ended: OrderedDict[int, None] = OrderedDict()
+        self._here: set[int] = set()
+        self._is_stopping = False
+
+    def announcer(
+        self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
+    ) -> Announcer:
+        """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
+        return Announcer(self._database, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
+
+    @contextlib.contextmanager
+    def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
+        """Wake this process's readers at the end of the block, unless `finish` did, instead of by the notification."""
+        self._here.update(inbox_ids)
+        try:
+            yield
+        finally:
+            self._wake([each for each in inbox_ids if each in self._here])
+
+    def finish(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
+        """Pass the answer of a turn to the readers in this process; if it is None, they read it from the tables."""
+        self._wake(inbox_ids, response)
+
+    async def response(self, inbox_id: int) -> AgentResponse:
+        """Wait for the end of the turn that answers this message, and return its answer.
+
+        Raises `DatabaseLost` when the database is away for longer than a restart of it takes, and `Stopping`.
+        """
+        outage = Outage()
+        with self._queue(inbox_id) as queue:
+            found = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
+            while found is None:
+                found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id, outage)
+        return found
+
+    def stop_readers(self) -> None:
+        """Let those who wait here ask again, because this process ends: they get `Stopping`."""
+        self._is_stopping = True
+        for queue in [queue for queues in self._queues.values() for queue in queues]:
+            queue.put_nowait({"end": True})
+
+    async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> AgentResponse | None:
+        while True:
+            try:
+                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+            except TimeoutError:
+                note = {"end": True}
+            if self._is_stopping and note.get("response") is None:
+                raise Stopping(retry_after=STOPPING_SECONDS)
+            if note.get("end"):
+                self._remember_end(inbox_id)
+                response: AgentResponse | None = note.get("response")
+                return response
+
+    async def _read_response(self, inbox_id: int, outage: Outage) -> AgentResponse | None:
+        with outage.bridged():
+            async with self._database.statement() as session:
+                return await find_response(session, inbox_id)
+        return None
+
+    @contextlib.contextmanager
+    def _queue(self, inbox_id: int) -> Iterator[asyncio.Queue[dict[str, Any]]]:
+        queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._queues[inbox_id].add(queue)
+        try:
+            yield queue
+        finally:
+            self._queues[inbox_id].discard(queue)
+            if not self._queues[inbox_id]:
+                del self._queues[inbox_id]
+
+    def _wake(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
+        self._here.difference_update(inbox_ids)
+        for inbox_id in inbox_ids:
+            self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait({"end": True, "response": response})
+
+    def _on_turn_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        note = read_note(payload)
+        for inbox_id in note["inbox"]:
+            if note.get("end") and inbox_id in self._here:
+                continue
+            if note.get("end"):
+                self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait(note)
+
+    def _remember_end(self, inbox_id: int) -> None:
+        # A reader may begin to wait just after the end was notified.
+        self._ended[inbox_id] = None
+        while len(self._ended) > REMEMBERED_ENDS:
+            self._ended.popitem(last=False)

@@ -1,0 +1,76 @@
+"""Sends the text of a running turn to its readers in all processes, in small batches."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent.live.channels import NOTIFY, TURNS
+from shared.db.database import Database, DatabaseLost
+from shared.db.errors import REFUSED
+from shared.text import clean
+
+BATCH_SECONDS = 0.05
+# A notification can hold 8,000 bytes; one character takes up to six bytes, and the inbox ids take up to a thousand.
+DELTA_CHARS = 1000
+
+
+class DeltaSender:
+    """Sends the text deltas of one turn; `next_seq` returns the number of its next event."""
+
+    def __init__(
+        self, database: Database, turn_id: int, inbox_ids: Sequence[int], *, next_seq: Callable[[], int], is_reset: bool
+    ) -> None:
+        """With `is_reset` readers drop the text that they have: an earlier attempt may have sent some."""
+        self._database, self._next_seq = database, next_seq
+        self._turn = {"turn": turn_id, "inbox": list(inbox_ids)}
+        self._waiting: list[str] = []
+        self._is_reset = is_reset
+        self._sender: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    def add(self, text: str) -> None:
+        """Send this text within 50 ms."""
+        self._waiting.append(text)
+        self._send_soon()
+
+    def reset(self) -> None:
+        """Tell readers to drop the text of this step."""
+        self._waiting.clear()
+        self._is_reset = True
+        self._send_soon()
+
+    async def flush(self) -> None:
+        """Send the rest of the text at once."""
+        if self._sender is not None and not self._sender.done():
+            self._hurry.set()
+            # Not awaited directly, because a cancellation would then also cancel the sender and break the next flush.
+            await asyncio.wait({self._sender})
+
+    def _send_soon(self) -> None:
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_batches(), name="text deltas")
+
+    async def _send_batches(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._hurry.wait(), BATCH_SECONDS)
+        self._hurry.clear()
+        while self._waiting or self._is_reset:
+            whole = clean("".join(self._waiting))
+            self._waiting.clear()
+            # Lost deltas do no harm: they are a preview, and the stored message has the whole text.
+            with contextlib.suppress(DatabaseLost, *REFUSED):
+                await self._send(whole)
+
+    async def _send(self, whole: str) -> None:
+        notes = [self._delta(whole[start : start + DELTA_CHARS]) for start in range(0, max(1, len(whole)), DELTA_CHARS)]
+        async with self._database.statement() as session:
+            await session.execute(NOTIFY, {"channel": TURNS, "notes": notes})
+
+    def _delta(self, piece: str) -> str:
+        payload: dict[str, Any] = {"text": piece}
+        if self._is_reset:
+            payload["reset"] = True
+            self._is_reset = False
+        return json.dumps(self._turn | {"seq": self._next_seq(), "delta": payload}, ensure_ascii=False)

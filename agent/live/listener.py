@@ -1,0 +1,261 @@
+"""The listener: lets readers follow a turn's events and wait for its answer, from any process.
+
+Stored events are written in the journal's transactions and announced by NOTIFY; text deltas are sent only in the
+notifications, in small batches. Readers may be on other machines; a slow or disconnected reader never delays a turn.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+from sqlalchemy import bindparam, select
+
+from agent.journal.steps import Event
+from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders, read_note
+from agent.live.channels import CANCELLATIONS, CHANGES, DUE, NOTIFY, READERS, TURNS
+from agent.outflow.reply import Outflow, OutflowRules
+from shared.db.connections import UnfitDatabase
+from shared.db.database import Database, DatabaseLost
+from shared.errors import Stopping
+from shared.log import get_logger
+from shared.models import InboxMessage, TurnEvent
+
+# A reader of due jobs looks again after this time, whatever it was told.
+LOOK_AGAIN_SECONDS = 60.0
+LAST_EVENT = "turn_complete"
+# A connection that only listens is asked whether it still is one: a silent network ends nothing.
+PING_SECONDS, PONG_SECONDS = 4.0, 4.0
+
+EVENTS_AFTER = (
+    select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
+    .join(InboxMessage, InboxMessage.turn_id == TurnEvent.turn_id)
+    .where(InboxMessage.id == bindparam("inbox_id"), TurnEvent.seq > bindparam("after"))
+    .order_by(TurnEvent.seq)
+)
+
+log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Observers:
+    # Called with the id of a turn that is to stop; with a table that an admin has changed (None: any may have been).
+    of_cancellations: list[Callable[[int], None]] = field(default_factory=list)
+    of_changes: list[Callable[[str | None], None]] = field(default_factory=list)
+
+
+class Listener(TurnReaders):
+    """Keeps one LISTEN connection per process and wakes the readers of turns.
+
+    A lost connection is reopened; all readers then read the tables again, so that they miss nothing.
+    """
+
+    def __init__(self, database: Database, rules: OutflowRules | None = None) -> None:
+        super().__init__(database, rules)
+        self._observers = _Observers()
+        # Pending `is_awaited` requests to other processes, by token.
+        self._asked: dict[str, asyncio.Event] = {}
+        self._answering: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
+        # The readers of what scheduled jobs send, by the key of the place.
+        self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
+
+    def outflow(self) -> Outflow:
+        """Return a new filter for what is sent outside of a turn."""
+        return Outflow(self._rules)
+
+    async def start(self) -> None:
+        """Open the connection, as soon as the database accepts it; it is kept until `close`."""
+        connection = await self._open_again()
+        self._task = asyncio.create_task(self._keep(connection), name="event listener")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, *self._answering, return_exceptions=True)
+
+    def on_cancellation(self, called: Callable[[int], None]) -> None:
+        """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
+        self._observers.of_cancellations.append(called)
+
+    def on_change(self, called: Callable[[str | None], None]) -> None:
+        """Register a callback, which is called with the name of a table when an admin has changed it, by any door.
+
+        It is called with None when notes may have been missed, because the connection was lost: anything may have
+        changed.
+        """
+        self._observers.of_changes.append(called)
+
+    async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
+        """Yield the events of the turn that answers this message, stored ones and live deltas, until its end."""
+        last, outage = -1, Outage()
+        with self._queue(inbox_id) as queue:
+            while True:
+                stored = await self._read_events(inbox_id, last, outage)
+                for event in stored:
+                    yield event
+                if stored and stored[-1].name == LAST_EVENT:
+                    return
+                last = stored[-1].seq if stored else last
+                async for delta in self._deltas(inbox_id, queue, last):
+                    last = delta.seq
+                    yield delta
+
+    async def due_in(self, place_key: str) -> AsyncGenerator[None]:
+        """Yield at once, and then whenever a scheduled job has sent a message into this place, or may have."""
+        arrived = asyncio.Event()
+        self._places[place_key].add(arrived)
+        try:
+            while True:
+                yield
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(arrived.wait(), LOOK_AGAIN_SECONDS)
+                arrived.clear()
+        finally:
+            self._places[place_key].discard(arrived)
+            if not self._places[place_key]:
+                del self._places[place_key]
+
+    async def is_awaited(self, inbox_ids: Sequence[int], seconds: float) -> bool:
+        """Return whether a reader in any process waits for one of these messages; others have `seconds` to answer."""
+        if self._has_reader(inbox_ids):
+            return True
+        token = uuid4().hex
+        answered = self._asked[token] = asyncio.Event()
+        try:
+            await self._notify_readers({"asked": token, "inbox": list(inbox_ids)})
+            await asyncio.wait_for(answered.wait(), seconds)
+        except TimeoutError:
+            return self._has_reader(inbox_ids)
+        finally:
+            del self._asked[token]
+        return True
+
+    def _has_reader(self, inbox_ids: Sequence[int]) -> bool:
+        return any(inbox_id in self._queues for inbox_id in inbox_ids)
+
+    async def _notify_readers(self, note: dict[str, Any]) -> None:
+        async with self._database.statement() as session:
+            await session.execute(NOTIFY, {"channel": READERS, "notes": [json.dumps(note)]})
+
+    async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
+        while True:
+            try:
+                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+            except TimeoutError:
+                # A notification may have been missed, so the tables are read as if the turn had ended.
+                self._remember_end(inbox_id)
+                return
+            if self._is_stopping:
+                raise Stopping(retry_after=STOPPING_SECONDS)
+            if "delta" not in note:
+                return
+            # The previous attempt may still stream after the next one has begun; its deltas have lower numbers.
+            if note["seq"] > last:
+                last = note["seq"]
+                yield Event(note["turn"], note["seq"], name="text_delta", payload=note["delta"])
+
+    async def _read_events(self, inbox_id: int, after: int, outage: Outage) -> list[Event]:
+        with outage.bridged():
+            async with self._database.statement() as session:
+                given = {"inbox_id": inbox_id, "after": after}
+                stored = [Event(*row) for row in (await session.execute(EVENTS_AFTER, given)).all()]
+            return stored or await self._read_set_aside(inbox_id, outage)
+        return []
+
+    async def _read_set_aside(self, inbox_id: int, outage: Outage) -> list[Event]:
+        # A message for which no turn could begin has no events, so its end is built from its response.
+        found = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
+        if found is None or found.turn_id:
+            return []
+        end = {"iterations": 0, "usage": asdict(found.usage), "finished": False, "error": found.error, "model": None}
+        return [
+            Event(0, 0, name="message", payload={"content": found.content, "files": []}),
+            Event(0, 1, name=LAST_EVENT, payload=end),
+        ]
+
+    async def _open(self) -> asyncpg.Connection:
+        connection = await self._database.connect()
+        await connection.add_listener(TURNS, self._on_turn_note)
+        await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
+        await connection.add_listener(READERS, self._on_reader_note)
+        await connection.add_listener(CHANGES, self._on_change_note)
+        await connection.add_listener(DUE, self._on_due_note)
+        return connection
+
+    async def _keep(self, connection: asyncpg.Connection) -> None:
+        try:
+            while True:
+                gone = asyncio.Event()
+                connection.add_termination_listener(lambda _connection, gone=gone: gone.set())
+                await _until_lost(connection, gone)
+                log.warning("listener_reconnecting")
+                connection.terminate()
+                connection = await self._open_again()
+        finally:
+            connection.terminate()
+
+    async def _open_again(self) -> asyncpg.Connection:
+        is_logged = False
+        while True:
+            try:
+                connection = await self._open()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase) as error:
+                if not is_logged:
+                    log.warning("listener_waits_for_database", cause=f"{error or type(error).__name__}")
+                is_logged = True
+                await asyncio.sleep(0.5)
+            else:
+                self._wake_all()
+                self._tell_change(None)
+                return connection
+
+    def _wake_all(self) -> None:
+        for queue in [queue for queues in self._queues.values() for queue in queues]:
+            queue.put_nowait({"end": True})
+        for arrived in [each for readers in self._places.values() for each in readers]:
+            arrived.set()
+
+    def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for arrived in self._places.get(str(payload), ()):
+            arrived.set()
+
+    def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for called in self._observers.of_cancellations:
+            called(int(str(payload)))
+
+    def _on_change_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        self._tell_change(str(payload))
+
+    def _tell_change(self, table: str | None) -> None:
+        for called in self._observers.of_changes:
+            called(table)
+
+    def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        note = read_note(payload)
+        if "asked" not in note:
+            if note["here"] in self._asked:
+                self._asked[note["here"]].set()
+        elif self._has_reader(note["inbox"]):
+            task = asyncio.create_task(self._answer_reader(note["asked"]), name="answer to another process")
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _answer_reader(self, token: str) -> None:
+        with contextlib.suppress(DatabaseLost):
+            await self._notify_readers({"here": token})
+
+
+async def _until_lost(connection: asyncpg.Connection, gone: asyncio.Event) -> None:
+    with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        while not connection.is_closed():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(gone.wait(), PING_SECONDS)
+                return
+            await connection.execute("SELECT 1", timeout=PONG_SECONDS)

@@ -1,0 +1,164 @@
+"""The transcript that a summary is written from: what people and the agent said, in order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.memory.facts import Statement
+from agent.memory.recordings import Transcript, list_transcripts
+from agent.memory.summaries.claims import Claim
+from shared.db.driver import Session
+from shared.messages import AGENT_ADAPTERS
+from shared.text import count_tokens, cut
+
+MAX_LINES = 600
+MAX_LINE_CHARS = 6000
+AGENT = "Assistant"
+
+# Up to the first turn that is still running: its answer is part of what was said. In a direct conversation the turns of
+# one person count, as in the history that the model is shown. The journal keeps the text that was answered, with the
+# transcripts of recordings; what was edited since is read from the inbox. In a shared place nobody else was told what
+# the agent said in mid-turn, before tools were called.
+READ = text("""
+SELECT messages.turn_id, messages.created_at AS said_at, messages.role = 'assistant' AS is_bot, messages.speaker,
+       messages.content, CASE WHEN messages.role = 'user' THEN typed.content END AS typed, typed.was_edited,
+       turns.user_id, typed.message_id,
+       turns.id > (SELECT facts_turn_id FROM conversations WHERE id = :id) AS is_unread,
+       ARRAY(SELECT id FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS file_ids,
+       ARRAY(SELECT filename FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS filenames
+FROM turns JOIN messages ON messages.turn_id = turns.id LEFT JOIN LATERAL (
+    SELECT string_agg(inbox.content, E'\n' ORDER BY sent_at, inbox.id)
+               FILTER (WHERE door <> ALL(:agents) AND due_job IS NULL) AS content,
+           bool_or(edited_at IS NOT NULL) AS was_edited, max(platform_event_id) AS message_id
+    FROM inbox WHERE inbox.turn_id = turns.id
+) AS typed ON true
+WHERE turns.conversation_id = :id AND turns.parent_turn_id IS NULL AND turns.id > :after
+  AND turns.id < coalesce((
+      SELECT min(running.id) FROM turns AS running
+      WHERE running.conversation_id = :id AND running.status = 'running' AND running.parent_turn_id IS NULL
+  ), 9223372036854775807)
+  AND (NOT :is_direct OR turns.user_id = :user_id)
+  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
+  AND messages.role IN ('user', 'assistant') AND btrim(messages.content) <> ''
+  AND (:is_direct OR messages.role = 'user' OR NOT EXISTS (
+      SELECT FROM messages AS later
+      WHERE later.turn_id = messages.turn_id AND later.seq > messages.seq AND later.role = 'assistant'
+  ))
+ORDER BY messages.turn_id, messages.seq LIMIT :limit
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Something that was said; `is_answered` is True when the agent spoke next.
+
+    `statement` is set for what a person typed or spoke, without quotes of others: facts may be drawn from it, unless
+    they have been.
+    """
+
+    turn_id: int
+    said_at: datetime
+    speaker: str
+    content: str
+    is_bot: bool = False
+    is_answered: bool = False
+    statement: Statement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is to be summarised; `has_more` is True when more was said behind it."""
+
+    lines: tuple[Line, ...] = ()
+    has_more: bool = False
+
+    @property
+    def last_turn_id(self) -> int:
+        """Return the last turn of the source."""
+        return self.lines[-1].turn_id
+
+    @property
+    def statements(self) -> dict[int, Statement]:
+        """Return what people typed and spoke, by the number of the line in the transcript."""
+        return {number: each.statement for number, each in enumerate(self.lines, 1) if each.statement is not None}
+
+
+async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Source:
+    """Read what was said since the summary: whole turns, at most `max_tokens` of them but at least one."""
+    given = {
+        "id": claimed.id,
+        "after": claimed.summarized_turn_id,
+        "is_direct": claimed.place.is_direct,
+        "user_id": claimed.user_id,
+        "limit": MAX_LINES,
+        "agents": list(AGENT_ADAPTERS),
+    }
+    rows = (await session.execute(READ, given)).all()
+    turns = [list(group) for _, group in groupby(rows, key=lambda row: row.turn_id)]
+    # The last turn may have been cut by the limit.
+    whole = turns[:-1] if len(rows) == MAX_LINES and len(turns) > 1 else turns
+    kept: list[list[Any]] = []
+    tokens = 0
+    for turn in whole:
+        tokens += sum(count_tokens(row.content[:MAX_LINE_CHARS]) for row in turn)
+        if kept and tokens > max_tokens:
+            break
+        kept.append(turn)
+    rows = [row for turn in kept for row in turn]
+    followed_by_bot = [*(row.is_bot for row in rows[1:]), False][: len(rows)]
+    lines = tuple(
+        Line(
+            row.turn_id,
+            row.said_at,
+            speaker=AGENT if row.is_bot else row.speaker or "Somebody",
+            content=cut(_to_content(row), MAX_LINE_CHARS),
+            is_bot=row.is_bot,
+            is_answered=is_answered,
+            statement=_to_statement(row),
+        )
+        for row, is_answered in zip(rows, followed_by_bot, strict=True)
+    )
+    return Source(lines, has_more=len(kept) < len(turns))
+
+
+def _to_content(row: Any) -> str:
+    if row.typed is None or not row.was_edited:
+        return str(row.content)
+    return "\n\n".join([row.typed, *(each.block for each in _list_transcripts(row))])
+
+
+def _list_transcripts(row: Any) -> list[Transcript]:
+    return list_transcripts(row.content, zip(row.file_ids, row.filenames, strict=True))
+
+
+def _to_statement(row: Any) -> Statement | None:
+    if row.typed is None or row.user_id is None or not row.is_unread:
+        return None
+    transcripts = _list_transcripts(row)
+    # Beside somebody else's speech nothing spoken counts: that speech may imitate the heading of the writer's own.
+    spoken = [each.text for each in transcripts if each.has_speech] if all(each.is_own for each in transcripts) else []
+    typed = "\n".join([row.typed, *spoken]).strip()
+    if not typed:
+        return None
+    return Statement(
+        row.user_id,
+        row.turn_id,
+        message_id=row.message_id,
+        speaker=row.speaker or "Somebody",
+        typed=typed,
+        said_at=row.said_at,
+    )
+
+
+def to_transcript(lines: Sequence[Line]) -> str:
+    """Return the lines as text for a model, each message on one line with its number, date and speaker."""
+    shown = []
+    for number, each in enumerate(lines, 1):
+        # Further lines are indented, so that a message cannot imitate a line of another speaker.
+        content = each.content.replace("\r", "\n").replace("\n", "\n  ")
+        shown.append(f"#{number} [{each.said_at:%Y-%m-%d %H:%M}] {each.speaker.replace(':', ' ')}: {content}")
+    return "\n".join(shown)

@@ -1,0 +1,86 @@
+"""Checks a model's summary against what was said: a summary that fails is not stored."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from agent.memory.summaries.source import Line
+from shared.memory.tokenizer import count_words
+
+MAX_CHARS = 4000
+# The share of the summary's words that have to occur in what was said.
+LEAST_SHARED = 0.25
+WORD = re.compile(r"[^\W\d_][\w’'-]*")  # noqa: RUF001  # the apostrophe of typeset text
+BEFORE_SENTENCE = tuple('.!?:;"“(*•–-')  # noqa: RUF001  # a dash that begins a line
+# Words that summaries begin sentences with, although nobody said them.
+STARTERS = frozenset(
+    """
+    a about according action additionally after agreed all also although an and another any are as asked at because
+    before besides both but by concerning consequently conversation currently decided decision decisions despite
+    details discussed discussion each earlier either every facts final finally first following for from further
+    furthermore he her here his however i if in initially instead it its key last later main meanwhile moreover most
+    name names neither next no none nobody nothing notes now numbers of on once one only open or other others
+    otherwise overall participants people person pending question questions regarding remaining second she similarly
+    since so some somebody someone still summary that the their them then there these they third this those though
+    three thus to together topic topics two under unresolved until unless user users we what when where whether
+    which while who whose why with without you your assistant bot agent january february march april may june july
+    august september october november december monday tuesday wednesday thursday friday saturday sunday utc ok todo
+    """.split()  # noqa: SIM905  # as a list it would be a hundred lines
+)
+ORDINARY_ENDING = re.compile(r"(ing|ed|ly|tions?|ments?|ness|ities|ally)$")
+# In a language that capitalises nouns, a capital letter says nothing.
+MANY_CAPITALS = 0.15
+
+
+def find_fault(summary: str, lines: Sequence[Line], previous: str | None) -> str | None:
+    """Return why this is no summary of the lines and the previous summary; None when it may be one."""
+    if not summary.strip():
+        return "the summary is empty"
+    if len(summary) > MAX_CHARS:
+        return f"the summary has {len(summary):,} characters, at most {MAX_CHARS:,} are allowed"
+    sources = [previous or "", *(f"{each.speaker} {each.content} {each.said_at:%d %B %b %A}" for each in lines)]
+    own = set(count_words(summary))
+    known = set(count_words("\n".join(sources)))
+    stems = {each[:4] for each in known}
+    shared = sum(each in known or each[:4] in stems for each in own)
+    if not own or shared < LEAST_SHARED * len(own):
+        return "the summary has little to do with what was said"
+    if _capitalises_nouns(each.content for each in lines):
+        return None
+    invented = find_invented_names(summary, sources)
+    return f"nobody spoke of {', '.join(invented)}" if invented else None
+
+
+def find_invented_names(summary: str, sources: Sequence[str]) -> list[str]:
+    """Return the names in the summary that occur in no source."""
+    known = {_stem(each) for source in sources for each in WORD.findall(source)}
+    found = [
+        match.group()
+        for match in WORD.finditer(summary)
+        if match.group()[0].isupper() and _looks_invented(match, summary, known)
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _looks_invented(match: "re.Match[str]", summary: str, known: set[str]) -> bool:
+    word = match.group()
+    lowered = word.casefold()
+    if _stem(word) in known or any(_stem(part) in known for part in re.split("['’-]", word) if len(part) > 1):  # noqa: RUF001
+        return False
+    if lowered in STARTERS or len(word) == 1:
+        return False
+    return not (len(word) > 5 and ORDINARY_ENDING.search(lowered) and _begins_sentence(summary[: match.start()]))
+
+
+def _begins_sentence(before: str) -> bool:
+    ended = before.rstrip()
+    return not ended or ended.endswith(BEFORE_SENTENCE) or "\n" in before[len(ended) :]
+
+
+def _stem(word: str) -> str:
+    folded = word.casefold().replace("’", "'").removesuffix("'s").strip("'-")  # noqa: RUF001
+    return folded.removesuffix("s") if len(folded) > 3 else folded
+
+
+def _capitalises_nouns(sources: Iterable[str]) -> bool:
+    inner = [word for source in sources for word in re.findall(r"(?<=[^\W\d_] )[^\W\d_]\w{2,}", source)]
+    return len(inner) >= 20 and sum(each[0].isupper() for each in inner) > MANY_CAPITALS * len(inner)

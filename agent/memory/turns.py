@@ -1,0 +1,168 @@
+"""Makes each turn recallable: the person's messages and the agent's answer become memories soon after the turn ended.
+
+The statement that ends a turn puts it on a list (`unremembered_turns`); the transaction that stores its memories takes
+it off. So no reply waits for it, and a worker that dies in between loses nothing and stores nothing twice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from agent.memory.recordings import list_transcripts
+from agent.prompts import prompts
+from shared.db.database import Database
+from shared.db.driver import Session
+from shared.db.errors import is_lost
+from shared.log import get_logger
+from shared.memory.index import split_text
+from shared.memory.memories import Memories
+from shared.memory.storage import MAX_CONTENT_CHARS, NewMemory, Origin
+from shared.messages import AGENT_ADAPTERS, Place
+from shared.tools import Tool
+
+BATCH = 200
+# What redaction leaves of a message.
+DELETED = "[deleted]"
+
+CLAIM = text("SELECT turn_id FROM unremembered_turns ORDER BY turn_id LIMIT :limit FOR UPDATE SKIP LOCKED")
+# A message that is being deleted or edited at this moment is waited for; one that is deleted later is found by its id.
+MESSAGES = text("""
+SELECT turn_id, platform_event_id AS message_id, content, sent_at, edited_at FROM inbox
+WHERE turn_id = ANY(:turn_ids) AND door <> ALL(:agents) AND due_job IS NULL ORDER BY turn_id, sent_at, id FOR SHARE
+""")
+TURNS = text("""
+SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id, conversations.platform,
+       platform_server_id AS server, platform_channel_id AS channel, platform_thread_id AS thread, is_direct,
+       (SELECT speaker FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS speaker,
+       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant'
+        ORDER BY seq DESC LIMIT 1) AS answer,
+       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS content,
+       ARRAY(SELECT files.id FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS file_ids,
+       ARRAY(SELECT filename FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS filenames,
+       ARRAY(SELECT DISTINCT tool_name FROM messages
+             WHERE messages.turn_id = turns.id AND role = 'tool_result') AS tools,
+       coalesce((SELECT CAST(reasons ->> 'reads_untrusted' AS boolean) FROM turn_contexts
+                 WHERE turn_contexts.turn_id = turns.id), true) AS reads_untrusted
+FROM turns JOIN conversations ON conversations.id = turns.conversation_id
+WHERE turns.id = ANY(:turn_ids) AND turns.user_id IS NOT NULL AND turns.status <> 'running'
+  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
+ORDER BY turns.id
+""")
+DONE = text("DELETE FROM unremembered_turns WHERE turn_id = ANY(:turn_ids)")
+FORGET = text("SELECT parley_forget_messages_v1(:turn_ids, :platform, :message_ids)")
+AGAIN = text("""
+INSERT INTO unremembered_turns (turn_id)
+SELECT id FROM turns WHERE id = ANY(:turn_ids) AND status <> 'running' AND parent_turn_id IS NULL
+ON CONFLICT DO NOTHING
+""")
+
+log = get_logger()
+
+
+class TurnMemories:
+    """Stores the memories of turns that have ended. `find_tool` returns the tool of a name, None if there is none."""
+
+    def __init__(self, database: Database, memory: Memories, find_tool: Callable[[str], Tool | None]) -> None:
+        self._database, self._memory, self._find_tool = database, memory, find_tool
+
+    async def run(self) -> int:
+        """Store the memories of all turns on the list; return how many turns there were."""
+        count = 0
+        while batch := await self._store_batch():
+            count += batch
+        return count
+
+    async def _store_batch(self) -> int:
+        try:
+            return await self._store(BATCH)
+        except DBAPIError as error:
+            if is_lost(error):
+                raise
+        # One of them can't be stored: the others must not wait for it.
+        try:
+            return await self._store(1)
+        except DBAPIError as error:
+            if is_lost(error):
+                raise
+            return await self._drop_first(error)
+
+    async def _store(self, limit: int) -> int:
+        async with self._database.transaction() as session:
+            turn_ids = [row.turn_id for row in (await session.execute(CLAIM, {"limit": limit})).all()]
+            if turn_ids:
+                await self._memory.add(await self._list_memories(session, turn_ids), session)
+                await session.execute(DONE, {"turn_ids": turn_ids})
+        return len(turn_ids)
+
+    async def _drop_first(self, error: DBAPIError) -> int:
+        async with self._database.transaction() as session:
+            turn_ids = [row.turn_id for row in (await session.execute(CLAIM, {"limit": 1})).all()]
+            await session.execute(DONE, {"turn_ids": turn_ids})
+        log.error("turn_not_remembered", turns=turn_ids, cause=type(error.orig).__name__)
+        return len(turn_ids)
+
+    async def _list_memories(self, session: Session, turn_ids: Sequence[int]) -> list[NewMemory]:
+        given = {"turn_ids": turn_ids}
+        # What an agent elsewhere writes on behalf of a person was not said by that person, nor was a scheduled job.
+        messages = (await session.execute(MESSAGES, given | {"agents": list(AGENT_ADAPTERS)})).all()
+        by_turn = {turn_id: list(rows) for turn_id, rows in groupby(messages, key=lambda row: row.turn_id)}
+        turns = (await session.execute(TURNS, given)).all()
+        return [memory for turn in turns for memory in self._of_turn(turn, by_turn.get(turn.id, []))]
+
+    def _of_turn(self, turn: Any, messages: Sequence[Any]) -> list[NewMemory]:
+        place = Place(turn.platform, turn.server, channel=turn.channel, thread=turn.thread, is_direct=turn.is_direct)
+        own = [(each.content, each.sent_at, each.message_id) for each in messages if each.content != DELETED]
+        if messages:
+            own += [(content, messages[-1].sent_at, None) for content in _list_spoken(turn)]
+        memories = [
+            NewMemory(
+                turn.user_id,
+                Origin(place, turn.conversation_id, turn_id=turn.id, message_id=message_id),
+                content,
+                said_at=said_at,
+                speaker=turn.speaker,
+            )
+            for content, said_at, message_id in own
+        ]
+        if turn.status == "answered" and turn.answer and self._is_own(turn, messages):
+            origin = Origin(place, turn.conversation_id, turn_id=turn.id)
+            answer = NewMemory(turn.user_id, origin, turn.answer, said_at=turn.finished_at, is_from_bot=True)
+            memories.append(answer)
+        return memories
+
+    def _is_own(self, turn: Any, messages: Sequence[Any]) -> bool:
+        # An answer may repeat a message that was deleted or edited since. And what it took from somebody else's text
+        # must not come back later as if it were the agent's own; what is said in a channel counts as others' anyway.
+        if (
+            not messages
+            or (turn.is_direct and turn.reads_untrusted)
+            or prompts().voice.recording in (turn.content or "")
+            or any(each.content == DELETED or each.edited_at is not None for each in messages)
+        ):
+            return False
+        tools = [self._find_tool(name) for name in turn.tools]
+        return all(each is not None and not each.reads_untrusted and not each.resumable for each in tools)
+
+
+def _list_spoken(turn: Any) -> Iterator[str]:
+    for each in list_transcripts(turn.content or "", zip(turn.file_ids, turn.filenames, strict=True)):
+        if not each.has_speech:
+            continue
+        if each.is_own:
+            yield each.text
+            continue
+        # Each part keeps the heading: it may be somebody else's speech, which counts as untrusted in a prompt.
+        for part in split_text(each.text, max(MAX_CONTENT_CHARS - len(each.heading) - 1, MAX_CONTENT_CHARS // 2)):
+            yield f"{each.heading}\n{part}"
+
+
+async def forget_turns(
+    session: Session, *, platform: str, message_ids: Iterable[str] = (), turn_ids: Iterable[int | None] = ()
+) -> None:
+    """Delete the memories of these messages and of these turns, facts included; what is left is stored anew."""
+    turns = [each for each in turn_ids if each is not None]
+    await session.execute(FORGET, {"turn_ids": turns, "platform": platform, "message_ids": list(message_ids)})
+    await session.execute(AGAIN, {"turn_ids": turns})

@@ -1,6 +1,0 @@
-"""Panels: lists of a user's own things with a button to remove each, for all adapters that can show buttons."""
-
-from agent.panels.base import Entry, Panel, panel
-from agent.panels.registry import find_panel, list_panels
-
-__all__ = ["Entry", "Panel", "find_panel", "list_panels", "panel"]

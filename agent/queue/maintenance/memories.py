@@ -1,0 +1,30 @@
+"""Deletes memories and summaries that are older than the rows of `memory_retention` say; without a row, nothing."""
+
+from sqlalchemy import TextClause, text
+
+from agent.queue.maintenance.steps import Steps
+from shared.log import get_logger
+
+EXPIRE = {
+    "memories": text("SELECT last, removed, has_more FROM parley_expire_memories_v1(:after, :step)"),
+    "summaries": text("SELECT last, removed, has_more FROM parley_expire_summaries_v1(:after, :step)"),
+}
+STEP_ROWS = 500
+
+log = get_logger()
+
+
+async def remove_expired_memories(steps: Steps) -> dict[str, int]:
+    """Delete everything that has expired; return the numbers of memories and summaries."""
+    removed = {name: await _remove(steps, statement) for name, statement in EXPIRE.items()}
+    if any(removed.values()):
+        log.info("expired_memories_removed", **removed)
+    return removed
+
+
+async def _remove(steps: Steps, statement: TextClause) -> int:
+    removed, given = 0, {"after": 0, "step": STEP_ROWS}
+    while (rows := await steps.run(statement, given)) and rows[0].has_more:
+        removed += rows[0].removed
+        given["after"] = rows[0].last
+    return removed + sum(int(row.removed) for row in rows)

@@ -1,0 +1,278 @@
+"""The connection to one MCP server: opened in the background, checked regularly, reopened when it is lost."""
+
+import asyncio
+import hashlib
+import json
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from shared.credentials.row_secrets import filled_in
+from shared.errors import ToolError, Unavailable
+from shared.log import get_logger
+from shared.permissions import Permission
+from shared.settings import MCP_PREFIX
+from shared.text import clean, clean_json, cut
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.client._transport import TransportStreams
+    from mcp_types import CallToolResult
+
+CONNECT_SECONDS = 20.0
+LIST_SECONDS = 10.0
+# Listing the tools is also the health check, because the newest protocol version has no ping.
+HEALTH_SECONDS = 30.0
+RECONNECT_WAIT_SECONDS = 5.0
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 60.0
+# A connection that lasted longer than this resets the backoff.
+LONG_LIFE_SECONDS = 30.0
+END_SECONDS = 6.0
+MAX_PAGES = 20
+MAX_TOOLS = 1000
+MAX_NAME_CHARS = 200
+
+log = get_logger()
+# The SDK logs the full text of server messages; we log our own events instead.
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A row of `mcp_servers`."""
+
+    id: int
+    name: str
+    transport: str
+    command: str | None
+    args: Sequence[str]
+    env: Mapping[str, str] = field(repr=False)
+    url: str | None
+    headers: Mapping[str, str] = field(repr=False)
+    permission: Permission
+    read_only_tools: Sequence[str]
+    tells_nobody_tools: Sequence[str]
+    timeout_seconds: float
+    tells_user: bool
+    reads_untrusted: bool
+    reads_private: bool
+
+    @property
+    def address(self) -> tuple[object, ...]:
+        """Return the values that define the connection: when one of them changes, the server is reconnected."""
+        return (self.transport, self.command, self.args, self.env, self.url, self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A tool as a server lists it. `hash` covers name, description and schema, so any change needs a new approval."""
+
+    name: str
+    hash: str
+    description: str = field(compare=False)
+    input_schema: Mapping[str, Any] = field(compare=False)
+
+
+def to_listed(name: str, description: str, input_schema: Mapping[str, Any]) -> Listed:
+    """Return the listed tool with its hash."""
+    definition = json.dumps([name, description, input_schema], sort_keys=True)
+    return Listed(
+        name, hashlib.sha256(definition.encode()).hexdigest(), description=description, input_schema=input_schema
+    )
+
+
+OnListed = Callable[[Server, Sequence[Listed]], Awaitable[None]]
+OnLost = Callable[[Server, str], Awaitable[None]]
+
+
+class Connection:
+    """Keeps one server connected, in a background task, until `close`; only tool calls wait for the connection."""
+
+    def __init__(self, server: Server, on_listed: OnListed, on_lost: OnLost) -> None:
+        self.server = server
+        self._on_listed, self._on_lost = on_listed, on_lost
+        self._client: Client | None = None
+        self._connected = asyncio.Event()
+        self._nudged = asyncio.Event()
+        self._reason = ""
+        self._stood_at: float | None = None
+        self._task = asyncio.create_task(self._keep(), name=f"MCP server {server.name}")
+
+    async def close(self) -> None:
+        """Close the connection and end the server's process, if it has one; waits at most `END_SECONDS`."""
+        self._task.cancel()
+        await asyncio.wait({self._task}, timeout=END_SECONDS)
+
+    def look_again(self) -> None:
+        """List the server's tools now instead of at the next health check."""
+        self._nudged.set()
+
+    async def call(self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> "CallToolResult":
+        """Call a tool; waits up to `RECONNECT_WAIT_SECONDS` for a connection that is being reopened.
+
+        Raises `Unavailable` if the server can't be reached, `ToolError` with the server's message if it returns an
+        error.
+        """
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, CallToolRequest, CallToolRequestParams, CallToolResult
+        from pydantic import ValidationError
+
+        client = await self._wait_for_client()
+        params = CallToolRequestParams.model_validate(
+            {"name": name, "arguments": dict(arguments), **({"_meta": dict(meta)} if meta else {})}
+        )
+        try:
+            # The client's own `call_tool` would validate the result with the server's schema, and so run the server's
+            # regular expressions.
+            return await client.session.send_request(CallToolRequest(params=params), CallToolResult)
+        except MCPError as error:
+            self.look_again()
+            if error.code == CONNECTION_CLOSED:
+                self._lose()
+                raise self._unavailable() from None
+            return _answered(self.server, error.code, message=error.message, kept=error.data)
+        except ValidationError:
+            raise ToolError(f"The MCP server {self.server.name} answered with something that is no result.") from None
+
+    async def _wait_for_client(self) -> "Client":
+        try:
+            async with asyncio.timeout(RECONNECT_WAIT_SECONDS):
+                await self._connected.wait()
+        except TimeoutError:
+            raise self._unavailable() from None
+        if self._client is None:
+            raise self._unavailable()
+        return self._client
+
+    def _unavailable(self) -> Unavailable:
+        return Unavailable(f"The MCP server {self.server.name} can't be reached just now.")
+
+    def _lose(self) -> None:
+        self._connected.clear()
+        self._client = None
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            attempt = asyncio.create_task(self._attempt(), name=f"connection to {self.server.name}")
+            try:
+                await asyncio.wait({attempt})
+            finally:
+                if not attempt.done():
+                    attempt.cancel()
+                    await asyncio.wait({attempt}, timeout=END_SECONDS)
+            self._lose()
+            failures = 0 if self._age() > LONG_LIFE_SECONDS else failures + 1
+            reason = self._explain(attempt)
+            log.warning("mcp_server_lost", server=self.server.name, failures=failures)
+            if self._stood_at is None:
+                # After a successful connection the tools stay available until a reconnection fails.
+                await self._on_lost(self.server, reason)
+            pause = FIRST_PAUSE_SECONDS * 2 ** min(failures, 10)
+            await asyncio.sleep(min(pause, LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # jitter
+
+    def _age(self) -> float:
+        return 0.0 if self._stood_at is None else asyncio.get_running_loop().time() - self._stood_at
+
+    def _explain(self, attempt: "asyncio.Task[None]") -> str:
+        error = None if attempt.cancelled() else attempt.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        reason = str(error) if error is not None else ""
+        if isinstance(error, TimeoutError):
+            reason = f"It did not answer within {CONNECT_SECONDS:.0f} seconds."
+        return cut(clean(f"{reason or type(error).__name__} {self._reason}".strip()), 500)
+
+    async def _attempt(self) -> None:
+        self._reason, self._stood_at = "", None
+        self._nudged.clear()
+        async with AsyncExitStack() as closing:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                client = await closing.enter_async_context(self._open())
+                listed = await list_tools(client)
+            self._stood_at = asyncio.get_running_loop().time()
+            listening = asyncio.create_task(self._listen(client), name=f"changes of {self.server.name}")
+            try:
+                await self._watch(client, listed)
+            finally:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+
+    async def _watch(self, client: "Client", listed: Sequence[Listed]) -> None:
+        while True:
+            await self._on_listed(self.server, listed)
+            self._client = client
+            self._connected.set()
+            try:
+                async with asyncio.timeout(HEALTH_SECONDS):
+                    await self._nudged.wait()
+            except TimeoutError:
+                pass
+            self._nudged.clear()
+            async with asyncio.timeout(LIST_SECONDS):
+                listed = await list_tools(client)
+
+    async def _listen(self, client: "Client") -> None:
+        # Newer protocol versions notify only subscribers; other servers are covered by the regular health check.
+        async with client.listen(tools_list_changed=True) as changes:
+            async for _change in changes:
+                self.look_again()
+
+    @asynccontextmanager
+    async def _open(self) -> "AsyncIterator[Client]":
+        from mcp import Client
+        from mcp_types import Implementation, ToolListChangedNotification
+
+        async def on_message(message: object) -> None:
+            if isinstance(message, ToolListChangedNotification):
+                self.look_again()
+
+        info = Implementation(name="parley", version="1")
+        transport = self._transport()
+        async with Client(transport, message_handler=on_message, client_info=info, cache=None) as client:
+            yield client
+
+    def _transport(self) -> "AbstractAsyncContextManager[TransportStreams]":
+        from agent.tools.mcp.transports import http_to, pipes_to
+
+        server = self.server
+        if server.transport == "http":
+            return http_to(server.url or "", filled_in(server.headers, MCP_PREFIX))
+        return pipes_to(server.command or "", server.args, env=filled_in(server.env, MCP_PREFIX), on_end=self._end)
+
+    def _end(self, reason: str) -> None:
+        self._reason = reason
+        self.look_again()
+
+
+async def list_tools(client: "Client") -> list[Listed]:
+    """Return the tools of the server, sorted by name, at most `MAX_TOOLS`."""
+    listed: dict[str, Listed] = {}
+    cursor: str | None = None
+    for _page in range(MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        for each in page.tools:
+            tool = to_listed(clean(each.name), clean(each.description or ""), clean_json(each.input_schema))
+            if 0 < len(tool.name) <= MAX_NAME_CHARS:
+                listed.setdefault(tool.name, tool)
+        cursor = page.next_cursor
+        if cursor is None or len(listed) >= MAX_TOOLS:
+            break
+    return sorted(list(listed.values())[:MAX_TOOLS], key=lambda each: each.name)
+
+
+def _answered(server: Server, code: int, message: str, kept: Any) -> "CallToolResult":
+    from mcp_types import PARSE_ERROR, CallToolResult
+
+    from agent.tools.mcp.transports import MAX_MESSAGE_BYTES, TOO_LONG
+
+    if code == TOO_LONG:
+        return CallToolResult(content=[], structured_content={"cut": True, **kept})
+    if code == PARSE_ERROR:
+        what = f"is no JSON or larger than {MAX_MESSAGE_BYTES:,} bytes; ask for less"
+        raise ToolError(f"The answer of the MCP server {server.name} {what}.")
+    raise ToolError(f"The MCP server {server.name} refused: {cut(clean(message), 1000)}")

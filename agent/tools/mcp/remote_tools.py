@@ -1,0 +1,235 @@
+"""Converts tools of MCP servers to our `Tool`: names, validation of arguments by JSON schema, results as JSON."""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any, ClassVar
+
+from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]  # it ships no types
+from mcp_types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agent.tools.arguments import depth
+from agent.tools.mcp.connections import Listed
+from shared.errors import ToolError
+from shared.text import MAX_DEPTH, clean, clean_json, cut
+from shared.tools import Run, Tool
+
+MAX_DESCRIPTION_CHARS = 1024
+MAX_SCHEMA_CHARS = 16_000
+MAX_WIRE_NAME = 64
+MAX_REFERENCES = 500
+MAX_PROBLEMS = 10
+NOT_TEXT = frozenset({"Cc", "Cf", "Co", "Cs", "Cn"})
+# Keywords whose check may take unbounded time, such as the server's regular expressions; only the server checks them.
+LEFT_TO_THE_SERVER = (
+    "pattern",
+    "patternProperties",
+    "propertyNames",
+    "uniqueItems",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "format",
+)
+# Schemas with one of these keywords may allow keys that are not in `properties`.
+OPENING = frozenset(
+    {"additionalProperties", "patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteTool(Tool):
+    """A tool on an MCP server, whose arguments are described by a JSON schema instead of a Python signature."""
+
+    is_foreign: ClassVar[bool] = True
+
+    input_schema: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Return the tool in the OpenAI function format."""
+        parameters = _without_closing(self.input_schema)
+        function = {"name": self.wire_name, "description": self.description, "parameters": parameters}
+        return {"type": "function", "function": function}
+
+    @cached_property
+    def _check(self) -> "_Check":
+        return _Check(self.input_schema)
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate the arguments and return them unchanged; raises `ToolError` with the list of problems."""
+        problems = self._check.list_problems(given)
+        if problems:
+            raise ToolError("The arguments are not valid.", problems=problems)
+        return dict(given)
+
+
+def to_tool(listed: Listed, run: Run, **rules: Any) -> RemoteTool:
+    """Convert a listed tool to a `RemoteTool`.
+
+    Raises `ToolError` if its schema is invalid, too large, too deep, or does not describe an object.
+    """
+    plain = clean_json(dict(listed.input_schema))
+    if depth(plain) > MAX_DEPTH or len(json.dumps(plain)) > MAX_SCHEMA_CHARS:
+        raise ToolError(f"Its schema is larger than {MAX_SCHEMA_CHARS:,} characters or too deep.")
+    if plain.get("type", "object") != "object":
+        raise ToolError("Its arguments are no object.")
+    try:
+        # Without a format checker, which would compile the server's regular expressions.
+        Draft202012Validator.check_schema(plain, format_checker=None)
+    except SchemaError as error:
+        raise ToolError(f"Its schema is not valid: {cut(error.message, 200)}") from None
+    run.__name__ = to_own_name(rules["module"], listed.name)
+    run.__doc__ = to_description(listed.description) or f"{listed.name} (the server does not describe it)."
+    return RemoteTool(run, input_schema=_closed(plain), **rules)
+
+
+def to_own_name(server: str, name: str) -> str:
+    """Return the tool's name, limited to the characters and the length that all providers accept.
+
+    The length includes the server's name. A changed name ends with a part of its hash, so that it stays unique.
+    """
+    length = MAX_WIRE_NAME - len(server) - 2
+    plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    if plain == name and 0 < len(plain) <= length:
+        return plain
+    return f"{plain[: length - 9]}_{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def to_description(text: str) -> str:
+    """Return a server's description without invisible characters, cut to `MAX_DESCRIPTION_CHARS`."""
+    visible = "".join(each for each in clean(text) if each in "\n\t" or unicodedata.category(each) not in NOT_TEXT)
+    return cut(visible.strip(), MAX_DESCRIPTION_CHARS)
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    shown = {"type": "object", "properties": {}, **{key: each for key, each in schema.items() if key != "$schema"}}
+    # Few servers forbid additional properties, but an unknown key is a mistake of the model and should be rejected.
+    return shown if OPENING & shown.keys() else {**shown, "additionalProperties": False}
+
+
+def _without_closing(schema: Any) -> Any:
+    # For the model: unknown keys are refused by `check` anyway, and some providers refuse this keyword.
+    if isinstance(schema, list):
+        return [_without_closing(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {key: value for key, value in schema.items() if key != "additionalProperties" or value is not False}
+    return {key: _without_closing(value) for key, value in kept.items()}
+
+
+class _Check:
+    """Validates arguments against a server's schema, in bounded time for every schema."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._left = 0
+        known: Mapping[str, Any] = Draft202012Validator.VALIDATORS
+        rules = {
+            **dict.fromkeys(LEFT_TO_THE_SERVER, _no_problem),
+            **{name: self._counted(known[name]) for name in ("$ref", "$dynamicRef")},
+            "additionalProperties": _without_patterns(known["additionalProperties"]),
+        }
+        # An empty registry: a `$ref` is resolved only within the schema itself.
+        self._validator = validators.extend(Draft202012Validator, rules)(schema, registry=Registry())
+
+    def list_problems(self, given: Mapping[str, Any]) -> list[str]:
+        """Return the validation errors of these arguments, at most `MAX_PROBLEMS`."""
+        self._left = MAX_REFERENCES
+        try:
+            found = islice(self._validator.iter_errors(given), MAX_PROBLEMS)
+            return [cut(f"{_where(each)}{each.message}", 300) for each in found]
+        except (RecursionError, Unresolvable):
+            raise ToolError("The tool's own schema can't be checked; it is off until its server mends it.") from None
+
+    def _counted(self, rule: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
+        # Nested references can multiply to exponentially many checks.
+        def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            self._left -= 1
+            if self._left < 0:
+                raise RecursionError
+            yield from rule(validator, value, instance, schema) or ()
+
+        return counted
+
+
+def _no_problem(_validator: Any, _value: Any, _instance: Any, _schema: Any) -> tuple[()]:
+    return ()
+
+
+def _without_patterns(rule: Callable[..., Any]) -> Callable[..., Any]:
+    def closed(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        return () if "patternProperties" in schema else rule(validator, value, instance, schema)
+
+    return closed
+
+
+def _where(problem: Any) -> str:
+    path = ".".join(str(part) for part in problem.absolute_path)
+    return f"{path}: " if path else ""
+
+
+def to_result(result: CallToolResult) -> Any:
+    """Return a tool's result as JSON; raises `ToolError` with the server's message if the result is an error."""
+    content = _content_of(result)
+    if not result.is_error:
+        return content
+    if isinstance(content, dict) and isinstance(content.get("message"), str):
+        error = ToolError(content["message"])
+        error.fields = {key: each for key, each in content.items() if key not in ("error", "message", "self")}
+        raise error
+    raise ToolError(cut(content if isinstance(content, str) else json.dumps(content), 2000) or "The tool failed.")
+
+
+def _content_of(result: CallToolResult) -> Any:
+    structured = result.structured_content
+    if structured is not None:
+        # MCP wraps values that are not objects: `{"result": 4}`.
+        is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
+        return structured["result"] if is_wrapped else structured
+    parts = [_part(each) for each in result.content]
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return "\n".join(parts) if all(isinstance(each, str) for each in parts) else list(parts)
+
+
+def _part(content: ContentBlock) -> Any:
+    match content:
+        case TextContent():
+            return _read(content.text)
+        case ImageContent() | AudioContent():
+            return {"note": f"{content.mime_type}, {len(content.data) * 3 // 4:,} bytes: not shown"}
+        case ResourceLink():
+            return {"resource": content.uri, "name": content.name}
+        case EmbeddedResource():
+            resource = content.resource
+            if isinstance(resource, BlobResourceContents):
+                return {"note": f"{resource.mime_type}, {len(resource.blob) * 3 // 4:,} bytes: not shown"}
+            return _read(resource.text)
+
+
+def _read(text: str) -> Any:
+    # JSON in a text part is decoded; otherwise the model would see it with all quotes escaped.
+    if text[:1] in ("{", "["):
+        try:
+            plain = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        return plain if depth(plain) <= MAX_DEPTH else text
+    return text

@@ -1,0 +1,305 @@
+"""The tool provider for MCP servers: keeps them connected, records their tools for approval, and admits calls.
+
+Workers keep every enabled server of `mcp_servers` connected in the background. Listed tools are stored in `mcp_tools`
+with their hash; only approved ones are offered. The database notifies of changes in both tables, and each call checks
+the tables again, so that a tool that has just been disabled does not run.
+"""
+
+import asyncio
+import json
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import asyncpg
+from sqlalchemy import select, text
+
+from agent.tools.mcp.connections import Connection, Listed, Server
+from agent.tools.providers import ToolProvider
+from shared.db.database import Database, DatabaseLost
+from shared.errors import ToolError
+from shared.log import get_logger
+from shared.models import McpServer, McpTool
+from shared.permissions import Permission
+from shared.redaction import redact_text
+from shared.text import cut
+from shared.tools import Run, Tool, ToolContext
+
+CHANNEL = "parley_mcp"
+RESTART_SECONDS = 1.0
+# How often `last_seen_at` of unchanged tools is updated, so that an admin can see which rows are outdated.
+NOTE_AGAIN_SECONDS = 3600.0
+
+CLAIM_FIRST_SIGHT = text(
+    "UPDATE mcp_servers SET pinned_at = now() WHERE id = :server_id AND pinned_at IS NULL RETURNING id"
+)
+PIN = text("""
+INSERT INTO mcp_tools (server_id, name, hash, description, input_schema, approved)
+SELECT :server_id, seen.name, seen.hash, seen.description, seen.input_schema, :approved
+FROM jsonb_to_recordset(CAST(:seen AS jsonb)) AS seen (name text, hash text, description text, input_schema jsonb)
+ORDER BY seen.name
+ON CONFLICT (server_id, name, hash) DO UPDATE
+    SET last_seen_at = now(), approved = mcp_tools.approved OR excluded.approved
+RETURNING name, hash, approved
+""")
+NOTE_CONNECTED = text("UPDATE mcp_servers SET last_connected_at = now(), last_error = :error WHERE id = :server_id")
+NOTE_LOST = text(
+    "UPDATE mcp_servers SET last_error = :error WHERE id = :server_id AND last_error IS DISTINCT FROM :error"
+)
+ADMIT = text("""
+SELECT server.required_permission, link.platform, link.platform_user_id
+FROM mcp_servers AS server
+JOIN mcp_tools AS tool ON tool.server_id = server.id AND tool.name = :name AND tool.hash = :hash AND tool.approved
+LEFT JOIN LATERAL (
+    SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :user_id
+    ORDER BY platform <> :platform, id LIMIT 1
+) AS link ON server.tells_user
+WHERE server.id = :server_id AND server.enabled
+""")
+
+log = get_logger()
+
+
+@dataclass
+class _Kept:
+    # A server with its connection and its listed tools.
+    server: Server
+    connection: Connection
+    listed: tuple[Listed, ...] = ()
+    tools: dict[Listed, Tool] = field(default_factory=dict)
+    approved: frozenset[Listed] = frozenset()
+    noted_at: float | None = None
+
+
+class RemoteTools(ToolProvider):
+    """Offers the approved tools of all servers. Call `run` once; cancel its task to close all connections.
+
+    `reserved`: names of other modules, which no server may have.
+    """
+
+    is_searchable = True
+
+    def __init__(self, database: Database, reserved: Collection[str] = ()) -> None:
+        self._database = database
+        self._reserved = frozenset(reserved)
+        self._kept: dict[int, _Kept] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._published: list[Tool] = []
+        self._offered: dict[str, Tool] = {}
+        self._running = asyncio.Lock()
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Return the approved tools."""
+        return tuple(self._offered.values())
+
+    def find(self, name: str) -> Tool | None:
+        """Return the approved tool with this name, `server.tool`; None if there is none now."""
+        return self._offered.get(name)
+
+    def offer(self, tools: Iterable[Tool]) -> None:
+        """Replace the offered tools: in new turns, and for calls of running turns, which fail if the tool is gone."""
+        self._offered = {each.name: each for each in tools}
+        self.version += 1
+
+    async def run(self) -> None:
+        """Watch the tables and keep the servers connected, until cancelled."""
+        # Several workers of one process share this provider: only one of them runs it at a time.
+        async with self._running:
+            try:
+                await self._follow_on()
+            finally:
+                for server_id in list(self._kept):
+                    self._drop(server_id)
+                self._publish()
+                await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _follow_on(self) -> None:
+        while True:
+            with suppress(DatabaseLost, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+                await self._follow()
+            await asyncio.sleep(RESTART_SECONDS)
+
+    async def _follow(self) -> None:
+        connection = await self._database.connect()
+        changed = asyncio.Event()
+        connection.add_termination_listener(lambda _connection: changed.set())
+        try:
+            await connection.add_listener(CHANNEL, lambda *_: changed.set())
+            while not connection.is_closed():
+                changed.clear()
+                await self._refresh()
+                await changed.wait()
+        finally:
+            connection.terminate()
+
+    async def _refresh(self) -> None:
+        async with self._database.transaction() as session:
+            rows = (await session.scalars(select(McpServer).where(McpServer.enabled).order_by(McpServer.name))).all()
+            pins = select(McpTool.server_id, McpTool.name, McpTool.hash).where(McpTool.approved)
+            approved = {tuple(pin) for pin in await session.execute(pins)}
+        fit = {row.id: row for row in rows if row.name not in self._reserved}
+        for server_id in self._kept.keys() - fit.keys():
+            self._drop(server_id)
+        for row in fit.values():
+            kept = self._see_to(_to_server(row), is_new=row.pinned_at is None)
+            kept.approved = frozenset(each for each in kept.tools if (row.id, each.name, each.hash) in approved)
+        self._publish()
+        for row in rows:
+            if row.id not in fit:
+                await self._note_lost(row.id, f"{row.name} is the name of a module; give the server another one.")
+
+    def _see_to(self, server: Server, *, is_new: bool) -> _Kept:
+        kept = self._kept.get(server.id)
+        if kept is not None and kept.server.address != server.address:
+            self._drop(server.id)
+            kept = None
+        if kept is None:
+            connection = Connection(server, self._on_list, self._on_loss)
+            kept = self._kept[server.id] = _Kept(server, connection)
+        elif kept.server != server:
+            kept.server = kept.connection.server = server
+            kept.tools, _ = self._build(kept, kept.listed)
+        if is_new:
+            kept.noted_at = None
+            kept.connection.look_again()
+        return kept
+
+    def _drop(self, server_id: int) -> None:
+        kept = self._kept.pop(server_id)
+        closing = asyncio.create_task(kept.connection.close(), name=f"close {kept.server.name}")
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _publish(self) -> None:
+        offered = [tool for kept in self._kept.values() for each, tool in kept.tools.items() if each in kept.approved]
+        # A changed tool is a new object, so comparing identities finds every change.
+        if [id(each) for each in offered] != [id(each) for each in self._published]:
+            self._published = offered
+            self.offer(offered)
+            log.info("mcp_tools_changed", count=len(offered))
+
+    async def _on_list(self, server: Server, listed: Sequence[Listed]) -> None:
+        kept = self._kept.get(server.id)
+        if kept is None or kept.connection.server is not server:
+            return
+        now = asyncio.get_running_loop().time()
+        is_known = kept.noted_at is not None and now - kept.noted_at < NOTE_AGAIN_SECONDS
+        if is_known and kept.listed == tuple(listed):
+            return
+        tools, problems = self._build(kept, listed)
+        approved = await self._pin(server.id, listed, problems)
+        kept.listed, kept.tools, kept.approved, kept.noted_at = tuple(listed), tools, approved, now
+        self._publish()
+
+    def _build(self, kept: _Kept, listed: Sequence[Listed]) -> tuple[dict[Listed, Tool], str | None]:
+        # Imported here, so that an installation without servers does not load the SDK.
+        from agent.tools.mcp.remote_tools import to_tool
+
+        tools: dict[Listed, Tool] = {}
+        problems: list[str] = []
+        for each in listed:
+            try:
+                tools[each] = to_tool(each, self._run_of(kept, each), **_rules(kept.server, each.name))
+            except ToolError as error:
+                problems.append(f"{each.name} is off: {error}")
+        return tools, cut(" ".join(problems), 500) or None
+
+    async def _pin(self, server_id: int, listed: Sequence[Listed], problems: str | None) -> frozenset[Listed]:
+        seen = [asdict(each) for each in listed]
+        async with self._database.transaction() as session:
+            is_first = (await session.execute(CLAIM_FIRST_SIGHT, {"server_id": server_id})).first() is not None
+            given = {"server_id": server_id, "seen": json.dumps(seen), "approved": is_first}
+            pinned = {(row.name, row.hash) for row in await session.execute(PIN, given) if row.approved}
+            await session.execute(
+                NOTE_CONNECTED, {"server_id": server_id, "error": None if problems is None else redact_text(problems)}
+            )
+        return frozenset(each for each in listed if (each.name, each.hash) in pinned)
+
+    async def _on_loss(self, server: Server, reason: str) -> None:
+        kept = self._kept.get(server.id)
+        if kept is None or kept.connection.server is not server:
+            return
+        kept.listed, kept.tools, kept.approved, kept.noted_at = (), {}, frozenset(), None
+        self._publish()
+        with suppress(DatabaseLost):
+            await self._note_lost(server.id, reason)
+
+    async def _note_lost(self, server_id: int, reason: str) -> None:
+        async with self._database.transaction() as session:
+            await session.execute(NOTE_LOST, {"server_id": server_id, "error": redact_text(reason)})
+
+    def _run_of(self, kept: _Kept, listed: Listed) -> Run:
+        # Positional only, because the server's tool may have an argument named `context`.
+        async def run(context: ToolContext, /, **given: Any) -> Any:
+            from agent.tools.mcp.remote_tools import to_result
+
+            meta = await self._admit(kept.server, listed, context)
+            return to_result(await kept.connection.call(listed.name, given, meta))
+
+        return run
+
+    async def _admit(self, server: Server, listed: Listed, context: ToolContext) -> dict[str, Any]:
+        """Return the metadata about the caller for the server, empty unless `tells_user` is set.
+
+        Raises `ToolError` if the tool has been disabled or the user no longer has the permission.
+        """
+        given = {
+            "server_id": server.id,
+            "name": listed.name,
+            "hash": listed.hash,
+            "user_id": context.user.id,
+            "platform": context.place.platform,
+        }
+        async with self._database.statement() as session:
+            row = (await session.execute(ADMIT, given)).one_or_none()
+        if row is None or Permission.from_label(row.required_permission) > context.user.permission:
+            raise ToolError(f"The tool {server.name}.{listed.name} has been switched off.")
+        if row.platform is None:
+            return {}
+        person = {"platform": row.platform, "platform_user_id": row.platform_user_id}
+        return {
+            "parley/person": person,
+            "parley/place": asdict(context.place),
+            "parley/call_id": context.call_id,
+        }
+
+
+def _to_server(row: McpServer) -> Server:
+    return Server(
+        id=row.id,
+        name=row.name,
+        transport=row.transport,
+        command=row.command,
+        args=row.args,
+        env=row.env,
+        url=row.url,
+        headers=row.headers,
+        permission=Permission.from_label(row.required_permission),
+        read_only_tools=row.read_only_tools,
+        tells_nobody_tools=row.tells_nobody_tools,
+        timeout_seconds=row.timeout_seconds,
+        tells_user=row.tells_user,
+        reads_untrusted=row.reads_untrusted,
+        reads_private=row.reads_private,
+    )
+
+
+def _names(listed: Sequence[str], name: str) -> bool:
+    return name in listed or "*" in listed
+
+
+def _rules(server: Server, name: str) -> dict[str, Any]:
+    is_read_only = _names(server.read_only_tools, name)
+    return {
+        "module": server.name,
+        "requires": server.permission,
+        "read_only": is_read_only,
+        "repeatable": is_read_only,
+        # A search changes nothing, and still sends words of the conversation to others.
+        "acts": not (is_read_only and _names(server.tells_nobody_tools, name)),
+        "timeout_seconds": server.timeout_seconds,
+        "reads_untrusted": server.reads_untrusted,
+        "reads_private": server.reads_private,
+    }

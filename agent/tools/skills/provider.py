@@ -1,0 +1,128 @@
+"""The tool provider for skills: lists those of the persona in the prompt, and two tools that load them."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+
+from agent.people.skills import ListedSkill
+from agent.prompts import prompts
+from agent.tools.calls import CallingTurn
+from agent.tools.offer import Scope
+from agent.tools.providers import NO_TEXTS, Returned, ToolProvider
+from agent.tools.skills.folder import INSTRUCTIONS, SkillFolder
+from agent.tools.skills.format import SkillText, WrongSkill
+from shared.documents.pages import to_page
+from shared.errors import ToolError
+from shared.models import Skill
+from shared.permissions import Permission
+from shared.text import cut
+from shared.tools import Tool, ToolContext
+
+MODULE = "skills"
+# Of all descriptions together; each has the same room when they have more.
+MAX_LISTING_CHARS = 8000
+NOT_HERE = "Skills can be loaded in a turn only."
+
+Found = TypeVar("Found")
+
+
+async def load_skill(_context: ToolContext, name: str, offset: int = 0) -> Any:
+    """Load a skill's instructions; lists its files."""
+    raise ToolError(NOT_HERE)
+
+
+async def read_skill_file(_context: ToolContext, name: str, path: str, offset: int = 0) -> Any:
+    """Read a file of a skill."""
+    raise ToolError(NOT_HERE)
+
+
+LOAD, READ = (
+    Tool(run, Permission.GUEST, read_only=True, repeatable=True, module=MODULE) for run in (load_skill, read_skill_file)
+)
+
+
+class SkillTools(ToolProvider):
+    """Offers the two tools where the persona lists skills that there are; `folder` is None without `SKILLS_PATH`.
+
+    A persona's list is the permission: its `allowed_modules` need not name the module.
+    """
+
+    is_personal = True
+
+    def __init__(self, folder: SkillFolder | None) -> None:
+        self._folder = folder
+        # The files may change at any time; the rows of the table come with the persona.
+        self.varies = folder is not None
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """Return the name of the tools' module."""
+        return frozenset({MODULE})
+
+    def variant(self, scope: Scope) -> tuple[ListedSkill, ...]:
+        """Return the skills that the persona lists and that there are, sorted by name; a row precedes a folder."""
+        persona = scope.persona
+        if not persona.skills.names:
+            return ()
+        listed = {each.name: each for each in persona.skills.stored}
+        for name in persona.skills.names:
+            if name not in listed and self._folder is not None and (found := self._folder.find(name)) is not None:
+                listed[name] = ListedSkill(found.name, found.description)
+        return tuple(listed[name] for name in sorted(listed))
+
+    def describe(self, scope: Scope) -> Mapping[str, str]:
+        """Return the list of names and descriptions, byte-identical for the same skills."""
+        listed = self.variant(scope)
+        if not listed:
+            return NO_TEXTS
+        room = max(60, MAX_LISTING_CHARS // len(listed))
+        lines = [f"- {each.name}: {cut(' '.join(each.description.split()), room)}" for each in listed]
+        return {MODULE: "\n".join([prompts().skills.heading, *lines])}
+
+    def list(self, scope: Scope) -> Sequence[Tool]:
+        """Return both tools if the persona has a skill."""
+        return (LOAD, READ) if self.variant(scope) else ()
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool with this name."""
+        return next((each for each in (LOAD, READ) if each.name == name), None)
+
+    async def call(
+        self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext, turn: CallingTurn | None
+    ) -> Returned:
+        """Return a part of the instructions or of a file; raises `ToolError` with what would be valid."""
+        if turn is None:
+            raise ToolError(NOT_HERE)
+        name, offset = str(arguments["name"]), int(arguments["offset"])
+        available = [each.name for each in self.variant(turn.scope)]
+        if name not in available:
+            raise ToolError(f"There is no skill {name[:64]!r} here.", available_skills=available)
+        # Leaves a quarter of the limit for the escapes of JSON.
+        size = max(100, context.app_settings.tool_result_max_chars * 3 // 4)
+        async with context.transaction() as session:
+            row = (await session.scalars(select(Skill).where(Skill.name == name, Skill.is_enabled))).one_or_none()
+        if row is not None:
+            skill = SkillText(name, row.description, row.body, files=tuple(sorted(row.files)))
+        else:
+            skill = await self._in_folder(SkillFolder.read, name)
+        if tool.name == LOAD.name:
+            return Returned({"name": name, **to_page(skill.body, offset, size), "files": list(skill.files)})
+        path = str(arguments["path"])
+        if path not in (*skill.files, INSTRUCTIONS):
+            raise ToolError(f"The skill {name} has no file {path[:200]!r}.", files=list(skill.files))
+        if path == INSTRUCTIONS:
+            text = skill.body
+        else:
+            text = row.files[path] if row is not None else await self._in_folder(SkillFolder.read_file, name, path)
+        return Returned({"name": name, "path": path, **to_page(text, offset, size)})
+
+    async def _in_folder(self, run: Callable[..., Found], *given: str) -> Found:
+        if self._folder is None:
+            raise ToolError("This skill has just been removed.")
+        try:
+            return await asyncio.to_thread(partial(run, self._folder, *given))
+        except WrongSkill as error:
+            raise ToolError(f"This skill can't be used: {error}.") from None

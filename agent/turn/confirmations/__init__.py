@@ -1,0 +1,1 @@
+"""Requests for the user's approval, and their answers; `agent/turn/policies` decides when approval is needed."""

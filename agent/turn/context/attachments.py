@@ -1,0 +1,272 @@
+"""The attachments of a message: recorded with the turn, stored before any tool runs, listed by id in the prompt."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from sqlalchemy import insert, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from agent.journal.steps import Step
+from agent.prompts import prompts
+from agent.turn.context.images import find_named
+from shared.clock import Clock
+from shared.db.database import Database, DatabaseLost
+from shared.db.driver import Session
+from shared.errors import NotFound, ToolError, Unavailable
+from shared.files.attachments import FETCH_SECONDS, FetchLimits, Stored, store_attachment
+from shared.files.filenames import clean_filename, new_key
+from shared.files.quota import read_quota
+from shared.files.storage import Storage
+from shared.http.client import GuardedClient
+from shared.log import get_logger
+from shared.messages import Attachment
+from shared.models import FileRecord
+from shared.sandbox.programs import REMEDY
+from shared.tasks import FairPool
+
+log = get_logger()
+
+MARK = text("""
+UPDATE file_records SET status = :status, mime_type = :mime_type, size_bytes = :size, sha256 = :sha256 WHERE id = :id
+""")
+
+DROP = text("""
+UPDATE file_records SET status = 'failed', size_bytes = 0 WHERE turn_id = :turn_id AND status = 'pending' RETURNING id
+""")
+NEXT_IDS = text("SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count)")
+
+
+@runtime_checkable
+class HoldsCredentials(Protocol):
+    """A sender that holds the credentials for downloading files of its platform."""
+
+    async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
+        """Return the HTTP headers for downloading this URL; empty when the URL does not belong to the platform."""
+        ...
+
+
+FILES_HEADING = "[Attached files:]"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFile:
+    """A recorded file whose content has not been stored yet; `key` is its key in the object storage.
+
+    `has_failed` is True when an earlier attempt at the turn could not store it.
+    """
+
+    file_id: int
+    key: str
+    attachment: Attachment
+    has_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailedFile:
+    """A file of a message that could not be fetched or stored, and why."""
+
+    name: str
+    reason: str
+
+
+async def draw_files(session: Session, user_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
+    """Allocate an id and a storage key for every attachment, before the turn is recorded."""
+    if not attachments:
+        return []
+    ids = [row.id for row in (await session.execute(NEXT_IDS, {"count": len(attachments)})).all()]
+    return [
+        PendingFile(file_id, each.storage_key or new_key(str(user_id), each.filename), each)
+        for file_id, each in zip(ids, attachments, strict=True)
+    ]
+
+
+async def record_files(
+    session: AsyncSession, files: Sequence[PendingFile], *, user_id: int, conversation_id: int, turn_id: int
+) -> None:
+    """Insert the rows of the files, with status pending."""
+    rows = [
+        {
+            "id": each.file_id,
+            "user_id": user_id,
+            "conversation_id": conversation_id,
+            "turn_id": turn_id,
+            "filename": clean_filename(each.attachment.filename),
+            "minio_key": each.key,
+            "mime_type": each.attachment.mime_type,
+            "size_bytes": each.attachment.size_bytes or 0,
+        }
+        for each in files
+    ]
+    if rows:
+        await session.execute(insert(FileRecord), rows)
+
+
+async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
+    """Return the files of a turn that an earlier attempt has recorded but not stored, failed ones included."""
+    if not attachments:
+        return []
+    query = (
+        select(FileRecord.id, FileRecord.minio_key, FileRecord.status)
+        .where(FileRecord.turn_id == turn_id)
+        .order_by(FileRecord.id)
+        .limit(len(attachments))
+    )
+    rows = (await session.execute(query)).all()
+    pairs = zip(rows, attachments, strict=False)
+    return [
+        PendingFile(row.id, row.minio_key, each, has_failed=row.status == "failed")
+        for row, each in pairs
+        if row.status != "stored"
+    ]
+
+
+def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
+    """Append one line per file (name, id, size, type) and a hint how to read files to the message text."""
+    if not files:
+        return content
+    lines = [
+        f"- {clean_filename(each.attachment.filename)} (file_id {each.file_id}, {_describe(each.attachment)})"
+        for each in files
+    ]
+    return "\n".join([content, "", FILES_HEADING, *lines, prompts().turn.files_hint]).strip()
+
+
+def with_failed_files(content: str, failed: Sequence[FailedFile]) -> str:
+    """Append to the message text, for the model, which files are missing and why."""
+    if not failed:
+        return content
+    listed = "\n".join(f"- {each.name}: {each.reason}" for each in failed)
+    return f"{content}\n\n{prompts().turn.files_missing}\n{listed}"
+
+
+def with_failed_notice(text_: str, failed: Sequence[FailedFile]) -> str:
+    """Append to an answer, for the person, which files are missing."""
+    if not failed:
+        return text_
+    names = ", ".join(each.name for each in failed)
+    return f"{text_}\n\n{prompts().turn.files_missing_notice.format(names=names)}".strip()
+
+
+def with_unopened_notice(answer: str, steps: Sequence[Step], fault: str | None) -> str:
+    """Append to an answer, for the person, that a file was not opened because of this fault of the sandbox, if any.
+
+    A tool has said so, or the message has images, and none is opened then.
+    """
+    if fault is None:
+        return answer
+    results = [each.value for each in steps if each.role == "tool_result"]
+    is_met = any(isinstance(each, dict) and each.get("fault") == fault for each in results)
+    if not (is_met or find_named([(0, steps[0])])):
+        return answer
+    return f"{answer}\n\n{prompts().turn.files_unopened_notice.format(fault=fault, remedy=REMEDY)}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentStore:
+    """Downloads attachments and stores them; `senders`, by adapter, may provide credentials for their URLs.
+
+    `downloads` bounds how many messages' attachments are fetched at once.
+    """
+
+    database: Database
+    storage: Storage
+    http: GuardedClient
+    senders: Mapping[str, object]
+    downloads: FairPool
+    clock: Clock
+
+    async def store(self, user_id: int, files: Sequence[PendingFile]) -> list[FailedFile]:
+        """Store each file and mark it stored or failed; return those that failed. Raises `DatabaseLost`.
+
+        Fetching all of them takes at most `FETCH_SECONDS`, after a wait for other messages' files.
+        """
+        if all(each.attachment.storage_key is not None for each in files):
+            return await self._store_all(user_id, files)
+        async with self.downloads.enter(user_id):
+            return await self._store_all(user_id, files)
+
+    async def _store_all(self, user_id: int, files: Sequence[PendingFile]) -> list[FailedFile]:
+        failed: list[FailedFile] = []
+        ends = self.clock.monotonic() + FETCH_SECONDS
+        # Sequentially, because each file uses up a part of the user's quota.
+        for each in files:
+            reason: str | None = prompts().turn.file_missing
+            if not each.has_failed:
+                reason = await self._store(user_id, each, seconds=max(0.0, ends - self.clock.monotonic()))
+            if reason is not None:
+                failed.append(FailedFile(clean_filename(each.attachment.filename), reason))
+        return failed
+
+    async def _store(self, user_id: int, file: PendingFile, *, seconds: float) -> str | None:
+        # Returns why it could not be stored; None if it is stored.
+        stored: Stored | None = None
+        reason: str | None = None
+        async with self.database.transaction() as session:
+            quota = await read_quota(session, user_id, self.storage.quotas)
+        try:
+            if quota.free <= 0:
+                raise ToolError("The quota for files is used up.")
+            headers = await self._find_headers(file.attachment)
+            stored = await store_attachment(
+                self.storage,
+                self.http,
+                file.attachment,
+                key=file.key,
+                headers=headers,
+                limits=FetchLimits(quota.free, seconds),
+            )
+        except DatabaseLost:
+            raise
+        except (ToolError, Unavailable) as error:
+            reason = str(error)
+            log.warning("attachment_failed", file=file.file_id, cause=reason)
+            await _remove(self.storage, file)
+        row = {
+            "id": file.file_id,
+            "status": "stored" if stored else "failed",
+            "mime_type": stored.mime_type if stored else file.attachment.mime_type,
+            "size": stored.size_bytes if stored else 0,
+            "sha256": stored.sha256 if stored else None,
+        }
+        async with self.database.transaction() as session:
+            await session.execute(MARK, row)
+        return reason
+
+    async def _find_headers(self, attachment: Attachment) -> Mapping[str, str]:
+        """Return the HTTP headers that the platform requires for downloading the file."""
+        adapter = (attachment.credential or "").partition(":")[0]
+        sender = self.senders.get(adapter)
+        if attachment.url is None or not isinstance(sender, HoldsCredentials):
+            return {}
+        return await sender.find_headers(attachment.url, str(attachment.credential))
+
+
+async def drop_pending(database: Database, storage: Storage, *, turn_id: int, files: Sequence[PendingFile]) -> None:
+    """Mark the files that a finished turn has not stored as failed, and free their storage and quota."""
+    if not files:
+        return
+    async with database.transaction() as session:
+        dropped = {row.id for row in (await session.execute(DROP, {"turn_id": turn_id})).all()}
+    for each in files:
+        if each.file_id in dropped:
+            await _remove(storage, each)
+
+
+async def _remove(storage: Storage, file: PendingFile) -> None:
+    # The adapter may have stored the content already; without this it would keep using storage.
+    if file.attachment.storage_key is not None:
+        try:
+            await storage.delete(file.attachment.storage_key)
+        except (NotFound, Unavailable) as error:
+            log.warning("attachment_left_behind", file=file.file_id, cause=str(error))
+
+
+def _describe(attachment: Attachment) -> str:
+    if attachment.size_bytes is None:
+        return attachment.mime_type
+    size = attachment.size_bytes
+    shown = (
+        f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
+    )
+    return f"{shown}, {attachment.mime_type}"

@@ -1,0 +1,396 @@
+"""Builds the prompt of a turn, from the history that fits into it, ordered so that providers' prompt caches hit.
+
+System prompt and tools stay byte-identical between turns. The history is append-only and trimmed in blocks. Parts that
+change with every turn (time, memories) come last, together with the new message.
+
+What the summary holds leaves the history in blocks. What it does not hold yet stays, until the model's own context
+window is full; meanwhile a summary is asked for.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from sqlalchemy import text
+
+from agent.journal.steps import UNREAD, PastStep, Step, list_history
+from agent.llm.tokens import IMAGE_TOKENS
+from agent.people.participants import ResolvedConversation, ResolvedPersona, ResolvedUser
+from agent.prompts import prompts
+from agent.tools.arguments import to_shown_arguments
+from agent.tools.offer import Offer, to_wire_name
+from agent.turn.context.images import PromptImages, find_named, with_images
+from agent.turn.context.quotes import (
+    MEMORY_CHARS,
+    quote,
+    to_memory_line,
+    to_speaker,
+    with_speaker,
+    without_context_tags,
+)
+from agent.turn.context.replied_to import RepliedTo
+from shared.clock import Clock
+from shared.db.driver import Session
+from shared.log import get_logger
+from shared.memory.memories import Memories, RecalledMemory
+from shared.messages import PlatformContext
+from shared.text import count_tokens, cut
+
+# The context window of a model that litellm does not know.
+UNKNOWN_WINDOW = 32_000
+# Room for the memories, the message and what the text of a prompt is wrapped in.
+OTHER_TOKENS = 2000
+# After a drop half of the window is free: the beginning of the prompt stays the same until as much was said again.
+KEPT_SHARE = 0.5
+# Of the result of a tool in a past turn; the model has answered with it, and may call the tool again.
+PAST_RESULT_CHARS = 1500
+MOVE_WINDOW = text("UPDATE conversations SET window_turn_id = :begins WHERE id = :conversation_id")
+# While a failed attempt waits to be repeated, nobody asks again.
+ASK_FOR_SUMMARY = text("""
+UPDATE conversations SET summary_is_urgent = true,
+    summary_due_at = CASE WHEN summary_failures = 0 THEN now() ELSE coalesce(summary_due_at, now()) END
+WHERE id = :conversation_id AND NOT summary_is_urgent
+""")
+
+log = get_logger()
+
+ModelMessage = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptParts:
+    """The inputs for the prompt of one message; `message` is the journal step of that message.
+
+    `instructions` is the text that the offered modules add to the system prompt.
+    """
+
+    user: ResolvedUser
+    persona: ResolvedPersona
+    conversation: ResolvedConversation
+    history: Sequence[PastStep]
+    message: PastStep
+    images: PromptImages = field(default_factory=PromptImages)
+    instructions: str = ""
+    platform_context: PlatformContext = field(default_factory=PlatformContext)
+    replied_to: RepliedTo | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether other users can read the conversation."""
+        return not self.conversation.place.is_direct
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The prompt of a turn up to and including the new message; the turn's own steps are appended later.
+
+    `images` are the images in its messages as `data:` URLs, by file id. `reasons` says what it was made of, for the
+    operator: numbers and ids, no text. `shows_untrusted` is True when it holds images or messages of a channel, whose
+    text others may have written; `shows_private` when it holds the user's memories or images from a direct
+    message. `own_memories` are the texts of those memories that the user has written.
+    """
+
+    messages: tuple[ModelMessage, ...]
+    images: Mapping[int, str] = field(default_factory=dict)
+    shows_untrusted: bool = False
+    shows_private: bool = False
+    own_memories: tuple[str, ...] = ()
+    reasons: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, recall_limit: int) -> Context:
+    """Build the prompt for this message; do not call it inside a transaction, because it waits for memory recall."""
+    return assemble(parts, await _recall(memory, parts, recall_limit), now=clock.now())
+
+
+def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: datetime) -> Context:
+    """Build the prompt from its parts and these memories."""
+    images, message = parts.images, parts.message
+    content = _to_content(message.step)
+    if parts.is_shared:
+        content = with_speaker(parts.user.name, content)
+    block = to_context_block(parts.user, memories, parts.platform_context, now=now, replied_to=parts.replied_to)
+    messages = [_system(parts)]
+    for _, turn in groupby(parts.history, key=lambda each: each.turn_id):
+        messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
+    unopened = [prompts().turn.image_unopened.format(file_id=each) for each in images.unopened.get(message.turn_id, ())]
+    messages.append(_to_message("\n\n".join([content, *unopened, block]), images.by_turn.get(message.turn_id, ())))
+    # Others may have written what was said in a channel.
+    replied_to = parts.replied_to
+    shows_untrusted = (
+        bool(images.data)
+        or shows_recordings(content)
+        or any(not is_own(memory) for memory in memories)
+        or (parts.is_shared and replied_to is not None and not replied_to.is_own)
+    )
+    # In a shared channel nothing is private: memories come from the same server, and everybody can see the images.
+    shows_private = not parts.is_shared and bool(memories or images.data)
+    return Context(
+        tuple(messages),
+        images.data,
+        shows_untrusted=shows_untrusted,
+        shows_private=shows_private,
+        own_memories=tuple(memory.content for memory in memories if is_own(memory) and not memory.is_from_bot),
+        reasons=_describe(parts, memories),
+    )
+
+
+def is_own(memory: RecalledMemory) -> bool:
+    """Return whether nobody but the user can have written what a memory says: no member, no stranger, no recording."""
+    texts = (text.content for text in (memory, memory.before, memory.after) if text is not None)
+    return memory.scope != "conversation" and memory.author == "person" and not any(map(shows_recordings, texts))
+
+
+def estimate(
+    persona: ResolvedPersona,
+    conversation: ResolvedConversation,
+    *,
+    history: Sequence[PastStep],
+    steps: Sequence[Step],
+    offer: Offer,
+    memory_limit: int,
+) -> int:
+    """Return an upper estimate of one model call in tokens: the prompt plus the maximum output."""
+    texts = sum(count_tokens(each) for each in (persona.system_prompt, conversation.summary or "", offer.instructions))
+    past = count_history(history) + sum(each.token_count for each in steps)
+    entries = 4 * (len(history) + len(steps) + 2)
+    around = memory_limit * MEMORY_CHARS + 60
+    return texts + past + entries + around + count_images(steps) + offer.tokens + persona.max_output_tokens
+
+
+def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[str, Any]:
+    conversation, history = parts.conversation, parts.history
+    return {
+        "history": {
+            "turns": len({each.turn_id for each in history}),
+            # What a request brings is of no turn.
+            "first_turn": history[0].turn_id if history and history[0].turn_id > 0 else None,
+            "tokens": count_history(history),
+        },
+        "summary": {
+            "up_to_turn": conversation.summarized_turn_id if conversation.summary else None,
+            "tokens": count_tokens(conversation.summary or ""),
+        },
+        "memories": [{"id": each.id, "score": round(each.score, 3), "scope": each.scope} for each in memories],
+        "image_ids": sorted(parts.images.data),
+        "replied_to_turn": parts.replied_to.turn_id if parts.replied_to else None,
+        "earlier_messages": len(parts.platform_context.earlier),
+    }
+
+
+async def _recall(memory: Memories, parts: PromptParts, limit: int) -> list[RecalledMemory]:
+    # A search is made for nothing where neither the person nor the place has any.
+    if not (parts.user.has_memories or parts.conversation.has_memories):
+        return []
+    of_user = memory.of_user(parts.user.id, parts.conversation.place, parts.conversation.id)
+    # Messages that the prompt shows need not be recalled.
+    shown_from = (*parts.history, parts.message)[0].turn_id
+    return await of_user.recall(parts.message.step.content, limit, shown_from=shown_from)
+
+
+def _system(parts: PromptParts) -> ModelMessage:
+    texts = [parts.persona.system_prompt]
+    if parts.instructions:
+        texts.append(parts.instructions)
+    if parts.conversation.summary:
+        texts.append(f"{prompts().turn.summary_heading}\n{parts.conversation.summary}")
+    return {"role": "system", "content": "\n\n".join(texts)}
+
+
+def shows_recordings(content: str) -> bool:
+    """Return whether a message has the transcript of a recording that may be somebody else's speech."""
+    return prompts().voice.recording in content
+
+
+def shows_foreign_text(content: str) -> bool:
+    """Return whether a message has such a transcript, or the text of a job that strangers may have written."""
+    return shows_recordings(content) or prompts().schedules.due_of_others.partition("{job}")[0] in content
+
+
+def to_context_block(
+    user: ResolvedUser,
+    memories: Sequence[RecalledMemory],
+    platform_context: PlatformContext,
+    *,
+    now: datetime,
+    replied_to: RepliedTo | None = None,
+) -> str:
+    """Build the context block that follows the message: local time, place, what it replies to, and memories."""
+    try:
+        zone = ZoneInfo(user.time_zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = ZoneInfo("UTC")
+    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *_to_lines(platform_context)]
+    if replied_to is not None:
+        speaker = "you" if replied_to.speaker is None else to_speaker(replied_to.speaker)
+        lines.append(prompts().turn.replied_to.format(speaker=speaker, text=quote(replied_to.text)))
+    if memories:
+        lines.append(prompts().turn.memories_heading.format(name=to_speaker(user.name)))
+        lines += [to_memory_line(each, zone) for each in memories]
+    return "<context>\n" + "\n".join(lines) + "\n</context>"
+
+
+def _to_lines(platform_context: PlatformContext) -> list[str]:
+    # Users choose the names of channels and roles, so these are quoted like messages.
+    facts = {
+        "Server": platform_context.server_name,
+        "Channel": platform_context.channel_name,
+        "Channel topic": platform_context.topic,
+        "Thread": platform_context.thread_title,
+        "Roles of who writes": ", ".join(platform_context.roles),
+    }
+    return [f"{name}: {quote(fact)}" for name, fact in facts.items() if fact]
+
+
+def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
+    """Convert assistant and tool steps to the OpenAI shape, in the model's order; omits calls without a result."""
+    results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
+    messages: list[ModelMessage] = []
+    for index, step in enumerate(steps):
+        if step.role != "assistant":
+            continue
+        calls = [call for call in _calls_after(steps, index) if call.tool.call_id in results]
+        if calls or step.content:
+            messages.append(_assistant(step, calls))
+        messages += [_tool_result(results[call.tool.call_id]) for call in calls]
+    return messages
+
+
+def to_past_turn(turn: Sequence[PastStep], images: PromptImages, *, is_shared: bool) -> list[ModelMessage]:
+    """Convert the steps of one past turn to messages."""
+    file_ids = images.by_turn.get(turn[0].turn_id, ())
+    asked = [_to_user_message(each.step, file_ids, is_shared=is_shared) for each in turn if each.step.role == "user"]
+    return asked + to_messages([shorten(each.step) for each in turn])
+
+
+def _to_user_message(step: Step, file_ids: Sequence[int], *, is_shared: bool) -> ModelMessage:
+    # In a shared channel the author's name stands before a message.
+    content = _to_content(step)
+    return _to_message(with_speaker(step.speaker, content) if is_shared else content, file_ids)
+
+
+def _to_content(step: Step) -> str:
+    content = without_context_tags(step.content) if "<" in step.content else step.content
+    return content or prompts().turn.no_text
+
+
+def _to_message(content: str, file_ids: Sequence[int]) -> ModelMessage:
+    return {"role": "user", "content": with_images(content, file_ids) if file_ids else content}
+
+
+def _calls_after(steps: Sequence[Step], index: int) -> list[Step]:
+    calls: list[Step] = []
+    for step in steps[index + 1 :]:
+        if step.role == "assistant":
+            break
+        if step.role == "tool_call":
+            calls.append(step)
+    return calls
+
+
+def _assistant(step: Step, calls: Sequence[Step]) -> ModelMessage:
+    if not calls:
+        return {"role": "assistant", "content": step.content}
+    requested = [
+        {
+            "id": call.tool.call_id,
+            "type": "function",
+            "function": {"name": to_wire_name(call.tool.name), "arguments": to_shown_arguments(call.content)},
+        }
+        for call in calls
+    ]
+    return {"role": "assistant", "content": step.content or None, "tool_calls": requested}
+
+
+def _tool_result(step: Step) -> ModelMessage:
+    return {"role": "tool", "tool_call_id": step.tool.call_id, "content": step.content}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How much history a prompt may hold, in tokens.
+
+    From `wanted` on, what the summary holds is dropped. `most` is what the model takes in at all.
+    """
+
+    wanted: int
+    most: int
+
+    @classmethod
+    def of(cls, model_window: int | None, reserved: int, wanted: int) -> "Window":
+        """Return the window of a model, where `reserved` tokens are needed for the answer, the tools and so on."""
+        most = max(1, (model_window or UNKNOWN_WINDOW) - reserved - OTHER_TOKENS)
+        return cls(min(wanted, int(most * 0.75)), most)
+
+
+async def load_history(
+    session: Session, conversation: ResolvedConversation, window: Window, *, user_id: int, turn_id: int
+) -> list[PastStep]:
+    """Return the steps since the beginning of the window, which moves on when they exceed it.
+
+    In a direct conversation only the user's own turns are returned, even if other users have written there.
+    """
+    if conversation.is_new:
+        return []
+    past = await list_history(session, conversation, first=conversation.window_turn_id, before=turn_id, user_id=user_id)
+    if count_history(past) <= window.wanted:
+        return past
+    kept = drop_blocks(past, window, conversation.summarized_turn_id)
+    if len(kept) < len(past):
+        begins = kept[0].turn_id if kept else turn_id
+        await session.execute(MOVE_WINDOW, {"conversation_id": conversation.id, "begins": begins})
+    last_dropped = past[len(past) - len(kept) - 1].turn_id if len(kept) < len(past) else 0
+    if count_history(kept) > window.wanted or last_dropped > conversation.summarized_turn_id:
+        await session.execute(ASK_FOR_SUMMARY, {"conversation_id": conversation.id})
+    return kept
+
+
+def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: int) -> list[PastStep]:
+    """Return the history without its oldest turns, as many as the window and the summary demand.
+
+    Turns that the summary holds are dropped until half of what is wanted is left, others only when `window.most` is
+    exceeded.
+    """
+    turns = deque(list(group) for _, group in groupby(past, key=lambda each: each.turn_id))
+    total = count_history(past)
+    while turns and total > window.wanted * KEPT_SHARE and turns[0][0].turn_id <= summarized_turn_id:
+        total -= count_history(turns.popleft())
+    if total > window.most:
+        log.warning("history_dropped_without_summary", first_turn=turns[0][0].turn_id)
+        while turns and total > window.most * KEPT_SHARE:
+            total -= count_history(turns.popleft())
+    return [each for turn in turns for each in turn]
+
+
+def count_history(steps: Sequence[PastStep]) -> int:
+    """Return an upper estimate of the tokens of these steps in the prompt, images included."""
+    return sum(_count(each.step) for each in steps) + count_images(each.step for each in steps)
+
+
+def count_images(steps: Iterable[Step]) -> int:
+    """Return the tokens of the images that these steps name."""
+    # The turn of an image does not matter for counting tokens.
+    naming = [(0, step) for step in steps if names_files(step)]
+    return IMAGE_TOKENS * len(find_named(naming)) if naming else 0
+
+
+def names_files(step: Step) -> bool:
+    """Return whether a message may name files; as a rule it does not."""
+    return step.role == "user" and "(file_id " in step.content
+
+
+def shorten(step: Step) -> Step:
+    """Return the step of a past turn as the prompt shows it: of a long result of a tool only the beginning."""
+    if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
+        return step
+    return replace(step, content=cut(step.content, PAST_RESULT_CHARS), read=UNREAD)
+
+
+def _count(step: Step) -> int:
+    if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
+        return step.token_count
+    return min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS]))

@@ -1,0 +1,158 @@
+"""Recordings among the attachments of a message: transcribed before the turn, and kept in the journal as its text."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from sqlalchemy import text
+
+from agent.journal.steps import Step, TurnKey
+from agent.llm.media_requests import TranscriptionRequest
+from agent.memory.recordings import heading_of
+from agent.prompts import prompts
+from shared.db.database import Database
+from shared.errors import NotFound, ToolError, Unavailable
+from shared.files.recordings import count_speech, measure
+from shared.files.storage import FilesOfUser
+from shared.log import get_logger
+from shared.messages import Attachment
+from shared.settings import Settings
+from shared.text import clean, count_tokens
+
+# Containers of video that platforms record voices in.
+MIME_TYPES = re.compile(r"audio/|video/(?:mp4|webm)$")
+MAX_TRANSCRIPT_CHARS = 40_000
+
+log = get_logger()
+
+FILES_OF_TURN = text("""
+SELECT id, filename, mime_type, size_bytes, status FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count
+""")
+# Only while the attempt runs the turn, and the message is as it was read: it may have been deleted on its platform.
+REWRITE = text("""
+WITH rewritten AS (
+    UPDATE messages SET content = :content, token_count = :tokens
+    WHERE turn_id = :turn_id AND role = 'user' AND content = :before
+      AND EXISTS (SELECT FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running')
+    RETURNING id
+)
+UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:content AS text))
+WHERE turn_id = :turn_id AND name = 'user_message' AND EXISTS (SELECT FROM rewritten)
+RETURNING turn_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A stored recording of a turn; `attachment` is what the platform said of it."""
+
+    file_id: int
+    filename: str
+    size_bytes: int
+    attachment: Attachment
+
+    @property
+    def heading(self) -> str:
+        """Return the line above its transcript in the message."""
+        return heading_of(self.file_id, self.filename, is_own=self.attachment.voice_seconds is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """A recording that was not transcribed, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Transcribes the recordings of one turn; `transcribe` makes one model call on the person's budget."""
+
+    database: Database
+    files: FilesOfUser
+    settings: Settings
+    transcribe: Callable[[TranscriptionRequest], Awaitable[str]]
+
+    async def find(self, key: TurnKey, attachments: Sequence[Attachment], message: Step) -> list[Recording]:
+        """Return the turn's stored recordings that the message has no transcript of yet.
+
+        Without a model for transcription, these are only what was spoken to the agent.
+        """
+        if self.settings.voice_transcription_model is None and all(each.voice_seconds is None for each in attachments):
+            return []
+        given = {"turn_id": key.id, "count": len(attachments)}
+        async with self.database.statement() as session:
+            rows = (await session.execute(FILES_OF_TURN, given)).all()
+        found = [
+            Recording(row.id, row.filename, row.size_bytes, attachment=each)
+            for row, each in zip(rows, attachments, strict=False)
+            if row.status == "stored" and self._is_asked_for(row.mime_type, each)
+        ]
+        return [each for each in found if each.heading not in message.content]
+
+    async def listen(self, key: TurnKey, message: Step, recordings: Sequence[Recording]) -> tuple[Step, list[Unheard]]:
+        """Transcribe recordings; return the message with the transcripts, as it is journaled now, and what failed."""
+        unheard: list[Unheard] = []
+        for each in recordings:
+            try:
+                transcript = await self._transcribe(each)
+            except (ToolError, Unavailable) as error:
+                log.warning("recording_not_transcribed", file=each.file_id, cause=str(error))
+                unheard.append(Unheard(each.filename, str(error).rstrip(".")))
+            else:
+                message = await self._rewrite(key, message, f"{each.heading}\n{transcript}")
+        return message, unheard
+
+    def _is_asked_for(self, mime_type: str, attachment: Attachment) -> bool:
+        if attachment.voice_seconds is not None:
+            return MIME_TYPES.match(mime_type) is not None
+        is_audio = mime_type.startswith("audio/") or attachment.mime_type.startswith("audio/")
+        return (
+            self.settings.voice_transcription_model is not None and is_audio and MIME_TYPES.match(mime_type) is not None
+        )
+
+    async def _transcribe(self, recording: Recording) -> str:
+        model, settings = self.settings.voice_transcription_model, self.settings
+        if model is None:
+            raise ToolError(prompts().voice.not_configured)
+        if recording.size_bytes > settings.voice_max_mb * 1024 * 1024:
+            raise ToolError(prompts().voice.too_large.format(most=settings.voice_max_mb))
+        with suppress(NotFound):
+            _, content = await self.files.read(recording.file_id)
+            seconds = await measure(self.files, content) or recording.attachment.voice_seconds
+            if seconds is None:
+                raise ToolError(prompts().voice.no_length)
+            if seconds > settings.voice_max_minutes * 60:
+                raise ToolError(prompts().voice.too_long.format(most=settings.voice_max_minutes))
+            tokens = count_speech(settings, seconds)
+            request = TranscriptionRequest(model, recording.filename, content, seconds=seconds, tokens=tokens)
+            return (await self.transcribe(request))[:MAX_TRANSCRIPT_CHARS] or prompts().voice.nothing_said
+        raise ToolError(prompts().turn.file_missing)
+
+    async def _rewrite(self, key: TurnKey, message: Step, addition: str) -> Step:
+        content = f"{message.content}\n\n{addition}".strip()
+        tokens = count_tokens(content)
+        given = {
+            "turn_id": key.id,
+            "attempt": key.attempt,
+            "before": clean(message.content),
+            "content": content,
+            "tokens": tokens,
+        }
+        async with self.database.transaction() as session:
+            await session.execute(REWRITE, given)
+        return replace(message, content=content, token_count=tokens)
+
+
+def with_unheard(content: str, unheard: Sequence[Unheard]) -> str:
+    """Append to the message, for the model, which recordings could not be transcribed and why."""
+    lines = [prompts().voice.unheard.format(name=each.name, reason=each.reason) for each in unheard]
+    return "\n\n".join([content, *lines]).strip()
+
+
+def with_unheard_notice(answer: str, unheard: Sequence[Unheard]) -> str:
+    """Append to an answer, for the person, which recordings could not be transcribed and why."""
+    lines = [prompts().voice.unheard_notice.format(name=each.name, reason=each.reason) for each in unheard]
+    return "\n\n".join([answer, *lines]).strip()

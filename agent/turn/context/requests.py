@@ -1,0 +1,62 @@
+"""What a program's request brings to the prompt of one turn: its own history, and instructions that rank below ours."""
+
+from dataclasses import replace
+
+from agent.journal.steps import PastStep, Step
+from agent.people.participants import Participants
+from agent.prompts import prompts
+from agent.tools.calls import Taint
+from agent.turn.context.quotes import without_context_tags
+from shared.errors import TemperatureTooHigh
+from shared.messages import ProgramRequest
+from shared.text import count_tokens
+
+
+def brings_history(request: ProgramRequest) -> bool:
+    """Return whether the history of the prompt is that of the request, and not that of the conversation."""
+    return bool(request.history) or not request.has_conversation
+
+
+def to_history(request: ProgramRequest) -> list[PastStep]:
+    """Return the request's history as that of a prompt.
+
+    Each message stands for a turn of nobody we know: of no turn of ours, so that it names no files, and without a
+    person, so that its text counts as a stranger's.
+    """
+    count = len(request.history)
+    return [
+        PastStep(
+            place - count,
+            None,
+            Step(0, earlier.role, earlier.content, token_count=count_tokens(earlier.content)),
+        )
+        for place, earlier in enumerate(request.history)
+    ]
+
+
+def to_instructions(request: ProgramRequest) -> str:
+    """Return the request's instructions with the heading that ranks them; empty if there are none."""
+    if not request.instructions.strip():
+        return ""
+    return f"{prompts().turn.program_heading}\n{without_context_tags(request.instructions)}"
+
+
+def of_request(request: ProgramRequest) -> Taint:
+    """Return the taint of what a request brings: its program may pass on what strangers wrote."""
+    return Taint.UNTRUSTED if request.history or request.instructions else Taint.NONE
+
+
+def with_limits(participants: Participants, request: ProgramRequest) -> Participants:
+    """Return the participants as the request limits them: its answer's length, and its history for the summary."""
+    persona, conversation = participants.persona, participants.conversation
+    if request.max_tokens is not None:
+        persona = replace(persona, max_output_tokens=min(persona.max_output_tokens, request.max_tokens))
+    if brings_history(request):
+        conversation = replace(conversation, summary=None)
+    return replace(participants, persona=persona, conversation=conversation)
+
+
+def check_temperature(request: ProgramRequest, highest: float | None) -> None:
+    """Raise `TemperatureTooHigh` if a request asks for more than the persona allows."""
+    if highest is not None and request.temperature is not None and request.temperature > highest:
+        raise TemperatureTooHigh(highest=highest)

@@ -1,0 +1,100 @@
+"""Computes the state of a plan from the journal: which calls may run next, and what their results are.
+
+Positions after the plan are reserved for all of its calls. A call is recorded at its position once the calls that it
+needs have finished, so that the journal holds the actual arguments, and no call that could not start yet.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from agent.journal.positions import call_seq, to_call_id
+from agent.journal.steps import Step, TurnLog
+from agent.turn.modes import to_step
+from agent.turn.planner.plan import Plan, PlanBroken, PlannedCall, fill_in
+from agent.turn.running import RunningTurn
+
+Results = Mapping[str, Step]
+
+
+def find_results(turn_id: int, steps: Sequence[Step], until: int) -> dict[str, Step]:
+    """Return the results of the calls of all plans up to position `until`, keyed by the ids used in the plans."""
+    results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
+    found: dict[str, Step] = {}
+    for answer in sorted((step for step in steps if step.plan is not None), key=lambda step: step.seq):
+        plan = plan_of(answer) if answer.seq <= until else None
+        for index, call in enumerate(plan.calls if plan else ()):
+            # An id that is used again refers to the later call.
+            found.pop(call.id, None)
+            result = results.get(to_call_id(turn_id, call_seq(answer.seq, index)))
+            if result is not None:
+                found[call.id] = result
+    return found
+
+
+def ready_calls(turn: RunningTurn, plan: Plan, seq: int, recorded: Collection[int], results: Results) -> list[Step]:
+    """Return the unrecorded calls of the plan at position `seq` whose needs within the plan all have results."""
+    own = {call.id for call in plan.calls}
+    placed = [(call_seq(seq, index), call) for index, call in enumerate(plan.calls)]
+    return [
+        to_step(turn, place, name=call.tool, arguments=_arguments(call, results))
+        for place, call in placed
+        if place not in recorded and all(each in results for each in call.needs if each in own)
+    ]
+
+
+def following_calls(turn: RunningTurn, new: Sequence[Step]) -> list[Step]:
+    """Return the calls of the last plan that may run after these new results; none when the last answer is no plan."""
+    log = turn.log
+    plan = plan_of(log.last_answer)
+    if log.last_answer is None or plan is None:
+        return []
+    recorded = {step.seq for step in log.steps if step.role == "tool_call"}
+    results = find_results(log.turn_id, [*log.steps, *new], log.last_answer.seq)
+    return ready_calls(turn, plan, seq=log.last_answer.seq, recorded=recorded, results=results)
+
+
+def find_response(log: TurnLog) -> str:
+    """Return the response of the last plan if it is "done" and all its calls succeeded, otherwise an empty text."""
+    plan = plan_of(log.last_answer)
+    if plan is None or plan.status != "done":
+        return ""
+    results = log.last_results
+    is_whole = len(results) == len(plan.calls) and not any(map(is_missing, results))
+    return plan.response if is_whole else ""
+
+
+def is_missing(result: Step) -> bool:
+    """Return whether a result has no value for dependent calls: the call failed, was not run, or needs approval."""
+    return result.tool.outcome != "result"
+
+
+def plan_of(answer: Step | None) -> Plan | None:
+    """Return the plan of an answer; None when it has none, or an invalid one."""
+    if answer is None or answer.plan is None or "broken" in answer.plan:
+        return None
+    return Plan.from_journal(answer.plan)
+
+
+def _arguments(call: PlannedCall, results: Results) -> str:
+    plain = plain_arguments(call)
+    # If the references cannot be resolved the call will not run; the journal then stores the arguments as written.
+    with suppress(PlanBroken):
+        plain = fill_in(plain, needed_values(call, results))
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def plain_arguments(call: PlannedCall) -> Any:
+    """Return the planned arguments with references unresolved; parses those that the model wrote as a JSON text."""
+    if isinstance(call.args, str):
+        try:
+            return json.loads(call.args)
+        except (ValueError, RecursionError):
+            return call.args
+    return call.args
+
+
+def needed_values(call: PlannedCall, results: Results) -> dict[str, Any]:
+    """Return the results that a call needs, keyed by the ids of their calls."""
+    return {each: results[each].value for each in call.needs if each in results}

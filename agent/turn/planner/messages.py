@@ -1,0 +1,122 @@
+"""Writes a conversation as plain text for a model in planner mode: answers as plans, results as user messages.
+
+Until then messages keep the OpenAI shape, with a turn's own plans under the key `plan`. They are converted to text only
+for the selected route, after messages that do not fit its context window have been removed.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import Any
+
+from agent.journal.steps import Step
+from agent.llm.completions import ModelRequest
+from agent.llm.protocols.plain_text import describe, dotted, merge_roles, without_results, write_results
+from agent.prompts import prompts
+from agent.turn.context.builder import to_messages
+from agent.turn.planner.plan import Plan
+from shared.text import count_tokens
+
+Message = dict[str, Any]
+
+
+def to_planned(steps: Sequence[Step]) -> list[Message]:
+    """Convert the sorted steps of a turn to messages in the OpenAI shape, each answer with its plan under `plan`."""
+    messages: list[Message] = []
+    answers = [place for place, step in enumerate(steps) if step.role == "assistant"]
+    for start, end in pairwise([*answers, len(steps)]):
+        answer, *others = to_messages(steps[start:end]) or [{"role": "assistant", "content": ""}]
+        messages += [{**answer, "plan": steps[start].plan}, *others]
+    return messages
+
+
+def count_form() -> int:
+    """Return an upper estimate, in tokens, of the planning instructions in a prompt, without the list of tools."""
+    return count_tokens(_write_instructions(()))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWriter:
+    """Converts requests to plain text for planner mode, without native tools and tool roles; deterministic.
+
+    `note` is added as the last message if it is not empty.
+    """
+
+    note: str = ""
+
+    def write(self, request: ModelRequest) -> ModelRequest:
+        """Return the request with all of its messages and tools as plain text."""
+        instructions = {"role": "system", "content": _write_instructions(request.tools)}
+        is_led = bool(request.messages) and request.messages[0]["role"] == "system"
+        messages = [*request.messages[:1], instructions] if is_led else [instructions]
+        for _, group in groupby(request.messages[1:] if is_led else request.messages, key=_role):
+            messages += _written(list(group), messages)
+        if self.note:
+            messages.append({"role": "user", "content": self.note})
+        plain = [{"role": each["role"], "content": each["content"]} for each in messages]
+        return replace(request, messages=merge_roles(plain), tools=())
+
+
+def _role(message: Message) -> str:
+    return str(message["role"])
+
+
+def _write_instructions(tools: Sequence[Mapping[str, Any]]) -> str:
+    texts = prompts()
+    form = [texts.planner.form, texts.planner.rules]
+    if not tools:
+        return "\n\n".join([*form, texts.planner.no_tools])
+    listed = "\n".join(describe(tool["function"]) for tool in tools)
+    return "\n\n".join([*form, texts.protocols.list_heading, listed])
+
+
+def _written(group: Sequence[Message], before: Sequence[Message]) -> list[Message]:
+    role = _role(group[0])
+    if role == "tool":
+        calls, ids = before[-1].get("calls", {}), before[-1].get("ids", {})
+        named = [{**each, "tool_call_id": ids.get(each["tool_call_id"], each["tool_call_id"])} for each in group]
+        return [{"role": "user", "content": write_results(named, calls)}]
+    if role == "assistant":
+        return [written for message in group for written in _to_plain(message)]
+    return [{"role": role, "content": without_results(each.get("content") or "")} for each in group]
+
+
+def _to_plain(message: Message) -> list[Message]:
+    kept = message.get("plan")
+    if kept is not None and "broken" in kept:
+        error = prompts().planner.broken.format(error=kept["error"])
+        return [{"role": "assistant", "content": kept["broken"]}, {"role": "user", "content": error}]
+    called = list(message.get("tool_calls") or ())
+    ids = {call["id"]: call["id"] for call in called}
+    if kept is None:
+        content = _past_plan(message)
+    else:
+        plan = Plan.from_journal(kept)
+        content = _own_plan(plan)
+        ids |= {call["id"]: planned.id for call, planned in zip(called, plan.calls, strict=False)}
+    # Results refer to calls by the ids used in the plan.
+    calls = {ids[call["id"]]: call["function"] for call in called}
+    return [{"role": "assistant", "content": content, "calls": calls, "ids": ids}]
+
+
+def _past_plan(message: Message) -> str:
+    # Models imitate their earlier answers in the prompt, so answers of other modes are shown as plans too.
+    tools = [
+        {"id": call["id"], "tool": dotted(call["function"]["name"]), "args": json.loads(call["function"]["arguments"])}
+        for call in message.get("tool_calls") or ()
+    ]
+    status = "continue" if tools else "done"
+    return _to_json({"status": status, "tools": tools, "response": message.get("content") or ""})
+
+
+def _own_plan(plan: Plan) -> str:
+    tools = [{"id": call.id, "tool": call.tool, "args": call.args, "needs": list(call.needs)} for call in plan.calls]
+    head = {"reasoning": plan.reasoning, "status": plan.status, "action": plan.action, "slots": plan.slots}
+    return _to_json({**head, "tools": tools, "response": plan.response})
+
+
+def _to_json(plain: Mapping[str, Any]) -> str:
+    # JSON from the database has lost the order of its keys; sorting makes the text of a plan the same after a restart.
+    ordered = {key: json.loads(json.dumps(value, sort_keys=True)) for key, value in plain.items()}
+    return json.dumps(ordered, ensure_ascii=False)

@@ -1,0 +1,39 @@
+"""Runs a call that the user was asked about only if they approved it, and only once."""
+
+import json
+from dataclasses import replace
+
+from agent.journal.steps import TurnKey
+from agent.prompts import prompts
+from agent.tools.calls import PendingCall
+from agent.tools.outcomes import Failed, NotRun, not_run, unknown_outcome
+from agent.tools.toolbox import Toolbox
+from agent.turn.confirmations.rows import consume
+from shared.db.database import Database
+from shared.errors import ToolError
+
+
+class Approval:
+    """Consumes the approval of a call, and lets it run in the scope of the agent that requested it."""
+
+    def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey) -> None:
+        self._database, self._toolbox, self._key = database, toolbox, key
+
+    async def check(self, call: PendingCall) -> PendingCall | Failed | NotRun:
+        """Stop a call that was denied or whose approval is consumed; add the approved question to the others."""
+        if call.confirmation is None:
+            return call
+        if not call.confirmation["approved"]:
+            return Failed(json.dumps({"error": True, "message": prompts().confirmation.denied}))
+        agreed = await consume(self._database, self._key, call.confirmation["id"])
+        if agreed is None:
+            # The approval was consumed before: an earlier attempt started the call, and its outcome is unknown.
+            return unknown_outcome()
+        if agreed.agent is None:
+            return replace(call, agreed_to=agreed.question)
+        try:
+            scope = await self._toolbox.find_scope(call.scope, agreed.agent)
+        except ToolError as error:
+            return not_run(str(error))
+        offer = self._toolbox.offered_to(scope)
+        return replace(call, agreed_to=agreed.question, scope=scope, offer=offer)

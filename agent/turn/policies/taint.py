@@ -1,0 +1,344 @@
+"""Taint tracking: guards against prompt injection that could make the model leak private data or act on its own.
+
+A call that stays with the person who asks needs no approval. Once the prompt contains untrusted text, a call that
+changes something beyond that person needs it, and so does one that only sends words out, if the prompt contains private
+data, too. No approval is needed where all that decides the effect of a call was said by the person, or stands in data
+that nobody else could write.
+
+The whole prompt counts, including earlier turns:
+
+- Untrusted: results of tools marked `reads_untrusted`, results that say `"untrusted": true`, recordings that may be
+  somebody else's speech, messages of other users in a shared channel, what was written down in a turn that had read
+  such text (memories, jobs), and everything that an agent of another installation writes.
+- Private: results of tools marked `reads_private`, and in a direct message the recalled memories.
+- Neither: what the user has typed, and calls that have failed or found nothing.
+
+Taint passes through delegation: a child turn starts with the taint of the turn that wrote its task, and what the child
+turn has read counts for the turn that receives its answer.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import text
+
+from agent.journal.steps import PastStep, Step, TurnLog
+from agent.outflow.hosts import hosts_in
+from agent.outflow.reply import Outflow, squeeze
+from agent.people.participants import Participants
+from agent.prompts import prompts
+from agent.tools.approvals import request_for_taint
+from agent.tools.arguments import parse_arguments
+from agent.tools.calls import PendingCall, Taint
+from agent.tools.outcomes import Failed, NeedsApproval
+from agent.tools.toolbox import Toolbox
+from agent.turn.context.attachments import FILES_HEADING
+from agent.turn.context.builder import shows_foreign_text, shows_recordings
+from agent.turn.policies.own_words import OwnWords, is_telling, list_deciding
+from shared.db.database import Database, DatabaseLost
+from shared.errors import ToolError
+from shared.messages import AGENT_ADAPTERS, IncomingMessage
+from shared.tools import Tool
+
+LAST_ID = 2**63 - 1
+# What a result holds, as JSON, that counts as untrusted although its tool does not always read such text.
+UNTRUSTED = '"untrusted": true'
+# How many of the person's last messages count as what they have said: an older order must not be given again.
+RECENT_MESSAGES = 3
+# Longer names in a result are text.
+MAX_KEY_CHARS = 32
+
+# The contents of the turns before the history window; the conversation's summary was written from them.
+SUMMARISED = text("""
+SELECT array_agg(DISTINCT tool_name) FILTER (
+           WHERE role = 'tool_result' AND coalesce(outcome, 'result') = 'result' AND (:is_direct OR user_id = :user_id)
+       ) AS tools,
+       array_agg(DISTINCT tool_name) FILTER (WHERE outcome = 'failed' AND (:is_direct OR user_id = :user_id)) AS failed,
+       coalesce(bool_or(
+           role = 'user' AND (user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0
+                              OR position(:job IN content) > 0)
+           OR role = 'tool_result' AND (position(:recording IN content) > 0 OR position(:untrusted IN content) > 0)
+       ), false) AS has_others
+FROM messages
+WHERE conversation_id = :conversation_id AND turn_id < :window AND (NOT :is_direct OR user_id = :user_id)
+""")
+# What the child turns of these turns have read. A child turn without a persona ran in another installation.
+CHILD_TURNS = text("""
+SELECT array_agg(DISTINCT messages.tool_name) FILTER (
+           WHERE messages.role = 'tool_result' AND coalesce(messages.outcome, 'result') = 'result'
+       ) AS tools,
+       array_agg(DISTINCT messages.tool_name) FILTER (WHERE messages.outcome = 'failed') AS failed,
+       coalesce(bool_or(
+           turns.persona_id IS NULL
+           OR messages.role = 'tool_result' AND position(:untrusted IN messages.content) > 0
+       ), false) AS has_strangers
+FROM turns JOIN messages ON messages.turn_id = turns.id
+WHERE turns.conversation_id = :conversation_id AND turns.parent_turn_id >= :first AND turns.parent_turn_id < :before
+  AND (NOT :is_direct OR turns.user_id = :user_id)
+""")
+
+
+class TaintGuard:
+    """Requires approval for calls that untrusted text may have caused, and that affect more than the asker.
+
+    Everything recorded before the calls are started counts, because the model may have seen it when it wrote them. A
+    call that continues says whether strangers may have written its arguments.
+    """
+
+    def __init__(self, taint: "TurnTaint", toolbox: Toolbox, log: TurnLog) -> None:
+        self._taint, self._toolbox, self._log = taint, toolbox, log
+        self._known: tuple[int, Taint] | None = None
+
+    async def check(self, call: PendingCall) -> PendingCall | NeedsApproval | Failed:
+        """Stop a call that needs approval. A call with invalid arguments continues: the toolbox rejects it."""
+        tool = self._toolbox.resolve(call)
+        if tool is None or call.agreed_to is not None:
+            return call
+        is_acting = tool.acts_on(call.arguments)
+        if tool.read_only and not is_acting:
+            return call
+        taint = await self._find_taint()
+        if Taint.UNTRUSTED not in taint or self._taint.is_said(call, tool, self._log):
+            return call
+        # To read tells others at most what is private here; a task for another agent is in its words alone, too.
+        # And a tool that asks the person itself, with what it will do, is not asked about twice.
+        only_tells = tool.read_only or tool.resumable or tool.confirms
+        if not is_acting or (only_tells and Taint.PRIVATE not in taint):
+            return replace(call, author="stranger")
+        try:
+            parse_arguments(tool, call.arguments)
+        except ToolError:
+            return call
+        return request_for_taint(call)
+
+    async def _find_taint(self) -> Taint:
+        # Computed once for all calls that are started together.
+        if self._known is None or self._known[0] != len(self._log.steps):
+            self._known = (len(self._log.steps), await self._taint.find(self._log))
+        return self._known[1]
+
+
+@dataclass(slots=True)
+class TurnTaint:
+    """Computes the taint of a turn's prompt; `shown` is the taint of its images, memories and delegated task."""
+
+    database: Database
+    toolbox: Toolbox
+    participants: Participants
+    message: IncomingMessage
+    history: Sequence[PastStep]
+    shown: Taint
+    own_memories: Sequence[str] = ()
+
+    def show(self, taint: Taint, own_memories: Sequence[str]) -> None:
+        """Add the taint of what the prompt shows besides messages and results, and the memories of the user's words."""
+        self.shown |= taint
+        self.own_memories = own_memories
+
+    def is_said(self, call: PendingCall, tool: Tool, log: TurnLog) -> bool:
+        """Return whether the user said all that decides the effect of a call, or trusted data does.
+
+        What a tool only repeats from the arguments of an earlier call is no such data. A call that changes something
+        without any telling argument is decided by its tool alone, which the model has chosen.
+        """
+        values = list(list_deciding(call.arguments, tool.schema["function"]["parameters"]))
+        if not any(map(is_telling, values)):
+            return tool.read_only and not values
+        own = OwnWords([*self._user_texts()[: 1 + RECENT_MESSAGES], *self.own_memories])
+        values = [value for value in values if not own.say(value)]
+        if not values:
+            return True
+        steps = [*(past.step for past in self.history), *log.steps]
+        trusted = OwnWords("\n".join(_texts_in(step.value)) for step in self._trusted_results(steps))
+        earlier = [step for step in steps if step.role == "tool_call" and step.tool.call_id != call.id]
+        spelled = OwnWords("\n".join(_texts_in(step.value)) for step in earlier)
+        return all(trusted.say(value) and not spelled.say(value) for value in values)
+
+    async def restrict(self, outflow: Outflow, log: TurnLog, instructions: str) -> None:
+        """From now on, let the turn link only to hosts that its trusted texts mention, if its prompt is tainted."""
+        try:
+            is_whole = await self.find(log) is Taint.WHOLE
+        except DatabaseLost:
+            # The text is ready to be sent, and what earlier turns have read cannot be found out now.
+            is_whole = True
+        if is_whole:
+            outflow.restrict(self.trusted_hosts(log) | hosts_in(instructions))
+
+    def trusted_hosts(self, log: TurnLog) -> set[str]:
+        """Return the hosts that were named by the persona, by the user, or by tools whose results are trusted.
+
+        Hosts that the arguments of calls spell do not count: a tool may repeat or join them in its result (`evil` and
+        `md`). Private results do not count either, because the model may have written them, as it writes memories.
+        """
+        steps = [*(past.step for past in self.history), *log.steps]
+        named = hosts_in("\n".join(self._user_texts()))
+        trusted = self._trusted_results(steps)
+        in_results = {host for step in trusted for host in hosts_in("\n".join(_texts_in(step.value)))}
+        arguments = "\n".join(text for step in steps if step.role == "tool_call" for text in _texts_in(step.value))
+        spelled = squeeze(arguments)
+        return named | {host for host in in_results if not _may_be_made_up(host, spelled)}
+
+    def _trusted_results(self, steps: Iterable[Step]) -> list[Step]:
+        results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
+        return [step for step in results if self._is_trusted(step.tool.name)]
+
+    def _is_trusted(self, name: str) -> bool:
+        tool = self.toolbox.find(name)
+        return tool is not None and not tool.resumable and not tool.reads_untrusted and not tool.reads_private
+
+    def _user_texts(self) -> list[str]:
+        prompt = self.participants.persona.system_prompt
+        if self.message.adapter in AGENT_ADAPTERS:
+            return [prompt]
+        user_id = self.participants.user.id
+        own = [past.step.content for past in self.history if past.step.role == "user" and past.user_id == user_id]
+        return [prompt, *map(without_additions, (self.message.content, *reversed(own)))]
+
+    async def find(self, log: TurnLog) -> Taint:
+        """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
+        taint = self.find_shown(log)
+        asked = [each.turn_id for each in self.history if self._is_turn(each.step)]
+        asked += [log.turn_id for step in log.steps if self._is_turn(step)]
+        if taint is not Taint.WHOLE and asked:
+            taint |= await self._of_child_turns(min(asked), LAST_ID)
+        if taint is not Taint.WHOLE and self.participants.conversation.summary:
+            taint |= await self._of_summary()
+        return taint
+
+    def find_shown(self, log: TurnLog) -> Taint:
+        """Return the taint of all that the prompt shows itself: without summaries and the turns of agents."""
+        steps = [*(past.step for past in self.history), *log.steps]
+        results = [step for step in steps if step.role == "tool_result"]
+        taint = self.shown | self._of_results(step.tool.name for step in results if self._adds_text(step))
+        if self._shows_others() or any(map(_is_untrusted, results)):
+            taint |= Taint.UNTRUSTED
+        return taint
+
+    def _adds_text(self, result: Step) -> bool:
+        # A call that failed brought nothing into the prompt but an error, which may be somebody else's text, too.
+        if result.tool.outcome == "failed":
+            return self._is_foreign(result.tool.name)
+        return result.tool.outcome in (None, "result") and not _is_empty(result.value)
+
+    def _is_foreign(self, name: str) -> bool:
+        tool = self.toolbox.find(name)
+        return tool is not None and tool.is_foreign
+
+    def _is_turn(self, step: Step) -> bool:
+        if step.role not in ("tool_call", "tool_result"):
+            return False
+        tool = self.toolbox.find(step.tool.name)
+        return tool is not None and tool.resumable
+
+    def _of_results(self, names: Iterable[str | None]) -> Taint:
+        # A tool that no longer exists counts as untrusted. The taint of delegations is read from their child turns.
+        taint = Taint.NONE
+        for name in set(names):
+            tool = self.toolbox.find(str(name))
+            taint |= Taint.NONE if tool is not None and tool.resumable else _of_tool(tool)
+        return taint
+
+    def _shows_others(self) -> bool:
+        # Such a message was written by a model of another installation, whichever user it names.
+        if self.message.adapter in AGENT_ADAPTERS:
+            return True
+        # Earlier messages of other users are part of a message's content, after a heading.
+        platform_context, heading = self.message.platform_context, prompts().turn.earlier_heading
+        messages = [each for each in self.history if each.step.role == "user"]
+        has_others = shows_foreign_text(self.message.content) or any(
+            each.user_id != self.participants.user.id
+            or heading in each.step.content
+            or shows_foreign_text(each.step.content)
+            for each in messages
+        )
+        return has_others or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
+
+    async def _of_child_turns(self, first: int, before: int) -> Taint:
+        is_direct = self.participants.conversation.place.is_direct
+        given = {
+            "user_id": self.participants.user.id,
+            "conversation_id": self.participants.conversation.id,
+            "first": first,
+            "before": before,
+            "is_direct": is_direct,
+            "untrusted": UNTRUSTED,
+        }
+        async with self.database.statement() as session:
+            row = (await session.execute(CHILD_TURNS, given)).one()
+        # No journal records which of the user's memories a child turn was shown.
+        read = to_taint(untrusted=row.has_strangers, private=is_direct and self.participants.user.has_memories)
+        return self._of_results([*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]) | read
+
+    async def _of_summary(self) -> Taint:
+        conversation = self.participants.conversation
+        given = {
+            "user_id": self.participants.user.id,
+            "conversation_id": conversation.id,
+            "window": conversation.window_turn_id,
+            "is_direct": conversation.place.is_direct,
+            "recording": prompts().voice.recording,
+            "job": prompts().schedules.due_of_others.partition("{job}")[0],
+            "untrusted": UNTRUSTED,
+        }
+        async with self.database.statement() as session:
+            row = (await session.execute(SUMMARISED, given)).one()
+        names = [*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]
+        taint = self._of_results(names) | to_taint(untrusted=row.has_others)
+        tools = [self.toolbox.find(str(name)) for name in names]
+        if any(tool is not None and tool.resumable for tool in tools):
+            taint |= await self._of_child_turns(0, conversation.window_turn_id)
+        return taint
+
+
+def to_taint(*, untrusted: bool = False, private: bool = False) -> Taint:
+    """Return the taint of a text that is untrusted, private, both or neither."""
+    return (Taint.UNTRUSTED if untrusted else Taint.NONE) | (Taint.PRIVATE if private else Taint.NONE)
+
+
+def _of_tool(tool: Tool | None) -> Taint:
+    return Taint.UNTRUSTED if tool is None else to_taint(untrusted=tool.reads_untrusted, private=tool.reads_private)
+
+
+def _is_untrusted(result: Step) -> bool:
+    return UNTRUSTED in result.content or shows_recordings(result.content)
+
+
+def _is_empty(value: Any) -> bool:
+    if isinstance(value, dict):
+        # Whoever writes a result may choose its keys.
+        return all(len(key) <= MAX_KEY_CHARS and key.isidentifier() and _is_empty(value[key]) for key in value)
+    if isinstance(value, list):
+        return all(map(_is_empty, value))
+    return value in (None, "", 0, False)
+
+
+def _may_be_made_up(host: str, spelled: str) -> bool:
+    """Return whether the model may have chosen a host in a result: by these characters of arguments, or as a number."""
+    name, _, last = host.rpartition(".")
+    # Encoded letters cannot be compared, and browsers read numbers such as 3.5 as addresses.
+    return last.isdigit() or "xn--" in host or squeeze(name) in spelled
+
+
+def without_additions(content: str) -> str:
+    """Return what the user typed of a message: not the names of files, the messages of others and the text of a job.
+
+    Models write the texts of jobs.
+    """
+    texts = prompts().schedules
+    jobs = (text.partition("{job}")[0] for text in (texts.due, texts.due_of_others))
+    for heading in (prompts().turn.earlier_heading, FILES_HEADING, *jobs):
+        content = content.partition(heading)[0]
+    return content
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield str(key)
+            yield from _texts_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts_in(each)

@@ -1,0 +1,287 @@
+"""Export and erasure of a person, with a receipt; an erasure that was interrupted is continued."""
+
+import asyncio
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+
+from agent.commands.personal_data.erasure import erase, finish_erasures, request_erasure
+from agent.commands.personal_data.export import FILES, LISTS, export_person
+from agent.commands.personal_data.receipts import verify_receipt
+from shared.errors import NotFound, Refusal, Unavailable
+from shared.memory.memories import Memories
+from shared.memory.storage import NewMemory, Origin
+from shared.messages import Place, PlatformContext, QuotedMessage
+from shared.settings import Secrets
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.parley import Parley
+from tests.support.summaries import remembered
+
+SECRETS = Secrets("token", ("key-1", "key-0"))
+HOME = Place("discord", None, "dm-1", is_direct=True)
+SAID = datetime(2026, 5, 4, tzinfo=UTC)
+# Tables whose rows name a person; the ledger and the erasure itself keep numbers alone.
+LEFT = """
+SELECT (SELECT count(*) FROM users WHERE id = $1) + (SELECT count(*) FROM user_platform_links WHERE user_id = $1)
+     + (SELECT count(*) FROM memories WHERE user_id = $1) + (SELECT count(*) FROM memory_vectors WHERE user_id = $1)
+     + (SELECT count(*) FROM memory_scopes WHERE user_id = $1) + (SELECT count(*) FROM file_records WHERE user_id = $1)
+     + (SELECT count(*) FROM turns WHERE user_id = $1) + (SELECT count(*) FROM messages WHERE user_id = $1)
+     + (SELECT count(*) FROM token_logs WHERE user_id = $1)
+     + (SELECT count(*) FROM memory_words WHERE term = 'walrus')
+     + (SELECT count(*) FROM messages WHERE content LIKE '%walrus%')
+     + (SELECT count(*) FROM turn_events WHERE payload::text LIKE '%walrus%')
+     + (SELECT count(*) FROM inbox WHERE content LIKE '%walrus%' OR platform_user_id = $2)
+     + (SELECT count(*) FROM outbox WHERE content LIKE '%walrus%')
+     + (SELECT count(*) FROM conversations WHERE summary LIKE '%walrus%')
+     + (SELECT count(*) FROM scheduled_jobs)
+"""
+
+
+JOB = """
+INSERT INTO scheduled_jobs (user_id, conversation_id, door, platform_user_id, content, starts_at, next_due_at)
+SELECT user_id, id, 'http', 'ann', 'Feed the walrus.', 'infinity', 'infinity' FROM conversations
+"""
+
+
+class UnreachableStorage:
+    """A storage that can't delete."""
+
+    async def delete(self, key: str) -> None:
+        raise Unavailable
+
+
+@pytest.fixture
+async def ann(parley: Parley) -> int:
+    """A person who has written, has memories, and has a file."""
+    await parley.ask("my walrus is called Rex")
+    user_id = int(await parley.value("SELECT max(id) FROM users"))
+    memory = parley.app.memory.of_user(user_id, HOME, None)
+    await memory.remember("the walrus is grey")
+    files = parley.app.files.storage.of_user(parley.app.database, user_id, None)
+    await files.create("walrus.txt", b"a walrus")
+    await parley.sql(JOB)
+    return user_id
+
+
+async def erasure_of(parley: Parley, user_id: int) -> int:
+    async with parley.app.database.transaction() as session:
+        erasure_id = await request_erasure(session, user_id)
+    assert erasure_id is not None
+    return erasure_id
+
+
+async def account_of(parley: Parley) -> str:
+    return str(await parley.value("SELECT platform_user_id FROM user_platform_links"))
+
+
+async def test_an_export_holds_everything_and_is_json(parley: Parley, ann: int) -> None:
+    async with parley.app.database.transaction() as session:
+        found = await export_person(session, parley.app.files.storage, ann)
+        assert await export_person(session, parley.app.files.storage, ann + 1) is None
+
+    assert found is not None
+    read = json.loads(json.dumps(found, default=str))
+    assert read["profile"]["id"] == ann
+    assert len(read["accounts"]) == 1
+    assert [each["content"] for each in read["memories"] if each["source"] == "remembered"] == ["the walrus is grey"]
+    assert "my walrus is called Rex" in read["messages"][0]["content"]
+    assert [each["filename"] for each in read["files"]] == ["walrus.txt"]
+    assert "sig" in read["files"][0]["url"] or "?" in read["files"][0]["url"]
+    assert read["usage"]
+
+
+async def test_after_an_erasure_nothing_is_left_but_a_receipt(
+    parley: Parley, ann: int, owner: asyncpg.Connection
+) -> None:
+    account, key = await account_of(parley), await parley.value("SELECT minio_key FROM file_records")
+
+    erased = await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, ann))
+
+    assert await owner.fetchval(LEFT, ann, account) == 0
+    with pytest.raises(NotFound):
+        await parley.app.files.storage.size(key)
+    receipt = verify_receipt(SECRETS, erased.to_receipt(SECRETS))
+    assert receipt["user"] == ann
+    assert receipt["erased"]["files"] == receipt["erased"]["accounts"] == 1
+    assert receipt["erased"]["memories"] >= 1
+    assert account not in json.dumps(receipt)
+    assert (await parley.ask("hello again")).error is None
+
+
+# Tables that name people, of which an export has no rows of their own, and why.
+NOT_EXPORTED = {
+    "budget_notices": "a mark that a limit's threshold was told",
+    "budget_reservations": "numbers of calls that run just now",
+    "command_confirmations": "ids of memories, for ten minutes",
+    "erasures": "numbers, after the person is gone",
+    "memory_postings": "words of memories",
+    "memory_scopes": "says who sees the memories, which name it",
+    "memory_vectors": "made of memories",
+    "turns": "joined with their messages",
+    "users": "the profile",
+    "user_platform_links": "the accounts",
+}
+
+
+async def test_an_export_has_every_table_that_names_its_person(owner: asyncpg.Connection) -> None:
+    named = await owner.fetch(
+        "SELECT DISTINCT conrelid::regclass::text AS name FROM pg_constraint"
+        " WHERE confrelid = 'users'::regclass AND contype = 'f'"
+    )
+    exported = set(re.findall(r"(?:FROM|JOIN) (\w+)", " ".join(str(each) for each in (*LISTS.values(), FILES))))
+
+    assert {each["name"] for each in named} - exported - NOT_EXPORTED.keys() == set()
+
+
+# Text and ids of a person in everything that is stored; jobs that are done are removed by the next tick.
+TEXTS = """
+SELECT table_name FROM information_schema.tables
+WHERE table_schema = 'public' AND table_type = 'BASE TABLE' AND table_name NOT LIKE 'procrastinate%'
+"""
+PARKED = """
+WITH parked AS (
+    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_channel_id, platform_user_id, content,
+                       status)
+    SELECT 'http', 'slack', 'C1:m9', 'k', 'C1', 'guild:u-7731', 'my walrus', 'failed' RETURNING platform_event_id
+)
+INSERT INTO outbox (door, platform, platform_channel_id, reply_to, content, status)
+SELECT 'http', 'slack', 'C1', platform_event_id, 'Ann-Kathrin, it failed.', 'delivered' FROM parked
+"""
+MOVED = """
+UPDATE inbox SET platform_user_id = 'u-7732'
+WHERE turn_id = (SELECT max(id) FROM turns WHERE user_id = $1)
+"""
+
+
+async def test_after_an_erasure_no_table_has_a_word_or_an_account_of_the_person(
+    parley: Parley, model: OpenAIStub, owner: asyncpg.Connection
+) -> None:
+    store = Answer(tool_calls=[("knowledge__remember", {"content": "Ann-Kathrin's walrus is grey."})])
+    model.play(lambda body, number: store if number == 1 else Answer("A walrus!"))
+    ann: dict[str, Any] = {"user": "guild:u-7731", "username": "Ann-Kathrin", "platform": "slack"}
+    await parley.ask("remember the walrus", event_id="C1:m1", server="guild", **ann)
+    await parley.ask("my walrus is called Rex", event_id="D1:m2", **ann)
+    earlier = (
+        QuotedMessage("Ann-Kathrin", "remember the walrus", "C1:m1", author_id="guild:u-7731"),
+        QuotedMessage("Ann-Kathrin", "the walrus sleeps", "C1:m3", author_id="guild:u-7731"),
+        QuotedMessage("Eve", "the sea is cold", "C1:m4", author_id="u-2"),
+    )
+    context = PlatformContext(earlier=earlier)
+    bob = {"user": "u-1", "username": "Bob", "platform": "slack"}
+    model.play(["It is cold."])
+    await parley.ask("how is the sea?", server="guild", platform_context=context, **bob)
+    user_id = int(await parley.value("SELECT user_id FROM user_platform_links WHERE platform_user_id = 'guild:u-7731'"))
+    # A message that no turn has taken, with the sentence that answered it, and one of an account that has moved on.
+    await parley.sql(PARKED)
+    await owner.execute(MOVED, user_id)
+    await owner.execute("INSERT INTO slack_group_lists (team_id) VALUES ('guild')")
+    await owner.execute(
+        "INSERT INTO slack_group_members (list_id, platform_user_id, group_id, group_name)"
+        " SELECT id, 'u-7731', 'g', 'Cooks' FROM slack_group_lists"
+    )
+    await remembered(parley)
+
+    await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, user_id))
+
+    tables = [each["table_name"] for each in await owner.fetch(TEXTS)]
+    found = {
+        (name, row["found"])
+        for name in tables
+        for row in await owner.fetch(
+            f"SELECT found FROM (SELECT CAST(t AS text) AS found FROM {name} AS t) AS each"  # noqa: S608  # our own tables
+            " WHERE found ~* 'walrus|kathrin|u-7731|u-7732'"
+        )
+    }
+    assert found == set()
+    assert "the sea is cold" in await parley.value("SELECT content FROM messages WHERE role = 'user'")
+
+
+async def test_an_erasure_that_was_interrupted_is_continued(
+    parley: Parley, ann: int, owner: asyncpg.Connection
+) -> None:
+    account, erasure_id = await account_of(parley), await erasure_of(parley, ann)
+    with pytest.raises(Unavailable):
+        await erase(parley.app.database, UnreachableStorage(), erasure_id)  # type: ignore[arg-type]
+    assert await parley.value("SELECT count(*) FROM file_records") == 1
+    assert await erasure_of(parley, ann) == erasure_id
+
+    assert await finish_erasures(parley.app.database, parley.app.files.storage) == 1
+    assert await finish_erasures(parley.app.database, parley.app.files.storage) == 0
+    assert await owner.fetchval(LEFT, ann, account) == 0
+    again = await erase(parley.app.database, parley.app.files.storage, erasure_id)
+    assert again.counts["files"] == 1
+
+
+async def test_a_receipt_that_was_changed_is_refused(parley: Parley, ann: int) -> None:
+    erased = await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, ann))
+    signed = erased.to_receipt(SECRETS)
+
+    assert verify_receipt(Secrets("token", ("newer", "key-1")), signed)["user"] == ann
+    for forged in (signed.replace('"files": 1', '"files": 0').replace('"files":1', '"files":0'), "", "{}.x"):
+        with pytest.raises(Refusal):
+            verify_receipt(SECRETS, forged)
+    with pytest.raises(Refusal):
+        verify_receipt(Secrets("token", ("other",)), signed)
+
+
+@pytest.mark.parametrize(
+    "pause", ["UPDATE users SET is_memory_paused = true", "UPDATE conversations SET is_memory_paused = true"]
+)
+async def test_during_a_pause_only_what_is_asked_for_is_remembered(
+    parley: Parley, owner: asyncpg.Connection, pause: str
+) -> None:
+    await parley.ask("hello")
+    user_id = int(await parley.value("SELECT max(id) FROM users"))
+    conversation_id = int(await parley.value("SELECT max(id) FROM conversations"))
+    await owner.execute(pause)
+    before = await owner.fetchval("SELECT count(*) FROM memories")
+
+    memories: Memories = parley.app.memory
+    origin = Origin(HOME, conversation_id)
+    await memories.add([NewMemory(user_id, origin, "a message", SAID), NewMemory(user_id, origin, "more", SAID)])
+    assert await owner.fetchval("SELECT count(*) FROM memories") == before
+    await memories.of_user(user_id, HOME, conversation_id).remember("the walrus is grey")
+    assert [each.content for each in await memories.of_user(user_id, HOME, None).recall("walrus")] == [
+        "the walrus is grey"
+    ]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_whoever_waits_for_an_answer_of_somebody_who_is_erased_meanwhile_is_told_at_once(
+    parley: Parley, is_streamed: bool
+) -> None:
+    asked = asyncio.Event()
+
+    async def answer(_body: Any, _number: int) -> Answer:
+        asked.set()
+        await asyncio.sleep(3600)
+        return Answer("too late")
+
+    parley.model.play(answer)
+    accepted = await parley.accept("tell me about walruses", wants_stream=is_streamed)
+    waiting = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
+    following = asyncio.create_task(_last_event(parley, accepted.inbox_id))
+    async with asyncio.timeout(30):
+        await asked.wait()
+
+    user_id = await parley.value("SELECT max(id) FROM users")
+    async with parley.app.database.transaction() as session:
+        erasure_id = await request_erasure(session, user_id)
+    assert erasure_id is not None
+    await erase(parley.app.database, parley.app.files.storage, erasure_id)
+
+    async with asyncio.timeout(20):
+        response, last = await asyncio.gather(waiting, following)
+    assert (response.error, response.finished) == ("erased", False)
+    assert "erased while I worked on this" in response.content
+    assert last["error"] == "erased"
+    assert await parley.value("SELECT count(*) FROM users WHERE id = :id", id=user_id) == 0
+
+
+async def _last_event(parley: Parley, inbox_id: int) -> dict[str, Any]:
+    events = [event async for event in parley.app.events.follow(inbox_id)]
+    return dict(events[-1].payload)

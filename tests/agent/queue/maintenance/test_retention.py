@@ -1,0 +1,157 @@
+"""Rows are kept as long as the settings say, and no longer; what is still needed stays."""
+
+import asyncio
+
+import pytest
+
+from adapters.cli.worker import build_worker
+from agent.queue.maintenance.retention import remove_expired
+from agent.queue.maintenance.steps import BEGIN, MAINTENANCE_LOCK, Steps
+from agent.queue.maintenance.totals import count_finished
+from shared.clock import SystemClock
+from shared.db.database import Address
+from shared.errors import ConfigurationError
+from shared.settings import Settings, settings_from
+from tests.standins.openai_api import OpenAIStub
+from tests.support.parley import Parley, open_parley
+from tests.support.past import age, count_rows, write_past
+
+TABLES = ("inbox", "outbox", "turn_events", "confirmations", "token_logs", "turns", "messages")
+LIVE_JOBS = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
+
+
+def steps_of(parley: Parley) -> Steps:
+    return Steps(parley.app.database, SystemClock(), pause_factor=0)
+
+
+@pytest.fixture
+def brief(settings: Settings) -> Settings:
+    """Settings that keep everything for a short time, each kind for another."""
+    return settings.model_copy(
+        update={
+            "retention_inbox_days": 10,
+            "retention_outbox_days": 20,
+            "retention_events_days": 30,
+            "retention_confirmations_days": 40,
+            "retention_logs_days": 50,
+        }
+    )
+
+
+async def test_each_kind_is_kept_for_its_days_and_the_transcript_for_ever(
+    brief: Settings, parley: Parley, address: Address
+) -> None:
+    await write_past(address, turns=2000, days=100)
+    await count_finished(steps_of(parley))
+
+    await remove_expired(steps_of(parley), brief)
+
+    found = await count_rows(address, *TABLES)
+    # 20 turns a day; the newest is of now.
+    expected = {
+        "inbox": 10 * 20,
+        "outbox": 20 * 20,
+        "turn_events": 30 * 20 * 4,
+        "confirmations": 40 * 20 // 20,
+        "token_logs": 50 * 20 * 2,
+    }
+    assert {table: found[table] for table in expected} == pytest.approx(expected, abs=12)
+    assert (found["turns"], found["messages"]) == (2000, 4000)
+    assert await parley.value("SELECT min(created_at) > now() - interval '10 days' FROM inbox")
+    assert set((await remove_expired(steps_of(parley), brief)).values()) == {0}
+
+
+async def test_what_is_open_or_not_counted_stays_whatever_its_age(
+    brief: Settings, parley: Parley, address: Address
+) -> None:
+    await write_past(address, turns=60, days=0)
+    await parley.sql("UPDATE inbox SET status = 'claimed' WHERE id % 3 = 0")
+    await parley.sql("UPDATE outbox SET status = 'pending' WHERE id % 3 = 0")
+    await parley.sql("UPDATE turns SET status = 'running', finished_at = NULL WHERE id = (SELECT max(id) FROM turns)")
+    await age(address, 1000)
+
+    await remove_expired(steps_of(parley), brief)
+
+    found = await count_rows(address, *TABLES)
+    assert found["inbox"] == found["outbox"] == 20
+    assert found["turn_events"] == 4
+    assert found["token_logs"] == 120
+
+
+async def test_an_event_that_comes_again_gets_its_answer_within_the_retention_of_the_inbox(
+    brief: Settings, parley: Parley, address: Address
+) -> None:
+    first = await parley.ask("hello", event_id="event-1")
+    await age(address, 9)
+
+    await remove_expired(steps_of(parley), brief)
+
+    assert await parley.ask("hello", event_id="event-1") == first
+    assert len(parley.model.requests) == 1
+    accepted = await parley.accept("hello", event_id="event-1")
+    assert [event.name async for event in parley.app.events.follow(accepted.inbox_id)][-1] == "turn_complete"
+
+
+async def until_jobs_are_over(parley: Parley) -> None:
+    async with asyncio.timeout(30):
+        while await parley.value(LIVE_JOBS):  # noqa: ASYNC110  # the queue tells nobody
+            await asyncio.sleep(0.02)
+
+
+async def test_finished_jobs_leave_the_queue_and_live_ones_stay(brief: Settings, parley: Parley) -> None:
+    for number in range(3):
+        await parley.ask(f"hello {number}")
+    await until_jobs_are_over(parley)
+
+    removed = await remove_expired(steps_of(parley), brief)
+
+    assert removed["procrastinate_jobs"] == 3
+    assert await parley.value("SELECT count(*) FROM procrastinate_jobs") == 0
+
+
+async def test_finished_jobs_are_kept_for_the_days_of_the_queue(brief: Settings, parley: Parley) -> None:
+    await parley.ask("hello")
+    await until_jobs_are_over(parley)
+    kept = brief.model_copy(update={"retention_queue_days": 1})
+
+    assert (await remove_expired(steps_of(parley), kept))["procrastinate_jobs"] == 0
+    await parley.sql("UPDATE procrastinate_events SET at = now() - interval '2 days'")
+    assert (await remove_expired(steps_of(parley), kept))["procrastinate_jobs"] == 1
+
+
+async def test_one_process_at_a_time_removes(brief: Settings, parley: Parley, address: Address) -> None:
+    await write_past(address, turns=20, days=100)
+    async with parley.app.database.transaction() as session:
+        await session.execute(BEGIN, {"key": MAINTENANCE_LOCK})
+        assert set((await remove_expired(steps_of(parley), brief)).values()) == {0}
+
+    assert sum((await remove_expired(steps_of(parley), brief)).values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"RETENTION_INBOX_DAYS": "1"}, "RETENTION_INBOX_DAYS is wrong: "),
+        ({"CATCH_UP_HOURS": "48", "RETENTION_INBOX_DAYS": "2"}, "at least a day more than CATCH_UP_HOURS"),
+        ({"RETENTION_OUTBOX_DAYS": "7"}, "RETENTION_OUTBOX_DAYS is wrong: it must be at least RETENTION_INBOX_DAYS"),
+        ({"RETENTION_INBOX_DAYS": "400"}, "RETENTION_OUTBOX_DAYS is wrong: it must be at least RETENTION_INBOX_DAYS"),
+        ({"RETENTION_LOGS_DAYS": "30", "RETENTION_INBOX_DAYS": "7"}, "RETENTION_LOGS_DAYS is wrong: "),
+        ({"RETENTION_EVENTS_DAYS": "for ever"}, "RETENTION_EVENTS_DAYS is wrong: "),
+    ],
+)
+def test_settings_that_would_answer_an_event_twice_or_lose_its_answer_are_refused(
+    given: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        settings_from(given)
+
+
+async def test_a_worker_removes_by_itself(brief: Settings, address: Address, model: OpenAIStub) -> None:
+    await write_past(address, turns=20, days=100)
+    async with open_parley(brief, address, model, works=False) as parley:
+        working = asyncio.create_task(build_worker(parley.app, maintenance_seconds=0.05).run())
+        async with asyncio.timeout(30):
+            while (await count_rows(address, "token_logs"))["token_logs"] > 20:  # noqa: ASYNC110  # rows tell nobody
+                await asyncio.sleep(0.02)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)

@@ -1,0 +1,84 @@
+"""What the person who asks has said: the values of a call that decide its effect."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.turn.policies.own_words import OwnWords, is_telling, list_deciding, split_words
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string"},
+        "amount": {"type": "number"},
+        "note": {"type": "string", "default": "none"},
+        "more": {"type": "object", "properties": {"tag": {"type": "string"}}},
+    },
+}
+WORDS = OwnWords(
+    [
+        "Pay 1,250.50 euro to  Bob@Example.org, please. See https://example.org/a and a 1.",
+        "Meet Carla's team on May 15th at 3 pm, file 'bill-2023.txt', $40",
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "bob@example.org",
+        1250.5,
+        "1250.50",
+        "EURO to bob@example.org.",
+        "https://example.org/a",
+        "Carla",
+        "bill-2023.txt",
+        40,
+        "2027-05-15",
+        "2027-05-15T15:00:00",
+        "2027-05-15 15:00",
+    ],
+)
+def test_values_that_the_person_has_typed_are_said(value: Any) -> None:
+    assert WORDS.say(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "bob@example.or",
+        "example.org",
+        "bob example.org",
+        "https://example.org",
+        "eve@evil.example",
+        250.5,
+        2023,
+        99,
+        "Bob euro",
+        "a 1. Meet Carla",
+        "2027-05-16",
+        "2027-05-15 14:00",
+        "2027-13-45",
+    ],
+)
+def test_parts_joins_and_other_values_are_not(value: Any) -> None:
+    assert not WORDS.say(value)
+
+
+def test_defaults_booleans_and_empty_values_decide_nothing() -> None:
+    arguments = {"to": "bob", "note": "none", "more": {"tag": "x", "deep": {"free": True}}, "amount": None}
+
+    assert list(list_deciding(arguments, SCHEMA)) == ["bob", "x", "deep", "free"]
+
+
+def test_short_words_and_small_numbers_tell_nothing() -> None:
+    assert [is_telling(value) for value in ("a", "me", "bob", 1, 10)] == [False, False, True, False, True]
+
+
+@given(st.text("ab1 .@", max_size=30), st.text("ab1 .@", max_size=8))
+def test_what_is_said_has_only_words_of_the_text(text: str, value: str) -> None:
+    if OwnWords([text]).say(value):
+        words = set(split_words(text))
+        assert words.issuperset(split_words(value)) or value.strip().isdigit()
