@@ -21,6 +21,7 @@ from adapters.terminal.output import harmless
 from adapters.web.api.bodies import FILE_CONTENT, STRING
 from adapters.web.api.uploads import CONTENT_ADDRESS
 from agent.commands import COMMAND_LINE
+from agent.journal.quotes import CONTEXT_TAGS, LINE_ENDS
 from agent.llm.offline.intents import understand, without_speaker
 from agent.llm.offline.model import _without_context
 from agent.llm.protocols.plain_text import without_results
@@ -34,7 +35,6 @@ from agent.tools.approvals import UNSEEN
 from agent.tools.mcp.remote_tools import to_description
 from agent.tools.mcp.transports import REQUEST_ID
 from agent.turn.confirmations.decisions import TYPED
-from agent.turn.context.quotes import CONTEXT_TAGS, LINE_ENDS
 from agent.turn.planner.plan import REFERENCE
 from agent.turn.policies.circuit_breaker import NUMBER, QUOTED
 from modules.calendar.holidays import find_holiday

@@ -1,4 +1,4 @@
-"""Slash commands: one implementation for all platforms; they need no model call."""
+"""What people ask for beside a turn: slash commands, panels, dry runs, schedules, requests, their own records."""
 
 import re
 

@@ -1,1 +1,1 @@
-"""What conversations leave in the memory: the messages of each turn, and the facts that people stated."""
+"""What conversations leave behind: messages, facts, summaries; finding memories again is in `shared/memory`."""

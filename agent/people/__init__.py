@@ -1,1 +1,1 @@
-"""The participants of a turn: users, roles, personas, conversations, listed agents; budgets are in `agent/people/billing`."""
+"""Who takes part in a turn: users, roles, personas, conversations, and what they may spend; no turn runs here."""

@@ -1,1 +1,1 @@
-"""Inbox, worker and outbox: messages waiting for a turn, replies waiting for delivery; turns are in `agent/turn`."""
+"""Inbox, worker and outbox, and the clearing up behind them; what a job does with its messages is in `agent/turn`."""

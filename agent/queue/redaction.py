@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlalchemy import text
 
+from agent.journal.files import PendingFile, with_file_lines
+from agent.journal.quotes import with_earlier
 from agent.live.channels import CANCELLATIONS
 from agent.memory.recordings import list_transcripts
 from agent.memory.summaries.claims import forget_summaries
 from agent.memory.turns import DELETED, forget_turns
 from agent.queue.inbox import SURROUNDINGS
-from agent.turn.context.attachments import PendingFile, with_file_lines
-from agent.turn.context.quotes import with_earlier
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import Unavailable

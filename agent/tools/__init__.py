@@ -1,1 +1,1 @@
-"""Offers tools to a turn, checks arguments and converts results; the tools themselves are in `modules/`."""
+"""Offers tools to a turn: modules', MCP servers' and skills; checks arguments, converts results; no tool is here."""

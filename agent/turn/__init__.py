@@ -1,1 +1,1 @@
-"""Runs one turn: opens it, loops between model and tools, closes it with a reply. `agent/turn/context` builds the prompt."""
+"""One turn from its message to its reply: opened, given its prompt, answered in a loop with its tools, closed."""

@@ -6,6 +6,8 @@ from hashlib import sha256
 
 from sqlalchemy import text
 
+from agent.journal.files import PendingFile, with_file_lines
+from agent.journal.quotes import with_earlier
 from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog
 from agent.live.tool_events import ToolEvents
 from agent.people.billing.budget import NOT_REQUESTED, Admission, Reservation, to_admission
@@ -23,10 +25,9 @@ from agent.turn.confirmations.decisions import (
     note_answer,
     read_answer,
 )
-from agent.turn.context.attachments import PendingFile, draw_files, record_files, with_file_lines
+from agent.turn.context.attachments import draw_files, record_files
 from agent.turn.context.builder import Window, estimate, load_history
 from agent.turn.context.due_jobs import list_check_steps
-from agent.turn.context.quotes import with_earlier
 from agent.turn.context.replied_to import MOST_CHARS
 from agent.turn.context.requests import brings_history, to_history, to_instructions, with_limits
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
+from agent.journal.files import PendingFile
 from agent.journal.steps import PastStep, TurnKey, TurnLog
 from agent.live.announcer import Announcer
 from agent.llm.completions import RejectedCall, RouteAttempt
@@ -18,7 +19,6 @@ from agent.tools.calls import Taint
 from agent.tools.offer import Offer, Scope
 from agent.tools.outcomes import ModelWork
 from agent.turn.confirmations.decisions import DecisionResult
-from agent.turn.context.attachments import PendingFile
 from shared.clock import Clock
 from shared.errors import Stopped
 from shared.messages import IncomingMessage, Usage

@@ -1,1 +1,1 @@
-"""Schedules: when jobs are due, and the jobs of each person; what a due job does stands in `agent/commands/schedules`."""
+"""Schedules: when jobs are due, and each person's jobs; what a due job does is in `agent/commands/schedules`."""

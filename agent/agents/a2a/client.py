@@ -30,6 +30,7 @@ from shared.text import MAX_DEPTH, clean, clean_json, cut
 
 if TYPE_CHECKING:
     from a2a.types.a2a_pb2 import AgentCard, Part
+
     from agent.agents.a2a.exchange import Question, TaskProgress
     from agent.agents.a2a.http import Address
 

@@ -12,9 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from google.protobuf.json_format import Error as ProtobufError
-from google.protobuf.json_format import MessageToDict
-
 from a2a.client import A2AClientError, Client, ClientConfig, ClientFactory
 from a2a.client.card_resolver import parse_agent_card
 from a2a.types.a2a_pb2 import (
@@ -33,6 +30,9 @@ from a2a.types.a2a_pb2 import (
 )
 from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError
+from google.protobuf.json_format import Error as ProtobufError
+from google.protobuf.json_format import MessageToDict
+
 from agent.agents.a2a.http import Address, Guarded, origin_of
 from shared.errors import ToolError, Unavailable
 from shared.http.client import GuardedClient

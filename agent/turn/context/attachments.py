@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 from sqlalchemy import insert, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from agent.journal.files import PendingFile
 from agent.journal.steps import Step
 from agent.prompts import prompts
 from agent.turn.context.images import find_named
@@ -44,22 +45,6 @@ class HoldsCredentials(Protocol):
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the HTTP headers for downloading this URL; empty when the URL does not belong to the platform."""
         ...
-
-
-FILES_HEADING = "[Attached files:]"
-
-
-@dataclass(frozen=True, slots=True)
-class PendingFile:
-    """A recorded file whose content has not been stored yet; `key` is its key in the object storage.
-
-    `has_failed` is True when an earlier attempt at the turn could not store it.
-    """
-
-    file_id: int
-    key: str
-    attachment: Attachment
-    has_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +104,6 @@ async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequenc
         for row, each in pairs
         if row.status != "stored"
     ]
-
-
-def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
-    """Append one line per file (name, id, size, type) and a hint how to read files to the message text."""
-    if not files:
-        return content
-    lines = [
-        f"- {clean_filename(each.attachment.filename)} (file_id {each.file_id}, {_describe(each.attachment)})"
-        for each in files
-    ]
-    return "\n".join([content, "", FILES_HEADING, *lines, prompts().turn.files_hint]).strip()
 
 
 def with_failed_files(content: str, failed: Sequence[FailedFile]) -> str:
@@ -260,13 +234,3 @@ async def _remove(storage: Storage, file: PendingFile) -> None:
             await storage.delete(file.attachment.storage_key)
         except (NotFound, Unavailable) as error:
             log.warning("attachment_left_behind", file=file.file_id, cause=str(error))
-
-
-def _describe(attachment: Attachment) -> str:
-    if attachment.size_bytes is None:
-        return attachment.mime_type
-    size = attachment.size_bytes
-    shown = (
-        f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
-    )
-    return f"{shown}, {attachment.mime_type}"

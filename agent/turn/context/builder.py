@@ -17,14 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlalchemy import text
 
-from agent.journal.steps import UNREAD, PastStep, Step, list_history
-from agent.llm.tokens import IMAGE_TOKENS
-from agent.people.participants import ResolvedConversation, ResolvedPersona, ResolvedUser
-from agent.prompts import prompts
-from agent.tools.arguments import to_shown_arguments
-from agent.tools.offer import Offer, to_wire_name
-from agent.turn.context.images import PromptImages, find_named, with_images
-from agent.turn.context.quotes import (
+from agent.journal.quotes import (
     MEMORY_CHARS,
     quote,
     to_memory_line,
@@ -32,6 +25,13 @@ from agent.turn.context.quotes import (
     with_speaker,
     without_context_tags,
 )
+from agent.journal.steps import UNREAD, PastStep, Step, list_history
+from agent.llm.tokens import IMAGE_TOKENS
+from agent.people.participants import ResolvedConversation, ResolvedPersona, ResolvedUser
+from agent.prompts import prompts
+from agent.tools.arguments import to_shown_arguments
+from agent.tools.offer import Offer, to_wire_name
+from agent.turn.context.images import PromptImages, find_named, with_images
 from agent.turn.context.replied_to import RepliedTo
 from shared.clock import Clock
 from shared.db.driver import Session

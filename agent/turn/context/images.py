@@ -24,7 +24,7 @@ log = get_logger()
 
 # Only the newest images are shown; older ones have usually been discussed already.
 MOST_IMAGES = 8
-# Matches the lines that `attachments.with_file_lines` writes. Users can type such lines too, so who loads an image
+# Matches the lines that `with_file_lines` writes. Users can type such lines too, so who loads an image
 # checks that the file belongs to the turn.
 NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
 FIND_IMAGES = text("""

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from agent.journal.quotes import without_context_tags
 from agent.journal.steps import PastStep, Step
 from agent.people.participants import Participants
 from agent.prompts import prompts
 from agent.tools.calls import Taint
-from agent.turn.context.quotes import without_context_tags
 from shared.errors import TemperatureTooHigh
 from shared.messages import ProgramRequest
 from shared.text import count_tokens

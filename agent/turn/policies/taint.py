@@ -23,6 +23,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from agent.journal.files import FILES_HEADING
 from agent.journal.steps import PastStep, Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, squeeze
@@ -33,7 +34,6 @@ from agent.tools.arguments import parse_arguments
 from agent.tools.calls import PendingCall, Taint
 from agent.tools.outcomes import Failed, NeedsApproval
 from agent.tools.toolbox import Toolbox
-from agent.turn.context.attachments import FILES_HEADING
 from agent.turn.context.builder import shows_foreign_text, shows_recordings
 from agent.turn.policies.own_words import OwnWords, is_telling, list_deciding
 from shared.db.database import Database, DatabaseLost

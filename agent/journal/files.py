@@ -1,0 +1,44 @@
+"""How the text of a message lists its files, for models."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.prompts import prompts
+from shared.files.filenames import clean_filename
+from shared.messages import Attachment
+
+FILES_HEADING = "[Attached files:]"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFile:
+    """A recorded file whose content has not been stored yet; `key` is its key in the object storage.
+
+    `has_failed` is True when an earlier attempt at the turn could not store it.
+    """
+
+    file_id: int
+    key: str
+    attachment: Attachment
+    has_failed: bool = False
+
+
+def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
+    """Append one line per file (name, id, size, type) and a hint how to read files to the message text."""
+    if not files:
+        return content
+    lines = [
+        f"- {clean_filename(each.attachment.filename)} (file_id {each.file_id}, {_describe(each.attachment)})"
+        for each in files
+    ]
+    return "\n".join([content, "", FILES_HEADING, *lines, prompts().turn.files_hint]).strip()
+
+
+def _describe(attachment: Attachment) -> str:
+    if attachment.size_bytes is None:
+        return attachment.mime_type
+    size = attachment.size_bytes
+    shown = (
+        f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
+    )
+    return f"{shown}, {attachment.mime_type}"
