@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import URL
 
-from agent.turn.run import request_stop
+from agent.live.channels import request_stop
 from shared.db.database import Address
 from shared.messages import Place
 from shared.settings import Settings

@@ -10,9 +10,9 @@ from sqlalchemy import text
 from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button
 from adapters.chat.command_replies import to_line
 from agent import commands
+from agent.live.channels import request_stop
 from agent.memory.turns import DELETED
 from agent.turn.confirmations.approvers import to_answer_of_asked
-from agent.turn.run import request_stop
 from shared.errors import ConfirmationClosed
 from shared.messages import Attachment, Decision, IncomingMessage, Place, PlatformContext, Sender, find_command_label
 

@@ -15,8 +15,8 @@ from adapters.terminal.output import Output, describe_file
 from adapters.terminal.reading import Reader
 from agent import commands
 from agent.app import App
+from agent.live.channels import request_stop
 from agent.live.listener import LAST_EVENT
-from agent.turn.run import request_stop
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError
 from shared.messages import IncomingMessage, Place, Sender

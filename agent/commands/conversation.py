@@ -3,8 +3,8 @@
 from sqlalchemy import func, select, text, update
 
 from agent.commands.base import Request, command
+from agent.live.channels import request_stop
 from agent.turn.confirmations.rows import close_questions
-from agent.turn.run import request_stop
 from shared.models import Conversation, Turn
 from shared.permissions import Permission
 

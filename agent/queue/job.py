@@ -5,10 +5,11 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.journal.steps import TurnKey
 from agent.people.billing.budget import PaidCall
+from shared.credentials.typed import had_typed
 from shared.messages import IncomingMessage
 
 # At most so many messages of a person are answered by one turn.
@@ -174,3 +175,44 @@ class Waiting:
     inbox_id: int
     message: IncomingMessage
     turn_id: int | None
+
+
+def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
+    """Return the messages of the next turn: those of an interrupted turn, else the first person's consecutive ones."""
+    cut_off = [each for each in waiting if each.turn_id is not None]
+    if cut_off:
+        return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
+    run: list[Waiting] = []
+    for each in waiting:
+        first = run[0].message if run else each.message
+        if (
+            each.message.sender.platform_user_id != first.sender.platform_user_id
+            or each.message.adapter != first.adapter
+            or (run and (_is_alone(each.message) or _is_alone(first)))
+        ):
+            break
+        run.append(each)
+    return run[:MAX_COALESCED]
+
+
+def _is_alone(message: IncomingMessage) -> bool:
+    # A due job is a turn of its own; so is what gets a fixed answer, may use credentials, or brings its own history.
+    is_of_program = message.credentials is not None or message.request is not None
+    return message.due_job is not None or is_of_program or had_typed(message.content)
+
+
+def merge(run: Sequence[Waiting]) -> IncomingMessage:
+    """Merge consecutive messages of one user into one; its reply refers to the last of them."""
+    last = run[-1].message
+    if len(run) == 1:
+        return last
+    return replace(
+        last,
+        content="\n".join(each.message.content for each in run),
+        attachments=tuple(file for each in run for file in each.message.attachments),
+        wants_stream=any(each.message.wants_stream for each in run),
+        replied_to=next((each.message.replied_to for each in reversed(run) if each.message.replied_to), None),
+        platform_context=replace(
+            last.platform_context, earlier=tuple(line for each in run for line in each.message.platform_context.earlier)
+        ),
+    )

@@ -26,7 +26,7 @@ from agent.turn.context.builder import Context, to_messages
 from agent.turn.modes import Listener, Mode, ModelTurn, to_step
 from agent.turn.policies.base import Policy
 from agent.turn.policies.surplus import MAX_CALLS
-from agent.turn.policies.taint import TurnTaint, to_taint
+from agent.turn.policies.taint import TurnTaint
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
@@ -46,7 +46,6 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
     work done so far.
     """
     log, mode, timings = turn.log, services.models.modes[turn.loop_mode], turn.start.timings
-    taint.show(to_taint(untrusted=context.shows_untrusted, private=context.shows_private), context.own_memories)
     if log.answers:
         # Continues an interrupted attempt, or handles a call that the user has approved or denied.
         interrupted = [call.tool.call_id for call in log.open_calls]
@@ -56,10 +55,8 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
         log.keep_partial(describe_decision(log.steps))
     while (end := find_end(turn, mode)) is None:
         await _admit(services, turn)
-        if turn.announcer.wants_text:
-            await taint.restrict(turn.announcer.outflow, log, turn.offer.instructions)
         with timings.measure("model", services.clock):
-            answer = await _ask(services, turn, context)
+            answer = await _ask(services, turn, context, taint=taint)
         if answer.is_answer:
             return to_result(turn, answer)
         scope = await _record_answer(services, turn, answer)
@@ -89,8 +86,11 @@ def _reservation_seconds(services: TurnServices, turn: RunningTurn) -> float:
     return turn.deadline - services.clock.monotonic() + RESERVATION_SLACK_SECONDS
 
 
-async def _ask(services: TurnServices, turn: RunningTurn, context: Context) -> ModelTurn:
+async def _ask(services: TurnServices, turn: RunningTurn, context: Context, taint: TurnTaint) -> ModelTurn:
     mode = services.models.modes[turn.loop_mode]
+    if turn.announcer.wants_text:
+        # What people see while it is written is filtered by what the prompt holds now.
+        await taint.restrict(turn.announcer.outflow, turn.log, turn.offer.instructions)
     stream = _Stream(turn, mode) if turn.announcer.wants_text else None
     spent: list[RejectedCall] = []
     try:

@@ -1,21 +1,24 @@
-"""Opens the next turn of a place: all data is read first; then one statement writes the start of the turn."""
+"""Opens the next turn of a place: all data is read first, then one statement writes its start, or takes it over."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.journal.files import PendingFile, with_file_lines
+from agent.journal.lookups import list_steps
 from agent.journal.quotes import with_earlier
+from agent.journal.records import settle
 from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog
 from agent.live.tool_events import ToolEvents
-from agent.people.billing.budget import NOT_REQUESTED, Admission, Reservation, to_admission
+from agent.people.billing.budget import NOT_REQUESTED, Admission, Reservation, abandon, reserve, to_admission
 from agent.people.hops import inbound_hops
 from agent.people.participants import LoopMode, Participants, ResolvedPersona, resolve_participants
 from agent.prompts import prompts
 from agent.queue.inbox import list_open
-from agent.queue.job import MAX_COALESCED, Job, Waiting
+from agent.queue.job import Job, Waiting, merge, next_run
 from agent.tools.offer import Offer, Scope
 from agent.turn.confirmations.decisions import (
     TYPED,
@@ -25,15 +28,15 @@ from agent.turn.confirmations.decisions import (
     note_answer,
     read_answer,
 )
-from agent.turn.context.attachments import draw_files, record_files
+from agent.turn.context.attachments import draw_files, list_pending, record_files
 from agent.turn.context.builder import Window, estimate, load_history
 from agent.turn.context.due_jobs import list_check_steps
 from agent.turn.context.replied_to import MOST_CHARS
 from agent.turn.context.requests import brings_history, to_history, to_instructions, with_limits
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
-from shared.credentials.typed import had_typed
 from shared.db.driver import Connection, Session
+from shared.errors import Superseded
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
 from shared.text import count_tokens
 
@@ -146,46 +149,14 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
     return tokens + replied_to + services.models.modes[loop_mode].prompt_tokens
 
 
-def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
-    """Return the messages of the next turn: those of an interrupted turn, else the first person's consecutive ones."""
-    cut_off = [each for each in waiting if each.turn_id is not None]
-    if cut_off:
-        return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
-    run: list[Waiting] = []
-    for each in waiting:
-        first = run[0].message if run else each.message
-        if (
-            each.message.sender.platform_user_id != first.sender.platform_user_id
-            or each.message.adapter != first.adapter
-            or (run and (_is_alone(each.message) or _is_alone(first)))
-        ):
-            break
-        run.append(each)
-    return run[:MAX_COALESCED]
-
-
-def _is_alone(message: IncomingMessage) -> bool:
-    # A due job is a turn of its own; so is what gets a fixed answer, may use credentials, or brings its own history.
-    is_of_program = message.credentials is not None or message.request is not None
-    return message.due_job is not None or is_of_program or had_typed(message.content)
-
-
-def merge(run: Sequence[Waiting]) -> IncomingMessage:
-    """Merge consecutive messages of one user into one; its reply refers to the last of them."""
-    last = run[-1].message
-    if len(run) == 1:
-        return last
-    return replace(
-        last,
-        content="\n".join(each.message.content for each in run),
-        attachments=tuple(file for each in run for file in each.message.attachments),
-        wants_stream=any(each.message.wants_stream for each in run),
-        replied_to=next((each.message.replied_to for each in reversed(run) if each.message.replied_to), None),
-        platform_context=replace(
-            last.platform_context, earlier=tuple(line for each in run for line in each.message.platform_context.earlier)
-        ),
-    )
-
+TAKE_OVER = text("""
+UPDATE turns SET attempt = attempt + 1, handovers = least(handovers + :forgiven, attempt)
+WHERE id = :turn_id AND status = 'running'
+RETURNING attempt, handovers, user_id, stop_requested, loop_mode
+""")
+# The identity may have been linked to another user since the last attempt: the turn is then charged to that user.
+LAST_SEQ = text("SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = :turn_id")
+CHANGE_PAYER = text("UPDATE turns SET user_id = :user_id WHERE id = :turn_id")
 
 BEGIN = text("""
 SELECT * FROM parley_open_turn_v4(
@@ -197,8 +168,8 @@ SELECT * FROM parley_open_turn_v4(
 """)
 
 
-async def open_turn(services: TurnServices, job: Job) -> RunningTurn | Opening | None:
-    """Open the next turn in the job's place; return what an interrupted one resumes with.
+async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
+    """Open the next turn in the job's place, or resume the one that was interrupted there.
 
     Returns None when the place has no waiting messages, or another worker has claimed it.
     """
@@ -210,13 +181,14 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | Opening |
                 return None
             opening = await prepare(services, session, job=job, run=run, began=began)
             if run[0].turn_id is not None:
-                return opening
+                break
             if opening.message.attachments or opening.answer:
                 turn = await _begin_with_more(services, opening)
             else:
                 turn = await _begin(services, session, opening)
         if turn is not None:
             return turn
+    return await resume(services, opening)
 
 
 async def _begin_with_more(services: TurnServices, opening: Opening) -> RunningTurn | None:
@@ -322,3 +294,73 @@ def _first_steps(opening: Opening, files: Sequence[PendingFile], decision: Decis
     )
     checked = () if message.due_job is None else list_check_steps(message.due_job, opening.turn_id)
     return [asked, *(decision.steps if decision else ()), *checked]
+
+
+async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
+    """Begin the next attempt at an interrupted turn; raises `Superseded` when it is no longer running."""
+    participants, message, turn_id, job = opening.participants, opening.message, opening.turn_id, opening.job
+    user, conversation = participants.user, participants.conversation
+    async with services.database.transaction() as session:
+        # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
+        is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
+        given = {"turn_id": turn_id, "forgiven": int(is_forgiven)}
+        row = (await session.execute(TAKE_OVER, given)).one_or_none()
+        if row is None:
+            raise Superseded
+        key = TurnKey(turn_id, row.attempt)
+        steps = await list_steps(session, turn_id)
+        await _end_last_attempt(services, session, opening, key=key)
+        job.unpaid[key] = ()
+        if row.user_id != user.id:
+            await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
+        # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
+        answer = opening.answer if len(steps) == 1 else None
+        decision = await apply_answer(session, answer, user, conversation_id=conversation.id, turn_id=turn_id)
+        files = await list_pending(session, turn_id, message.attachments)
+        last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
+        loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.models.modes else "native"
+        tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
+        log = TurnLog(key.id, steps)
+        spend = Spend(NOT_REQUESTED, tokens, services.models.router.highest_price(participants.persona.model))
+        spend.admit(await _reserve_again(services, session, user.id, log=log, key=key, spend=spend))
+    start = Start(
+        opening.began,
+        opening.began + services.settings.turn_deadline_seconds,
+        failures=row.attempt - 1 - row.handovers + (job.deaths or 0),
+        last_error=job.last_error,
+        is_stopped=row.stop_requested,
+        decision=decision,
+        slot=opening.job.slot,
+    )
+    return RunningTurn(
+        key=key,
+        request=Request(message, opening.inbox_ids, history=opening.history, files=tuple(files)),
+        participants=participants,
+        scope=opening.scope,
+        offer=opening.offer,
+        start=start,
+        loop_mode=loop_mode,
+        announcer=services.events.announcer(key, opening.inbox_ids, last_seq=last, watched=message.wants_stream),
+        log=log,
+        spend=spend,
+    )
+
+
+async def _end_last_attempt(services: TurnServices, session: AsyncSession, opening: Opening, key: TurnKey) -> None:
+    # This process knows the calls of its own attempt; of one whose worker died only the reservation is known.
+    unpaid = opening.job.unpaid.get(TurnKey(key.id, key.attempt - 1))
+    if unpaid is not None:
+        await settle(session, key, unpaid)
+        return
+    routes = services.models.router.routes(opening.participants.persona.models)
+    await abandon(session, key.id, model=routes[0])
+
+
+async def _reserve_again(
+    services: TurnServices, session: AsyncSession, user_id: int, *, log: TurnLog, key: TurnKey, spend: Spend
+) -> Admission:
+    if log.open_calls:
+        # Calls of tools come first, and reserve for themselves.
+        return NOT_REQUESTED
+    seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
+    return await reserve(session, spend.to_reservation(user_id, key, seconds))

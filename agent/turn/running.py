@@ -179,13 +179,15 @@ class Request:
 class Start:
     """How an attempt at a turn began; `began` and `deadline` are seconds on the monotonic clock.
 
-    `failures` is the number of earlier failed attempts. `is_stopped` is True when the user has requested a stop.
+    `failures` is the number of earlier failed attempts, `last_error` the cause of the last. `is_stopped` is True when
+    the user has requested a stop.
     `decision` is the result of the message when it answers a question. `slot` is the worker's slot that the turn holds.
     """
 
     began: float
     deadline: float
     failures: int = 0
+    last_error: str | None = None
     is_stopped: bool = False
     decision: DecisionResult | None = None
     slot: Slot = field(default_factory=Slot)

@@ -33,8 +33,8 @@ from adapters.web.page.sessions import session_of, with_session
 from agent import commands
 from agent.app import App
 from agent.journal.steps import Event
+from agent.live.channels import request_stop
 from agent.turn.confirmations.decisions import read_word
-from agent.turn.run import request_stop
 from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
 from shared.models.base import MAX_ID

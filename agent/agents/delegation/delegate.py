@@ -120,7 +120,7 @@ async def _answer(services: TurnServices, child: RunningTurn) -> TurnResult:
         "parley.turn.id": child.key.id,
     }
     with span("invoke_agent", given):
-        answer = await answer_turn(services, child, cancellations=Cancellations(), last_error=None)
+        answer = await answer_turn(services, child, Cancellations())
     is_at_limit = not answer.finished and child.log.waves >= child.persona.max_iterations
     return replace(answer, error=STEP_LIMIT) if answer.error is None and is_at_limit else answer
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from adapters.cli.worker import build_worker
+from agent.live.channels import request_stop
 from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
 from agent.llm.router import Router
-from agent.turn.run import request_stop
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings
