@@ -24,8 +24,7 @@ from agent.turn.close import TurnResult, find_end, to_limit_notice, to_result
 from agent.turn.confirmations.questions import describe_decision
 from agent.turn.context.builder import Context, to_messages
 from agent.turn.modes import Listener, Mode, ModelTurn, to_step
-from agent.turn.policies.base import Policy
-from agent.turn.policies.surplus import MAX_CALLS
+from agent.turn.policies.calls import MAX_CALLS, Policy
 from agent.turn.policies.taint import TurnTaint
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices

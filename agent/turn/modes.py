@@ -11,7 +11,7 @@ from agent.llm.completions import Completion, ModelRequest, Stop
 from agent.tools.arguments import read_arguments, to_shown_arguments
 from agent.tools.search import unwrap
 from agent.turn.context.builder import Context
-from agent.turn.policies.base import Policy
+from agent.turn.policies.calls import Policy
 from agent.turn.running import RunningTurn
 from shared.text import count_tokens
 

@@ -9,12 +9,7 @@ from typing import Self
 from agent.people.billing.budget import release
 from agent.tools.calls import CallingTurn, PendingCall
 from agent.tools.outcomes import Outcome, kind_of
-from agent.turn.policies.approval import Approval
-from agent.turn.policies.base import check_call
-from agent.turn.policies.interruption import Interruption
-from agent.turn.policies.permission import Permitted
-from agent.turn.policies.repetition import Repetition
-from agent.turn.policies.surplus import Surplus
+from agent.turn.policies.calls import Approval, Interruption, Permitted, Repetition, Surplus, check_call
 from agent.turn.policies.taint import TaintGuard, TurnTaint
 from agent.turn.running import RunningTurn
 from agent.turn.services import TurnServices

@@ -29,8 +29,7 @@ from agent.turn.planner.plan import (
     to_broken,
 )
 from agent.turn.planner.policy import PlanObstacle
-from agent.turn.policies.base import Policy
-from agent.turn.policies.surplus import MAX_CALLS
+from agent.turn.policies.calls import MAX_CALLS, Policy
 from agent.turn.running import RunningTurn
 from shared.errors import PlanUnreadable
 from shared.text import count_tokens, cut

@@ -3,7 +3,7 @@
 from agent.journal.steps import TurnKey
 from agent.tools.calls import PendingCall
 from agent.tools.outcomes import Failed
-from agent.turn.policies.approval import Approval
+from agent.turn.policies.calls import Approval
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.agent.turn.policies.calls import BOX, pending

@@ -1,7 +1,7 @@
 """A call with effects that may have been begun is not made a second time."""
 
 from agent.tools.outcomes import Failed
-from agent.turn.policies.interruption import Interruption
+from agent.turn.policies.calls import Interruption
 from tests.agent.turn.policies.calls import pending
 
 ID = "call_1_2"

@@ -1,7 +1,7 @@
 """What was offered may not be this person's any more."""
 
 from agent.tools.outcomes import Failed
-from agent.turn.policies.permission import Permitted
+from agent.turn.policies.calls import Permitted
 from tests.agent.turn.policies.calls import BOX, pending
 
 

@@ -3,7 +3,7 @@
 import json
 
 from agent.tools.outcomes import Failed
-from agent.turn.policies.repetition import Repetition
+from agent.turn.policies.calls import Repetition
 from tests.agent.turn.policies.calls import answer, called, ended, journal, pending
 
 CALL = called(2, "wall.post", {"text": "a", "to": 1})

@@ -2,7 +2,7 @@
 
 from agent.journal.steps import TurnLog
 from agent.tools.outcomes import Failed
-from agent.turn.policies.surplus import MAX_CALLS, Surplus
+from agent.turn.policies.calls import MAX_CALLS, Surplus
 from tests.agent.turn.policies.calls import answer, journal, pending
 
 

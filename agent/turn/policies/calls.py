@@ -1,0 +1,147 @@
+"""What every tool call of a turn is checked by before it runs: a policy lets it continue, or returns its outcome.
+
+Policies apply in a fixed order (`agent/turn/tool_batch.py`); the taint guard, the last, has a file of its own.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from agent.journal.positions import call_seq
+from agent.journal.steps import Step, TurnKey, TurnLog
+from agent.prompts import prompts
+from agent.tools.calls import PendingCall
+from agent.tools.outcomes import Failed, NotRun, Outcome, not_run, unknown_outcome
+from agent.tools.toolbox import Toolbox
+from agent.turn.confirmations.rows import consume
+from shared.db.database import Database
+from shared.errors import ToolError
+
+
+class Policy(Protocol):
+    """Checks every tool call of a turn before it runs."""
+
+    async def check(self, call: PendingCall) -> PendingCall | Outcome:
+        """Return the call if it may continue, otherwise its outcome; the call is then not run."""
+        ...
+
+
+async def check_call(policies: Sequence[Policy], call: PendingCall) -> PendingCall | Outcome:
+    """Apply the policies in order; return the outcome from the first one that stops the call, or the checked call."""
+    for policy in policies:
+        checked = await policy.check(call)
+        if not isinstance(checked, PendingCall):
+            return checked
+        call = checked
+    return call
+
+
+# One call more than this is recorded; its result tells the model that the rest was dropped.
+MAX_CALLS = 32
+
+
+class Surplus:
+    """Stops the first call of an answer that is over the limit."""
+
+    def __init__(self, log: TurnLog) -> None:
+        self._log = log
+
+    async def check(self, call: PendingCall) -> PendingCall | Failed:
+        """Stop the call if it is over the limit of its answer."""
+        if all(call.seq != call_seq(answer.seq, MAX_CALLS) for answer in self._log.answers):
+            return call
+        return Failed(json.dumps({"error": True, "message": prompts().turn.too_many_calls.format(most=MAX_CALLS)}))
+
+
+Key = tuple[str, str]
+
+
+class Repetition:
+    """Stops calls that failed in an earlier wave of this turn, and returns their earlier errors with a hint."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._failures = find_failures(steps)
+
+    async def check(self, call: PendingCall) -> PendingCall | Failed:
+        """Stop a call that failed before with the same arguments."""
+        known = self._failures.get(_to_key(call.name, call.arguments)) if self._failures else None
+        if known is None:
+            return call
+        content = {**json.loads(known), "hint": prompts().turn.repeated_call}
+        return Failed(json.dumps(content, ensure_ascii=False))
+
+
+def find_failures(steps: Sequence[Step]) -> dict[Key, str]:
+    """Return the error results of calls that failed and have not succeeded since, keyed by tool and arguments."""
+    calls = {step.tool.call_id: step for step in steps if step.role == "tool_call"}
+    failures: dict[Key, str] = {}
+    for step in steps:
+        # A call that was not run is no evidence about its tool.
+        if step.role != "tool_result" or step.tool.outcome == "not_run":
+            continue
+        call = calls[step.tool.call_id]
+        if step.tool.outcome == "failed":
+            failures[_to_key(call.tool.name, call.value)] = step.content
+        elif failures:
+            failures.pop(_to_key(call.tool.name, call.value), None)
+    return failures
+
+
+def _to_key(name: str, arguments: Mapping[str, object]) -> Key:
+    # Sorted keys: the order of the arguments makes no difference.
+    return name, json.dumps(arguments, sort_keys=True)
+
+
+class Interruption:
+    """Stops those of the given calls that have effects; they were open in the journal of an interrupted attempt.
+
+    Calls that the user was asked about are not stopped here: their approval can be consumed only once.
+    """
+
+    def __init__(self, interrupted: Collection[str]) -> None:
+        self._interrupted = frozenset(interrupted)
+
+    async def check(self, call: PendingCall) -> PendingCall | Failed:
+        """Stop a call whose effect may already have happened; its outcome tells the model that this is unknown."""
+        tool = call.tool
+        if call.id not in self._interrupted or call.confirmation is not None or tool is None:
+            return call
+        return call if tool.read_only or tool.resumable else unknown_outcome()
+
+
+class Approval:
+    """Consumes the approval of a call, and lets it run in the scope of the agent that requested it."""
+
+    def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey) -> None:
+        self._database, self._toolbox, self._key = database, toolbox, key
+
+    async def check(self, call: PendingCall) -> PendingCall | Failed | NotRun:
+        """Stop a call that was denied or whose approval is consumed; add the approved question to the others."""
+        if call.confirmation is None:
+            return call
+        if not call.confirmation["approved"]:
+            return Failed(json.dumps({"error": True, "message": prompts().confirmation.denied}))
+        agreed = await consume(self._database, self._key, call.confirmation["id"])
+        if agreed is None:
+            # The approval was consumed before: an earlier attempt started the call, and its outcome is unknown.
+            return unknown_outcome()
+        if agreed.agent is None:
+            return replace(call, agreed_to=agreed.question)
+        try:
+            scope = await self._toolbox.find_scope(call.scope, agreed.agent)
+        except ToolError as error:
+            return not_run(str(error))
+        offer = self._toolbox.offered_to(scope)
+        return replace(call, agreed_to=agreed.question, scope=scope, offer=offer)
+
+
+class Permitted:
+    """Stops calls of tools that are missing or not permitted; the toolbox decides by the same rule as for the offer."""
+
+    def __init__(self, toolbox: Toolbox) -> None:
+        self._toolbox = toolbox
+
+    async def check(self, call: PendingCall) -> PendingCall | Failed:
+        """Stop a call whose tool is missing or not permitted."""
+        return self._toolbox.refuse(call) or call
