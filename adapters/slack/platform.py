@@ -184,7 +184,8 @@ class SlackPlatform(ChatPlatform):
         status = status_after(reply)
         if not await try_finished(web, reply.place, status):
             # The reply is delivered, however long Slack does not accept its status.
-            self._running.start(set_finished(web, reply.place, status), "session status")
+            hours = self.app.settings.delivery_hours
+            self._running.start(set_finished(web, reply.place, status, hours=hours), "session status")
 
     async def _send_or_notify(self, web: Web, reply: "Reply", *, rows: Sequence[Json], error: Refused) -> str | None:
         try:
