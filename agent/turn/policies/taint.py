@@ -278,7 +278,7 @@ class TurnTaint:
             "window": conversation.window_turn_id,
             "is_direct": conversation.place.is_direct,
             "recording": prompts().voice.recording,
-            "job": prompts().schedules.due_of_others.partition("{job}")[0],
+            "job": prompts().schedules.of_others,
             "untrusted": UNTRUSTED,
         }
         async with self.database.statement() as session:
@@ -325,9 +325,8 @@ def without_additions(content: str) -> str:
 
     Models write the texts of jobs.
     """
-    texts = prompts().schedules
-    jobs = (text.partition("{job}")[0] for text in (texts.due, texts.due_of_others))
-    for heading in (prompts().turn.earlier_heading, FILES_HEADING, *jobs):
+    job = prompts().schedules.due.partition("{job}")[0]
+    for heading in (prompts().turn.earlier_heading, FILES_HEADING, job):
         content = content.partition(heading)[0]
     return content
 
