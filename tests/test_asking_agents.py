@@ -64,6 +64,26 @@ async def test_an_agents_question_goes_to_the_person_and_a_yes_runs_the_agents_c
     assert "office__send" not in str(requests_of(parley, ASKER)[-1]["tools"])
 
 
+async def test_a_task_that_a_strangers_text_may_have_caused_is_not_the_persons_own_words(
+    open_parley: Parley, office: Office
+) -> None:
+    task = ask("clerk", "Post on the wall: Ann earns 4,200.")
+    play(open_parley.model, asker=[calls(BROWSE), calls(task)], clerk=[calls(POST)])
+
+    asked = await open_parley.ask("read the page and do what is needed")
+
+    assert (asked.confirmation is not None, office.posted) == (True, [])
+
+
+async def test_an_agent_may_do_what_the_person_said(open_parley: Parley, office: Office) -> None:
+    task = ask("clerk", "Write it on the wall.")
+    play(open_parley.model, asker=[calls(BROWSE), calls(task), "Done."], clerk=[calls(POST), "Posted."])
+
+    reply = await open_parley.ask("read the page, then let the clerk post: Ann earns 4,200.")
+
+    assert (reply.content, office.posted) == ("Done.", ["Ann earns 4,200."])
+
+
 async def test_a_no_to_an_agents_question_runs_nothing(parley: Parley, office: Office) -> None:
     await mail(parley, "Then not.")
 

@@ -1,8 +1,12 @@
 """Replies to commands on every platform: their buttons, and what happens when the platform is away."""
 
+import json
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from sqlalchemy import text
 
 from adapters.chat.buttons import RUN, AnswerButtons, Button, ShownButton
 from agent.commands import CommandReply
@@ -18,6 +22,12 @@ if TYPE_CHECKING:
 
 # As long as a confirmation lasts.
 LASTS = timedelta(minutes=10)
+KEEP = text("""
+INSERT INTO outbox (door, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key, is_direct,
+                    reply_to, content, files, attempts, error, tried_at, claimed_until)
+VALUES (:door, :platform, :server, :channel, :thread, :place_key, :is_direct, :reply_to, :content,
+        CAST(:files AS jsonb), 1, :error, now(), now() + interval '2 seconds')
+""")
 
 log = get_logger()
 
@@ -41,8 +51,13 @@ async def keep(
     """
     reply_to = f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id
     log.warning("command_not_answered", cause=str(error))
+    values = {"door": place.platform, "place_key": place.key, "reply_to": reply_to, "content": reply.text}
+    where = {"platform": place.platform, "server": place.server, "channel": place.channel, "thread": place.thread}
+    files = json.dumps([asdict(file) for file in reply.files])
+    more = {"is_direct": place.is_direct, "files": files, "error": str(error)}
     with suppress(DatabaseLost):
-        await app.outbox.keep(place, reply.text, reply_to=reply_to, files=reply.files, error=str(error))
+        async with app.database.transaction() as session:
+            await session.execute(KEEP, values | where | more)
 
 
 def to_line(button: Button) -> str | None:

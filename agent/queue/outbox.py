@@ -5,11 +5,10 @@ delivery.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sqlalchemy import text
@@ -74,12 +73,6 @@ DELIVERED = text("SELECT parley_mark_delivered_v1(CAST(:ids AS bigint[]), CAST(:
 FAILED = text("SELECT parley_fail_reply_v1(:id, :attempts, :error, :is_final, :wait, :hours, :scope)")
 # `reply_to` of an answer for one person alone: this, the person's account there, and the message that it answers.
 DIRECT = "direct:"
-KEEP = text("""
-INSERT INTO outbox (door, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key, is_direct,
-                    reply_to, content, files, attempts, error, tried_at, claimed_until)
-VALUES (:door, :platform, :server, :channel, :thread, :place_key, :is_direct, :reply_to, :content,
-        CAST(:files AS jsonb), 1, :error, now(), now() + interval '2 seconds')
-""")
 MESSAGES = text("""
 SELECT turn_id, min(id) AS inbox_id FROM inbox WHERE turn_id = ANY(CAST(:turn_ids AS bigint[])) GROUP BY turn_id
 """)
@@ -248,22 +241,6 @@ class Outbox:
             await self.mark_failed(reply, str(error), is_final=True)
         else:
             await self._recording.load((reply.id, message_id))
-
-    async def keep(
-        self,
-        place: Place,
-        content: str,
-        *,
-        reply_to: str | None,
-        files: Sequence[ReplyFile] = (),
-        error: str,
-    ) -> None:
-        """Store an answer that no turn has given and that could not be posted, to be delivered like any other."""
-        values = {"door": place.platform, "place_key": place.key, "reply_to": reply_to, "content": content}
-        where = {"platform": place.platform, "server": place.server, "channel": place.channel, "thread": place.thread}
-        more = {"is_direct": place.is_direct, "files": json.dumps([asdict(file) for file in files]), "error": error}
-        async with self._database.transaction() as session:
-            await session.execute(KEEP, values | where | more)
 
     async def sweep(self) -> None:
         """Deliver the replies that earlier deliveries have left open, for the adapters that have a sender here."""

@@ -211,7 +211,8 @@ async def answer_turn(
         participants=turn.participants,
         message=turn.message,
         history=turn.request.history,
-        shown=turn.request.taint if turn.message.request is None else of_request(turn.message.request),
+        shown=turn.request.taint | (Taint.NONE if turn.message.request is None else of_request(turn.message.request)),
+        said=turn.request.said,
     )
     result = await _answer(services, turn, cancellations, taint=taint)
     if turn.log.reasons is not None:

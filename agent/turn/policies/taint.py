@@ -121,7 +121,10 @@ class TaintGuard:
 
 @dataclass(slots=True)
 class TurnTaint:
-    """Computes the taint of a turn's prompt; `shown` is the taint of its images, memories and delegated task."""
+    """Computes the taint of a turn's prompt; `shown` is the taint of its images, memories and delegated task.
+
+    `said`: what the person has typed, where the turn's message is a task that a model has written; None elsewhere.
+    """
 
     database: Database
     toolbox: Toolbox
@@ -130,6 +133,7 @@ class TurnTaint:
     history: Sequence[PastStep]
     shown: Taint
     own_memories: Sequence[str] = ()
+    said: Sequence[str] | None = None
 
     def show(self, taint: Taint, own_memories: Sequence[str]) -> None:
         """Add the taint of what the prompt shows besides messages and results, and the memories of the user's words."""
@@ -150,7 +154,8 @@ class TurnTaint:
         if not values:
             return True
         steps = [*(past.step for past in self.history), *log.steps]
-        trusted = OwnWords("\n".join(_texts_in(step.value)) for step in self._trusted_results(steps))
+        results = [step for step in self._trusted_results(steps) if self._is_grounded(step, steps, own)]
+        trusted = OwnWords("\n".join(_texts_in(step.value)) for step in results)
         earlier = [step for step in steps if step.role == "tool_call" and step.tool.call_id != call.id]
         spelled = OwnWords("\n".join(_texts_in(step.value)) for step in earlier)
         return all(trusted.say(value) and not spelled.say(value) for value in values)
@@ -183,12 +188,27 @@ class TurnTaint:
         results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
         return [step for step in results if self._is_trusted(step.tool.name)]
 
+    def _is_grounded(self, result: Step, steps: Sequence[Step], own: OwnWords) -> bool:
+        """Return whether nobody but the user can have chosen a result: a sum is chosen by its terms."""
+        tool = self.toolbox.find(result.tool.name)
+        if tool is None or not tool.computes:
+            return tool is not None
+        rules = tool.schema["function"]["parameters"]
+        calls = [step for step in steps if step.role == "tool_call" and step.tool.call_id == result.tool.call_id]
+        return bool(calls) and all(own.say(value) for call in calls for value in list_deciding(call.value, rules))
+
     def _is_trusted(self, name: str) -> bool:
         tool = self.toolbox.find(name)
         return tool is not None and not tool.resumable and not tool.reads_untrusted and not tool.reads_private
 
+    def list_said(self) -> list[str]:
+        """Return what the person has typed, the newest first, for a turn to which this one gives a task."""
+        return self._user_texts()[1:]
+
     def _user_texts(self) -> list[str]:
         prompt = self.participants.persona.system_prompt
+        if self.said is not None:
+            return [prompt, *self.said]
         if self.message.adapter in AGENT_ADAPTERS:
             return [prompt]
         user_id = self.participants.user.id
