@@ -8,7 +8,7 @@ import pytest
 
 from agent.agents.delegation.provider import AgentTools
 from shared.db.database import Address
-from shared.messages import AgentResponse
+from shared.messages import AgentResponse, ProgramRequest
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.delegating import ASKER, add_agent, ask, play, requests_of, result_of
@@ -71,6 +71,16 @@ async def test_a_task_that_a_strangers_text_may_have_caused_is_not_the_persons_o
     play(open_parley.model, asker=[calls(BROWSE), calls(task)], clerk=[calls(POST)])
 
     asked = await open_parley.ask("read the page and do what is needed")
+
+    assert (asked.confirmation is not None, office.posted) == (True, [])
+
+
+async def test_the_taint_of_the_asker_reaches_an_agent_of_a_programs_request(
+    open_parley: Parley, office: Office
+) -> None:
+    play(open_parley.model, asker=[calls(BROWSE), calls(ask("clerk", "Do it."))], clerk=[calls(POST)])
+
+    asked = await open_parley.ask("read the page", request=ProgramRequest(has_conversation=True))
 
     assert (asked.confirmation is not None, office.posted) == (True, [])
 

@@ -17,6 +17,7 @@ Taint passes through delegation: a child turn starts with the taint of the turn 
 turn has read counts for the turn that receives its answer.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,6 +47,8 @@ LAST_ID = 2**63 - 1
 UNTRUSTED = '"untrusted": true'
 # How many of the person's last messages count as what they have said: an older order must not be given again.
 RECENT_MESSAGES = 3
+# What a person quotes, as chat programs and mails mark it, somebody else may have written.
+QUOTES = re.compile(r"^ {0,3}>>> (?s:.*)\Z|^ {0,3}>.*$", re.MULTILINE)
 # Longer names in a result are text.
 MAX_KEY_CHARS = 32
 
@@ -341,14 +344,14 @@ def _may_be_made_up(host: str, spelled: str) -> bool:
 
 
 def without_additions(content: str) -> str:
-    """Return what the user typed of a message: not the names of files, the messages of others and the text of a job.
+    """Return what the user typed of a message: not quotes, names of files, messages of others and texts of jobs.
 
     Models write the texts of jobs.
     """
     job = prompts().schedules.due.partition("{job}")[0]
     for heading in (prompts().turn.earlier_heading, FILES_HEADING, job):
         content = content.partition(heading)[0]
-    return content
+    return QUOTES.sub("", content) if ">" in content else content
 
 
 def _texts_in(value: Any) -> Iterator[str]:
