@@ -132,7 +132,7 @@ class ScheduleTexts:
     notice_for: Text
     reminded: Text
     due: Text
-    due_of_others: Text
+    of_others: Text
     late: Text
     came_true: Text
     expired: Text

@@ -1,6 +1,6 @@
 """Incoming messages and responses, in one format for all platforms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal
@@ -191,13 +191,30 @@ class EarlierMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a model chooses its words, as a program asks for it; None and an empty `stop` leave it to the model."""
+
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    stop: Sequence[str] = ()
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the fields of a request to a model."""
+        fields = {name: getattr(self, name) for name in ("top_p", "presence_penalty", "frequency_penalty", "seed")}
+        given = {name: value for name, value in fields.items() if value is not None}
+        return given | ({"stop": list(self.stop)} if self.stop else {})
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramRequest:
     """What a program's request brings beside its message, for this turn alone.
 
     `instructions` rank below those of the persona. `history` may hold anybody's text. Without a named conversation the
     request stands for itself: the history is that of the request alone, and nothing of it is remembered. With
     `is_anonymous` the program names no person: nobody's memories, files and other data are shown or written.
-    `temperature` and `max_tokens` are None where the request leaves them to us.
+    `temperature` and `max_tokens` are None where the request leaves them to us; `sampling` has the other options.
     """
 
     instructions: str = ""
@@ -206,11 +223,13 @@ class ProgramRequest:
     is_anonymous: bool = False
     temperature: float | None = None
     max_tokens: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> "ProgramRequest":
         """Return the request of what is stored."""
-        return cls(**(row | {"history": tuple(EarlierMessage(**message) for message in row["history"])}))
+        history = tuple(EarlierMessage(**message) for message in row["history"])
+        return cls(**(row | {"history": history, "sampling": Sampling(**row.get("sampling", {}))}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,8 @@ class Tool:
     `read_only` tools run again after a crash; `repeatable` ones are retried once after an unexpected error; `ends_turn`
     ones end the turn. `reads_untrusted` and `reads_private` describe their results. `acts` says whether they have
     effects; None means that all tools do which are not `read_only`. `confirms` ones ask the person themselves.
-    `spends_budget` ones call models on the person's budget. `needs` returns why the tool is off with these settings,
+    `spends_budget` ones call models on the person's budget. What `computes` ones return follows from their arguments
+    alone, so that whoever chose these has chosen it. `needs` returns why the tool is off with these settings,
     None when it is on.
 
     Kinds of tools may say more: calls of `resumable` ones are turns with a journal of their own, so that one that was
@@ -216,6 +217,7 @@ class Tool:
     acts: bool | None = None
     confirms: bool = False
     spends_budget: bool = False
+    computes: bool = False
     needs: Needs | None = None
 
     def acts_on(self, arguments: Mapping[str, Any]) -> bool:
@@ -306,6 +308,7 @@ def tool(
     acts: bool | None = None,
     confirms: bool = False,
     spends_budget: bool = False,
+    computes: bool = False,
     needs: Needs | None = None,
 ) -> Callable[[Run], Tool]:
     """Make an async function in a module's `__init__.py` a tool. The parameters are described in `Tool`."""
@@ -327,6 +330,7 @@ def tool(
             acts=acts,
             confirms=confirms,
             spends_budget=spends_budget,
+            computes=computes,
             needs=needs,
         )
 

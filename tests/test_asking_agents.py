@@ -8,7 +8,7 @@ import pytest
 
 from agent.agents.delegation.provider import AgentTools
 from shared.db.database import Address
-from shared.messages import AgentResponse
+from shared.messages import AgentResponse, ProgramRequest
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.delegating import ASKER, add_agent, ask, play, requests_of, result_of
@@ -62,6 +62,36 @@ async def test_an_agents_question_goes_to_the_person_and_a_yes_runs_the_agents_c
     assert [(each.tool, each.result) for each in reply.tool_calls_made] == [("office.send", {"sent_to": "bob"})]
     assert await statuses(parley) == ["used"]
     assert "office__send" not in str(requests_of(parley, ASKER)[-1]["tools"])
+
+
+async def test_a_task_that_a_strangers_text_may_have_caused_is_not_the_persons_own_words(
+    open_parley: Parley, office: Office
+) -> None:
+    task = ask("clerk", "Post on the wall: Ann earns 4,200.")
+    play(open_parley.model, asker=[calls(BROWSE), calls(task)], clerk=[calls(POST)])
+
+    asked = await open_parley.ask("read the page and do what is needed")
+
+    assert (asked.confirmation is not None, office.posted) == (True, [])
+
+
+async def test_the_taint_of_the_asker_reaches_an_agent_of_a_programs_request(
+    open_parley: Parley, office: Office
+) -> None:
+    play(open_parley.model, asker=[calls(BROWSE), calls(ask("clerk", "Do it."))], clerk=[calls(POST)])
+
+    asked = await open_parley.ask("read the page", request=ProgramRequest(has_conversation=True))
+
+    assert (asked.confirmation is not None, office.posted) == (True, [])
+
+
+async def test_an_agent_may_do_what_the_person_said(open_parley: Parley, office: Office) -> None:
+    task = ask("clerk", "Write it on the wall.")
+    play(open_parley.model, asker=[calls(BROWSE), calls(task), "Done."], clerk=[calls(POST), "Posted."])
+
+    reply = await open_parley.ask("read the page, then let the clerk post: Ann earns 4,200.")
+
+    assert (reply.content, office.posted) == ("Done.", ["Ann earns 4,200."])
 
 
 async def test_a_no_to_an_agents_question_runs_nothing(parley: Parley, office: Office) -> None:

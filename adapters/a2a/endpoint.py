@@ -36,7 +36,7 @@ from a2a.utils.errors import (
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 
-from adapters.a2a.incoming import named_in, to_incoming
+from adapters.a2a.incoming import caller_of, named_in, to_incoming
 from adapters.a2a.listing import list_tasks
 from adapters.a2a.tasks import TaskRow, TaskUpdates, find_row, find_task
 from adapters.web.api.messages import accept_once, answer_to
@@ -46,7 +46,7 @@ from agent.people.hops import GoesInCircles, TooDeep
 from agent.queue.abandonment import cancel
 from agent.queue.inbox import Accepted
 from shared.errors import Refusal, ToolError, Unavailable
-from shared.messages import IncomingMessage
+from shared.messages import IncomingMessage, Sender
 
 # The key of the HTTP request in the state of a call's context.
 REQUEST = "request"
@@ -89,15 +89,15 @@ class Endpoint(RequestHandler):
             if not params.configuration.return_immediately:
                 # A peer that disconnects before it knows the task's id can't ask for it later: then the turn ends.
                 await answer_to(context.state[REQUEST], accepted, message, is_named=False)
-            return await self._task(str(accepted.inbox_id))
+            return await self._task(str(accepted.inbox_id), message.sender)
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[A2AEvent, None]:
         """Accept a message and yield the updates of its task."""
         with as_protocol_errors():
-            accepted, _ = await self._accept(params, context, wants_stream=True)
-            async for update in self._follow(await self._row(str(accepted.inbox_id))):
+            accepted, message = await self._accept(params, context, wants_stream=True)
+            async for update in self._follow(str(accepted.inbox_id), message.sender):
                 yield update
 
     async def on_subscribe_to_task(
@@ -106,10 +106,10 @@ class Endpoint(RequestHandler):
         """Yield the updates of a task that has not ended."""
         validate_proto_required_fields(params)
         with as_protocol_errors():
-            row = await self._row(params.id)
-            if not row.is_open:
+            caller = caller_of(context.state[REQUEST].headers)
+            if not (await self._row(params.id, caller)).is_open:
                 raise UnsupportedOperationError(ENDED)
-            async for update in self._follow(row):
+            async for update in self._follow(params.id, caller):
                 yield update
 
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
@@ -117,33 +117,35 @@ class Endpoint(RequestHandler):
         validate_proto_required_fields(params)
         validate_history_length(params)
         with as_protocol_errors():
-            return apply_history_length(await self._task(params.id), params)
+            return apply_history_length(await self._task(params.id, caller_of(context.state[REQUEST].headers)), params)
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
         """Cancel the turn of a task and return the task; a message whose turn has not begun is withdrawn."""
         validate_proto_required_fields(params)
         with as_protocol_errors():
-            row = await self._row(params.id)
+            caller = caller_of(context.state[REQUEST].headers)
+            row = await self._row(params.id, caller)
             if not row.is_open:
                 raise TaskNotCancelableError
             if await cancel(self._app.database, row.inbox_id) == "stopped":
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._app.events.response(row.inbox_id), CANCEL_SECONDS)
-            return await self._task(params.id)
+            return await self._task(params.id, caller)
 
     async def _accept(
         self, params: SendMessageRequest, context: ServerCallContext, *, wants_stream: bool
     ) -> tuple[Accepted, IncomingMessage]:
         validate_proto_required_fields(params)
-        if params.message.task_id:
-            await self._row(params.message.task_id)
-            raise UnsupportedOperationError(NO_FOLLOW_UP)
         headers = context.state[REQUEST].headers
+        if params.message.task_id:
+            await self._row(params.message.task_id, caller_of(headers))
+            raise UnsupportedOperationError(NO_FOLLOW_UP)
         message = await to_incoming(self._app, params, headers, wants_stream=wants_stream)
         return await accept_once(self._app, message), message
 
-    async def _follow(self, row: TaskRow) -> AsyncGenerator[A2AEvent, None]:
-        yield await self._task(row.id)
+    async def _follow(self, task_id: str, caller: Sender) -> AsyncGenerator[A2AEvent, None]:
+        row = await self._row(task_id, caller)
+        yield await self._task(task_id, caller)
         if not row.is_open:
             return
         updates = TaskUpdates(row)
@@ -151,22 +153,22 @@ class Endpoint(RequestHandler):
             for update in updates.of_event(event):
                 yield update
 
-    async def _row(self, task_id: str) -> TaskRow:
+    async def _row(self, task_id: str, caller: Sender) -> TaskRow:
         async with self._app.database.transaction() as session:
-            row = await find_row(session, task_id)
+            row = await find_row(session, task_id, caller)
         if row is None:
             raise TaskNotFoundError
         return row
 
-    async def _task(self, task_id: str) -> Task:
+    async def _task(self, task_id: str, caller: Sender) -> Task:
         async with self._app.database.transaction() as session:
-            task = await find_task(session, task_id)
+            task = await find_task(session, task_id, caller)
         if task is None:
             raise TaskNotFoundError
         return task
 
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        """Return the tasks of the person whom the headers name; all peers share one credential, but not their tasks."""
+        """Return the tasks of the person whom the headers name."""
         validate_history_length(params)
         size = params.page_size if params.HasField("page_size") else PAGE_SIZE
         validate_page_size(size)

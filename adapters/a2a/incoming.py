@@ -109,6 +109,11 @@ def named_in(headers: Mapping[str, str]) -> Sender | None:
     return None if person is None else _sender(person, ())
 
 
+def caller_of(headers: Mapping[str, str]) -> Sender:
+    """Return whose tasks a call may reach: those of the person whom its headers name, else those of nobody."""
+    return named_in(headers) or _sender(None, ())
+
+
 def _sender(person: NamedPerson | None, hops: Hops) -> Sender:
     if person is None:
         # An installation that names no person asks for itself.

@@ -5,7 +5,7 @@ from a2a.utils.errors import InvalidParamsError
 from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from adapters.a2a.tasks import CHANGED_AT, OPEN, REFUSALS, ROW, find_task
+from adapters.a2a.tasks import CHANGED_AT, OPEN, REFUSALS, find_task, rows_of
 from agent.people.hops import CHANNEL
 from shared.errors import Stopped
 from shared.messages import Sender
@@ -33,9 +33,7 @@ async def list_tasks(
 
     Raises `InvalidParamsError` for a token that is none.
     """
-    query = ROW.where(
-        InboxMessage.platform == sender.platform, InboxMessage.platform_user_id == sender.platform_user_id
-    )
+    query = rows_of(sender)
     if params.context_id:
         query = query.where(InboxMessage.platform_channel_id == f"{CHANNEL}{params.context_id}")
     if params.status:
@@ -50,7 +48,7 @@ async def list_tasks(
             raise InvalidParamsError("pageToken: this is no token of a page before")
         query = query.where(InboxMessage.id < before)
     rows = (await session.execute(query.order_by(InboxMessage.id.desc()).limit(page_size + 1))).all()
-    tasks = [task for row in rows[:page_size] if (task := await find_task(session, str(row.id))) is not None]
+    tasks = [task for row in rows[:page_size] if (task := await find_task(session, str(row.id), sender)) is not None]
     if not params.include_artifacts:
         for task in tasks:
             task.ClearField("artifacts")

@@ -19,14 +19,14 @@ from a2a.types.a2a_pb2 import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.a2a.incoming import ADAPTER
 from agent.journal.responses import find_response
 from agent.journal.steps import Event
 from agent.people.hops import CHANNEL
-from shared.messages import AgentResponse, Place
+from shared.messages import AgentResponse, Place, Sender
 from shared.models import InboxMessage, Turn
 from shared.models.base import to_id
 
@@ -180,12 +180,17 @@ COLUMNS = (
 ROW = select(*COLUMNS).outerjoin(Turn, Turn.id == InboxMessage.turn_id).where(InboxMessage.door == ADAPTER)
 
 
-async def find_row(session: AsyncSession, task_id: str) -> TaskRow | None:
-    """Return the row with this id, or None if no peer's message has it."""
+def rows_of(caller: Sender) -> "Select[*tuple[Any, ...]]":
+    """Return the query for the tasks of this person; all peers share one credential, but not their tasks."""
+    return ROW.where(InboxMessage.platform == caller.platform, InboxMessage.platform_user_id == caller.platform_user_id)
+
+
+async def find_row(session: AsyncSession, task_id: str, caller: Sender) -> TaskRow | None:
+    """Return the row with this id, or None if no message of this caller has it."""
     inbox_id = to_id(task_id)
     if inbox_id is None:
         return None
-    row = (await session.execute(ROW.where(InboxMessage.id == inbox_id))).one_or_none()
+    row = (await session.execute(rows_of(caller).where(InboxMessage.id == inbox_id))).one_or_none()
     if row is None:
         return None
     place = Place(
@@ -207,9 +212,9 @@ async def find_row(session: AsyncSession, task_id: str) -> TaskRow | None:
     )
 
 
-async def find_task(session: AsyncSession, task_id: str) -> Task | None:
-    """Return the task with this id, or None if there is none."""
-    row = await find_row(session, task_id)
+async def find_task(session: AsyncSession, task_id: str, caller: Sender) -> Task | None:
+    """Return the task with this id, or None if this caller has none."""
+    row = await find_row(session, task_id, caller)
     if row is None:
         return None
     response = await find_response(session, row.inbox_id)

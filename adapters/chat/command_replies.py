@@ -1,13 +1,35 @@
-"""The buttons below replies to commands, on every platform: they confirm a command that deletes something."""
+"""Replies to commands on every platform: their buttons, and what happens when the platform is away."""
 
+import json
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from sqlalchemy import text
 
 from adapters.chat.buttons import RUN, AnswerButtons, Button, ShownButton
 from agent.commands import CommandReply
 from agent.commands.base import to_choices
+from agent.queue.outbox import DIRECT
+from shared.db.database import DatabaseLost
+from shared.errors import ParleyError
+from shared.log import get_logger
+from shared.messages import Place
+
+if TYPE_CHECKING:
+    from agent.app import App
 
 # As long as a confirmation lasts.
 LASTS = timedelta(minutes=10)
+KEEP = text("""
+INSERT INTO outbox (door, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key, is_direct,
+                    reply_to, content, files, attempts, error, tried_at, claimed_until)
+VALUES (:door, :platform, :server, :channel, :thread, :place_key, :is_direct, :reply_to, :content,
+        CAST(:files AS jsonb), 1, :error, now(), now() + interval '2 seconds')
+""")
+
+log = get_logger()
 
 
 def buttons_of(reply: CommandReply, asker: str, now: datetime) -> AnswerButtons:
@@ -18,6 +40,24 @@ def buttons_of(reply: CommandReply, asker: str, now: datetime) -> AnswerButtons:
     yes, no = (Button(RUN, reply.confirmation, asker, expires=expires, index=index) for index in range(2))
     agree, refuse = reply.choices
     return AnswerButtons([ShownButton(yes, agree.label, "yes"), ShownButton(no, refuse.label, "no")])
+
+
+async def keep(
+    app: "App", place: Place, asker: str, reply: CommandReply, *, message_id: str | None, error: ParleyError
+) -> None:
+    """Have a reply delivered later: the platform could not take it. What one person may see goes to that person alone.
+
+    The text says how to confirm without buttons.
+    """
+    reply_to = f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id
+    log.warning("command_not_answered", cause=str(error))
+    values = {"door": place.platform, "place_key": place.key, "reply_to": reply_to, "content": reply.text}
+    where = {"platform": place.platform, "server": place.server, "channel": place.channel, "thread": place.thread}
+    files = json.dumps([asdict(file) for file in reply.files])
+    more = {"is_direct": place.is_direct, "files": files, "error": str(error)}
+    with suppress(DatabaseLost):
+        async with app.database.transaction() as session:
+            await session.execute(KEEP, values | where | more)
 
 
 def to_line(button: Button) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions.respond import Responses
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
-from adapters.slack.sending.notices import REASONS, send_direct
+from adapters.slack.sending.notices import REASONS, open_direct, send_direct
 from adapters.slack.sending.reply import send, withdraw
 from adapters.slack.sending.sessions import end_suspensions, set_finished, status_after, try_finished
 from adapters.slack.sending.shown import ShownMessages
@@ -35,6 +36,7 @@ from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.socket import open_socket
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ConfigurationError, Unavailable
+from shared.messages import Place
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
-    from shared.messages import Place
     from shared.settings import Settings
 
 NO_TRANSPORT = (
@@ -150,7 +151,7 @@ class SlackPlatform(ChatPlatform):
         requests = http.routes(self.settings.signing_secret, self.app.clock, self.dispatch)
         return [*requests, *install.routes(self.settings)]
 
-    def outage_scope(self, place: "Place") -> str:
+    def outage_scope(self, place: Place) -> str:
         """Return the workspace: one may be away, or refuse its token, while others answer."""
         return place.server or ""
 
@@ -161,6 +162,9 @@ class SlackPlatform(ChatPlatform):
             await withdraw(web, reply, self._shown)
             await self._end_status(web, reply)
             return None
+        if (account := reply.direct_account) is not None:
+            direct = Place(PLATFORM, reply.place.server, await open_direct(web, account), is_direct=True)
+            reply = replace(reply, place=direct, reply_to=None)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
             ts = await send(self.app, web, reply, rows=rows, kept=self._shown)
@@ -184,7 +188,8 @@ class SlackPlatform(ChatPlatform):
         status = status_after(reply)
         if not await try_finished(web, reply.place, status):
             # The reply is delivered, however long Slack does not accept its status.
-            self._running.start(set_finished(web, reply.place, status), "session status")
+            hours = self.app.settings.delivery_hours
+            self._running.start(set_finished(web, reply.place, status, hours=hours), "session status")
 
     async def _send_or_notify(self, web: Web, reply: "Reply", *, rows: Sequence[Json], error: Refused) -> str | None:
         try:

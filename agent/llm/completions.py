@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
-from shared.messages import Usage
+from shared.messages import Sampling, Usage
 from shared.text import clean
 
 Stop = Literal["end_turn", "tool_use", "max_tokens"]
@@ -53,6 +53,7 @@ class ModelRequest:
     models: tuple[str, ...] = ()
     position: int = 0
     temperature: float | None = None
+    sampling: Sampling = field(default_factory=Sampling)
     tokens: int | None = None
     answer_schema: Mapping[str, Any] | None = None
     writer: "RequestWriter | None" = None

@@ -71,6 +71,8 @@ RETURNING id
 
 DELIVERED = text("SELECT parley_mark_delivered_v1(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]))")
 FAILED = text("SELECT parley_fail_reply_v1(:id, :attempts, :error, :is_final, :wait, :hours, :scope)")
+# `reply_to` of an answer for one person alone: this, the person's account there, and the message that it answers.
+DIRECT = "direct:"
 MESSAGES = text("""
 SELECT turn_id, min(id) AS inbox_id FROM inbox WHERE turn_id = ANY(CAST(:turn_ids AS bigint[])) GROUP BY turn_id
 """)
@@ -162,6 +164,13 @@ class Reply:
     def was_tried(self) -> bool:
         """Return whether an earlier delivery may have succeeded without being recorded."""
         return self.claim is not None and self.claim.number > 0
+
+    @property
+    def direct_account(self) -> str | None:
+        """Return the account of the only person for whom this is, to be told in a direct message."""
+        if self.reply_to is None or not self.reply_to.startswith(DIRECT):
+            return None
+        return self.reply_to.removeprefix(DIRECT).rpartition(":")[0]
 
     @property
     def nonce(self) -> str:

@@ -1,6 +1,6 @@
 """A tool call before it runs: what the model requested, in which scope, and the turn that makes the call."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
@@ -64,7 +64,8 @@ class CallingTurn:
     """The parts of the calling turn that tool providers may use.
 
     `deadline` is in seconds on the monotonic clock. `numbers` yields the positions of model calls in a scripted
-    conversation, None when they are not numbered. `find_taint` computes the taint of the turn's prompt.
+    conversation, None when they are not numbered. `find_taint` computes the taint of the turn's prompt; `list_said`
+    returns what the person has typed.
     """
 
     key: TurnKey
@@ -75,3 +76,4 @@ class CallingTurn:
     deadline: float
     numbers: Iterator[int] | None
     find_taint: Callable[[], Awaitable[Taint]]
+    list_said: Callable[[], Sequence[str]]

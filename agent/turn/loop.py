@@ -31,6 +31,7 @@ from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ModelsUnavailable, PromptTooLong, Refusal, Stopped
+from shared.messages import Sampling
 from shared.tasks import shield_until_done
 from shared.text import count_tokens
 
@@ -293,6 +294,7 @@ class NativeMode:
             tokens=turn.spend.estimate,
             images=context.images,
             temperature=None if turn.message.request is None else turn.message.request.temperature,
+            sampling=Sampling() if turn.message.request is None else turn.message.request.sampling,
         )
 
     def listen(self) -> Listener | None:

@@ -76,7 +76,8 @@ async def answer_turn(services: TurnServices, turn: RunningTurn, cancellations: 
         participants=turn.participants,
         message=turn.message,
         history=turn.request.history,
-        shown=turn.request.taint if turn.message.request is None else of_request(turn.message.request),
+        shown=turn.request.taint | (Taint.NONE if turn.message.request is None else of_request(turn.message.request)),
+        said=turn.request.said,
     )
     try:
         async with asyncio.timeout(turn.deadline - services.clock.monotonic()), cancellations.watch(turn.key.id):

@@ -165,7 +165,8 @@ RESERVATION_SLACK_SECONDS = 30
 class Request:
     """The message that a turn answers, stored in the inbox rows `inbox_ids`, and the history before it.
 
-    `taint` is the taint of the turn that delegated this message as a task; empty for a user's own message.
+    `taint` is the taint of the turn that delegated this message as a task; empty for a user's own message. `said` is
+    then what the user has typed, because a model has written the task; None for a user's own message.
     """
 
     message: IncomingMessage
@@ -173,6 +174,7 @@ class Request:
     history: tuple[PastStep, ...] = ()
     files: tuple[PendingFile, ...] = ()
     taint: Taint = Taint.NONE
+    said: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

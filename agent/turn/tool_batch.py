@@ -95,6 +95,7 @@ class ToolBatch:
             deadline=turn.deadline,
             numbers=turn.spend.numbers,
             find_taint=partial(self._taint.find, turn.log),
+            list_said=self._taint.list_said,
         )
         outcome = await self._services.toolbox.call(call, self._build_context(call), calling)
         turn.spend.add_work(outcome.work)

@@ -34,6 +34,10 @@ BEGIN
     WHERE outbox.turn_id IS NULL AND outbox.platform = inbox.platform
       AND outbox.reply_to = coalesce(inbox.platform_message_id, inbox.platform_event_id)
       AND l.user_id = v_user_id AND inbox.platform = l.platform AND inbox.platform_user_id = l.platform_user_id;
+    -- Answers to commands of this person alone name the account.
+    DELETE FROM public.outbox USING public.user_platform_links AS l
+    WHERE outbox.turn_id IS NULL AND l.user_id = v_user_id AND outbox.platform = l.platform
+      AND starts_with(outbox.reply_to, 'direct:' || l.platform_user_id || ':');
     -- Whoever waits for an answer is told, and what runs ends: both find nothing any more.
     PERFORM pg_notify('parley_turns', jsonb_build_object('inbox', jsonb_build_array(m.id), 'end', true)::text)
     FROM public.inbox AS m

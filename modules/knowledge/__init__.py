@@ -17,7 +17,7 @@ MAX_SKIPPED = 100_000
 PAGE = 50
 
 
-# `acts=False`: what is remembered or forgotten is the person's alone, and keeps who may have written it.
+# `acts=False`: what is remembered is the person's alone, and keeps who may have written it.
 @tool(requires=Permission.GUEST, repeatable=True, acts=False)
 async def remember(context: ToolContext, content: str, everywhere: bool = False) -> dict[str, Any]:
     """Keep a fact about the user; `everywhere` if they wish.
@@ -65,7 +65,7 @@ async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
     return {"memories": shown, **more}
 
 
-@tool(requires=Permission.GUEST, repeatable=True, acts=False)
+@tool(requires=Permission.GUEST, repeatable=True)
 async def forget(context: ToolContext, memory_id: int) -> dict[str, Any]:
     """Delete a memory.
 

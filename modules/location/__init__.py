@@ -45,7 +45,7 @@ RETURNING id
 """)
 LIST = sql("SELECT id, name, radius_metres, is_inside FROM location_places WHERE user_id = :user_id ORDER BY name")
 LIST_REMINDERS = sql("""
-SELECT reminder.id, name, event, content, repeats
+SELECT reminder.id, name, event, content, author, repeats
 FROM location_reminders AS reminder JOIN location_places AS place ON place.id = reminder.place_id
 WHERE reminder.user_id = :user_id ORDER BY reminder.id
 """)
@@ -57,8 +57,9 @@ WHERE user_id = :user_id AND latitude IS NOT NULL
 """)
 NEAR = sql("SELECT name, latitude, longitude FROM location_places WHERE user_id = :user_id")
 REMIND = sql("""
-INSERT INTO location_reminders (user_id, place_id, conversation_id, door, platform_user_id, event, content, repeats)
-SELECT :user_id, :place_id, :conversation_id, :door, :platform_user_id, :event, :content, :repeats
+INSERT INTO location_reminders (user_id, place_id, conversation_id, door, platform_user_id, event, content, author,
+                                repeats)
+SELECT :user_id, :place_id, :conversation_id, :door, :platform_user_id, :event, :content, :author, :repeats
 WHERE (SELECT count(*) FROM location_reminders WHERE user_id = :user_id) < :most RETURNING id
 """)
 CANCEL = sql("DELETE FROM location_reminders WHERE id = :id AND user_id = :user_id RETURNING id")
@@ -84,6 +85,12 @@ async def save_place(
         found = await find_address(context, clean(address))
         label, latitude, longitude = found.label, found.latitude, found.longitude
     given = {"user_id": context.user.id, "name": _plain(name), "radius": radius_metres, "most": MOST_PLACES}
+    if context.author == "stranger":
+        async with context.transaction() as session:
+            is_known = (await session.execute(FIND, given)).one_or_none() is not None
+        if is_known:
+            # Where it was is lost.
+            await context.confirm(f"Move the place “{given['name']}” to {label}?")
     async with context.transaction() as session:
         saved = await session.execute(SAVE, given | {"latitude": latitude, "longitude": longitude})
         if saved.one_or_none() is None:
@@ -115,10 +122,11 @@ async def list_places(context: ToolContext) -> dict[str, Any]:
             }
             for each in reminders
         ],
+        **({"untrusted": True} if any(each.author == "stranger" for each in reminders) else {}),
     }
 
 
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER)
 async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
     """Delete a place with its reminders.
 
@@ -156,6 +164,7 @@ async def remind_at_place(
             "platform_user_id": origin.platform_user_id,
             "event": on,
             "content": clean(text),
+            "author": context.author,
             "repeats": repeats,
             "most": MOST_REMINDERS,
         }
@@ -165,7 +174,7 @@ async def remind_at_place(
     return {"reminder_id": made.id, "place": _plain(place), "on": on}
 
 
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER)
 async def cancel_place_reminder(
     context: ToolContext, reminder_id: Annotated[int, Field(ge=1, lt=2**63)]
 ) -> dict[str, Any]:

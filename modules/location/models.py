@@ -60,6 +60,7 @@ class PlaceReminder(Row, Base):
     __table_args__ = (
         CheckConstraint("event IN ('enter', 'leave')", name="event_is_enter_or_leave"),
         CheckConstraint("length(content) <= 4000", name="content_has_at_most_4000_characters"),
+        CheckConstraint("author IN ('person', 'stranger')", name="author_is_person_or_stranger"),
         Index(None, "user_id"),
         Index(None, "place_id"),
         Index(None, "conversation_id"),
@@ -75,4 +76,7 @@ class PlaceReminder(Row, Base):
     platform_user_id: Mapped[str] = mapped_column(Text, comment="The person's account there.")
     event: Mapped[str] = mapped_column(Text, comment="enter or leave.")
     content: Mapped[str] = mapped_column(Text, comment="The text.")
+    author: Mapped[str] = mapped_column(
+        Text, server_default="person", comment="Who wrote the text: the person, or perhaps a stranger."
+    )
     repeats: Mapped[bool] = mapped_column(server_default=text("false"), comment="Each time, not only once?")

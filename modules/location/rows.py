@@ -1,6 +1,6 @@
 """Reads and writes the rows of places, phones and reminders; a position fires reminders in the transaction it is in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
@@ -94,7 +94,10 @@ async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, ev
     reminders = (await session.execute(REMINDERS, {"place_id": place_id, "event": event})).all()
     for each in reminders:
         origin = Origin(each.door, each.platform_user_id)
-        jobs = context.jobs_of(each.user_id, Place.from_row(each), conversation_id=each.conversation_id, origin=origin)
+        jobs = replace(
+            context.jobs_of(each.user_id, Place.from_row(each), conversation_id=each.conversation_id, origin=origin),
+            author=each.author,
+        )
         timing = once(context.clock.now() + timedelta(milliseconds=1))
         await jobs.store(session, NewJob(each.content, timing, module=context.module))
         await session.execute(DONE, {"id": each.id})

@@ -1,6 +1,7 @@
 """Tools for scheduled jobs: reminders, and tasks that are taken up again at a given time."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -116,10 +117,11 @@ async def list_jobs(context: ToolContext) -> dict[str, Any]:
     Example: {} -> "jobs": [
     """
     found = await context.jobs.list()
-    return {"jobs": [_to_result(each, context.user.time_zone) for each in found]}
+    shown: dict[str, Any] = {"jobs": [_to_result(each, context.user.time_zone) for each in found]}
+    return shown | _mark(found)
 
 
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER)
 async def cancel_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     """End a scheduled job for good.
 
@@ -145,7 +147,8 @@ async def resume_job(context: ToolContext, job_id: int) -> dict[str, Any]:
 
     Example: {"job_id": 2} -> "job_id": 2
     """
-    return _to_result(await context.jobs.resume(job_id), context.user.time_zone)
+    job = await context.jobs.resume(job_id)
+    return _to_result(job, context.user.time_zone) | _mark([job])
 
 
 def _read_timing(context: ToolContext, zone: str, at: str | None, every: str | None, cron: str | None) -> Timing:
@@ -158,6 +161,11 @@ def _read_timing(context: ToolContext, zone: str, at: str | None, every: str | N
     if every is not None:
         return read_repetition(every, now, zone)
     return once(read_moment(at or "", now, zone, week_start=context.user.week_start), zone)
+
+
+def _mark(jobs: Sequence[Job]) -> dict[str, Any]:
+    """Say that a stranger may have written a job's text, or the error of its check."""
+    return {"untrusted": True} if any(job.author == "stranger" or job.error for job in jobs) else {}
 
 
 def _to_result(job: Job, zone: str) -> dict[str, Any]:

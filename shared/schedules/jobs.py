@@ -40,7 +40,7 @@ HERE = """EXISTS (
 )"""
 OPEN = "status IN ('active', 'paused')"
 COLUMNS = """id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
-expires_at, error"""
+expires_at, error, author"""
 LIST = text(f"""
 SELECT {COLUMNS} FROM scheduled_jobs WHERE user_id = :user_id AND {OPEN} AND {HERE}
 ORDER BY status, next_due_at, id LIMIT :limit
@@ -109,7 +109,10 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as its person sees it; `error` is why it was paused, or why its last check failed."""
+    """A job as its person sees it; `error` is why it was paused, or why its last check failed.
+
+    `author` says who may have written its text.
+    """
 
     id: int
     text: str
@@ -120,6 +123,7 @@ class Job:
     check_tool: str | None = None
     expires_at: datetime | None = None
     error: str | None = None
+    author: Author = "person"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +196,7 @@ class JobsOfUser:
             next_due_at=due,
             check_tool=new.check.tool if new.check else None,
             expires_at=new.check.expires_at if new.check else None,
+            author=self.author,
         )
 
     async def list(self, limit: int = 100) -> Sequence[Job]:
@@ -277,6 +282,7 @@ def to_job(row: Any) -> Job:
         check_tool=row.check_tool,
         expires_at=row.expires_at,
         error=row.error,
+        author=row.author,
     )
 
 

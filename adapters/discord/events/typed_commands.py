@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import discord
 
+from adapters.chat.command_replies import keep
 from adapters.discord.events.incoming import PLATFORM, to_place, to_platform_context, to_sender
 from adapters.discord.sending.command_reply import to_bodies
-from adapters.discord.sending.reply import ChannelWriter
+from adapters.discord.sending.reply import ChannelWriter, command_nonce
 from adapters.discord.transport.rest import UPLOAD_SECONDS, Refused, Rest, insist
 from agent import commands
 from shared.errors import Unavailable
@@ -33,8 +34,10 @@ async def answer_typed(app: "App", rest: Rest, message: discord.Message, text: s
             channel = await insist(message.author.create_dm)
         writer = ChannelWriter(rest, Place(PLATFORM, None, str(channel.id)), None)
         for index, (body, files) in enumerate(await to_bodies(app, reply, str(message.author.id))):
-            write = partial(writer.write, body, f"c-{message.id}-{index}", files)
+            write = partial(writer.write, body, f"{command_nonce(str(message.id))}-{index}", files)
             await insist(write, try_seconds=UPLOAD_SECONDS if files else None)
-    except (Refused, Unavailable) as error:
+    except Refused as error:
         log.warning("command_not_answered", cause=str(error))
+    except Unavailable as error:
+        await keep(app, place, str(message.author.id), reply, message_id=str(message.id), error=error)
     return True

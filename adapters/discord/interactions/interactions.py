@@ -1,6 +1,7 @@
 """Commands, menus, forms and clicks: acknowledged within three seconds; the answer may take longer."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from discord.enums import InteractionType
 
 from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click
+from adapters.chat.command_replies import keep
 from adapters.discord.events.incoming import (
     PLATFORM,
     to_file,
@@ -22,11 +24,11 @@ from adapters.discord.interactions.clicks import DiscordClick
 from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, Form, store, text_of
 from adapters.discord.sending.command_reply import to_bodies
 from adapters.discord.sending.response_writer import INTERACTION, WHISPER, ResponseWriter
-from adapters.discord.transport.rest import UPLOAD_SECONDS, Refused, insist
+from adapters.discord.transport.rest import GONE, UNKNOWN_INTERACTION, UPLOAD_SECONDS, Refused, insist
 from agent import commands
 from agent.commands import CommandReply
 from shared.credentials.people import MAX_CHARS
-from shared.errors import ParleyError, Refusal
+from shared.errors import ParleyError, Refusal, Unavailable
 from shared.log import get_logger
 from shared.messages import Attachment, IncomingMessage, QuotedMessage
 from shared.text import cut
@@ -119,13 +121,24 @@ class Interactions:
         # A refusal is private even if the command's answer is public; but a deferred response can't be changed any
         # more.
         is_private = found.is_private if is_deferred and found is not None else reply.is_private
+        reply = replace(reply, is_private=is_private)
+        try:
+            await self._answer(interaction, reply, is_deferred=is_deferred)
+        except Refused as error:
+            if error.number not in {*GONE, UNKNOWN_INTERACTION}:
+                raise
+            await keep(self._app, place, str(interaction.user.id), reply, message_id=None, error=error)
+        except Unavailable as error:
+            await keep(self._app, place, str(interaction.user.id), reply, message_id=None, error=error)
+
+    async def _answer(self, interaction: discord.Interaction, reply: CommandReply, *, is_deferred: bool) -> None:
         (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))
-        writer = ResponseWriter(self._rest, interaction.token, is_private=is_private)
+        writer = ResponseWriter(self._rest, interaction.token, is_private=reply.is_private)
         if is_deferred:
             await insist(partial(writer.write, first, "command-0", files), try_seconds=UPLOAD_SECONDS)
         else:
             rows = first.get("components", ())
-            await self._acknowledger.respond(interaction, first["content"], is_private=is_private, rows=rows)
+            await self._acknowledger.respond(interaction, first["content"], is_private=reply.is_private, rows=rows)
         for index, (body, files) in enumerate(others, start=1):
             await writer.write(body, f"command-{index}", files)
 

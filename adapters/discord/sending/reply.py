@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,9 @@ class Sender:
         if reply.delivery.is_withdrawn:
             await self._withdraw(reply)
             return None
+        if (account := reply.direct_account) is not None:
+            direct = Place(reply.place.platform, None, await self.rest.open_direct(account), is_direct=True)
+            reply = replace(reply, place=direct, reply_to=(reply.reply_to or "").rpartition(":")[2])
         last = self.edited.pop(reply.delivery.live_message_id or "", None)
         if last is not None:
             # The final text is an edit as well: it has to come a second after the previous one.
@@ -200,7 +204,14 @@ def _button_ids(message: Json) -> list[str]:
 def _nonce(secrets: Secrets, reply: "Reply") -> str:
     if reply.turn_id:
         return nonce_of_turn(secrets, reply.place, reply.reply_to, turn_id=reply.turn_id)
+    if reply.reply_to is not None and reply.reply_to.isdecimal():
+        return command_nonce(reply.reply_to)
     return to_nonce(secrets, reply.place.key, reply.reply_to, "reply", reply.id)
+
+
+def command_nonce(message_id: str) -> str:
+    """Return the prefix of the nonces of an answer that no turn gives to this message: now, or after an outage."""
+    return f"c-{message_id}"
 
 
 def nonce_of_turn(secrets: Secrets, place: Place, reply_to: str | None, *, turn_id: int) -> str:

@@ -42,6 +42,7 @@ UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, MISSING_ACCESS, MISSING_PERMI
 )
 THREAD_EXISTS, CANNOT_READ_HISTORY, TOO_LARGE = 160004, 160002, 40005
 GONE = frozenset({UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, 50027})
+UNKNOWN_INTERACTION = 10062
 TOKEN_REFUSED = "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN."  # noqa: S105  # a sentence, not a token
 
 # In any second at most RATE + BURST = 44 requests begin.

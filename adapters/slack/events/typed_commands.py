@@ -1,12 +1,13 @@
 """Commands typed as a message, like `@Parley /stop`: Slack has no slash commands in threads."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adapters.chat.command_replies import buttons_of
+from adapters.chat.command_replies import buttons_of, keep
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.private_files import send_privately
 from adapters.slack.sending.render import render, to_blocks, to_notice
-from adapters.slack.sending.sent import COMMAND_TYPE
+from adapters.slack.sending.sent import command_metadata
 from adapters.slack.transport.api import Json, Refused, Web
 from agent import commands
 from agent.queue.inbox import accept_answered
@@ -46,18 +47,23 @@ class TypedCommands:
         if place.is_direct or message.platform_message_id != place.thread:
             where["thread_ts"] = place.thread
         method = "chat.postMessage"
-        if reply.is_private and not place.is_direct:
+        is_aside = reply.is_private and not place.is_direct
+        if is_aside:
             method, where["user"] = "chat.postEphemeral", message.sender.platform_user_id.rpartition(":")[2]
-        else:
-            # Told apart from a stream that an interrupted turn has left.
-            where["metadata"] = {"event_type": COMMAND_TYPE, "event_payload": {}}
         account = message.sender.platform_user_id
         sent = await send_privately(self._app, web, account, files=reply.files)
-        parts = render(f"{reply.text}\n{sent}".rstrip()).parts
+        reply = replace(reply, text=f"{reply.text}\n{sent}".rstrip(), files=())
+        parts = render(reply.text).parts
         rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
         try:
-            for part in parts:
+            for index, part in enumerate(parts):
                 blocks = [*to_blocks(part), *(rows if part is parts[-1] else ())]
+                if not is_aside:
+                    where["metadata"] = command_metadata(message.platform_message_id, index)
                 await web.call(method, **where, text=to_notice(part), blocks=blocks)
-        except (Refused, Unavailable) as error:
+        except Refused as error:
             log.warning("command_not_answered", cause=str(error))
+        except Unavailable as error:
+            # A direct message can be looked up, whatever somebody else may see.
+            reply = replace(reply, is_private=is_aside)
+            await keep(self._app, place, account, reply, message_id=message.platform_message_id, error=error)

@@ -74,7 +74,7 @@ class Assistant:
             log.warning("slack_stop_failed", cause=str(error))
             return
         # Slack leaves it to the app to end the status.
-        await set_finished(actor.web, place, "active")
+        await set_finished(actor.web, place, "active", hours=self.app.settings.delivery_hours)
 
 
 def register(bolt: "AsyncApp", assistant: Assistant) -> None:

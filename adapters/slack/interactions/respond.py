@@ -49,16 +49,18 @@ class Responses:
 
     async def whisper(self, url: str, text: str) -> None:
         """Post a message that only this person sees; a failure is only logged."""
-        await self.answer(url, text, is_private=True)
+        await self._post_or_log(url, {"text": text, "response_type": "ephemeral", "replace_original": False})
 
-    async def answer(self, url: str, text: str, *, is_private: bool, blocks: Sequence[Json] = ()) -> None:
-        """Post a message for one person or for everybody; with `blocks` the text is for notifications.
+    async def answer(self, url: str, text: str, *, is_private: bool, blocks: Sequence[Json]) -> None:
+        """Post a message for one person or for everybody; the text is for notifications.
 
-        A failure is only logged.
+        Raises `Refused` when the URL has expired, `Unavailable` when Slack is away.
         """
+        if not url:
+            raise Refused("response_url", "there is no response address")
         kind = "ephemeral" if is_private else "in_channel"
-        body: Json = {"text": text, "response_type": kind, "replace_original": False}
-        await self._post_or_log(url, body | ({"blocks": list(blocks)} if blocks else {}))
+        body: Json = {"text": text, "response_type": kind, "replace_original": False, "blocks": list(blocks)}
+        await self._post(url, body)
 
     async def replace(self, url: str, text: str, blocks: list[Json]) -> None:
         """Replace the message that was clicked; a failure is only logged."""

@@ -7,17 +7,17 @@ from uuid import uuid4
 
 from sqlalchemy import text
 
-from adapters.chat.command_replies import buttons_of
+from adapters.chat.command_replies import buttons_of, keep
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.interactions.actors import Actor
 from adapters.slack.interactions.respond import to_reply_to, url_of
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.private_files import send_privately
 from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
-from adapters.slack.transport.api import Json
+from adapters.slack.transport.api import Json, Refused
 from agent import commands
 from agent.commands import CommandReply
-from shared.errors import ParleyError
+from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
 
@@ -109,7 +109,7 @@ class Slash:
         return await self._actors.find_actor(body.get("team_id"), str(body.get("user_id")))
 
     async def _answer(self, body: Json, name: str, rest: str) -> None:
-        url, rows = url_of(body), list[Json]()
+        url, rows, actor = url_of(body), list[Json](), None
         try:
             actor = await self._find_actor(body)
             reply = await self._run(body, actor, name, rest=rest) if actor is not None else NOT_HERE
@@ -117,13 +117,18 @@ class Slash:
                 account = actor.sender.platform_user_id
                 rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
                 sent = await send_privately(self._app, actor.web, account, files=reply.files)
-                reply = replace(reply, text=f"{reply.text}\n{sent}".rstrip())
+                reply = replace(reply, text=f"{reply.text}\n{sent}".rstrip(), files=())
         except ParleyError as error:
             log.warning("slack_command_failed", command=name[:40], cause=str(error))
             reply = CommandReply(str(error), is_private=True)
-        shown = in_slack(reply.text)
-        blocks = [*to_blocks(neutralise_mentions(shown)), *rows]
-        await self._responses.answer(url, to_notice(shown), is_private=reply.is_private, blocks=blocks)
+        reply = replace(reply, text=in_slack(reply.text))
+        blocks = [*to_blocks(neutralise_mentions(reply.text)), *rows]
+        try:
+            await self._responses.answer(url, to_notice(reply.text), is_private=reply.is_private, blocks=blocks)
+        except (Refused, Unavailable) as error:
+            if actor is not None:
+                place = Place(PLATFORM, actor.team_id, str(body.get("channel_id")))
+                await keep(self._app, place, actor.sender.platform_user_id, reply, message_id=None, error=error)
 
     async def _run(self, body: Json, actor: Actor, name: str, rest: str) -> CommandReply:
         name = name.removeprefix("/") or HELP

@@ -14,7 +14,12 @@ REASONS = {
 }
 
 
+async def open_direct(web: Web, account: str) -> str:
+    """Return the id of the direct messages with a person."""
+    opened = await web.call("conversations.open", users=account.rpartition(":")[2])
+    return str(opened["channel"]["id"])
+
+
 async def send_direct(web: Web, account: str, text: str) -> None:
     """Send a direct message."""
-    opened = await web.call("conversations.open", users=account.rpartition(":")[2])
-    await web.call("chat.postMessage", channel=str(opened["channel"]["id"]), text=text)
+    await web.call("chat.postMessage", channel=await open_direct(web, account), text=text)

@@ -53,7 +53,10 @@ class ReplyKey:
         metadata = message.get("metadata") or {}
         payload = metadata.get("event_payload") or {}
         name, number = self._name
-        if metadata.get("event_type") != EVENT_TYPE or payload.get(name) != number:
+        is_reply = metadata.get("event_type") == EVENT_TYPE and payload.get(name) == number
+        # The first try at the answer to a typed command.
+        is_answer = metadata.get("event_type") == COMMAND_TYPE and payload.get("message") == self.reply_to
+        if not is_reply and (self.turn_id or not is_answer):
             return None
         part = payload.get("part")
         return part if isinstance(part, int) else None
@@ -136,6 +139,11 @@ async def _list_streams(database: "Database", key: ReplyKey, ours: Sequence[Json
     # A later turn of the thread may be streaming already.
     until = float(row.ended) + CLOCKS_DIFFER_SECONDS if row.ended else float("inf")
     return [ts for ts in unmarked if float(after) < float(ts) <= until and ts not in row.others]
+
+
+def command_metadata(message_id: str | None, part: int) -> Json:
+    """Return the metadata of one part of the answer to a typed command."""
+    return {"event_type": COMMAND_TYPE, "event_payload": {"message": message_id, "part": part}}
 
 
 def _is_unmarked(message: Json) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.queue.outbox import Reply
 
 STATUS = "is thinking …"
-ATTEMPTS = 3
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 60.0
 TITLE_CHARS = 60
 # How often unanswered questions are looked for, and how far back after a start.
 LOOK_SECONDS, LONGEST_DOWNTIME = 15.0, timedelta(days=1)
@@ -49,6 +49,7 @@ def to_title(question: str) -> str:
 async def set_processing(web: Web, place: Place, question: str) -> None:
     """Show that the agent works; a failure is ignored. A session that begins has the question as its title."""
     where: Json = {"channel_id": place.channel, "thread_ts": place.thread}
+    web.finishing.pop((place.channel, place.thread), None)
     if web.is_agent:
         try:
             title = to_title(question)
@@ -66,11 +67,22 @@ def status_after(reply: "Reply") -> str:
     return "suspended" if reply.delivery.has_open_question else "active"
 
 
-async def set_finished(web: Web, place: Place, status: str) -> None:
-    """Show that the agent has finished: unlike the line of text, the status of a session does not end by itself."""
-    for _ in range(ATTEMPTS):
-        if await try_finished(web, place, status, max_wait=MAX_WAIT):
-            return
+async def set_finished(web: Web, place: Place, status: str, *, hours: float) -> None:
+    """Show that the agent has finished: unlike the line of text, the status of a session does not end by itself.
+
+    Tried for as long as an answer is, or until the thread gets another status.
+    """
+    thread, attempt = (place.channel, place.thread), object()
+    web.finishing[thread] = attempt
+    clock, pause = asyncio.get_running_loop(), FIRST_PAUSE_SECONDS
+    until = clock.time() + hours * 3600
+    while web.finishing.get(thread) is attempt and not await try_finished(web, place, status, max_wait=MAX_WAIT):
+        if clock.time() > until:
+            break
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+    if web.finishing.get(thread) is attempt:
+        del web.finishing[thread]
 
 
 async def try_finished(web: Web, place: Place, status: str, *, max_wait: float = 0.0) -> bool:
@@ -96,12 +108,15 @@ async def end_suspensions(app: "App", clients: "Clients") -> None:
 
 
 async def _end_between(app: "App", clients: "Clients", since: datetime) -> datetime:
-    """Take it back where the time was over since then; return up to when."""
+    """Take it back where the time was over since then; return up to when it is taken back everywhere."""
     now = app.clock.now()
+    since = max(since, now - LONGEST_DOWNTIME)
     async with app.database.statement() as session:
         rows = (await session.execute(UNANSWERED, {"since": since, "now": now})).all()
+    is_done = True
     for row in rows:
         web = await clients.find(row.team)
         if web is not None:
-            await set_finished(web, Place("slack", row.team, row.channel, thread=row.thread), "active")
-    return now
+            place = Place("slack", row.team, row.channel, thread=row.thread)
+            is_done = await try_finished(web, place, "active", max_wait=MAX_WAIT) and is_done
+    return now if is_done else since

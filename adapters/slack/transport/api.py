@@ -79,13 +79,15 @@ class Web:
     """The Web API with one token.
 
     `can_stream` and `is_agent` are False once Slack has refused streams or agent sessions in this workspace;
-    `is_history_limited` is True once Slack has given less of a history than it gives internal apps.
+    `is_history_limited` is True once Slack has given less of a history than it gives internal apps. `finishing`: by
+    channel and thread, the attempt that is still to show there that the agent has finished.
     """
 
     def __init__(self, client: AsyncWebClient, token: Token, method_limits: MethodLimits) -> None:
         self.token, self.method_limits = token, method_limits
         self.can_stream = self.is_agent = True
         self.is_history_limited = False
+        self.finishing: dict[tuple[str, str | None], object] = {}
         self._client = client
         self._was_refused = False
 

@@ -25,6 +25,8 @@ from agent.queue.inbox import Accepted
 from shared.messages import IncomingMessage
 
 KEY_HEADER = "idempotency-key"
+NOT_PASSED_ON = ("logit_bias", "logprobs", "top_logprobs", "top_k", "min_p", "repetition_penalty", "best_of")
+CANT_BE_PASSED_ON = "This agent can't pass this option on to its models. Leave the field out."
 
 
 @with_token
@@ -110,4 +112,7 @@ def refuse_unsupported(asked: ChatRequest) -> None:
     for field in ("tools", "functions"):
         if getattr(asked, field):
             raise Fault(400, "unsupported_parameter", ASKED_FOR_TOOLS, field=field)
+    for field in NOT_PASSED_ON:
+        if getattr(asked, field):
+            raise Fault(400, "unsupported_parameter", CANT_BE_PASSED_ON, field=field)
     require_model(asked.model)

@@ -2,9 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from adapters.web.api.bodies import Flag, LooseName, Name, Text
+from shared.messages import Sampling
+from shared.text import clean
 
 
 class Open(BaseModel):
@@ -98,6 +100,9 @@ class ResponseFormat(Open):
     type: Literal["text"]
 
 
+StopText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200), AfterValidator(clean)]
+
+
 class ChatRequest(Open):
     """The body of `POST /v1/chat/completions`."""
 
@@ -106,6 +111,13 @@ class ChatRequest(Open):
     user: LooseName | None = None
     safety_identifier: LooseName | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    seed: Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)] | None = None
+    stop: (
+        Annotated[StopText | Annotated[list[StopText], Field(max_length=4)], Field(union_mode="left_to_right")] | None
+    ) = None
     max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
     metadata: dict[str, LooseName] | None = None
@@ -115,3 +127,17 @@ class ChatRequest(Open):
     response_format: ResponseFormat | None = None
     tools: Any = None
     functions: Any = None
+    # What can't be passed on to every model, or has no place in an agent's answer.
+    logit_bias: Any = None
+    logprobs: Any = None
+    top_logprobs: Any = None
+    top_k: Any = None
+    min_p: Any = None
+    repetition_penalty: Any = None
+    best_of: Any = None
+
+    @property
+    def sampling(self) -> Sampling:
+        """Return how the model shall choose its words, without the temperature."""
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        return Sampling(self.top_p, self.presence_penalty, self.frequency_penalty, seed=self.seed, stop=stop)

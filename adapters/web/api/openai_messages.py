@@ -57,6 +57,7 @@ async def to_incoming(app: App, asked: ChatRequest, headers: Mapping[str, str], 
             is_anonymous=sender is None,
             temperature=asked.temperature,
             max_tokens=asked.max_completion_tokens or asked.max_tokens,
+            sampling=asked.sampling,
         ),
     )
 

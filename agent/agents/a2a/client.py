@@ -6,7 +6,7 @@ connection, sends too much or sends invalid data.
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,9 @@ FILE_SECONDS = 30.0
 MAX_FILES = 10
 MAX_FILE_BYTES = 20 * 1024 * 1024
 MAX_NOTE = 500
+# The person for whom a task is: in the metadata of the message, and for the calls that follow it in the headers.
+PERSON = "parley/person"
+PERSON_HEADERS = {"parley-platform": "platform", "parley-user": "platform_user_id"}
 
 NOTE_CARD = text("""
 UPDATE agents SET card = CAST(:card AS jsonb), card_fetched_at = now(), last_error = NULL WHERE id = :id AND url = :url
@@ -120,7 +123,7 @@ class RemoteAgents:
         person = {"platform": "a2a", "platform_user_id": person_id(self._secrets, asker.user_id)}
         return {
             "parley/trail": outbound_hops(hops, installation_id(self._secrets)),
-            "parley/person": {**person, "is_direct": asker.is_direct},
+            PERSON: {**person, "is_direct": asker.is_direct},
         }
 
     async def _ask_in_time(self, agent: Agent, question: "Question", seconds: float) -> PeerAnswer:
@@ -128,11 +131,12 @@ class RemoteAgents:
         from agent.agents.a2a.http import Address
 
         address = Address(agent.url or "", filled_in(agent.headers, A2A_PREFIX))
+        calls = Address(address.url, {**_without_person(address.headers), **_name_person(question.metadata[PERSON])})
         progress = TaskProgress()
         try:
             async with asyncio.timeout(seconds):
                 card = await self._card(agent, address)
-                await self._carry_out(_Running(agent.name, address, card=card, progress=progress), question, seconds)
+                await self._carry_out(_Running(agent.name, calls, card=card, progress=progress), question, seconds)
                 return await self._to_answer(agent.name, address, progress)
         except TimeoutError:
             raise Unavailable(f"{agent.name} did not come to an end within {seconds:.0f} seconds.") from None
@@ -237,6 +241,14 @@ class RemoteAgents:
         with suppress(DatabaseLost):
             async with self._database.statement() as session:
                 await session.execute(statement, {"id": agent.id, "url": agent.url, **values})
+
+
+def _name_person(person: Mapping[str, Any]) -> dict[str, str]:
+    return {header: str(person[field]) for header, field in PERSON_HEADERS.items()}
+
+
+def _without_person(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in PERSON_HEADERS}
 
 
 def list_card_urls(url: str) -> list[str]:

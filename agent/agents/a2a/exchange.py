@@ -46,7 +46,8 @@ NO_ANSWER = ("Invalid JSON-RPC response", "SSE stream error", "HTTP client is cl
 OPEN = frozenset({TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING})
 ASKS_BACK = frozenset({TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED})
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 3.0
-MAX_FAILURES = 4
+# An installation whose process was killed is back within fifteen seconds.
+GONE_SECONDS = 20.0
 MAX_TEXT = 200_000
 MAX_PARTS = 20_000
 MAX_ERROR_CHARS = 500
@@ -226,16 +227,16 @@ async def carry_out(client: Client, card: AgentCard, question: Question, progres
 
 
 async def _ask_again(client: Client, progress: TaskProgress) -> None:
-    pause, failures = FIRST_PAUSE_SECONDS, 0
+    clock = asyncio.get_running_loop()
+    pause, heard_at = FIRST_PAUSE_SECONDS, clock.time()
     while not progress.is_over:
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
         try:
             progress.apply_task(await client.get_task(GetTaskRequest(id=progress.task_id, history_length=0)))
-            failures = 0
+            heard_at = clock.time()
         except (Unavailable, A2AClientError):
-            failures += 1
-            if failures >= MAX_FAILURES:
+            if clock.time() - heard_at > GONE_SECONDS:
                 raise
 
 

@@ -82,7 +82,7 @@ async def _find_out(
         if first is not None and asker.numbers is not None:
             child.spend.numbers = chain((first,), asker.numbers)
         # The parent wrote the task after reading its own tool results, so the child inherits their taint.
-        child = replace(child, request=replace(child.request, taint=await asker.find_taint()))
+        child = replace(child, request=replace(child.request, taint=await asker.find_taint(), said=asker.list_said()))
         answer = _answer(services, child)
     result = await _settled(services, child, answer)
     return replace(result, files=tuple(received)) if received else result

@@ -132,7 +132,8 @@ def _find_message(due: DueRow, condition: Condition, outcome: Outcome) -> Incomi
         message = to_message(due, note)
         return replace(message, due_job=replace(message.due_job or DueJob(row.id), check=check))
     if not isinstance(outcome, Result) and not json.loads(outcome.content).get("temporary"):
-        return to_message(due, _find_error(outcome) or "")
+        # The error may be words of the tool's other end.
+        return to_message(due, _find_error(outcome) or "", author="stranger")
     if row.now >= row.expires_at:
         return to_message(due, texts.expired.format(until=row.expires_at.astimezone(due.zone), zone=due.zone))
     return None

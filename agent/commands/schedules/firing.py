@@ -19,7 +19,7 @@ from shared.dates.zones import find_zone
 from shared.db.database import Database
 from shared.errors import ToolError
 from shared.log import get_logger
-from shared.messages import DueJob, IncomingMessage, Place, PlatformContext, Sender
+from shared.messages import Author, DueJob, IncomingMessage, Place, PlatformContext, Sender
 from shared.permissions import Permission
 from shared.schedules.jobs import to_timing
 
@@ -128,18 +128,18 @@ def is_late(row: Any) -> bool:
     return bool((row.now - row.next_due_at).total_seconds() > LATE_SECONDS)
 
 
-def to_message(due: DueRow, note: str = "") -> IncomingMessage:
-    """Return the message of a due job; `note` is added to its text."""
+def to_message(due: DueRow, note: str = "", *, author: Author = "person") -> IncomingMessage:
+    """Return the message of a due job; `note` is added to its text, `author` says who may have written that."""
     row, texts = due.row, prompts().schedules
     late = texts.late.format(due=row.next_due_at.astimezone(due.zone), zone=due.zone) if is_late(row) else ""
+    others = texts.of_others if "stranger" in (row.author, author) else ""
     reminder = "\n\n".join(part for part in (row.content, note) if part)
     if row.action == "resume_conversation":
-        due_text = texts.due if row.author == "person" else texts.due_of_others
-        content = due_text.format(job=row.id, late=late and f" {late}", text=reminder)
+        content = texts.due.format(job=row.id, others=others, late=late and f" {late}", text=reminder)
         return replace(due.message, content=content)
     template = texts.notice if row.is_direct else texts.notice_for
     notice = template.format(name=due.user.name, text=reminder) + (f"\n\n{late}" if late else "")
-    content = texts.reminded.format(job=row.id)
+    content = texts.reminded.format(job=row.id, others=others)
     return replace(due.message, content=content, due_job=DueJob(row.id, notice))
 
 

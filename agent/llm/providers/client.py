@@ -214,8 +214,8 @@ class Providers:
             "messages": fill(request) if request.images else list(request.messages),
             "max_completion_tokens" if is_reasoning else "max_tokens": request.max_tokens,
         }
-        if request.temperature is not None and form is not Form.BARE and not is_reasoning:
-            body["temperature"] = request.temperature
+        if form is not Form.BARE and not is_reasoning:
+            body |= _to_sampling(request)
         if request.answer_schema is not None:
             body |= to_response_format(request.answer_schema, form)
         if request.tools:
@@ -265,10 +265,9 @@ class Providers:
             "num_retries": 0,
             "max_retries": 0,
         }
-        # A reasoning model has none, and its provider refuses a request with one.
-        has_temperature = form is not Form.BARE and not REASONING_MODEL.match(name.rpartition("/")[2])
-        if request.temperature is not None and has_temperature:
-            asked["temperature"] = request.temperature
+        # A reasoning model has none of these, and its provider refuses a request with one.
+        if form is not Form.BARE and not REASONING_MODEL.match(name.rpartition("/")[2]):
+            asked |= _to_sampling(request)
         if request.answer_schema is not None:
             asked |= to_response_format(request.answer_schema, form)
         if request.tools:
@@ -360,3 +359,8 @@ def _to_completion(
     if not text.strip():
         raise RouteFailed(Cause.EMPTY, usage=usage)
     return completion
+
+
+def _to_sampling(request: ModelRequest) -> dict[str, Any]:
+    temperature = {} if request.temperature is None else {"temperature": request.temperature}
+    return temperature | request.sampling.to_fields()

@@ -51,7 +51,7 @@ def _marked(message: Message) -> Message:
 
 
 class Form(StrEnum):
-    """The forms, from the strictest to the one that every model accepts; `BARE` also omits the temperature."""
+    """The forms, from the strictest to the one that every model accepts; `BARE` also omits what samples."""
 
     SCHEMA = "schema"
     OBJECT = "object"

@@ -208,7 +208,7 @@ def shows_recordings(content: str) -> bool:
 
 def shows_foreign_text(content: str) -> bool:
     """Return whether a message has such a transcript, or the text of a job that strangers may have written."""
-    return shows_recordings(content) or prompts().schedules.due_of_others.partition("{job}")[0] in content
+    return shows_recordings(content) or prompts().schedules.of_others in content
 
 
 def to_context_block(

@@ -14,9 +14,14 @@ from typing import Any
 # Addresses, file names and numbers are one word each: a part of an address is another address.
 WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
 POSSESSIVE = re.compile("['\u2019]s$")
+# Marks that change what a word names: a path, a pattern, an option, a sign, a call to all. `.` and `/` end sentences
+# and addresses, too, so they count only before a word.
+MARKS_BEFORE, MARKS_AFTER = "./\\~*@-+&|<>=^", "*~&|<>="
+# A comma or an apostrophe stands between groups of three digits; a comma before one or two is a decimal point.
+DIGITS = r"(?:\d{1,3}(?:[,']\d{3})+(?:\.\d+)?|\d+(?:\.\d+|,\d{1,2})?)"
 # With a currency or a unit.
-NUMBER = re.compile(r"[^\W\d]{0,3}(\d[\d,']*(?:\.\d+)?)[^\W\d]{0,3}")
-PLAIN_NUMBER = re.compile(r"\d[\d,']*(?:\.\d+)?")
+NUMBER = re.compile(rf"[^\W\d]{{0,3}}({DIGITS})[^\W\d]{{0,3}}")
+PLAIN_NUMBER = re.compile(DIGITS)
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::\d\d)?)?")
 # Shorter words and smaller numbers stand in almost every message by chance, so they decide nothing alone.
 LEAST_CHARS, LEAST_NUMBER = 3, 10
@@ -29,6 +34,7 @@ class OwnWords:
         texts = list(texts)
         # Each text for itself: words that only stand in a row across two messages were not said.
         self._texts = [f" {' '.join(split_words(text))} " for text in texts]
+        self._marked = [f" {' '.join(_split_marked(text))} " for text in texts]
         words = [word for text in texts for word in split_words(text)]
         self._numbers = {to_number(number[1]) for word in words if (number := NUMBER.fullmatch(word))}
 
@@ -44,7 +50,10 @@ class OwnWords:
         return self._have(text)
 
     def _have(self, text: str) -> bool:
-        row = " ".join(split_words(text))
+        words, marked = split_words(text), _split_marked(text)
+        row = " ".join(words)
+        if marked != words:
+            return bool(row) and any(f" {' '.join(marked)} " in said for said in self._marked)
         return bool(row) and any(f" {row} " in said for said in self._texts)
 
     def _say_moment(self, day: str, time: str | None) -> bool:
@@ -109,6 +118,24 @@ def split_words(text: str) -> list[str]:
     return [POSSESSIVE.sub("", word) for word in WORD.findall(unicodedata.normalize("NFKC", text).casefold())]
 
 
+def _split_marked(text: str) -> list[str]:
+    """Return the words of a text with the marks that change what they name."""
+    marked = []
+    for token in unicodedata.normalize("NFKC", text).casefold().split():
+        word = WORD.search(token)
+        if word is None:
+            marks = "".join(mark for mark in token if mark in MARKS_BEFORE)
+            # A dash between words or before a list's entry is punctuation.
+            marked += [marks] if marks.strip("-.") else []
+            continue
+        before = "".join(mark for mark in token[: word.start()] if mark in MARKS_BEFORE)
+        after = "".join(mark for mark in token[word.end() :] if mark in MARKS_AFTER)
+        marked.append(before + POSSESSIVE.sub("", word[0]) + after)
+    return marked
+
+
 def to_number(written: str) -> float:
-    """Return the value of a number as people write it, such as 1,200.50."""
+    """Return the value of a number as people write it, such as 1,200.50 or 1,50."""
+    if re.fullmatch(r"\d+,\d{1,2}", written):
+        return float(written.replace(",", "."))
     return float(written.replace(",", "").replace("'", ""))

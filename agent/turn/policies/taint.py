@@ -17,6 +17,7 @@ Taint passes through delegation: a child turn starts with the taint of the turn 
 turn has read counts for the turn that receives its answer.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,6 +47,8 @@ LAST_ID = 2**63 - 1
 UNTRUSTED = '"untrusted": true'
 # How many of the person's last messages count as what they have said: an older order must not be given again.
 RECENT_MESSAGES = 3
+# What a person quotes, as chat programs and mails mark it, somebody else may have written.
+QUOTES = re.compile(r"^ {0,3}>>> (?s:.*)\Z|^ {0,3}>.*$", re.MULTILINE)
 # Longer names in a result are text.
 MAX_KEY_CHARS = 32
 
@@ -121,7 +124,10 @@ class TaintGuard:
 
 @dataclass(slots=True)
 class TurnTaint:
-    """Computes the taint of a turn's prompt; `shown` is the taint of its images, memories and delegated task."""
+    """Computes the taint of a turn's prompt; `shown` is the taint of its images, memories and delegated task.
+
+    `said`: what the person has typed, where the turn's message is a task that a model has written; None elsewhere.
+    """
 
     database: Database
     toolbox: Toolbox
@@ -130,6 +136,7 @@ class TurnTaint:
     history: Sequence[PastStep]
     shown: Taint
     own_memories: Sequence[str] = ()
+    said: Sequence[str] | None = None
 
     def show(self, taint: Taint, own_memories: Sequence[str]) -> None:
         """Add the taint of what the prompt shows besides messages and results, and the memories of the user's words."""
@@ -150,7 +157,8 @@ class TurnTaint:
         if not values:
             return True
         steps = [*(past.step for past in self.history), *log.steps]
-        trusted = OwnWords("\n".join(_texts_in(step.value)) for step in self._trusted_results(steps))
+        results = [step for step in self._trusted_results(steps) if self._is_grounded(step, steps, own)]
+        trusted = OwnWords("\n".join(_texts_in(step.value)) for step in results)
         earlier = [step for step in steps if step.role == "tool_call" and step.tool.call_id != call.id]
         spelled = OwnWords("\n".join(_texts_in(step.value)) for step in earlier)
         return all(trusted.say(value) and not spelled.say(value) for value in values)
@@ -183,12 +191,27 @@ class TurnTaint:
         results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
         return [step for step in results if self._is_trusted(step.tool.name)]
 
+    def _is_grounded(self, result: Step, steps: Sequence[Step], own: OwnWords) -> bool:
+        """Return whether nobody but the user can have chosen a result: a sum is chosen by its terms."""
+        tool = self.toolbox.find(result.tool.name)
+        if tool is None or not tool.computes:
+            return tool is not None
+        rules = tool.schema["function"]["parameters"]
+        calls = [step for step in steps if step.role == "tool_call" and step.tool.call_id == result.tool.call_id]
+        return bool(calls) and all(own.say(value) for call in calls for value in list_deciding(call.value, rules))
+
     def _is_trusted(self, name: str) -> bool:
         tool = self.toolbox.find(name)
         return tool is not None and not tool.resumable and not tool.reads_untrusted and not tool.reads_private
 
+    def list_said(self) -> list[str]:
+        """Return what the person has typed, the newest first, for a turn to which this one gives a task."""
+        return self._user_texts()[1:]
+
     def _user_texts(self) -> list[str]:
         prompt = self.participants.persona.system_prompt
+        if self.said is not None:
+            return [prompt, *self.said]
         if self.message.adapter in AGENT_ADAPTERS:
             return [prompt]
         user_id = self.participants.user.id
@@ -278,7 +301,7 @@ class TurnTaint:
             "window": conversation.window_turn_id,
             "is_direct": conversation.place.is_direct,
             "recording": prompts().voice.recording,
-            "job": prompts().schedules.due_of_others.partition("{job}")[0],
+            "job": prompts().schedules.of_others,
             "untrusted": UNTRUSTED,
         }
         async with self.database.statement() as session:
@@ -321,15 +344,14 @@ def _may_be_made_up(host: str, spelled: str) -> bool:
 
 
 def without_additions(content: str) -> str:
-    """Return what the user typed of a message: not the names of files, the messages of others and the text of a job.
+    """Return what the user typed of a message: not quotes, names of files, messages of others and texts of jobs.
 
     Models write the texts of jobs.
     """
-    texts = prompts().schedules
-    jobs = (text.partition("{job}")[0] for text in (texts.due, texts.due_of_others))
-    for heading in (prompts().turn.earlier_heading, FILES_HEADING, *jobs):
+    job = prompts().schedules.due.partition("{job}")[0]
+    for heading in (prompts().turn.earlier_heading, FILES_HEADING, job):
         content = content.partition(heading)[0]
-    return content
+    return QUOTES.sub("", content) if ">" in content else content
 
 
 def _texts_in(value: Any) -> Iterator[str]:

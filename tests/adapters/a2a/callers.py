@@ -133,9 +133,12 @@ def request(
 
 
 @asynccontextmanager
-async def connected(site: Site, generation: str, *, streams: bool = True) -> AsyncIterator[Peer]:
-    """Read a running Parley's card as a client of this generation does, and connect."""
-    async with AsyncClient(headers=dict(site.client.headers), timeout=60, verify=NO_CERTIFICATES) as http:
+async def connected(
+    site: Site, generation: str, *, streams: bool = True, person: str | None = None
+) -> AsyncIterator[Peer]:
+    """Read a running Parley's card as a client of this generation does, and connect for this person, or for nobody."""
+    headers = dict(site.client.headers) | ({"Parley-Platform": "test", "Parley-User": person} if person else {})
+    async with AsyncClient(headers=headers, timeout=60, verify=NO_CERTIFICATES) as http:
         result = (await http.get(f"{site.url}{CARD}")).json()
         if generation == "0.3":
             # Which a client of that time does not know.

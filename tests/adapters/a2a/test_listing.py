@@ -14,15 +14,13 @@ from tests.standins.openai_api import Answer
 @pytest.fixture
 async def ann(site: Site) -> AsyncIterator[Peer]:
     """A peer that calls for Ann."""
-    site.client.headers.update({"Parley-Platform": "test", "Parley-User": "ann"})
-    async with connected(site, "1.0") as peer:
+    async with connected(site, "1.0", person="ann") as peer:
         yield peer
 
 
 async def test_a_caller_lists_its_own_tasks_alone(ann: Peer, site: Site) -> None:
     first, second = await ann.says("one"), await ann.says("two", context_id="desk")
-    site.client.headers["Parley-User"] = "bob"
-    async with connected(site, "1.0") as bob:
+    async with connected(site, "1.0", person="bob") as bob:
         await bob.says("mine")
         of_bob = await bob.client.list_tasks(ListTasksRequest(include_artifacts=True))
 

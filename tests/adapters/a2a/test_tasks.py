@@ -10,6 +10,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.a2a.callers import (
     ANN,
+    GENERATIONS,
     Peer,
     asked_the_model,
     call,
@@ -40,21 +41,22 @@ async def test_cancelling_ends_the_turn(peer: Peer, site: Site) -> None:
     assert await site.parley.value("SELECT tokens_reserved FROM users") == 0
 
 
-async def test_a_message_that_waits_is_withdrawn_and_the_one_before_it_goes_on(peer: Peer, site: Site) -> None:
+@pytest.mark.parametrize("generation", GENERATIONS)
+async def test_a_message_that_waits_is_withdrawn_and_the_one_before_it_goes_on(generation: str, site: Site) -> None:
     site.parley.model.play(hanging)
-    first = asyncio.create_task(peer.says("first", context_id="c", metadata={"parley/person": ANN}))
-    await asked_the_model(site)
-    bob = {"parley/person": {**ANN, "platform_user_id": "bob"}}
-    second = asyncio.create_task(peer.says("second", context_id="c", message_id="m-2", metadata=bob))
-    found = await eventually(lambda: site.parley.sql("SELECT id FROM inbox WHERE platform_message_id = 'm-2'"))
-    task_id = str(found[0].id)
+    async with connected(site, generation, person="ann") as ann, connected(site, generation, person="bob") as bob:
+        first = asyncio.create_task(ann.says("first", context_id="c"))
+        await asked_the_model(site)
+        second = asyncio.create_task(bob.says("second", context_id="c", message_id="m-2"))
+        found = await eventually(lambda: site.parley.sql("SELECT id FROM inbox WHERE platform_message_id = 'm-2'"))
+        task_id = str(found[0].id)
 
-    assert state(await peer.cancels(task_id)) == "canceled"
-    assert (await second).states[-1] == "canceled"
-    assert not first.done()
+        assert state(await bob.cancels(task_id)) == "canceled"
+        assert (await second).states[-1] == "canceled"
+        assert not first.done()
 
-    await peer.cancels(str(await site.parley.value("SELECT min(id) FROM inbox")))
-    assert (await first).states[-1] == "canceled"
+        await ann.cancels(str(await site.parley.value("SELECT min(id) FROM inbox")))
+        assert (await first).states[-1] == "canceled"
     assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
@@ -67,6 +69,39 @@ async def test_what_has_ended_can_not_be_cancelled_or_followed(peer: Peer) -> No
         await peer.follows(heard.task_id)
     with pytest.raises(UnsupportedOperationError, match="without taskId"):
         await peer.says("and now?", task_id=heard.task_id, context_id=heard.context_id)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+async def test_a_task_of_another_caller_is_not_found(generation: str, site: Site) -> None:
+    site.parley.model.play(hanging)
+    async with (
+        connected(site, generation, person="ann") as ann,
+        connected(site, generation, person="bob") as bob,
+        connected(site, generation) as nobody,
+    ):
+        hanging_task = asyncio.create_task(ann.says("a secret"))
+        await asked_the_model(site)
+        task_id = str(await site.parley.value("SELECT id FROM inbox"))
+        for ask in (bob.task, bob.cancels, bob.follows, nobody.task, nobody.cancels, nobody.follows):
+            with pytest.raises(TaskNotFoundError):
+                await ask(task_id)
+        with pytest.raises(TaskNotFoundError):
+            await bob.says("and now?", task_id=task_id)
+
+        assert (await ann.task(task_id)).history[0].parts[0].text == "a secret"
+        assert state(await ann.cancels(task_id)) == "canceled"
+        assert (await hanging_task).states[-1] == "canceled"
+        with pytest.raises(TaskNotFoundError):
+            await bob.task(task_id)
+
+
+async def test_the_headers_name_whose_task_it_is_where_the_message_named_the_person(peer: Peer, site: Site) -> None:
+    heard = await peer.says("hello", metadata={"parley/person": ANN})
+
+    with pytest.raises(TaskNotFoundError):
+        await peer.task(heard.task_id)
+    async with connected(site, "1.0", person="ann") as ann:
+        assert state(await ann.task(heard.task_id)) == "completed"
 
 
 @pytest.mark.parametrize("task_id", ["7", "0", "-1", "99999999999999999999", "٣", "x", "1 OR true"])

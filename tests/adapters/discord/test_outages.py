@@ -45,6 +45,45 @@ async def test_an_answer_that_was_posted_before_its_delivery_ended_is_found_afte
     assert heard[0].endswith("Once.")
 
 
+async def test_the_answer_to_a_typed_command_arrives_when_discord_is_back(pond: Scene) -> None:
+    away = [Fault("POST", path, 503, times=1_000_000) for path in ("/messages", "/users/@me/channels")]
+    pond.discord.faults += away
+    await pond.ann.says("/budget", pond.ann.dm())
+    await pond.bob.asks("/me", pond.general)
+    await pond.until_value(2, "SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')")
+    for fault in away:
+        fault.times = 0
+    await pond.sql("UPDATE outbox SET claimed_until = now(), tried_at = now() - interval '1 minute'")
+    await pond.sql("UPDATE delivery_outages SET next_probe_at = now()")
+
+    assert "5,000 tokens" in (await pond.ann.hears(pond.ann.dm()))[0]
+    assert "You are Bob" in (await pond.bob.hears(pond.bob.dm()))[0]
+    assert pond.bob.reads(pond.general) == []
+    await pond.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+
+async def test_the_answer_to_a_typed_command_that_was_posted_in_an_outage_is_not_posted_again(pond: Scene) -> None:
+    away = Fault("POST", "/messages", 503, times=1_000_000, after=True)
+    pond.discord.faults.append(away)
+    await pond.ann.says("/budget", pond.ann.dm())
+    await pond.until_value(1, "SELECT count(*) FROM outbox")
+    away.times = 0
+    await pond.sql("UPDATE outbox SET claimed_until = now(), tried_at = now() - interval '1 minute'")
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+
+    assert len(await pond.ann.hears(pond.ann.dm())) == 1
+
+
+async def test_the_answer_to_a_slash_command_whose_response_is_gone_comes_as_a_direct_message(pond: Scene) -> None:
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.discord.faults.append(Fault("POST", "/callback", 404, code=10062))
+
+    await pond.ann.types("budget", pond.general)
+
+    assert "5,000 tokens" in (await pond.ann.hears(pond.ann.dm()))[0]
+    assert pond.ann.reads(pond.general) == []
+
+
 async def test_one_channel_that_answers_503_holds_up_no_other(pond: Scene) -> None:
     pond.model.play([Answer("One."), Answer("Two.")])
     pond.discord.faults.append(Fault("POST", f"/channels/{pond.general['id']}/messages", 503, times=1_000_000))

@@ -81,7 +81,8 @@ async def test_the_status_of_an_answer_ends_also_when_slack_does_not_accept_that
 ) -> None:
     model.play([Answer("At last.", delay=1.5)])
     agent.slack.fail("chat.startStream", error="feature_not_enabled")
-    agent.slack.fail("agents.sessions.setStatus", only={"status": "active"}, is_cut=True)
+    for _ in range(4):
+        agent.slack.fail("agents.sessions.setStatus", only={"status": "active"}, is_cut=True)
     agent.slack.fail("agents.sessions.setStatus", only={"status": "active"}, retry_after=1)
     async with agent.opened(address, model):
         asked = await agent.ann.direct("hello")

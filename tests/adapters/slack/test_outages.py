@@ -44,6 +44,34 @@ async def test_an_answer_that_was_posted_is_found_hours_later_behind_what_people
     assert await office.ann.hears() == ["Once."]
 
 
+async def test_answers_to_commands_arrive_when_slack_is_back(office: Scene) -> None:
+    methods = ("chat.postMessage", "chat.postEphemeral", "conversations.open")
+    away = [office.slack.fail(method, status=503, times=1_000_000) for method in methods]
+    await office.ann.direct("/budget")
+    await office.bob.mentions(office.general, "/me")
+    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')")
+    for fault in away:
+        fault.times = 0
+    await office.sql("UPDATE outbox SET claimed_until = now(), tried_at = now() - interval '1 minute'")
+    await office.sql("UPDATE delivery_outages SET next_probe_at = now()")
+
+    assert "5,000 tokens" in (await office.ann.hears())[0]
+    assert "You are bob" in (await office.bob.hears())[0]
+    assert office.bob.written(office.general) == []
+    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+
+async def test_the_answer_to_a_typed_command_that_was_posted_in_an_outage_is_not_posted_again(office: Scene) -> None:
+    away = office.slack.fail("chat.postMessage", status=503, times=1_000_000, after=True)
+    await office.ann.direct("/budget")
+    await office.until_value(1, "SELECT count(*) FROM outbox")
+    away.times = 0
+    await office.sql("UPDATE outbox SET claimed_until = now(), tried_at = now() - interval '1 minute'")
+    await office.until_value("delivered", "SELECT status FROM outbox")
+
+    assert len(await office.ann.hears()) == 1
+
+
 async def test_one_channel_that_answers_503_holds_up_no_other(office: Scene) -> None:
     office.model.play([Answer("One."), Answer("Two.")])
     office.slack.fail("chat.postMessage", status=503, times=1_000_000, only={"channel": office.general["id"]})

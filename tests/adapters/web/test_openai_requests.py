@@ -237,6 +237,49 @@ async def test_temperature_and_length_reach_the_model(client: AsyncOpenAI, site:
     assert "temperature" not in site.parley.model.requests[-1].body
 
 
+async def test_the_other_options_of_sampling_reach_the_model(client: AsyncOpenAI, site: Site) -> None:
+    options: dict[str, Any] = {"top_p": 0.5, "presence_penalty": 1.0, "frequency_penalty": -1.0, "seed": 7}
+
+    await ask(client, "hello", user="ann", stop="END", **options)
+    await ask(client, "hello", user="ann", stop=["A", "B"])
+
+    first, second = (request.body for request in list(site.parley.model.requests)[-2:])
+    assert {name: first.get(name) for name in options} == options
+    assert (first["stop"], second["stop"]) == (["END"], ["A", "B"])
+    assert not {*options} & {*second}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("logit_bias", {"50256": -100}),
+        ("logprobs", True),
+        ("top_logprobs", 2),
+        ("top_k", 40),
+        ("min_p", 0.1),
+        ("repetition_penalty", 1.1),
+        ("best_of", 2),
+        ("top_p", 2),
+        ("seed", "seven"),
+        ("stop", ["a", "b", "c", "d", "e"]),
+        ("stop", ""),
+        ("presence_penalty", 3),
+    ],
+)
+async def test_an_option_that_has_no_effect_is_refused(
+    client: AsyncOpenAI, site: Site, option: str, value: Any
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=option):
+        await ask(client, "hello", user="ann", extra_body={option: value})
+
+    assert await site.parley.value("SELECT count(*) FROM inbox") == 0
+
+
+@pytest.mark.parametrize("neutral", [{"logprobs": False}, {"logit_bias": {}}, {"top_k": None}])
+async def test_an_option_that_asks_for_nothing_is_accepted(client: AsyncOpenAI, neutral: dict[str, Any]) -> None:
+    assert await ask(client, "hello", user="ann", extra_body=neutral) == "You said: hello"
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_a_persona_limits_the_temperature(client: AsyncOpenAI, site: Site, is_streamed: bool) -> None:
     await site.parley.sql(

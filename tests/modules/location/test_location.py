@@ -100,12 +100,17 @@ async def test_a_paired_phone_fires_reminders_on_enter_and_leave(
         assert (await use(parley, "remind_at_place", "bob", place="home", text="x"))["error"]
         await use(parley, "remind_at_place", place="Home", text="Feed the frogs.")
         await use(parley, "remind_at_place", place="home", text="Lock the door.", on="leave", repeats=True)
+        await parley.sql("UPDATE location_reminders SET author = 'stranger' WHERE repeats")
 
         credential = await pair(parley, site)
         parley.platform.posts.clear()
         async with httpx.AsyncClient(base_url=site.url, auth=credential) as phone:
             await walk(parley, phone)
             await send_nonsense(phone)
+        assert await parley.value("SELECT author FROM scheduled_jobs WHERE content = 'Lock the door.'") == "stranger"
+        await parley.sql("UPDATE location_reminders SET author = 'person'")
+        # What was said is not shown any more, and so taints nothing.
+        await parley.sql("UPDATE conversations SET window_turn_id = (SELECT max(id) + 1 FROM turns)")
 
         position = await use(parley, "get_position")
         assert position["metres_to_places"] == {"home": 0}

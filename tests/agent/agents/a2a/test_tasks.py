@@ -133,6 +133,25 @@ async def test_a_stream_that_breaks_off_is_gone_on_with_by_asking_again(ask: Ask
     assert (await ask("anything")).text == "done meanwhile"
 
 
+async def test_an_agent_may_be_away_for_seconds_while_it_is_asked_again(ask: Ask, swap: Swap, url: str) -> None:
+    calls = 0
+
+    async def answer(request: Request) -> Response:
+        nonlocal calls
+        if (await request.json())["method"] != "GetTask":
+            return StreamingResponse(broken(STARTED), media_type="text/event-stream")
+        calls += 1
+        if calls <= 6:
+            return Response(status_code=503)
+        task = {"id": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_COMPLETED"}}
+        artifacts = [{"artifactId": "a", "parts": [{"text": "back again"}]}]
+        return JSONResponse({"jsonrpc": "2.0", "id": 1, "result": task | {"artifacts": artifacts}})
+
+    swap.inner = rough(url, answer)
+
+    assert (await ask("anything")).text == "back again"
+
+
 async def test_an_error_of_the_protocol_is_told_in_the_agents_words(ask: Ask, swap: Swap, url: str) -> None:
     async def answer(_request: Request) -> Response:
         error = {"code": -32004, "message": "No more today. " + "x" * 5000}

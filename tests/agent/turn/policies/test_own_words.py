@@ -67,6 +67,44 @@ def test_parts_joins_and_other_values_are_not(value: Any) -> None:
     assert not WORDS.say(value)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("pay 1,50 to Bob", 150),
+        ("pay 1,50 to Bob", "150"),
+        ("he is 5'11 tall", 511),
+        ("send 500 to Bob", "-500"),
+        ("delete the txt files", "*.txt"),
+        ("remove etc/passwd from the list", "../../etc/passwd"),
+        ("remove srv notes", "/srv notes"),
+        ("remove tmp notes", "tmp / notes"),
+        ("tell everyone", "@everyone"),
+        ("compare rf and gf", "-rf"),
+        ("run a b", "a | b"),
+        ("open home", "~/home"),
+    ],
+)
+def test_a_mark_that_makes_it_another_value_was_not_said(text: str, value: Any) -> None:
+    assert not OwnWords([text]).say(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("pay 1,50 to Bob", 1.5),
+        ("pay 1'250 to Bob", 1250),
+        ("delete (*.txt) now", "*.txt"),
+        ("see /etc/passwd.", "/etc/passwd"),
+        ("write to @Bob, please", "bob"),
+        ("- buy milk\n- buy eggs", "buy milk - buy eggs"),
+        ("run `rm -rf /` there", "rm -rf /"),
+        ("see https://example.org/.", "https://example.org"),
+    ],
+)
+def test_the_same_with_its_marks_was_said(text: str, value: Any) -> None:
+    assert OwnWords([text]).say(value)
+
+
 def test_defaults_booleans_and_empty_values_decide_nothing() -> None:
     arguments = {"to": "bob", "note": "none", "more": {"tag": "x", "deep": {"free": True}}, "amount": None}
 
