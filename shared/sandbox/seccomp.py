@@ -15,7 +15,8 @@ AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENTS = 0, 4, 16
 X32_CALLS = 0x40000000
 EVERY_BIT = 0xFFFFFFFF
 MODE_FILTER = 1
-CLONE_THREAD, NEW_NAMESPACES = 0x00010000, 0x7E020080
+CLONE_FILES, CLONE_THREAD, NEW_NAMESPACES = 0x00000400, 0x00010000, 0x7E020080
+CLOSE_RANGE_CLOEXEC = 4
 AF_UNIX, SOCK_STREAM, SOCKET_TYPE = 1, 1, 0xF
 # Duplicates, flags and locks. Not F_SETOWN and F_SETSIG, which have signals sent to other processes.
 FCNTL_COMMANDS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
@@ -69,10 +70,12 @@ def build_filter(*, may_start_commands: bool) -> bytes:
 
 
 def _list_conditions(*, may_start_commands: bool) -> dict[str, tuple[Condition, ...]]:
-    is_thread = Condition(0, (CLONE_THREAD,), CLONE_THREAD)
+    # Threads have their open files in common: the limit of these is one for each table of them.
+    is_thread = Condition(0, (CLONE_THREAD | CLONE_FILES,), CLONE_THREAD | CLONE_FILES)
     in_same_namespaces = Condition(0, (0,), NEW_NAMESPACES)
     return {
         "clone": (in_same_namespaces if may_start_commands else is_thread,),
+        "close_range": (Condition(4, (0, CLOSE_RANGE_CLOEXEC)),),
         # The limits of this process; a stranger's may belong to the same user.
         "prlimit64": (Condition(0, (0,)),),
         # The whole group, which ends with it.
