@@ -268,6 +268,13 @@ async def test_whatever_names_and_sizes_code_makes_its_result_is_given_and_nothi
     assert await python(ann, "import os\n6 * 7") == {"output": "42"}
 
 
+async def test_a_file_with_a_long_name_in_any_script_is_found(ann: ToolContext) -> None:
+    file = await ann.storage.create("文" * 120 + ".csv", CSV)
+    await call(code_executor.load_file, ann, file_id=file.file_id)
+
+    assert (await python(ann, "import os\nprint(*os.listdir('.'))"))["output"] == file.filename
+
+
 async def test_runs_of_different_people_at_the_same_time_see_nothing_of_each_other(
     ann: ToolContext, database: Database, tmp_path: Path
 ) -> None:
