@@ -16,7 +16,7 @@ INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def clean_filename(name: str) -> str:
-    """Return the last part of a path as a name of at most 200 characters, and 255 bytes, that is safe to display and to save."""
+    """Return the last part of a path as a name of at most 200 characters and 255 bytes, safe to display and to save."""
     name = unicodedata.normalize("NFC", clean(name[-4000:]))
     name = re.split(r"[/\\]", name.rstrip("/\\ "))[-1]
     name = "".join(each for each in name if each in JOINERS or unicodedata.category(each) not in INVISIBLE_CATEGORIES)

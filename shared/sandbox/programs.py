@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
+import tempfile
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +21,9 @@ from shared.sandbox.runs import has_byte, to_environment, watch
 from shared.sandbox.tree import make_folder, remove
 
 START = "import sys; sys.path.insert(0, {!r}); from shared.sandbox.confinement import run_program; run_program()"
+START_BINARY = (
+    "import sys; sys.path.insert(0, {!r}); from shared.sandbox.confinement import become_binary; become_binary()"
+)
 # What a program without a folder writes, it writes to its output.
 PARSING = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=15, file_bytes=0)
 MAX_OUTPUT_BYTES, MAX_REASON_BYTES = 64 * MEGABYTE, 64 * 1024
@@ -94,6 +99,21 @@ async def run_program(program: Program, content: bytes) -> Finished:
         log.error("sandbox_not_entered", program=program.path.name, reason=finished.reason)
         raise SandboxMissing(finished.reason)
     return finished
+
+
+@contextmanager
+def confine_binary(binary: Path, limits: Limits) -> Iterator[Path]:
+    """Yield a command that gives up its rights and becomes this binary, for a library that starts it by its path alone.
+
+    It has to be this process that starts it.
+    """
+    rights = Rights(limits, becomes=binary)
+    words = (sys.executable, "-I", "-S", "-c", START_BINARY.format(str(PROGRAM_FOLDER)), rights.to_json())
+    with tempfile.TemporaryDirectory(prefix="parley-command-") as folder:
+        command = Path(folder) / binary.name
+        command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
+        command.chmod(0o700)
+        yield command
 
 
 @asynccontextmanager

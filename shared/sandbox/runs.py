@@ -110,7 +110,7 @@ async def watch(process: asyncio.subprocess.Process, rights: Rights, written: Se
 
 
 def _find_excess(rights: Rights, written: Sequence[Path], process_id: int) -> str | None:
-    """Return what there is too much of: a file that is deleted but open still takes room, and so do many names of one."""
+    """Return what there is too much of: deleted files that are open still take room, and so do many names of one."""
     limits = rights.limits
     sizes = dict(map(_measure, _list_held((*rights.changeable, *written), process_id, rights)))
     try:

@@ -37,17 +37,17 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def install_filter(*, may_start_commands: bool) -> None:
+def install_filter(*, may_start_commands: bool, may_execute: bool = False) -> None:
     """Filter this thread's system calls and those of what it starts; raises `OSError`. Nothing lifts it again."""
     numbers, _ = read_machine()
-    code = build_filter(may_start_commands=may_start_commands)
+    code = build_filter(may_start_commands=may_start_commands, may_execute=may_execute)
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(numbers["seccomp"], MODE_FILTER, 0, ctypes.byref(program)) != 0:
         raise OSError(ctypes.get_errno(), "seccomp is missing")
 
 
-def build_filter(*, may_start_commands: bool) -> bytes:
+def build_filter(*, may_start_commands: bool, may_execute: bool = False) -> bytes:
     """Return the filter as the kernel's instructions of 8 bytes each."""
     numbers, architecture = read_machine()
     steps = [
@@ -58,7 +58,8 @@ def build_filter(*, may_start_commands: bool) -> bytes:
         _step(JUMP_IF_AT_LEAST, X32_CALLS, if_false=1),
         _step(RETURN, FAIL | errno.EPERM),
     ]
-    allowed = list_allowed(numbers) + [name for name in FOR_COMMANDS if may_start_commands and name in numbers]
+    more = FOR_COMMANDS if may_start_commands else ("execve",) if may_execute else ()
+    allowed = list_allowed(numbers) + [name for name in more if name in numbers]
     steps += [step for name in allowed for step in _answer(numbers[name], ALLOW)]
     steps += [step for name in WITHOUT_EFFECT if name in numbers for step in _answer(numbers[name], FAIL)]
     steps += [step for name in NOT_SUPPORTED for step in _answer(numbers[name], FAIL | errno.ENOTSUP)]

@@ -211,6 +211,9 @@ def test_without_landlock_nothing_is_opened_and_the_remedy_is_told(tmp_path: Pat
         "    for run in (lambda p: Sandbox().run(1, p, b''), lambda p: run_program(p, b'')):\n"
         "        try: print(await run(Program(Path(sys.argv[1]))))\n"
         "        except SandboxMissing as error: print(error)\n"
+        "    try:\n"
+        "        async with Sandbox().enter(1): print('entered')\n"
+        "    except SandboxMissing as error: print(error)\n"
         "asyncio.run(main())"
     )
 
@@ -222,9 +225,10 @@ def test_without_landlock_nothing_is_opened_and_the_remedy_is_told(tmp_path: Pat
         check=True,
     )
 
-    gate, process = (line for line in ended.stdout.splitlines() if line.startswith("Nothing from outside"))
+    gate, process, place = (line for line in ended.stdout.splitlines() if line.startswith("Nothing from outside"))
     assert "opened'" not in ended.stdout
     assert "this system has no Landlock" in gate
+    assert place == gate
     assert "Landlock is missing" in process
     assert "Linux 5.13 or newer" in gate
 
