@@ -135,13 +135,13 @@ def _list_held(paths: Iterable[Path], process_id: int, rights: Rights) -> Iterat
     for path in paths:
         with suppress(OSError):
             yield path.lstat()
-    for process in _list_group(process_id) if rights.starts_commands else [process_id]:
-        for path in Path(f"/proc/{process}").glob("task/*/fd/*"):
-            # Not every system lets us look there; then the limits of open files and of a file's size bound it.
-            with suppress(OSError):
-                found = path.stat()
-                if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
-                    yield found
+    processes = _list_group(process_id) if rights.starts_commands else [process_id]
+    for path in (path for process in processes for path in Path(f"/proc/{process}").glob("task/*/fd/*")):
+        # Not every system lets us look there; then the limits of open files and of a file's size bound it.
+        with suppress(OSError):
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
+                yield found
 
 
 def _list_group(leader: int) -> Iterator[int]:
