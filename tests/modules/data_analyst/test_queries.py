@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from modules import data_analyst
+from modules.data_analyst import duckdb_engine
 from shared.db.database import Database
 from shared.errors import ToolError
 from shared.files.storage import Storage
@@ -249,3 +250,19 @@ async def test_an_encoding_is_found_where_most_of_a_file_is_plain(
     found = await ask(context, "late", measure="amount", filters={"place": "Köln"})
 
     assert found == [[5]]
+
+
+@pytest.mark.usefixtures("sources")
+async def test_an_engine_that_a_file_has_taken_over_answers_nothing_that_takes_memory_without_end(
+    context: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdb_engine, "PROGRAM", tmp_path / "taken.py")
+    for number, value in (("1e99999999", "1E+99999999"), ("1e308", "1" + "0" * 308)):
+        columns = [{"name": "n", "type": "DOUBLE", "is_number": True}]
+        answer = {"columns": columns, "numbers": [True], "rows": [[number]]}
+        (tmp_path / "taken.py").write_text(f"import json, sys\njson.dump({answer!r}, sys.stdout)")
+        assert await ask(context, "ledger", sql="SELECT 1") == [[value]]
+    for wrong in ("", "[" * 100_000):
+        (tmp_path / "taken.py").write_text(f"print('[' * {len(wrong)})")
+        with pytest.raises(ToolError, match="could not do that"):
+            await ask(context, "ledger", sql="SELECT 1")

@@ -10,6 +10,7 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from modules import research
+from modules.research import pages
 from shared.errors import ToolError, Unavailable
 from shared.http.client import GuardedClient
 from shared.settings import Settings
@@ -190,3 +191,24 @@ async def test_a_text_without_words_is_no_text_to_summarise(tmp_path: Path, guar
     context = context_without_database(tmp_path, "research", guarded, models=FakeModels())
     with pytest.raises(ToolError, match="no text to summarise"):
         await call(research.summarize_text, context, text=" \x00 ")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "''",
+        "'[' * 100_000",
+        "'{}'",
+        """'{"text": ["x"], "links": []}'""",
+        """'{"text": "x", "links": [7]}'""",
+        "'x' * 10**8",
+    ],
+)
+async def test_a_parser_that_a_page_has_taken_over_answers_nothing_but_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    (tmp_path / "taken.py").write_text(f"import sys\nsys.stdin.read()\nsys.stdout.write({answer})")
+    monkeypatch.setattr(pages, "PARSER", tmp_path / "taken.py")
+
+    with pytest.raises(ToolError, match="damaged or too large"):
+        await fetch(tmp_path, reply(PAGE.encode(), headers=HTML))

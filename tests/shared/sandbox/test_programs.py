@@ -14,7 +14,7 @@ import pytest
 from modules.data_analyst.duckdb_engine import CGROUP
 from shared.sandbox.job import MEGABYTE, PROGRAM_FOLDER
 from shared.sandbox.pool import Sandbox
-from shared.sandbox.programs import MAX_OUTPUT_BYTES, PARSING, Finished, Program, run_program
+from shared.sandbox.programs import OUTPUT_BYTES, PARSING, Finished, Program, run_program
 from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK, wait_until_gone
 
 LIMITS = replace(PARSING, memory_bytes=256 * MEGABYTE, seconds=20)
@@ -126,7 +126,7 @@ async def test_a_flood_of_output_ends_the_process(tmp_path: Path, stream: str) -
     finished = await run(tmp_path, f"import sys\nwhile True: sys.{stream}.write('x' * 100_000)")
 
     assert finished.status == -9
-    assert len(finished.output) <= MAX_OUTPUT_BYTES
+    assert len(finished.output) <= OUTPUT_BYTES
 
 
 @pytest.mark.parametrize(
