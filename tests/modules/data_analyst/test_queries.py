@@ -1,6 +1,7 @@
 """Questions to one source: aggregates, SQL, and what neither may do."""
 
 import asyncio
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,13 @@ from typing import Any
 import pytest
 
 from modules import data_analyst
-from modules.data_analyst import duckdb_engine
 from shared.db.database import Database
 from shared.errors import ToolError
 from shared.files.storage import Storage
 from shared.files.stores.folder import FolderStore
 from shared.tools import ToolContext
 from tests.modules.data_analyst.conftest import AddSource, Shop
+from tests.support.taken_parsers import TakenFiles
 from tests.support.tool_calls import call
 
 
@@ -254,15 +255,11 @@ async def test_an_encoding_is_found_where_most_of_a_file_is_plain(
 
 @pytest.mark.usefixtures("sources")
 async def test_an_engine_that_a_file_has_taken_over_answers_nothing_that_takes_memory_without_end(
-    context: ToolContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    context: ToolContext,
 ) -> None:
-    monkeypatch.setattr(duckdb_engine, "PROGRAM", tmp_path / "taken.py")
     for number, value in (("1e99999999", "1E+99999999"), ("1e308", "1" + "0" * 308)):
-        columns = [{"name": "n", "type": "DOUBLE", "is_number": True}]
-        answer = {"columns": columns, "numbers": [True], "rows": [[number]]}
-        (tmp_path / "taken.py").write_text(f"import json, sys\njson.dump({answer!r}, sys.stdout)")
-        assert await ask(context, "ledger", sql="SELECT 1") == [[value]]
-    for wrong in ("", "[" * 100_000):
-        (tmp_path / "taken.py").write_text(f"print('[' * {len(wrong)})")
+        taken = TakenFiles(json.dumps({"columns": ["n"], "numbers": [True], "rows": [[number]]}).encode())
+        assert await ask(replace(context, storage=taken), "ledger", sql="SELECT 1") == [[value]]
+    for wrong in (b"", b"[" * 100_000):
         with pytest.raises(ToolError, match="could not do that"):
-            await ask(context, "ledger", sql="SELECT 1")
+            await ask(replace(context, storage=TakenFiles(wrong)), "ledger", sql="SELECT 1")
