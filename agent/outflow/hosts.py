@@ -13,6 +13,8 @@ MENTIONED = re.compile(r"(?<![\w-])(?:[\w-]++\.)+[\w-]+")
 SCHEME = re.compile(r"\s*([A-Za-z][A-Za-z0-9+.-]*):")
 ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 UNSEEN = re.compile("[\x00-\x20\x7f-\xa0\u200b-\u200f\u2060-\u206f\ufeff]")
+# A longer part of a name is in no host, and the time that punycode takes grows with the square of its length and more.
+MAX_LABEL_CHARS = 63
 LINK_SCHEMES = frozenset({"http", "https", "mailto", "tel"})
 
 
@@ -41,7 +43,7 @@ def host_of(url: str) -> str:
 def normalise(host: str) -> str:
     """Return a host in the form in which it is compared: lower case, punycode, without `www.`."""
     plain = host.lower().rstrip(".").removeprefix("www.")
-    if plain.isascii():
+    if plain.isascii() or any(len(label) > MAX_LABEL_CHARS for label in plain.split(".")):
         return plain
     try:
         return plain.encode("idna").decode()

@@ -114,8 +114,8 @@ class LinkFilter:
         if not CUTS.search(text):
             return ""
         out = []
-        while (end := self._pending.find("\n")) >= 0:
-            line, self._pending = self._pending[:end], self._pending[end + 1 :]
+        *lines, self._pending = self._pending.split("\n")
+        for line in lines:
             out.append(self._end_line(line) + "\n")
             self._look_at = 0
         if len(self._pending) >= self._look_at and (cut := self._settled()):

@@ -87,7 +87,7 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
         if ended.status == NO_CONFINEMENT and not ended.has_entered:
             log.error("sandbox_not_entered", reason=output.strip())
             raise ToolError("The sandbox can't be entered here, so no code runs; the operator has to look at the log.")
-        made = await asyncio.to_thread(read_made, folder, before, job.limits.file_bytes + loaded)
+        made = await asyncio.to_thread(read_made, folder, before, job.limits.folder_bytes)
         report, state = await asyncio.to_thread(_read_report, job, request)
         return _Outcome(ended, output, made, report=report, state=state)
     finally:

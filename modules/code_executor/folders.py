@@ -20,7 +20,7 @@ Stamps = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The files that a run has made or changed, by name, and the names of those beyond `MAX_MADE`."""
+    """The files that a run has made or changed, by name, and the names of those for which there was no room."""
 
     files: Mapping[str, bytes]
     left_out: tuple[str, ...]
@@ -60,7 +60,10 @@ def read_output(folder: Path) -> str:
 
 
 def read_made(folder: Path, before: Stamps, most_bytes: int) -> Made:
-    """Return the plain files of at most so many bytes that are new or changed, in the order of their names."""
+    """Return the plain files that are new or changed, in the order of their names, of so many bytes together at most.
+
+    Files with holes in them are larger than what they take on the disk.
+    """
     files: dict[str, bytes] = {}
     left_out = []
     with suppress(TooDeep):
@@ -69,10 +72,11 @@ def read_made(folder: Path, before: Stamps, most_bytes: int) -> Made:
             path = "/".join(entry.parts)
             if is_hidden or not stat.S_ISREG(entry.stat.st_mode) or before.get(path) == _stamp(entry.stat):
                 continue
-            if len(files) == MAX_MADE:
+            if len(files) == MAX_MADE or entry.stat.st_size > most_bytes:
                 left_out.append(path)
             elif (content := read_file(entry.name, most_bytes, entry.folder)) is not None:
                 files["_".join(entry.parts)] = content
+                most_bytes -= len(content)
     return Made(files, tuple(left_out))
 
 

@@ -1,17 +1,23 @@
-"""Runs small code in pydantic-monty, an interpreter without files, network or libraries, within milliseconds."""
+"""Runs small code in pydantic-monty, an interpreter without files, network or libraries, in the sandbox."""
 
 import asyncio
 import re
+import sysconfig
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic_monty import AsyncMonty, CollectString, MontyError, ResourceLimits
 
-from shared.sandbox.job import MEGABYTE
+from shared.sandbox.job import MEGABYTE, Limits
+from shared.sandbox.programs import confine_binary
 
 SECONDS = 1.0
 # The limit above counts what the code computes, not what it waits for.
 WAIT_SECONDS = 3.0
 MEMORY_BYTES = 32 * MEGABYTE
+# Of the process, the interpreter included: where its own limits fail.
+LIMITS = Limits(memory_bytes=256 * MEGABYTE, cpu_seconds=3, file_bytes=0, open_files=16, tasks=8)
+BINARY = Path(sysconfig.get_path("scripts")) / "monty"
 MAX_PRINTED_BYTES = 64 * 1024
 MAX_CHARS = 20_000
 LIBRARIES = frozenset({"datetime", "json", "math", "re"})
@@ -44,12 +50,13 @@ async def run_small(code: str) -> SmallResult:
     printed = CollectString(MAX_PRINTED_BYTES)
     limits = ResourceLimits(max_feed_duration_secs=SECONDS, max_memory=MEMORY_BYTES)
     try:
-        async with (
-            asyncio.timeout(WAIT_SECONDS),
-            AsyncMonty(max_processes=1, request_timeout=WAIT_SECONDS) as pool,
-            pool.checkout(limits=limits) as session,
-        ):
-            value = await session.feed_run(code, print_callback=printed)
+        with confine_binary(BINARY, LIMITS) as command:
+            async with (
+                asyncio.timeout(WAIT_SECONDS),
+                AsyncMonty(binary_path=command, max_processes=1, request_timeout=WAIT_SECONDS) as pool,
+                pool.checkout(limits=limits) as session,
+            ):
+                value = await session.feed_run(code, print_callback=printed)
         shown = "" if value is None else f"{await asyncio.to_thread(repr, value)}\n"
     except (MontyError, TimeoutError, OSError, ValueError, RecursionError, MemoryError) as error:
         raise NotSmall(f"{type(error).__name__}: {error}") from None

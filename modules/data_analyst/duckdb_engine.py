@@ -115,9 +115,12 @@ async def run_task(files: FilesOfUser, task: Mapping[str, Any], settings: Analys
         raise ToolError(f"That took longer than {settings.timeout_seconds:g} s; ask for less at once.") from None
     if ended.status == REFUSED:
         raise ToolError(f"The source refused that: {ended.reason}")
-    if ended.status != 0:
+    try:
+        result: dict[str, Any] = json.loads(ended.output)
+    except (ValueError, RecursionError):
+        result = {}
+    if ended.status != 0 or not result:
         raise ToolError("The source could not do that; ask for less at once.")
-    result: dict[str, Any] = json.loads(ended.output)
     return result
 
 

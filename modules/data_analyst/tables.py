@@ -11,6 +11,8 @@ from shared.text import clean
 MAX_CELL_CHARS, MAX_COLUMNS = 500, 100
 # JSON's readers keep this many digits of a number.
 EXACT_DIGITS = 15
+# Larger ones are written with an exponent: one may stand for a gigabyte of digits.
+MAX_WRITTEN_DIGITS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def to_json_value(value: Any) -> Any:
 
 def to_number(value: Decimal) -> int | float | str:
     """Return a decimal as a number if JSON keeps all its digits, else as text."""
-    if not value.is_finite():
+    if not value.is_finite() or abs(value.adjusted()) > MAX_WRITTEN_DIGITS:
         return str(value)
     if len(value.normalize().as_tuple().digits) > EXACT_DIGITS or abs(value.adjusted()) > EXACT_DIGITS:
         return f"{value:f}"

@@ -20,7 +20,13 @@ from shared.text import clean, to_text_cell
 LIMITS = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=20, seconds=25, file_bytes=64 * MEGABYTE)
 # The writer of workbooks looks up the types of files.
 TYPES = tuple(map(Path, mimetypes.knownfiles))
-CONVERTER = Program(Path(__file__).with_name("office.py"), limits=LIMITS, readable=TYPES, has_folder=True)
+CONVERTER = Program(
+    Path(__file__).with_name("office.py"),
+    limits=LIMITS,
+    readable=TYPES,
+    has_folder=True,
+    output_bytes=64 * MEGABYTE,
+)
 IMPOSSIBLE = 3
 
 MAX_CHARS = 500_000

@@ -18,7 +18,8 @@ MAX_LABEL_CHARS = 100
 def main() -> None:
     """Convert one page."""
     logging.disable()
-    sys.stdout.write(json.dumps(read(sys.stdin.buffer.read(), sys.argv[1])))
+    page = json.dumps(read(sys.stdin.buffer.read(), sys.argv[1]), ensure_ascii=False)
+    sys.stdout.buffer.write(page.encode("utf-8", "replace"))
 
 
 def read(content: bytes, url: str) -> dict[str, Any]:

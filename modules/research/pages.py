@@ -1,13 +1,12 @@
 """Fetches a page or document of the web and extracts its text."""
 
-import json
 import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from cachetools import TTLCache
+from pydantic import BaseModel, ValidationError
 
 from modules.research.settings import ResearchSettings
 from shared.documents.reading import can_parse, decode_text, parse
@@ -37,6 +36,16 @@ class Page:
     author: str = ""
     date: str = ""
     links: list[dict[str, str]] = field(default_factory=list)
+
+
+class Article(BaseModel):
+    """What the parser says of a page; a stranger's page may have taken it over."""
+
+    text: str
+    links: list[dict[str, str]]
+    title: str = ""
+    author: str = ""
+    date: str = ""
 
 
 # Reading on in a long page does not fetch it again; what one person may fetch, everybody may.
@@ -92,12 +101,15 @@ async def _read_html(context: ToolContext, response: Response) -> Page:
         parser = await context.storage.run_program(program, response.body)
     except TimeoutError as error:
         raise ToolError("The page takes too long to read.") from error
-    if parser.status != 0:
+    try:
+        article = Article.model_validate_json(parser.output) if parser.status == 0 else None
+    except ValidationError:
+        article = None
+    if article is None:
         raise ToolError("The page can't be read: it is damaged or too large.")
-    given: dict[str, Any] = json.loads(parser.output)
-    text = clean(str(given["text"])).strip()
+    text = clean(article.text).strip()
     if not text:
         raise ToolError("The page has no text; perhaps it is made by a script in the browser.")
-    links = [{name: clean(value) for name, value in each.items()} for each in given["links"]]
-    named = {name: cut(clean(str(given.get(name, ""))), 300) for name in ("title", "author", "date")}
-    return Page(response.url, text, **named, links=links)
+    links = [{name: clean(value) for name, value in each.items()} for each in article.links]
+    title, author, date = (cut(clean(value), 300) for value in (article.title, article.author, article.date))
+    return Page(response.url, text, title=title, author=author, date=date, links=links)

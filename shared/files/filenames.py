@@ -6,7 +6,8 @@ from secrets import token_hex
 
 from shared.text import clean, find_cut
 
-MAX_NAME_CHARS = 200
+# File systems bound the bytes of a name.
+MAX_NAME_CHARS, MAX_NAME_BYTES = 200, 255
 MAX_EXTENSION_CHARS = 20
 MAX_KEY_NAME_CHARS = 80
 # Zero-width joiners are part of letters and emoji; other format characters can make a name look like another one.
@@ -15,7 +16,7 @@ INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def clean_filename(name: str) -> str:
-    """Return the last part of a path as a name of at most 200 characters that is safe to display and to save."""
+    """Return the last part of a path as a name of at most 200 characters and 255 bytes, safe to display and to save."""
     name = unicodedata.normalize("NFC", clean(name[-4000:]))
     name = re.split(r"[/\\]", name.rstrip("/\\ "))[-1]
     name = "".join(each for each in name if each in JOINERS or unicodedata.category(each) not in INVISIBLE_CATEGORIES)
@@ -31,9 +32,10 @@ def new_key(user_part: str, filename: str) -> str:
 
 
 def _shorten(name: str, limit: int) -> str:
+    limit = min(limit, len(name.encode()[:MAX_NAME_BYTES].decode(errors="ignore")))
     if len(name) <= limit:
         return name
     stem, dot, extension = name.rpartition(".")
-    if not stem or not extension or len(extension) > MAX_EXTENSION_CHARS:
+    if not stem or not extension or len(extension) > MAX_EXTENSION_CHARS or not extension.isascii():
         return name[: find_cut(name, limit)].rstrip(" .")
     return stem[: find_cut(stem, limit - len(extension) - 1)].rstrip(" .") + dot + extension

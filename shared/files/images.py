@@ -68,8 +68,10 @@ class Images:
             self._failed[key] = None
             log.warning("image_not_shown", cause=repr(error))
             return None
-        if result.status != 0:
+        # A file may have taken the program over: then the answer is a stranger's, too.
+        mime_type = MIME_TYPES.get(result.output[:1])
+        if result.status != 0 or mime_type is None:
             self._failed[key] = None
             log.info("image_not_shown", status=result.status, cause=result.reason[-200:])
             return None
-        return f"data:{MIME_TYPES[result.output[:1]]};base64,{b64encode(result.output[1:]).decode()}"
+        return f"data:{mime_type};base64,{b64encode(result.output[1:]).decode()}"

@@ -1,6 +1,6 @@
 """Recordings of speech: how long one is, and what speech counts in a budget."""
 
-from math import ceil
+from math import ceil, isfinite
 from pathlib import Path
 
 from shared.files.storage import FilesOfUser
@@ -23,6 +23,7 @@ async def measure(files: FilesOfUser, content: bytes) -> float | None:
     """Return the length of a recording in seconds; None if it can't be told."""
     try:
         found = await files.run_program(MEASURE, content)
-        return float(found.output) if found.status == 0 else None
+        seconds = float(found.output) if found.status == 0 else 0.0
     except (TimeoutError, ValueError):
         return None
+    return seconds if isfinite(seconds) and seconds > 0 else None

@@ -6,11 +6,11 @@ including the targets of redirects, must be on the public internet.
 
 import asyncio
 import json as json_text
+import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from email.message import Message
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from shared.errors import ConfigurationError, ToolError, Unavailable
@@ -29,6 +29,14 @@ TIMEOUT_SECONDS = 30.0
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_PORT = 65_535
 DEFAULT_HEADERS = {"accept": "*/*", "accept-encoding": "gzip", "user-agent": "Parley"}
+# Python knows other charsets, whose work grows with the square of the text, or that are no encodings of pages.
+CHARSET = re.compile(
+    r";\s*charset\s*=\s*\"?"
+    r"((?:utf[-_]?(?:8|16|32)|(?:us-)?ascii|latin|l\d|iso|windows|cp\d|koi8|gb|big5|shift|sjis|euc|mac|tis|ks_c)"
+    r"[\w:-]{0,20})(?![\w:-])",
+    re.ASCII | re.IGNORECASE,
+)
+MAX_TYPE_CHARS = 500
 # Sent along when a redirect leads to another origin; any other header may contain a credential.
 CROSS_ORIGIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
@@ -45,10 +53,9 @@ class Response:
     @property
     def text(self) -> str:
         """Return the body decoded with the charset of its content type, or UTF-8."""
-        content_type = Message()
-        content_type["content-type"] = self.headers.get("content-type", "")
+        charset = CHARSET.search(self.headers.get("content-type", "")[:MAX_TYPE_CHARS])
         try:
-            return self.body.decode(content_type.get_content_charset("utf-8"), "replace")
+            return self.body.decode(charset[1] if charset else "utf-8", "replace")
         except LookupError:
             return self.body.decode("utf-8", "replace")
 

@@ -22,6 +22,8 @@ DAC_READ_SEARCH = 1 << 2
 # A user of its own for each run: numbers that no account has and that a user namespace's first 65,536 hold.
 FIRST_USER, USERS = 60_000, 5_000
 LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/usr/share/fonts", "/etc/ld.so.cache")
+# What the system starts a binary with.
+LOADERS = ("lib/ld-*", "lib64/ld-*")
 COMMANDS = ("/usr/bin", "/bin", "/usr/lib", "/usr/lib64", "/lib", "/lib64")
 SOURCES = ("/dev/zero", "/dev/random", "/dev/urandom", "/etc/localtime", "/etc/mime.types")
 NICENESS = 5
@@ -31,10 +33,18 @@ def confine(rights: Rights) -> None:
     """Enter all layers, or raise `OSError` with the one that is missing. There is no way back."""
     # The rules, and the libraries that they take, are made ready while everything can still be read.
     own = [] if rights.folder is None else [rights.folder]
+    loaders = (loader for pattern in LOADERS for loader in Path("/").glob(pattern))
     ruleset = Ruleset(
         {
-            RUN: map(Path, COMMANDS if rights.starts_commands else ()),
-            READ: [*map(Path, (*LIBRARIES, *SOURCES)), *_list_interpreter(), *rights.readable, *own],
+            RUN: map(Path, COMMANDS if rights.starts_commands else ())
+            if rights.becomes is None
+            else (rights.becomes, *loaders),
+            READ: [
+                *map(Path, (*LIBRARIES, *SOURCES)),
+                *(_list_interpreter() if rights.becomes is None else ()),
+                *rights.readable,
+                *own,
+            ],
             # Not a job's folder itself: Parley opens what is in it by name after the run.
             CHANGE: rights.changeable,
             USE_DEVICE: [Path("/dev/null")],
@@ -52,7 +62,7 @@ def confine(rights: Rights) -> None:
         sys.exit("the process that started this one has ended")
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     ruleset.restrict()
-    install_filter(may_start_commands=rights.starts_commands)
+    install_filter(may_start_commands=rights.starts_commands, may_execute=rights.becomes is not None)
 
 
 def run_program() -> None:
@@ -65,15 +75,27 @@ def run_program() -> None:
     # Parley's own code is not among what it may read.
     code = compile(path.read_bytes(), str(path), "exec")
     del sys.argv[:3], sys.path[0]
+    _confine_or_exit(rights)
+    os.write(entering, b"1")
+    os.close(entering)
+    exec(code, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102  # one of Parley's own programs
+
+
+def become_binary() -> None:
+    """Become the binary that the first argument, its rights, names, confined; the other arguments are the binary's."""
+    rights = Rights.from_json(sys.argv[1])
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    _confine_or_exit(rights)
+    os.execve(str(rights.becomes), [str(rights.becomes), *sys.argv[2:]], {})  # noqa: S606  # confined
+
+
+def _confine_or_exit(rights: Rights) -> None:
     try:
         confine(rights)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.stderr.flush()
         os._exit(NO_CONFINEMENT)
-    os.write(entering, b"1")
-    os.close(entering)
-    exec(code, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102  # one of Parley's own programs
 
 
 def _end_group(*_: object) -> None:

@@ -38,6 +38,7 @@ class Rights:
     """What a process may use besides the interpreter and its libraries, which it may read; commands only if it says so.
 
     It may go through `folder` and read what is in it and beneath `readable`, and change what is in `changeable`.
+    `becomes` is a binary that it may become, and no other.
     """
 
     limits: Limits
@@ -45,6 +46,7 @@ class Rights:
     readable: tuple[Path, ...] = ()
     changeable: tuple[Path, ...] = ()
     starts_commands: bool = False
+    becomes: Path | None = None
     parent: int = field(default_factory=os.getpid)
 
     def to_json(self) -> str:
@@ -55,9 +57,9 @@ class Rights:
     def from_json(cls, text: str) -> Self:
         """Read what `to_json` has written."""
         plain: dict[str, Any] = json.loads(text)
-        folder = None if plain["folder"] is None else Path(plain["folder"])
         paths = {name: tuple(map(Path, plain[name])) for name in ("readable", "changeable")}
-        return cls(**plain | paths | {"folder": folder, "limits": Limits(**plain["limits"])})
+        path = {name: None if plain[name] is None else Path(plain[name]) for name in ("folder", "becomes")}
+        return cls(**plain | paths | path | {"limits": Limits(**plain["limits"])})
 
 
 @dataclass(frozen=True, slots=True)

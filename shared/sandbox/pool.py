@@ -1,7 +1,8 @@
 """Lets few confined processes run at once in this worker, and of one person no more than half of them."""
 
 from asyncio import Lock
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from shared.sandbox.programs import Finished, Program, SandboxMissing, run_program
@@ -26,18 +27,23 @@ class Sandbox:
         self._testing = Lock()
         self.fault: str | None = None
 
-    def enter(self, user_id: int | str) -> AbstractAsyncContextManager[None]:
-        """Wait for a place of this person; the block is the life of one process."""
-        return self._pool.enter(str(user_id))
+    @asynccontextmanager
+    async def enter(self, user_id: int | str) -> AsyncIterator[None]:
+        """Wait for a place of this person; the block is the life of one process.
+
+        Raises `SandboxMissing` when attacks get through here, or a layer is missing.
+        """
+        async with self._pool.enter(str(user_id)):
+            if (fault := await self.find_fault()) is not None:
+                raise SandboxMissing(fault)
+            yield
 
     async def run(self, user_id: int | str, program: Program, content: bytes) -> Finished:
         """Run a program with `content` as standard input when there is a place; the wait does not count as its time.
 
-        Raises `TimeoutError`, and `SandboxMissing` when attacks get through here, or a layer is missing.
+        Raises `TimeoutError`, and `SandboxMissing` as `enter` does.
         """
         async with self.enter(user_id):
-            if (fault := await self.find_fault()) is not None:
-                raise SandboxMissing(fault)
             return await run_program(program, content)
 
     async def find_fault(self) -> str | None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
+import tempfile
 from asyncio import StreamReader, StreamWriter
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +21,13 @@ from shared.sandbox.runs import has_byte, to_environment, watch
 from shared.sandbox.tree import make_folder, remove
 
 START = "import sys; sys.path.insert(0, {!r}); from shared.sandbox.confinement import run_program; run_program()"
+START_BINARY = (
+    "import sys; sys.path.insert(0, {!r}); from shared.sandbox.confinement import become_binary; become_binary()"
+)
 # What a program without a folder writes, it writes to its output.
 PARSING = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=15, file_bytes=0)
-MAX_OUTPUT_BYTES, MAX_REASON_BYTES = 64 * MEGABYTE, 64 * 1024
+# A text of a million letters, or an image. What is read as JSON takes many times as much memory.
+OUTPUT_BYTES, MAX_REASON_BYTES = 8 * MEGABYTE, 64 * 1024
 CHUNK_BYTES = 256 * 1024
 PREFIX = "parley-program-"
 REMEDY = (
@@ -45,7 +51,7 @@ class SandboxMissing(ToolError):
 class Program:
     """A Python file, what it is told, and what it may use; `readable` is all that it reads of this machine.
 
-    With `has_folder` it starts in an empty folder, where it may write.
+    With `has_folder` it starts in an empty folder, where it may write. One that writes more output is ended.
     """
 
     path: Path
@@ -53,6 +59,7 @@ class Program:
     limits: Limits = PARSING
     readable: tuple[Path, ...] = ()
     has_folder: bool = False
+    output_bytes: int = OUTPUT_BYTES
 
     def within(self, seconds: float) -> "Program":
         """Return the program with so much time on the clock."""
@@ -88,12 +95,27 @@ async def run_program(program: Program, content: bytes) -> Finished:
                 start_new_session=True,
                 pass_fds=(entering,),
             )
-            finished = await _exchange(process, content, rights)
+            finished = await _exchange(process, content, program, rights=rights)
             has_entered = has_byte(entered)
     if finished.status == NO_CONFINEMENT and not has_entered:
         log.error("sandbox_not_entered", program=program.path.name, reason=finished.reason)
         raise SandboxMissing(finished.reason)
     return finished
+
+
+@contextmanager
+def confine_binary(binary: Path, limits: Limits) -> Iterator[Path]:
+    """Yield a command that gives up its rights and becomes this binary, for a library that starts it by its path alone.
+
+    It has to be this process that starts it.
+    """
+    rights = Rights(limits, becomes=binary)
+    words = (sys.executable, "-I", "-S", "-c", START_BINARY.format(str(PROGRAM_FOLDER)), rights.to_json())
+    with tempfile.TemporaryDirectory(prefix="parley-command-") as folder:
+        command = Path(folder) / binary.name
+        command.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
+        command.chmod(0o700)
+        yield command
 
 
 @asynccontextmanager
@@ -109,10 +131,10 @@ async def _make_folder(program: Program) -> AsyncIterator[Path | None]:
             log.warning("run_folder_left", folder=folder.name)
 
 
-async def _exchange(process: Process, content: bytes, rights: Rights) -> Finished:
+async def _exchange(process: Process, content: bytes, program: Program, *, rights: Rights) -> Finished:
     assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018  # they are pipes
     reading = [
-        asyncio.ensure_future(_read(process.stdout, MAX_OUTPUT_BYTES, process)),
+        asyncio.ensure_future(_read(process.stdout, program.output_bytes, process)),
         asyncio.ensure_future(_read(process.stderr, MAX_REASON_BYTES, process)),
         asyncio.ensure_future(_write(process.stdin, content)),
     ]

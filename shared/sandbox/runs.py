@@ -4,9 +4,10 @@ import asyncio
 import os
 import signal
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from shared.sandbox.job import FILES, MEGABYTE, OUTPUT, REPORT, SETTINGS_FOLDER, STATE, Job, Rights
@@ -109,14 +110,15 @@ async def watch(process: asyncio.subprocess.Process, rights: Rights, written: Se
 
 
 def _find_excess(rights: Rights, written: Sequence[Path], process_id: int) -> str | None:
-    """Return what there is too much of: a file that is deleted but open still takes room."""
+    """Return what there is too much of: deleted files that are open still take room, and so do many names of one."""
     limits = rights.limits
-    sizes: dict[tuple[int, int], int] = {}
+    sizes = dict(map(_measure, _list_held((*rights.changeable, *written), process_id, rights)))
     try:
-        for found in _list_held(rights, written, process_id):
-            sizes[found.st_dev, found.st_ino] = found.st_blocks * 512
-            if len(sizes) > limits.folder_files:
+        for number, entry in enumerate(chain.from_iterable(map(walk, rights.changeable)), 1):
+            if number > limits.folder_files:
                 return f"it made more than {limits.folder_files:,} files"
+            file, size = _measure(entry.stat)
+            sizes[file] = size
     except TooDeep:
         return f"it nested more than {MAX_DEPTH} folders"
     if sum(sizes.values()) > limits.folder_bytes:
@@ -124,25 +126,29 @@ def _find_excess(rights: Rights, written: Sequence[Path], process_id: int) -> st
     return None
 
 
-def _list_held(rights: Rights, written: Sequence[Path], process_id: int) -> Iterator[os.stat_result]:
-    for folder in rights.changeable:
-        yield from (entry.stat for entry in walk(folder))
-    for path in written:
+def _measure(found: os.stat_result) -> tuple[tuple[int, int], int]:
+    return (found.st_dev, found.st_ino), found.st_blocks * 512
+
+
+def _list_held(paths: Iterable[Path], process_id: int, rights: Rights) -> Iterator[os.stat_result]:
+    """Yield what stands at these paths, and the deleted files that the process, and what it has started, have open."""
+    for path in paths:
         with suppress(OSError):
             yield path.lstat()
-    for path in _list_open(process_id):
+    processes = _list_group(process_id) if rights.starts_commands else [process_id]
+    for path in (path for process in processes for path in Path(f"/proc/{process}").glob("task/*/fd/*")):
+        # Not every system lets us look there; then the limits of open files and of a file's size bound it.
         with suppress(OSError):
             found = path.stat()
             if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
                 yield found
 
 
-def _list_open(process_id: int) -> list[Path]:
-    try:
-        return list(Path(f"/proc/{process_id}/fd").iterdir())
-    except OSError:
-        # Not every system lets us look there; then the limits of open files and of a file's size bound it.
-        return []
+def _list_group(leader: int) -> Iterator[int]:
+    for name in os.listdir("/proc"):  # noqa: PTH208  # of hundreds, as names
+        with suppress(OSError, ValueError):
+            if os.getpgid(int(name)) == leader:
+                yield int(name)
 
 
 def to_environment(folder: Path, settings_folder: Path) -> dict[str, str]:

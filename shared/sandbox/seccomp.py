@@ -15,7 +15,8 @@ AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENTS = 0, 4, 16
 X32_CALLS = 0x40000000
 EVERY_BIT = 0xFFFFFFFF
 MODE_FILTER = 1
-CLONE_THREAD, NEW_NAMESPACES = 0x00010000, 0x7E020080
+CLONE_FILES, CLONE_THREAD, NEW_NAMESPACES = 0x00000400, 0x00010000, 0x7E020080
+CLOSE_RANGE_CLOEXEC = 4
 AF_UNIX, SOCK_STREAM, SOCKET_TYPE = 1, 1, 0xF
 # Duplicates, flags and locks. Not F_SETOWN and F_SETSIG, which have signals sent to other processes.
 FCNTL_COMMANDS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
@@ -36,17 +37,17 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-def install_filter(*, may_start_commands: bool) -> None:
+def install_filter(*, may_start_commands: bool, may_execute: bool = False) -> None:
     """Filter this thread's system calls and those of what it starts; raises `OSError`. Nothing lifts it again."""
     numbers, _ = read_machine()
-    code = build_filter(may_start_commands=may_start_commands)
+    code = build_filter(may_start_commands=may_start_commands, may_execute=may_execute)
     program = _Program(len(code) // 8, code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(numbers["seccomp"], MODE_FILTER, 0, ctypes.byref(program)) != 0:
         raise OSError(ctypes.get_errno(), "seccomp is missing")
 
 
-def build_filter(*, may_start_commands: bool) -> bytes:
+def build_filter(*, may_start_commands: bool, may_execute: bool = False) -> bytes:
     """Return the filter as the kernel's instructions of 8 bytes each."""
     numbers, architecture = read_machine()
     steps = [
@@ -57,7 +58,8 @@ def build_filter(*, may_start_commands: bool) -> bytes:
         _step(JUMP_IF_AT_LEAST, X32_CALLS, if_false=1),
         _step(RETURN, FAIL | errno.EPERM),
     ]
-    allowed = list_allowed(numbers) + [name for name in FOR_COMMANDS if may_start_commands and name in numbers]
+    more = FOR_COMMANDS if may_start_commands else ("execve",) if may_execute else ()
+    allowed = list_allowed(numbers) + [name for name in more if name in numbers]
     steps += [step for name in allowed for step in _answer(numbers[name], ALLOW)]
     steps += [step for name in WITHOUT_EFFECT if name in numbers for step in _answer(numbers[name], FAIL)]
     steps += [step for name in NOT_SUPPORTED for step in _answer(numbers[name], FAIL | errno.ENOTSUP)]
@@ -69,10 +71,12 @@ def build_filter(*, may_start_commands: bool) -> bytes:
 
 
 def _list_conditions(*, may_start_commands: bool) -> dict[str, tuple[Condition, ...]]:
-    is_thread = Condition(0, (CLONE_THREAD,), CLONE_THREAD)
+    # Threads have their open files in common: the limit of these is one for each table of them.
+    is_thread = Condition(0, (CLONE_THREAD | CLONE_FILES,), CLONE_THREAD | CLONE_FILES)
     in_same_namespaces = Condition(0, (0,), NEW_NAMESPACES)
     return {
         "clone": (in_same_namespaces if may_start_commands else is_thread,),
+        "close_range": (Condition(4, (0, CLOSE_RANGE_CLOEXEC)),),
         # The limits of this process; a stranger's may belong to the same user.
         "prlimit64": (Condition(0, (0,)),),
         # The whole group, which ends with it.

@@ -35,15 +35,16 @@ seccomp 317 277; landlock_create_ruleset 444 444; landlock_add_rule 445 445; lan
 # The machine's column, and how the kernel names its processor to a filter.
 _MACHINES: Final = {"x86_64": (1, 0xC000003E), "aarch64": (2, 0xC00000B7)}
 
-_CONDITIONAL = "clone clone3 prlimit64 kill tgkill fcntl ioctl socketpair sendto"
+_CONDITIONAL = "clone clone3 close_range prlimit64 kill tgkill fcntl ioctl socketpair sendto"
 _NOT_FOR_CONFINED = "capset seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self"
 # Without effect and without an error, so that copying a file with its mode works: Landlock does not stop them outside.
 WITHOUT_EFFECT: Final = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
     *("utime", "utimes", "futimesat", "utimensat"),
 )
-# Answered as on a file system without them, which programs that copy files know.
-NOT_SUPPORTED: Final = ("listxattr", "llistxattr", "flistxattr")
+# Answered as on a file system without them, which programs that copy files know. Room for a file could be taken faster
+# than anybody watches; the C library writes it instead.
+NOT_SUPPORTED: Final = ("listxattr", "llistxattr", "flistxattr", "fallocate")
 # What a shell needs to start commands.
 FOR_COMMANDS: Final = ("fork", "vfork", "execve", "wait4", "waitid")
 

@@ -98,7 +98,12 @@ def _enter(levels: list[Level], name: str | Path) -> None:
         raise TooDeep
     parent, parts = (levels[-1].folder, (*levels[-1].parts, str(name))) if levels else (None, ())
     with suppress(OSError):
-        levels.append(Level(os.open(name, FOLDER, dir_fd=parent), parts))
+        try:
+            folder = os.open(name, FOLDER, dir_fd=parent)
+        except PermissionError:
+            _open_to_owner(parent, name)
+            folder = os.open(name, FOLDER, dir_fd=parent)
+        levels.append(Level(folder, parts))
         levels[-1].names = iter(sorted(os.listdir(levels[-1].folder)))  # noqa: PTH208  # no path, a descriptor
 
 
@@ -169,7 +174,7 @@ def _folders_after_removing_files(folder: int) -> list[str]:
     return folders
 
 
-def _open_to_owner(folder: int, name: str) -> None:
+def _open_to_owner(folder: int | None, name: str | Path) -> None:
     # Code may make folders that their owner can't look into.
     handle = os.open(name, HANDLE, dir_fd=folder)
     try:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from adapters.discord.sending import reply as discord
 from adapters.discord.sending.live import render_live
 from adapters.slack.sending import render as slack
-from agent.outflow.hosts import Hosts
+from agent.outflow.hosts import Hosts, hosts_in
 from agent.outflow.links import MARKED, LinkFilter, LinkRules
 from agent.outflow.reply import Secrets, TextStream
 from tests.agent.outflow.readers import COMMONMARK, find_links, in_commonmark, in_discord
@@ -185,6 +185,14 @@ def test_the_work_for_a_stream_grows_only_with_its_length(unit: str) -> None:
 
     assert links.read <= 10 * len(text)
     assert sent == filtered(text)
+
+
+def test_a_word_of_many_letters_is_no_host_and_is_not_encoded_as_one() -> None:
+    # As a host it would take longer than a test may.
+    word = "".join(map(chr, range(0x4E00, 0x9E00)))
+
+    assert hosts_in(f"See {word}.com and bücher.example") == {f"{word}.com", "xn--bcher-kva.example"}
+    assert not Hosts(["a.example"]).allow(f"{word}.com")
 
 
 def test_ordinary_words_are_sent_as_they_come() -> None:

@@ -268,6 +268,23 @@ async def test_whatever_names_and_sizes_code_makes_its_result_is_given_and_nothi
     assert await python(ann, "import os\n6 * 7") == {"output": "42"}
 
 
+async def test_files_with_holes_are_read_up_to_what_a_run_may_write(ann: ToolContext) -> None:
+    code = "for n in range(6): open(f'{n}.bin', 'wb').truncate(2**24)"
+
+    with variables(CODE_EXECUTOR_DISK_MB="32"):
+        result = await python(ann, code)
+
+    assert [each["filename"] for each in result["files"]] == ["0.bin", "1.bin"]
+    assert result["more_files"] == ["2.bin", "3.bin", "4.bin", "5.bin"]
+
+
+async def test_a_file_with_a_long_name_in_any_script_is_found(ann: ToolContext) -> None:
+    file = await ann.storage.create("文" * 120 + ".csv", CSV)
+    await call(code_executor.load_file, ann, file_id=file.file_id)
+
+    assert (await python(ann, "import os\nprint(*os.listdir('.'))"))["output"] == file.filename
+
+
 async def test_runs_of_different_people_at_the_same_time_see_nothing_of_each_other(
     ann: ToolContext, database: Database, tmp_path: Path
 ) -> None:

@@ -1,8 +1,17 @@
 """Small code runs without files and libraries; whatever else is left to the sandbox."""
 
+import asyncio
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
-from modules.code_executor.small_python import NotSmall, is_small, run_small
+from modules.code_executor.small_python import BINARY, NotSmall, is_small, run_small
+from shared.sandbox.job import PROGRAM_FOLDER
+from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK
 
 
 @pytest.mark.parametrize(
@@ -47,3 +56,47 @@ def test_what_needs_files_or_libraries_is_not_tried(code: str) -> None:
 async def test_what_fails_or_never_ends_is_left_to_the_sandbox(code: str) -> None:
     with pytest.raises(NotSmall):
         await run_small(code)
+
+
+async def test_its_process_has_no_rights_and_none_of_our_open_files(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "secret", os.O_RDWR | os.O_CREAT)
+    os.set_inheritable(descriptor, True)
+    running = asyncio.create_task(run_small("while True: pass"))
+    try:
+        async with asyncio.timeout(30):
+            while (process := _find_interpreter()) is None:  # noqa: ASYNC110  # another process begins by itself
+                await asyncio.sleep(0.01)
+        status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
+        open_files = [str(each.resolve()) for each in (process / "fd").iterdir()]
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        os.close(descriptor)
+
+    assert (status["Seccomp"], status["NoNewPrivs"], int(status["CapEff"], 16)) == ("2", "1", 0)
+    assert os.getuid() != 0 or "0" not in status["Uid"].split()
+    assert str(tmp_path / "secret") not in open_files
+
+
+def _find_interpreter() -> Path | None:
+    """Return the process of the interpreter, when it has become that."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == os.getpid() and (process / "cmdline").read_bytes().startswith(bytes(BINARY)):
+                return process
+    return None
+
+
+def test_without_landlock_it_does_not_run() -> None:
+    code = (
+        "import asyncio; from modules.code_executor.small_python import NotSmall, run_small\n"
+        "try: print(asyncio.run(run_small('6 * 7')))\n"
+        "except NotSmall as error: print('not run:', error)"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LANDLOCK + code], cwd=PROGRAM_FOLDER, capture_output=True, text=True, check=True
+    )
+
+    assert ended.stdout.startswith("not run:")

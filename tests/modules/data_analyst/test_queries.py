@@ -1,6 +1,7 @@
 """Questions to one source: aggregates, SQL, and what neither may do."""
 
 import asyncio
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from shared.files.storage import Storage
 from shared.files.stores.folder import FolderStore
 from shared.tools import ToolContext
 from tests.modules.data_analyst.conftest import AddSource, Shop
+from tests.support.taken_parsers import TakenFiles
 from tests.support.tool_calls import call
 
 
@@ -249,3 +251,15 @@ async def test_an_encoding_is_found_where_most_of_a_file_is_plain(
     found = await ask(context, "late", measure="amount", filters={"place": "Köln"})
 
     assert found == [[5]]
+
+
+@pytest.mark.usefixtures("sources")
+async def test_an_engine_that_a_file_has_taken_over_answers_nothing_that_takes_memory_without_end(
+    context: ToolContext,
+) -> None:
+    for number, value in (("1e99999999", "1E+99999999"), ("1e308", "1" + "0" * 308)):
+        taken = TakenFiles(json.dumps({"columns": ["n"], "numbers": [True], "rows": [[number]]}).encode())
+        assert await ask(replace(context, storage=taken), "ledger", sql="SELECT 1") == [[value]]
+    for wrong in (b"", b"[" * 100_000):
+        with pytest.raises(ToolError, match="could not do that"):
+            await ask(replace(context, storage=TakenFiles(wrong)), "ledger", sql="SELECT 1")

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from shared.http.client import GuardedClient
 from shared.settings import Settings
 from shared.tools import ToolContext
 from tests.support.loopback import Answer, Server, by_path, redirect, reply, serving
+from tests.support.taken_parsers import TakenFiles
 from tests.support.tool_calls import FakeModels, call, context_without_database, variables
 
 SENTENCE = "The new bridge over the river opens in May, and everybody in the town looks forward to it. "
@@ -190,3 +192,16 @@ async def test_a_text_without_words_is_no_text_to_summarise(tmp_path: Path, guar
     context = context_without_database(tmp_path, "research", guarded, models=FakeModels())
     with pytest.raises(ToolError, match="no text to summarise"):
         await call(research.summarize_text, context, text=" \x00 ")
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"[" * 100_000, b"{}", b'{"text": ["x"], "links": []}', b'{"text": "x", "links": [7]}']
+)
+async def test_a_parser_that_a_page_has_taken_over_answers_nothing_but_a_page(tmp_path: Path, answer: bytes) -> None:
+    async with serving(reply(PAGE.encode(), headers=HTML)) as server:
+        context = replace(reading(server, tmp_path), storage=TakenFiles(answer))
+        try:
+            with pytest.raises(ToolError, match="damaged or too large"):
+                await call(research.fetch_webpage, context, url=server.origin + "/page")
+        finally:
+            await context.http.aclose()

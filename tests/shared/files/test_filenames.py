@@ -29,6 +29,7 @@ PNG = codecs.decode("89504e470d0a1a0a0000000d49484452000000010000000108060000001
         ('a<b>:"c|?*.txt', "a_b___c___.txt"),
         ("  two   words .txt  ", "two words .txt"),
         ("x" * 300 + ".pdf", "x" * 196 + ".pdf"),
+        ("文" * 120 + ".csv", "文" * 81 + ".csv"),
     ],
 )
 def test_a_name_is_cleaned(given_name: str, clean: str) -> None:
@@ -40,6 +41,7 @@ def test_a_cleaned_name_is_short_and_visible_and_cleaning_it_again_changes_nothi
     cleaned = clean_filename(name)
 
     assert 1 <= len(cleaned) <= 200
+    assert len(cleaned.encode()) <= 255
     assert not set(cleaned) & set('/\\<>:"|?*\n\r\t\x00\x7f\u202e\u2066\u200b\ufeff')
     assert cleaned not in {".", ".."}
     assert clean_filename(cleaned) == cleaned

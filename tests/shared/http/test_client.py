@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from shared.errors import ConfigurationError, ToolError, Unavailable
-from shared.http.client import GuardedClient
+from shared.http.client import GuardedClient, Response
 from shared.settings import Settings
 from tests.support.loopback import Request, Server, by_path, redirect, reply, serving, silence
 from tests.support.names import Names
@@ -223,6 +223,22 @@ async def test_cookies_are_not_kept_between_requests() -> None:
         await client.aclose()
 
     assert "cookie" not in server.requests[1].headers
+
+
+@pytest.mark.parametrize(
+    ("content_type", "text"),
+    [
+        ('text/plain; format=flowed; CharSet="ISO-8859-1"', "Ã¼-zz9"),
+        ("text/plain;charset=utf-8", "ü-zz9"),
+        ("text/plain; charset=iso-8859-99", "ü-zz9"),
+        # Decoding these takes a time that grows with the square of the text, or raises other errors.
+        *((f"text/plain; charset={each}", "ü-zz9") for each in ("punycode", "idna", "undefined", "unicode_escape")),
+        ("text/plain; charset*=punycode''utf-8", "ü-zz9"),
+        ('text/plain; a="' + ";" * 90_000, "ü-zz9"),
+    ],
+)  # fmt: skip
+def test_only_charsets_of_pages_are_decoded(content_type: str, text: str) -> None:
+    assert Response(200, {"content-type": content_type}, "ü-zz9".encode(), url="").text == text
 
 
 async def test_parameters_form_and_charset_are_encoded_and_decoded() -> None:

@@ -37,6 +37,34 @@ for n in range(20):
     os.chdir('d' * 250)
 for n in range(10**9): open(str(n % 50), 'wb').write(bytes(10**6))
 """
+NAMES_OF_ONE_FILE = """
+import os
+open('a', 'w').close()
+n = 0
+while True:
+    n += 1
+    os.link('a', f'{n:0>200}')
+"""
+# A thread with a table of open files of its own could have as many again, and nobody would see them.
+OTHER_OPEN_FILES = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print([libc.close_range(1000, 1001, flags) for flags in (0, 2, 4)])
+"""
+RESERVED = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+file = os.open('f', os.O_CREAT | os.O_RDWR)
+print(libc.fallocate(file, 0, ctypes.c_long(0), ctypes.c_long(10**5)), os.strerror(ctypes.get_errno()))
+os.posix_fallocate(file, 0, 10**5)
+print(os.fstat(file).st_size)
+"""
+DELETED_FILES_OF_CHILDREN = """
+for n in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    (exec 3> f$n; rm f$n; dd if=/dev/zero bs=1000 count=1000 >&3; sleep 60) &
+done
+wait
+"""
 SHELL = ("/bin/sh", "-c")
 REFUSED = "Operation not permitted"
 DENIED = "Permission denied"
@@ -155,10 +183,27 @@ async def test_a_flood_of_output_ends_at_the_size_of_a_file(tmp_path: Path) -> N
             "its files took more than 8 MB",
         ),
         (DELETED_FILES, "its files took more than 8 MB"),
+        (NAMES_OF_ONE_FILE, "it made more than 100 files"),
     ],
 )
 async def test_a_disk_is_not_filled(tmp_path: Path, code: str, stopped: str) -> None:
     assert (await run(tmp_path, code)).stopped == stopped
+
+
+async def test_files_that_commands_have_deleted_and_hold_open_count(tmp_path: Path) -> None:
+    ended = await run(tmp_path, DELETED_FILES_OF_CHILDREN, replace(LIMITS, tasks=32, seconds=10), SHELL)
+
+    assert ended.stopped == "its files took more than 8 MB"
+
+
+async def test_room_is_not_taken_out_of_sight_or_without_writing(tmp_path: Path) -> None:
+    for name, code, output in (
+        ("tables", OTHER_OPEN_FILES, "[0, -1, 0]\n"),
+        ("reserved", RESERVED, "-1 Operation not supported\n100000\n"),
+    ):
+        (tmp_path / name).mkdir()
+        await run(tmp_path / name, code)
+        assert output_of(tmp_path / name) == output
 
 
 async def test_modes_and_owners_of_files_elsewhere_stay(tmp_path: Path) -> None:

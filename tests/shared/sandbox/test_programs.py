@@ -14,7 +14,7 @@ import pytest
 from modules.data_analyst.duckdb_engine import CGROUP
 from shared.sandbox.job import MEGABYTE, PROGRAM_FOLDER
 from shared.sandbox.pool import Sandbox
-from shared.sandbox.programs import MAX_OUTPUT_BYTES, PARSING, Finished, Program, run_program
+from shared.sandbox.programs import OUTPUT_BYTES, PARSING, Finished, Program, run_program
 from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK, wait_until_gone
 
 LIMITS = replace(PARSING, memory_bytes=256 * MEGABYTE, seconds=20)
@@ -126,7 +126,7 @@ async def test_a_flood_of_output_ends_the_process(tmp_path: Path, stream: str) -
     finished = await run(tmp_path, f"import sys\nwhile True: sys.{stream}.write('x' * 100_000)")
 
     assert finished.status == -9
-    assert len(finished.output) <= MAX_OUTPUT_BYTES
+    assert len(finished.output) <= OUTPUT_BYTES
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,9 @@ def test_without_landlock_nothing_is_opened_and_the_remedy_is_told(tmp_path: Pat
         "    for run in (lambda p: Sandbox().run(1, p, b''), lambda p: run_program(p, b'')):\n"
         "        try: print(await run(Program(Path(sys.argv[1]))))\n"
         "        except SandboxMissing as error: print(error)\n"
+        "    try:\n"
+        "        async with Sandbox().enter(1): print('entered')\n"
+        "    except SandboxMissing as error: print(error)\n"
         "asyncio.run(main())"
     )
 
@@ -222,9 +225,10 @@ def test_without_landlock_nothing_is_opened_and_the_remedy_is_told(tmp_path: Pat
         check=True,
     )
 
-    gate, process = (line for line in ended.stdout.splitlines() if line.startswith("Nothing from outside"))
+    gate, process, place = (line for line in ended.stdout.splitlines() if line.startswith("Nothing from outside"))
     assert "opened'" not in ended.stdout
     assert "this system has no Landlock" in gate
+    assert place == gate
     assert "Landlock is missing" in process
     assert "Linux 5.13 or newer" in gate
 

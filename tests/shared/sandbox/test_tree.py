@@ -1,8 +1,11 @@
 """What code has made is read and removed by descriptors."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+from shared.sandbox.job import PROGRAM_FOLDER
 from shared.sandbox.tree import read_file, remove, walk
 
 
@@ -34,3 +37,17 @@ def test_links_pipes_and_files_of_two_names_are_not_read(tmp_path: Path) -> None
 
     assert contents == {"plain": b"mine", "one": None, "two": None, "link": None, "pipe": None}
     assert read_file(tmp_path / "plain", 3) is None
+
+
+def test_a_folder_that_its_owner_can_not_look_into_hides_nothing() -> None:
+    code = (
+        "import os, sys, tempfile; from pathlib import Path; from shared.sandbox.tree import walk\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as root:\n"
+        "    os.mkdir(root + '/closed', 0o300); open(root + '/closed/file', 'w').close()\n"
+        "    print(['/'.join(entry.parts) for entry in walk(Path(root))])"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", code], cwd=PROGRAM_FOLDER, capture_output=True, text=True, check=True)
+
+    assert ended.stdout == "['closed', 'closed/file']\n"
