@@ -194,6 +194,7 @@ class EarlierMessage:
 class Sampling:
     """How a model chooses its words, as a program asks for it; None and an empty `stop` leave it to the model."""
 
+    temperature: float | None = None
     top_p: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
@@ -202,9 +203,9 @@ class Sampling:
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of a request to a model."""
-        fields = {name: getattr(self, name) for name in ("top_p", "presence_penalty", "frequency_penalty", "seed")}
-        given = {name: value for name, value in fields.items() if value is not None}
-        return given | ({"stop": list(self.stop)} if self.stop else {})
+        options = {name: value for name, value in asdict(self).items() if value is not None}
+        stop = options.pop("stop")
+        return options | ({"stop": list(stop)} if stop else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +215,13 @@ class ProgramRequest:
     `instructions` rank below those of the persona. `history` may hold anybody's text. Without a named conversation the
     request stands for itself: the history is that of the request alone, and nothing of it is remembered. With
     `is_anonymous` the program names no person: nobody's memories, files and other data are shown or written.
-    `temperature` and `max_tokens` are None where the request leaves them to us; `sampling` has the other options.
+    `max_tokens` is None where the request leaves it to us.
     """
 
     instructions: str = ""
     history: tuple[EarlierMessage, ...] = ()
     has_conversation: bool = False
     is_anonymous: bool = False
-    temperature: float | None = None
     max_tokens: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
 

@@ -52,7 +52,6 @@ class ModelRequest:
     max_tokens: int
     models: tuple[str, ...] = ()
     position: int = 0
-    temperature: float | None = None
     sampling: Sampling = field(default_factory=Sampling)
     tokens: int | None = None
     answer_schema: Mapping[str, Any] | None = None

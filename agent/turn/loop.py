@@ -293,7 +293,6 @@ class NativeMode:
             position=turn.spend.next_number(),
             tokens=turn.spend.estimate,
             images=context.images,
-            temperature=None if turn.message.request is None else turn.message.request.temperature,
             sampling=Sampling() if turn.message.request is None else turn.message.request.sampling,
         )
 

@@ -138,6 +138,13 @@ class ChatRequest(Open):
 
     @property
     def sampling(self) -> Sampling:
-        """Return how the model shall choose its words, without the temperature."""
+        """Return how the model shall choose its words."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-        return Sampling(self.top_p, self.presence_penalty, self.frequency_penalty, seed=self.seed, stop=stop)
+        return Sampling(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            seed=self.seed,
+            stop=stop,
+        )

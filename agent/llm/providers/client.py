@@ -215,7 +215,7 @@ class Providers:
             "max_completion_tokens" if is_reasoning else "max_tokens": request.max_tokens,
         }
         if form is not Form.BARE and not is_reasoning:
-            body |= _to_sampling(request)
+            body |= request.sampling.to_fields()
         if request.answer_schema is not None:
             body |= to_response_format(request.answer_schema, form)
         if request.tools:
@@ -267,7 +267,7 @@ class Providers:
         }
         # A reasoning model has none of these, and its provider refuses a request with one.
         if form is not Form.BARE and not REASONING_MODEL.match(name.rpartition("/")[2]):
-            asked |= _to_sampling(request)
+            asked |= request.sampling.to_fields()
         if request.answer_schema is not None:
             asked |= to_response_format(request.answer_schema, form)
         if request.tools:
@@ -359,8 +359,3 @@ def _to_completion(
     if not text.strip():
         raise RouteFailed(Cause.EMPTY, usage=usage)
     return completion
-
-
-def _to_sampling(request: ModelRequest) -> dict[str, Any]:
-    temperature = {} if request.temperature is None else {"temperature": request.temperature}
-    return temperature | request.sampling.to_fields()

@@ -22,7 +22,7 @@ from shared.clock import Clock
 from shared.db.database import Database
 from shared.log import get_logger
 from shared.memory.memories import Memories
-from shared.messages import Place
+from shared.messages import Place, Sampling
 
 # So much is said before facts are drawn from it: turns, or tokens of people and agent together.
 TURNS, TOKENS = 20, 2000
@@ -155,6 +155,6 @@ def to_request(claimed: Claim, source: Source, known: KnownFacts, *, model: str)
         tools=(),
         max_tokens=MAX_OUTPUT_TOKENS,
         models=(model,),
-        temperature=0.0,
+        sampling=Sampling(temperature=0.0),
         answer_schema=SCHEMA,
     )

@@ -19,6 +19,7 @@ from shared.clock import Clock
 from shared.db.database import Database
 from shared.log import get_logger
 from shared.memory.memories import Memories
+from shared.messages import Sampling
 
 # Conversations that one worker summarises at once.
 WIDTH = 4
@@ -136,7 +137,7 @@ def to_request(claimed: Claim, source: Source, known: KnownFacts, *, model: str)
         tools=(),
         max_tokens=MAX_OUTPUT_TOKENS,
         models=(model,),
-        temperature=0.0,
+        sampling=Sampling(temperature=0.0),
         answer_schema=SCHEMA,
     )
 

@@ -58,5 +58,6 @@ def with_limits(participants: Participants, request: ProgramRequest) -> Particip
 
 def check_temperature(request: ProgramRequest, highest: float | None) -> None:
     """Raise `TemperatureTooHigh` if a request asks for more than the persona allows."""
-    if highest is not None and request.temperature is not None and request.temperature > highest:
+    temperature = request.sampling.temperature
+    if highest is not None and temperature is not None and temperature > highest:
         raise TemperatureTooHigh(highest=highest)

@@ -32,6 +32,7 @@ from agent.turn.planner.policy import PlanObstacle
 from agent.turn.policies.calls import MAX_CALLS, Policy
 from agent.turn.running import RunningTurn
 from shared.errors import PlanUnreadable
+from shared.messages import Sampling
 from shared.text import count_tokens, cut
 
 # A stream is parsed again after this many new characters, or after 1/50 of its length if that is more, to bound the
@@ -57,7 +58,7 @@ class PlannerMode:
             max_tokens=turn.persona.max_output_tokens,
             models=turn.persona.models,
             position=turn.spend.next_number(),
-            temperature=0.0,
+            sampling=Sampling(temperature=0.0),
             tokens=turn.spend.estimate,
             images=context.images,
             answer_schema=SCHEMA,
