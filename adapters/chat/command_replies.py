@@ -43,7 +43,7 @@ def buttons_of(reply: CommandReply, asker: str, now: datetime) -> AnswerButtons:
 
 
 async def keep(
-    app: "App", place: Place, asker: str, reply: CommandReply, *, message_id: str | None, error: ParleyError
+    app: "App", place: Place, *, asker: str, reply: CommandReply, message_id: str | None, error: ParleyError
 ) -> None:
     """Have a reply delivered later: the platform could not take it. What one person may see goes to that person alone.
 

@@ -39,5 +39,5 @@ async def answer_typed(app: "App", rest: Rest, message: discord.Message, text: s
     except Refused as error:
         log.warning("command_not_answered", cause=str(error))
     except Unavailable as error:
-        await keep(app, place, str(message.author.id), reply, message_id=str(message.id), error=error)
+        await keep(app, place, asker=str(message.author.id), reply=reply, message_id=str(message.id), error=error)
     return True

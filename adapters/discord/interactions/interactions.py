@@ -127,9 +127,9 @@ class Interactions:
         except Refused as error:
             if error.number not in {*GONE, UNKNOWN_INTERACTION}:
                 raise
-            await keep(self._app, place, str(interaction.user.id), reply, message_id=None, error=error)
+            await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
         except Unavailable as error:
-            await keep(self._app, place, str(interaction.user.id), reply, message_id=None, error=error)
+            await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
 
     async def _answer(self, interaction: discord.Interaction, reply: CommandReply, *, is_deferred: bool) -> None:
         (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))

@@ -66,4 +66,6 @@ class TypedCommands:
         except Unavailable as error:
             # A direct message can be looked up, whatever somebody else may see.
             reply = replace(reply, is_private=is_aside)
-            await keep(self._app, place, account, reply, message_id=message.platform_message_id, error=error)
+            await keep(
+                self._app, place, asker=account, reply=reply, message_id=message.platform_message_id, error=error
+            )

@@ -128,7 +128,9 @@ class Slash:
         except (Refused, Unavailable) as error:
             if actor is not None:
                 place = Place(PLATFORM, actor.team_id, str(body.get("channel_id")))
-                await keep(self._app, place, actor.sender.platform_user_id, reply, message_id=None, error=error)
+                await keep(
+                    self._app, place, asker=actor.sender.platform_user_id, reply=reply, message_id=None, error=error
+                )
 
     async def _run(self, body: Json, actor: Actor, name: str, rest: str) -> CommandReply:
         name = name.removeprefix("/") or HELP

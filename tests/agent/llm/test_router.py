@@ -11,6 +11,7 @@ from agent.llm.completions import ModelRequest
 from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import ModelsUnavailable
+from shared.messages import Sampling
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import held
@@ -21,7 +22,7 @@ from tests.support.model_calls import HELLO, ROLL, parley
 async def test_an_answer_carries_text_usage_and_the_configured_name(is_streamed: bool) -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 400}}
     async with parley([Answer("Hello there.", usage=usage)], "openai/gpt-4o-mini") as at:
-        answer = await at.asks(is_streamed=is_streamed, temperature=0.5)
+        answer = await at.asks(is_streamed=is_streamed, sampling=Sampling(temperature=0.5))
 
         assert (answer.text, answer.stop, answer.model) == ("Hello there.", "end_turn", "openai/gpt-4o-mini")
         assert (answer.usage.input_tokens, answer.usage.cached_tokens, answer.usage.output_tokens) == (1000, 400, 100)
