@@ -54,12 +54,7 @@ def test_the_installed_wheel_runs_in_an_empty_folder_with_a_fresh_home(program: 
         )
         try:
             assert running.stdout is not None
-            lines = []
-            for line in running.stdout:
-                lines.append(line)
-                if line.startswith("Ctrl+C"):
-                    break
-            assert lines, running.communicate()[1]
+            lines = list(iter(running.stdout.readline, "Ctrl+C stops it.\n"))
             data = home / ".local/share/parley"
             message = {"platform": "script", "platform_user_id": "ann", "platform_channel_id": "notes"}
             token = (data / ".parley/api_token").read_text()
