@@ -109,7 +109,7 @@ class Settings(BaseModel):
     llm_protocols: Protocols = Field(default_factory=dict)
     """`model=native`, `tool_tag` or `fenced`: how a model calls tools."""
     embedding_model: Annotated[str, AfterValidator(_check_local_model)] | None = None
-    """A litellm name, or `local` for [a model on this machine](../../operations.md#recall-by-meaning): finds memories
+    """A litellm name, or `local` for [a model on this machine](../operations.md#recall-by-meaning): finds memories
     by meaning too; unset: only by words."""
     summary_model: str | None = None
     """The model that [writes summaries](../architecture.md#summaries); unset: the cheapest of `LLM_MODELS`."""
@@ -209,7 +209,7 @@ class Settings(BaseModel):
     delivery_hours: float = Field(default=24, gt=0, le=168)
     """How long an answer is tried while its platform does not take it."""
     retention_inbox_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
-    """[how long](../../operations.md#retention) an event is known: one that comes again is not answered twice, a
+    """[how long](../operations.md#retention) an event is known: one that comes again is not answered twice, a
     deletion or an edit finds its message."""
     retention_outbox_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     """How long sent replies are kept."""
@@ -231,7 +231,7 @@ class Settings(BaseModel):
     """`console` or `json`."""
     # Its library reads the other variables that begin with OTEL_.
     otel_exporter_otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://\S+$")
-    """Address of an OpenTelemetry collector, for [traces](../../operations.md#traces)."""
+    """Address of an OpenTelemetry collector, for [traces](../operations.md#traces)."""
 
     @field_validator("retention_inbox_days")
     @classmethod
