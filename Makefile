@@ -103,6 +103,11 @@ agentdojo: .venv/agentdojo/.ready
 conformance: .venv/conformance/.ready
 	@$(BIN)/python -m tests.conformance $(ARGS)
 
+coverage: ready-for-tests
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@COVERAGE_FILE=$$PWD/build/coverage/data $(BIN)/python -m coverage run -m pytest -n $(WORKERS) $(SPREAD) --timeout=600 --ignore=tests/soak --ignore=tests/bench $(ARGS); \
+	cd build/coverage && ../../$(BIN)/python -m coverage combine --quiet --rcfile=../../pyproject.toml --data-file=data . && ../../$(BIN)/python -m coverage report --rcfile=../../pyproject.toml --data-file=data
+
 reference: ready-for-tests
 	@$(BIN)/python -m tests.reference
 

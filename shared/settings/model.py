@@ -112,7 +112,7 @@ class Settings(BaseModel):
     """A litellm name, or `local` for [a model on this machine](../operations.md#recall-by-meaning): finds memories
     by meaning too; unset: only by words."""
     summary_model: str | None = None
-    """The model that [writes summaries](../architecture.md#summaries); unset: the cheapest of `LLM_MODELS`."""
+    """The model that [writes summaries](../memory.md#history-and-summaries); unset: the cheapest of `LLM_MODELS`."""
     debug_mock_responses: str | None = None
     """[scripted answers](../mock.md) instead of a model: a JSON list, or the path of one."""
     openai_api_key: SecretStr | None = None

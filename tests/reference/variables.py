@@ -40,12 +40,13 @@ def _build_platform(name: str) -> str:
 
 
 def _list_of_modules() -> Iterator[tuple[str, type[Any]]]:
-    for path in sorted(MODULES_FOLDER.glob("*/settings.py")):
-        module = import_module(f"modules.{path.parent.name}.settings")
-        (kind,) = (
-            each for _, each in inspect.getmembers(module, inspect.isclass) if each.__module__ == module.__name__
-        )
-        yield path.parent.name, kind
+    """Yield the class of each module that has one, from its `settings.py` or its only file."""
+    for folder in sorted(path.parent for path in MODULES_FOLDER.glob("*/__init__.py")):
+        file = ".settings" if (folder / "settings.py").is_file() else ""
+        module = import_module(f"modules.{folder.name}{file}")
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and kind.__module__ == module.__name__ and kind.__name__.endswith("Settings"):
+                yield folder.name, kind
 
 
 def _defaults(kind: type[Any]) -> dict[str, Any]:
