@@ -103,10 +103,18 @@ agentdojo: .venv/agentdojo/.ready
 conformance: .venv/conformance/.ready
 	@$(BIN)/python -m tests.conformance $(ARGS)
 
+# It tells the figure also when a test has failed, and then fails.
 coverage: ready-for-tests
 	@rm -rf build/coverage && mkdir -p build/coverage
-	@COVERAGE_FILE=$$PWD/build/coverage/data $(BIN)/python -m coverage run -m pytest -n $(WORKERS) $(SPREAD) --timeout=600 --ignore=tests/soak --ignore=tests/bench $(ARGS); \
-	cd build/coverage && ../../$(BIN)/python -m coverage combine --quiet --rcfile=../../pyproject.toml --data-file=data . && ../../$(BIN)/python -m coverage report --rcfile=../../pyproject.toml --data-file=data
+	@failed=0; COVERAGE_FILE=$$PWD/build/coverage/data $(BIN)/python -m coverage run -m pytest -n $(WORKERS) $(SPREAD) --timeout=600 \
+		--ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
+	$(BIN)/python -m coverage combine --quiet --data-file=build/coverage/data build/coverage && \
+	$(BIN)/python -m coverage report --data-file=build/coverage/data && exit $$failed
+
+# Which of them, for instance: make mutants ARGS="agent.turn.policies.circuit_breaker*"; what survives is shown by mutmut show NAME.
+mutants: ready-for-tests
+	@$(BIN)/mutmut run --max-children $(WORKERS) $(ARGS)
+	@$(BIN)/mutmut results | grep -v ": not checked" || echo "parley: none survives"
 
 reference: ready-for-tests
 	@$(BIN)/python -m tests.reference
