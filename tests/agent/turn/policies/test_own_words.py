@@ -73,6 +73,7 @@ def test_parts_joins_and_other_values_are_not(value: Any) -> None:
     [
         ("12 am", "00:00"),
         ("12am", "00:00"),
+        ("9:00 am", "09:00"),
         ("9:30 am", "09:30"),
         ("9:30", "09:30"),
         ("09:30", "09:30"),
