@@ -15,7 +15,7 @@ EXTRA := $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyprojec
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance
+.PHONY: help run embeddings test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference site wheel
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
@@ -29,6 +29,11 @@ help: ## say what can be made
 	@echo "make conformance  run MCP's and A2A's conformance suites and OpenAI's Node client, and print each scenario"
 	@echo "make slow    run the tests of Slack and Discord while both answer 300 ms late"
 	@echo "make soak    run the tests that take minutes under load, and those of make slow"
+	@echo "make coverage  run the suite and tell how many lines of agent/ and shared/ it runs"
+	@echo "make mutants  change billing, policies and confirmations a little, and tell which changes no test notices"
+	@echo "make reference  write docs/reference anew from code and database"
+	@echo "make site    build the docs as a site into build/site; a broken link fails"
+	@echo "make wheel   build the archives of a release into dist"
 	@echo "make lock    write the locks anew from pyproject.toml (UPGRADE=1: to the newest versions)"
 
 ready:
@@ -97,6 +102,28 @@ agentdojo: .venv/agentdojo/.ready
 
 conformance: .venv/conformance/.ready
 	@$(BIN)/python -m tests.conformance $(ARGS)
+
+# It tells the figure also when a test has failed, and then fails.
+coverage: ready-for-tests
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@failed=0; COVERAGE_FILE=$$PWD/build/coverage/data $(BIN)/python -m coverage run -m pytest -n $(WORKERS) $(SPREAD) --timeout=600 \
+		--ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
+	$(BIN)/python -m coverage combine --quiet --data-file=build/coverage/data build/coverage && \
+	$(BIN)/python -m coverage report --data-file=build/coverage/data && exit $$failed
+
+# Which of them, for instance: make mutants ARGS="agent.turn.policies.circuit_breaker*"; what survives is shown by mutmut show NAME.
+mutants: ready-for-tests
+	@$(BIN)/mutmut run --max-children $(WORKERS) $(ARGS)
+	@$(BIN)/mutmut results | grep -v ": not checked" || echo "parley: none survives"
+
+reference: ready-for-tests
+	@$(BIN)/python -m tests.reference
+
+site: ready-for-tests
+	@$(BIN)/mkdocs build --quiet --strict
+
+wheel: ready-for-tests
+	@$(BIN)/uv build --no-build-isolation --python $(BIN)/python --out-dir dist
 
 # Both run, whatever the first says.
 soak: ready-for-tests

@@ -172,11 +172,29 @@ def test_the_wheel_holds_every_file_that_the_program_reads(tmp_path: Path) -> No
     assert not any(name.startswith(("tests/", "docs/")) for name in held)
 
 
+MAKE = (
+    "run",
+    "embeddings",
+    "test",
+    "lint",
+    "bench",
+    "slow",
+    "soak",
+    "coverage",
+    "mutants",
+    "reference",
+    "site",
+    "wheel",
+    "lock",
+    "help",
+)
+
+
 def test_make_knows_every_command_of_the_readme() -> None:
     result = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     makefile = (ROOT / "Makefile").read_text("utf-8")
 
-    for target in ("run", "embeddings", "test", "lint", "bench", "slow", "soak", "lock", "help"):
+    for target in MAKE:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
         assert target == "help" or f"make {target} " in result
 

@@ -1,7 +1,5 @@
 """The agent card: the agent's name, the address of the endpoint, and that a bearer token is required."""
 
-from importlib.metadata import PackageNotFoundError, version
-
 from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.types.a2a_pb2 import (
     AgentCapabilities,
@@ -22,6 +20,7 @@ from agent.app import App
 from agent.people.hops import to_place
 from agent.people.personas import resolve_persona
 from agent.prompts import prompts
+from shared import __version__
 from shared.permissions import Permission
 
 SCHEME = "token"
@@ -44,7 +43,7 @@ def build_card(name: str, url: str) -> AgentCard:
     return AgentCard(
         name=name,
         description=prompts().a2a.description,
-        version=_version(),
+        version=__version__,
         supported_interfaces=[
             AgentInterface(url=url, protocol_binding=TransportProtocol.JSONRPC.value, protocol_version=generation)
             for generation in generations
@@ -58,10 +57,3 @@ def build_card(name: str, url: str) -> AgentCard:
         security_schemes={SCHEME: SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="bearer"))},
         security_requirements=[SecurityRequirement(schemes={SCHEME: StringList()})],
     )
-
-
-def _version() -> str:
-    try:
-        return version("parley")
-    except PackageNotFoundError:
-        return "0"

@@ -8,8 +8,9 @@ from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageErro
 # typer has its own copy of click, whose errors have no public name.
 from typer._completion_classes import completion_init
 
-from adapters.cli.console import complain, end_json, find_version, say
+from adapters.cli.console import complain, end_json, say
 from adapters.cli.registry import Registry
+from shared import __version__
 from shared.errors import ConfigurationError, ParleyError, Unavailable
 
 # How a command ends; docs/operations.md has the table.
@@ -28,7 +29,7 @@ app = typer.Typer(
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        say(f"parley {find_version()}")
+        say(f"parley {__version__}")
         raise typer.Exit
 
 

@@ -5,10 +5,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from adapters.cli.console import complain, find_version, progress, say
+from adapters.cli.console import complain, progress, say
 from adapters.cli.database import restore_dump
 from adapters.cli.opening import find_database, prepare, read_settings
 from adapters.folders import list_migrations
+from shared import __version__
 from shared.backup.archive import FILES, Archive, BackupError, Manifest, opened
 from shared.backup.create import Installation, make_backup
 from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files, restore_secrets
@@ -38,7 +39,7 @@ def write(file: Path, *, is_live: bool) -> None:
     async def work() -> Manifest:
         storage = _open_storage(settings, secrets)
         try:
-            source = Installation(address, storage, secrets=kept, version=find_version())
+            source = Installation(address, storage, secrets=kept, version=__version__)
             return await make_backup(source, file, is_live=is_live)
         finally:
             await storage.aclose()

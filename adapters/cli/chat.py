@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adapters.cli.console import find_version, progress
-from adapters.cli.models import REMEDY, describe_models, is_offline
+from adapters.cli.console import progress
+from adapters.cli.models import describe_models, describe_remedy, is_offline
 from adapters.cli.opening import find_database, kept_up, prepare, read_settings
+from shared import __version__
 
 if TYPE_CHECKING:
     from adapters.terminal import Output, Reader
@@ -74,10 +75,10 @@ def _choose_input_and_output(running_app: "App", user: "ResolvedUser") -> "tuple
         return PipedLines(), PlainOutput()
     commands = [f"/{each.name}" for each in list_commands("terminal")]
     output = LiveOutput()
-    output.note(f"Parley {find_version()}. You are {user.name} ({user.permission.label}).")
+    output.note(f"Parley {__version__}. You are {user.name} ({user.permission.label}).")
     output.note(f"Answers come from {describe_models(running_app.settings)}.")
     if is_offline(running_app.settings):
-        output.note(REMEDY)
+        output.note(describe_remedy())
     output.note("/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.\n")
     return PersonAtKeyboard(running_app.settings.parley_home / "chat_history", [*commands, "/attach"]), output
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +113,6 @@ def seconds_since_start() -> float | None:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError):
         return None
-
-
-def find_version() -> str:
-    """Return the installed version."""
-    try:
-        return version("parley")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def make_table(*columns: str, title: str | None = None) -> Table:

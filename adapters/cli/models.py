@@ -2,16 +2,21 @@
 
 from typing import TYPE_CHECKING
 
+from adapters.cli.console import shorten
 from shared.errors import ConfigurationError
+from shared.settings import find_env_file
 
 if TYPE_CHECKING:
     from shared.settings import Settings
 
-REMEDY = (
-    "For a real model put two lines into .env and start again:  "
-    "LLM_MODELS=gpt-4o-mini  and  OPENAI_API_KEY=…  "
-    "(any provider that litellm knows; OPENAI_BASE_URL for a server of your own)."
-)
+
+def describe_remedy() -> str:
+    """Return how to come to a real model."""
+    return (
+        f"For a real model put two lines into {shorten(find_env_file())} and start again:  "
+        "LLM_MODELS=gpt-4o-mini  and  OPENAI_API_KEY=…  "
+        "(any provider that litellm knows; OPENAI_BASE_URL for a server of your own)."
+    )
 
 
 def is_offline(settings: "Settings") -> bool:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adapters.cli.console import complain, find_version, say, seconds_since_start, shorten
-from adapters.cli.models import REMEDY, describe_models, describe_recall, is_offline
+from adapters.cli.console import complain, say, seconds_since_start, shorten
+from adapters.cli.models import describe_models, describe_recall, describe_remedy, is_offline
 from adapters.cli.opening import read_settings
+from shared import __version__
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
@@ -32,7 +33,7 @@ def run_all() -> None:
         lines = await _list_addresses(running_app)
         seconds = seconds_since_start()
         after = "" if seconds is None else f" after {seconds:.1f} s"
-        say("\n".join([f"Parley {find_version()} is ready{after}", *lines]))
+        say("\n".join([f"Parley {__version__} is ready{after}", *lines]))
         for each in platforms:
             say(f"  {each.name:9} {'listening' if each.connected.is_set() else 'connecting …'}")
         say("Ctrl+C stops it.")
@@ -145,7 +146,7 @@ async def _list_addresses(running_app: "App") -> list[str]:
         "  terminal  parley chat",
         f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}",
         f"  model     {describe_models(settings)}{_describe_trial(settings)}",
-        *([f"            {REMEDY}"] if is_offline(settings) else []),
+        *([f"            {describe_remedy()}"] if is_offline(settings) else []),
         f"  recall    {describe_recall(settings)[1]}",
         f"  database  {where}",
     ]

@@ -16,12 +16,13 @@ import asyncpg
 from sqlalchemy.exc import DBAPIError
 
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
-from adapters.cli.console import complain, find_version
+from adapters.cli.console import complain
 from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.watchdog import EXIT_STATUS, end_within, watched
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.worker import GRACE_SECONDS
+from shared import __version__
 from shared.db.connections import Loop
 from shared.db.database import NoDatabase
 from shared.db.embedded import stop_servers
@@ -114,7 +115,7 @@ def _traced(app: App) -> Iterator[None]:
     from shared.tracing.otlp import opened_tracer
 
     key = app.secrets.secret_keys[0]
-    with opened_tracer(endpoint, key, version=find_version(), clock=app.clock) as tracer, traced_with(tracer):
+    with opened_tracer(endpoint, key, version=__version__, clock=app.clock) as tracer, traced_with(tracer):
         yield
 
 

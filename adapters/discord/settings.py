@@ -14,11 +14,17 @@ class DiscordSettings(PlatformSettings):
     """The settings of one bot; the addresses are for a proxy or a test."""
 
     token: SecretStr | None = None
+    """The bot's token."""
     api_base: str | None = None
+    """Another address of Discord's REST API: a proxy, a test."""
     gateway: str | None = None
+    """Another address of Discord's gateway."""
     cdn_base: str | None = None
+    """Another address of Discord's files, allowed for attachments."""
     shard_count: Annotated[int, Field(ge=1)] | None = None
+    """Number of gateway shards; unset: as many as Discord recommends."""
     shard_ids: str | None = None
+    """Shards that this process may listen to: `0-3,7`; unset: all."""
 
     @property
     def missing(self) -> str | None:

@@ -8,7 +8,6 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,6 +39,7 @@ from agent.tools.arguments import NO_OBJECT, depth, read_arguments
 from agent.tools.calls import PendingCall
 from agent.tools.offer import Scope as CallScope
 from agent.tools.outcomes import is_error
+from shared import __version__
 from shared.errors import ConfigurationError, Refusal, ToolError
 from shared.messages import Place, Sender
 from shared.permissions import Permission
@@ -92,7 +92,7 @@ class ModuleServer:
         self._at_terminal = at_terminal
         self._tools = _by_listed_name(app.toolbox.tools, modules)
         self.protocol: Server[dict[str, Any]] = Server(
-            "parley", version=_version(), on_list_tools=self._list, on_call_tool=self._call
+            "parley", version=__version__, on_list_tools=self._list, on_call_tool=self._call
         )
 
     async def _list(self, _context: Context, _page: PaginatedRequestParams | None) -> ListToolsResult:
@@ -202,13 +202,6 @@ def _person_in_headers(request: Any) -> dict[str, str] | None:
     headers: Mapping[str, str] = getattr(request, "headers", {})
     given = {"platform": headers.get("parley-platform"), "platform_user_id": headers.get("parley-user")}
     return {name: value for name, value in given.items() if value is not None} or None
-
-
-def _version() -> str:
-    try:
-        return version("parley")
-    except PackageNotFoundError:
-        return "0"
 
 
 async def serve_stdio(server: ModuleServer) -> None:

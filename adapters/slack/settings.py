@@ -13,11 +13,17 @@ class SlackSettings(PlatformSettings):
     """The settings of one workspace (bot token), of many (client id), or both; `api_base` is for a proxy or a test."""
 
     bot_token: SecretStr | None = None
+    """The bot's token."""
     app_token: SecretStr | None = None
+    """Token for Socket Mode."""
     signing_secret: SecretStr | None = None
+    """Checks Slack's requests over HTTP, instead of Socket Mode."""
     client_id: str | None = None
+    """For an app that many workspaces install."""
     client_secret: SecretStr | None = None
+    """The same."""
     api_base: str | None = None
+    """Another address of Slack's API: a proxy, a test."""
 
     @property
     def missing(self) -> str | None:

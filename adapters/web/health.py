@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -60,6 +60,51 @@ FROM outbox WHERE status IN ('pending', 'claimed') GROUP BY door ORDER BY door
 OF_A_BUDGET = "budget"
 
 
+# Every metric that is read from the tables; docs/reference/metrics.md is made of this. Counters get `_total`.
+METRICS: Mapping[str, tuple[type[Metric], str, tuple[str, ...]]] = {
+    "parley_worker_ready": (GaugeMetricFamily, "1 while a worker runs, else 0.", ()),
+    "parley_inbox_waiting": (GaugeMetricFamily, "Messages that wait for a turn.", ()),
+    "parley_inbox_oldest_seconds": (GaugeMetricFamily, "Age of the oldest message that waits.", ()),
+    "parley_turns_running": (GaugeMetricFamily, "Turns that run.", ()),
+    "parley_turns": (CounterMetricFamily, "Turns by how they ended.", ("status",)),
+    "parley_turn_seconds": (SummaryMetricFamily, "How long turns took.", ("mode", "outcome")),
+    "parley_turn_waves": (SummaryMetricFamily, "Waves of tool calls in a turn.", ("mode", "outcome")),
+    "parley_turn_model_calls": (SummaryMetricFamily, "Model calls in a turn.", ("mode", "outcome")),
+    "parley_turn_errors": (CounterMetricFamily, "Turns that ended with an error.", ("error",)),
+    "parley_budget_refusals": (CounterMetricFamily, "Of these, those that a budget refused or cut short.", ("error",)),
+    "parley_tool_seconds": (
+        HistogramMetricFamily,
+        "From the record of a tool call to that of its result.",
+        ("tool", "outcome"),
+    ),
+    "parley_model_calls": (CounterMetricFamily, "Model calls, from the ledger.", ("model", "purpose")),
+    "parley_model_calls_unpriced": (CounterMetricFamily, "Calls whose price is unknown.", ("model", "purpose")),
+    "parley_tokens": (CounterMetricFamily, "Tokens, from the ledger.", ("model", "purpose", "kind")),
+    "parley_cost_usd": (CounterMetricFamily, "Cost of the calls whose price is known.", ("model", "purpose")),
+    "parley_route_failures": (CounterMetricFamily, "Attempts at model calls that failed.", ("model", "cause")),
+    "parley_fallbacks": (
+        CounterMetricFamily,
+        "Answers of another model than the one that was asked first.",
+        ("model", "answered"),
+    ),
+    "parley_outbox_open": (GaugeMetricFamily, "Replies that are not delivered yet.", ("adapter",)),
+    "parley_outbox_oldest_seconds": (GaugeMetricFamily, "Age of the oldest of them.", ("adapter",)),
+    "parley_outbox_failed": (GaugeMetricFamily, "Replies that could not be delivered, as long as they are kept.", ()),
+    "parley_memories": (GaugeMetricFamily, "Memories that recall can find.", ()),
+    "parley_turns_unremembered": (GaugeMetricFamily, "Turns whose messages are not memories yet.", ()),
+    "parley_memories_without_vectors": (
+        GaugeMetricFamily,
+        "With EMBEDDING_MODEL: memories to be embedded.",
+        ("model",),
+    ),
+    "parley_memory_vectors_ratio": (
+        GaugeMetricFamily,
+        "With EMBEDDING_MODEL: share of memories with vectors.",
+        ("model",),
+    ),
+}
+
+
 async def get_health(_request: Request) -> Response:
     """Answer that the process runs."""
     return JSONResponse({"status": "ok"})
@@ -110,8 +155,7 @@ async def get_metrics(request: Request) -> Response:
     ProcessCollector(registry=registry)
     app = app_of(request)
     has_worker = await find_missing_worker(app, request.app.state.workers) is None
-    ready = GaugeMetricFamily("parley_worker_ready", "Whether a worker runs: 1 or 0.", value=float(has_worker))
-    registry.register(Snapshot([ready, *await read_metrics(app)]))
+    registry.register(Snapshot([build_gauge("parley_worker_ready", has_worker), *await read_metrics(app)]))
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
@@ -135,19 +179,19 @@ async def read_metrics(app: App) -> list[Metric]:
         events = await read_event_totals(session)
         waiting, running, age, undeliverable, memories, unremembered = (await session.execute(QUEUES)).one()
         backlog = (await session.execute(BACKLOG)).all()
-    gauges = (
-        ("parley_inbox_waiting", "Messages that wait for a turn.", waiting),
-        ("parley_inbox_oldest_seconds", "Age of the oldest message that waits.", age),
-        ("parley_turns_running", "Turns that run.", running),
-        ("parley_outbox_failed", "Replies that could not be delivered, as long as they are kept.", undeliverable),
-        ("parley_memories", "Memories that recall can find.", memories),
-        ("parley_turns_unremembered", "Turns whose messages are not memories yet.", unremembered),
-    )
-    families = [GaugeMetricFamily(name, about, value=float(value)) for name, about, value in gauges]
+    gauges = {
+        "parley_inbox_waiting": waiting,
+        "parley_inbox_oldest_seconds": age,
+        "parley_turns_running": running,
+        "parley_outbox_failed": undeliverable,
+        "parley_memories": memories,
+        "parley_turns_unremembered": unremembered,
+    }
+    families = [build_gauge(name, value) for name, value in gauges.items()]
     return [
         *_turns(turns),
         *_calls(ledger),
-        _tools(tools),
+        *_tools(tools),
         *_events(events),
         *families,
         *_backlog(app, backlog),
@@ -155,9 +199,20 @@ async def read_metrics(app: App) -> list[Metric]:
     ]
 
 
+def build_family(name: str) -> Any:
+    """Return one of `METRICS` without values; each kind adds values with arguments of its own."""
+    kind, meaning, labels = METRICS[name]
+    return kind(name, meaning, labels=labels)  # type: ignore[call-arg]  # every kind of family takes labels
+
+
+def build_gauge(name: str, value: float) -> Metric:
+    """Return a gauge of `METRICS` without labels."""
+    return GaugeMetricFamily(name, METRICS[name][1], value=float(value))
+
+
 def _backlog(app: App, rows: Sequence[Any]) -> list[Metric]:
-    unsent = GaugeMetricFamily("parley_outbox_open", "Replies that are not delivered.", labels=["adapter"])
-    oldest = GaugeMetricFamily("parley_outbox_oldest_seconds", "Age of the oldest of them.", labels=["adapter"])
+    unsent = build_family("parley_outbox_open")
+    oldest = build_family("parley_outbox_oldest_seconds")
     waiting = {row.door: row for row in rows}
     for adapter in sorted({*waiting, *app.senders}):
         unsent.add_metric([adapter], float(waiting[adapter].replies) if adapter in waiting else 0.0)
@@ -166,11 +221,10 @@ def _backlog(app: App, rows: Sequence[Any]) -> list[Metric]:
 
 
 def _calls(rows: Sequence[Any]) -> list[Metric]:
-    labels = ["model", "purpose"]
-    calls = CounterMetricFamily("parley_model_calls", "Model calls.", labels=labels)
-    unpriced = CounterMetricFamily("parley_model_calls_unpriced", "Model calls whose price is unknown.", labels=labels)
-    tokens = CounterMetricFamily("parley_tokens", "Tokens by kind.", labels=[*labels, "kind"])
-    cost = CounterMetricFamily("parley_cost_usd", "Known cost in US dollars.", labels=labels)
+    calls = build_family("parley_model_calls")
+    unpriced = build_family("parley_model_calls_unpriced")
+    tokens = build_family("parley_tokens")
+    cost = build_family("parley_cost_usd")
     for model, purpose, count, given, cached, made, dollars, without_price in rows:
         calls.add_metric([model, purpose], count)
         unpriced.add_metric([model, purpose], without_price)
@@ -182,8 +236,8 @@ def _calls(rows: Sequence[Any]) -> list[Metric]:
     return [calls, unpriced, tokens, cost]
 
 
-def _tools(rows: Sequence[Any]) -> Metric:
-    family = HistogramMetricFamily("parley_tool_seconds", "How long calls of tools took.", labels=["tool", "outcome"])
+def _tools(rows: Sequence[Any]) -> list[Metric]:
+    family = build_family("parley_tool_seconds")
     for (tool, outcome), group in groupby(rows, key=lambda row: (row.tool, row.outcome)):
         classes = {row.most_seconds: row for row in group}
         below, buckets = 0, []
@@ -191,16 +245,14 @@ def _tools(rows: Sequence[Any]) -> Metric:
             below += int(classes[bound].calls) if bound in classes else 0
             buckets.append(("+Inf" if bound == float("inf") else str(bound), below))
         family.add_metric([tool, outcome], buckets, sum_value=sum(float(each.seconds) for each in classes.values()))
-    return family
+    return [family]
 
 
 def _events(rows: Sequence[Any]) -> list[Metric]:
-    errors = CounterMetricFamily("parley_turn_errors", "Turns that ended with an error.", labels=["error"])
-    refused = CounterMetricFamily("parley_budget_refusals", "Turns that a used-up budget ended.", labels=["error"])
-    failures = CounterMetricFamily("parley_route_failures", "Attempts that failed.", labels=["model", "cause"])
-    fallbacks = CounterMetricFamily(
-        "parley_fallbacks", "Answers of another model than was asked first.", labels=["model", "answered"]
-    )
+    errors = build_family("parley_turn_errors")
+    refused = build_family("parley_budget_refusals")
+    failures = build_family("parley_route_failures")
+    fallbacks = build_family("parley_fallbacks")
     families = {"turn_error": errors, "route_failure": failures, "fallback": fallbacks}
     for kind, subject, detail, count in rows:
         families[kind].add_metric([subject, detail] if detail else [subject], count)
@@ -213,20 +265,19 @@ async def _vectors(app: App) -> list[Metric]:
     if app.settings.embedding_model is None:
         return []
     progress = await read_progress(app.database, app.settings.embedding_model)
-    missing = GaugeMetricFamily("parley_memories_without_vectors", "Memories to be embedded.", labels=["model"])
-    share = GaugeMetricFamily("parley_memory_vectors_ratio", "Share of memories with vectors.", labels=["model"])
+    missing = build_family("parley_memories_without_vectors")
+    share = build_family("parley_memory_vectors_ratio")
     missing.add_metric([progress.model], progress.missing)
     share.add_metric([progress.model], progress.share)
     return [missing, share]
 
 
 def _turns(rows: Sequence[Any]) -> list[Metric]:
-    by_status = CounterMetricFamily("parley_turns", "Turns by how they ended.", labels=["status"])
+    by_status = build_family("parley_turns")
     counts: Counter[str] = Counter()
-    labels = ["mode", "outcome"]
-    seconds = SummaryMetricFamily("parley_turn_seconds", "How long turns took.", labels=labels)
-    waves = SummaryMetricFamily("parley_turn_waves", "Waves of tool calls in a turn.", labels=labels)
-    calls = SummaryMetricFamily("parley_turn_model_calls", "Model calls in a turn.", labels=labels)
+    seconds = build_family("parley_turn_seconds")
+    waves = build_family("parley_turn_waves")
+    calls = build_family("parley_turn_model_calls")
     for mode, outcome, count, sum_of_seconds, sum_of_waves, sum_of_calls in rows:
         counts["answered" if outcome in ANSWERED else outcome] += count
         for family, total in ((seconds, sum_of_seconds), (waves, sum_of_waves), (calls, sum_of_calls)):

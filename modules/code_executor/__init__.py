@@ -27,7 +27,7 @@ def needs_sandbox(settings: Settings) -> str | None:
     """Return why real Python is off: its environment is missing, or the sandbox has failed its test."""
     own = settings.of_module(CodeExecutorSettings, "code_executor")
     if not own.python.exists():
-        return f"{own.python} is missing; `make run` makes it, or CODE_EXECUTOR_ENVIRONMENT names another environment"
+        return f"{own.python} is missing; `make run` makes it; elsewhere CODE_EXECUTOR_ENVIRONMENT names one"
     return find_fault(own.python, own.environment)
 
 

@@ -15,13 +15,21 @@ class CodeExecutorSettings:
     """Bounds of a run, read from `CODE_EXECUTOR_…`; `environment` is a virtual environment with the libraries."""
 
     environment: Path = Path(sys.prefix) / "code"
+    """The virtual environment that code runs in."""
     shell: bool = False
+    """Switches `run_shell` on, for owners."""
     memory_mb: Annotated[int, Field(ge=64, le=65536)] = 512
+    """Address space of a process."""
     cpu_seconds: Annotated[int, Field(ge=1, le=90)] = 10
+    """Processor time of a process."""
     seconds: Annotated[float, Field(ge=1, le=90)] = 20
+    """Time on the clock."""
     disk_mb: Annotated[int, Field(ge=1, le=4096)] = 64
+    """What a run may write; a file may have 16 MB."""
     state_mb: Annotated[int, Field(ge=1, le=16)] = 8
+    """The variables that are kept, pickled; at most 16."""
     runs: Annotated[int, Field(ge=1, le=64)] = 2
+    """Runs at once in one worker, one for each person; they are among the `SANDBOX_PROCESSES`."""
 
     @property
     def python(self) -> Path:

@@ -21,10 +21,12 @@ NOT_CONFIGURED = "no image model is set: IMAGES_MODEL, such as gpt-image-1 or da
 
 @dataclass(frozen=True, slots=True)
 class ImagesSettings:
-    """`model` is a litellm name; `tokens` is what an image counts in the budget if the provider reports no tokens."""
+    """Which model makes images, read from `IMAGES_…`."""
 
     model: str | None = None
+    """The model that makes images, as litellm names it: `gpt-image-1`, `dall-e-3`; unset: `generate_image` is off."""
     tokens: int = 5000
+    """What an image counts in the budget if the provider reports no tokens; the ledger marks it as estimated."""
 
 
 def needs_model(settings: Settings) -> str | None:

@@ -8,3 +8,4 @@ class LocationSettings:
     """An address that speaks Nominatim's protocol; the public one allows one request per second."""
 
     geocoder_url: str = "https://nominatim.openstreetmap.org"
+    """Where places are looked up by their names."""

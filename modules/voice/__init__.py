@@ -20,10 +20,12 @@ NOT_CONFIGURED = "no model for speech is set: VOICE_SPEECH_MODEL, such as tts-1 
 
 @dataclass(frozen=True, slots=True)
 class VoiceSettings:
-    """`speech_model` is a litellm name; the other settings that begin with VOICE_ are the program's own."""
+    """Which model speaks; the other settings that begin with VOICE_ are the program's own."""
 
     speech_model: str | None = None
+    """The model that speaks, as litellm names it: `tts-1`, `gpt-4o-mini-tts`; unset: `speak` is off."""
     speech_voice: str = "alloy"
+    """The voice, unless the model is asked for another one."""
 
 
 def needs_model(settings: Settings) -> str | None:

@@ -220,7 +220,7 @@ def test_home_and_env_file_are_those_of_the_project_wherever_in_it_one_stands(tm
     project, below, elsewhere = tmp_path / "project", tmp_path / "project" / "docs" / "old", tmp_path / "elsewhere"
     for folder in (below, elsewhere):
         folder.mkdir(parents=True)
-    (project / "pyproject.toml").write_text('[project]\nname = "parley"\n')
+    (project / "pyproject.toml").write_text('[project]\nname = "parley-agent"\n')
     dotenv(project, "PORT=81")
 
     with chdir(below):

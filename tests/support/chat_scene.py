@@ -14,6 +14,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley, open_parley
+from tests.support.source_tree import list_measuring_variables
 
 # Starts the program as its users do, for tests that kill one of its processes.
 COMMAND = (sys.executable, "-m", "adapters.cli")
@@ -104,4 +105,5 @@ def child_environment(settings: Settings, address: Address, home: Path) -> dict[
         "OPENAI_BASE_URL": settings.openai_base_url or "",
         "OPENAI_API_KEY": "sk-test",
         "SECRET_KEY": "shared",
+        **list_measuring_variables(),
     }

