@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -23,6 +24,8 @@ from tests.support.connections import connected, run_as_owner
 from tests.support.folders import temporary_folder
 from tests.support.parley import Parley, open_parley
 
+# What processes started by tests inherit; those that are about recall by meaning name their model.
+os.environ.setdefault("EMBEDDING_MODEL", "off")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts programs in the background like that, and the commands that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -107,11 +108,18 @@ def _check_folder(path: Path) -> Path:
     return path.resolve()
 
 
-def _check_local_model(model: str) -> str:
+def find_local_model() -> str | None:
+    """Return the local embedding model whose package is installed, if there is one."""
+    return next((model for model, package in LOCAL_EMBEDDING_MODELS.items() if find_spec(package)), None)
+
+
+def _check_embedding_model(model: str | None) -> str | None:
+    if model is None or model == "off":
+        return None
     if model == "local":
         return next(iter(LOCAL_EMBEDDING_MODELS))
     if model.startswith("local/") and model not in LOCAL_EMBEDDING_MODELS:
-        raise ValueError(f"there is no local model {model!r}; write local or {', '.join(LOCAL_EMBEDDING_MODELS)}")
+        raise ValueError(f"there is no local model {model!r}; write local, off or {', '.join(LOCAL_EMBEDDING_MODELS)}")
     return model
 
 
@@ -128,7 +136,8 @@ class Settings(BaseModel):
     database_url: SecretStr | None = None
     llm_models: Names = ()
     llm_protocols: Protocols = Field(default_factory=dict)
-    embedding_model: Annotated[str, AfterValidator(_check_local_model)] | None = None
+    # None: off. In the environment it is `off`, and unset means the local model where that is installed.
+    embedding_model: Annotated[str | None, AfterValidator(_check_embedding_model)] = None
     summary_model: str | None = None
     debug_mock_responses: str | None = None
     openai_api_key: SecretStr | None = None
@@ -274,7 +283,10 @@ def prepare_litellm_environment() -> None:
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
     """Return the settings that this environment gives; an empty value counts as not set."""
-    given = {name.lower(): environ[name] for name in SETTING_NAMES if environ.get(name, "") != ""}
+    given: dict[str, str | None] = {
+        name.lower(): environ[name] for name in SETTING_NAMES if environ.get(name, "") != ""
+    }
+    given.setdefault("embedding_model", find_local_model())
     try:
         return Settings.model_validate(given)
     except ValidationError as error:

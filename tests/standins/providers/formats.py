@@ -19,6 +19,10 @@ class WrongRequest(Exception):
     """What the real API would refuse."""
 
 
+class WrongPath(WrongRequest):
+    """What the real API does not have; whoever asks for it, on a machine that is shared, may be no caller of ours."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """An answer: `calls` are (name, arguments), `stop` is `end`, `length` or `filter`, `cached` a part of `input`."""
@@ -40,6 +44,11 @@ class Answer:
 def _require(holds: Any, what: str) -> None:
     if not holds:
         raise WrongRequest(what)
+
+
+def _require_path(holds: Any, request: web.BaseRequest) -> None:
+    if not holds:
+        raise WrongPath(request.path)
 
 
 def _events(*chunks: Any) -> Iterator[str]:
@@ -122,7 +131,7 @@ class OpenAI(Format):
         return Settings(llm_models=(self.model,), openai_base_url=f"{base}/v1", openai_api_key=SecretStr(KEY))
 
     def check(self, request: web.BaseRequest, body: dict[str, Any]) -> bool:
-        _require(request.path == "/v1/chat/completions", f"no such path: {request.path}")
+        _require_path(request.path == "/v1/chat/completions", request)
         _require(request.headers.get("Authorization") == f"Bearer {KEY}", "no key")
         return self.check_body(body)
 
@@ -231,8 +240,8 @@ class Azure(OpenAI):
             400,
             {
                 "error": {
-                    "message": "The response was filtered due to the prompt triggering Azure OpenAI's content management"
-                    " policy. Please modify your prompt and retry.",
+                    "message": "The response was filtered due to the prompt triggering Azure OpenAI's content"
+                    " management policy. Please modify your prompt and retry.",
                     "type": None,
                     "param": "prompt",
                     "code": "content_filter",
@@ -250,7 +259,7 @@ class Azure(OpenAI):
         return {"AZURE_API_BASE": base, "AZURE_API_KEY": KEY, "AZURE_API_VERSION": "2024-10-21"}
 
     def check(self, request: web.BaseRequest, body: dict[str, Any]) -> bool:
-        _require(request.path == f"/openai/deployments/{MODEL}/chat/completions", f"no such path: {request.path}")
+        _require_path(request.path == f"/openai/deployments/{MODEL}/chat/completions", request)
         _require(request.query.get("api-version") == "2024-10-21", "no api-version")
         _require(request.headers.get("api-key") == KEY, "no key")
         return self.check_body(body)
@@ -340,7 +349,7 @@ class Anthropic(Format):
         return {"ANTHROPIC_API_BASE": base, "ANTHROPIC_API_KEY": KEY}
 
     def check(self, request: web.BaseRequest, body: dict[str, Any]) -> bool:
-        _require(request.path == "/v1/messages", f"no such path: {request.path}")
+        _require_path(request.path == "/v1/messages", request)
         _require(request.headers.get("x-api-key") == KEY, "no key")
         _require(request.headers.get("anthropic-version"), "anthropic-version: header is required")
         _require(body.get("max_tokens"), "max_tokens: Field required")
@@ -447,7 +456,8 @@ class Gemini(Format):
             {
                 "error": {
                     "code": 400,
-                    "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+                    "message": "The input token count (1200000) exceeds the maximum number of tokens allowed"
+                    " (1048576).",
                     "status": "INVALID_ARGUMENT",
                 }
             },
@@ -459,7 +469,7 @@ class Gemini(Format):
 
     def check(self, request: web.BaseRequest, body: dict[str, Any]) -> bool:
         match = re.fullmatch(rf"/v1beta/models/{MODEL}:(generateContent|streamGenerateContent)", request.path)
-        _require(match, f"no such path: {request.path}")
+        _require_path(match, request)
         _require(KEY in {request.headers.get("x-goog-api-key"), request.query.get("key")}, "no key")
         roles = [content["role"] for content in body["contents"]]
         _require(set(roles) <= {"user", "model"}, f"unexpected roles {roles}")
@@ -523,7 +533,7 @@ class Ollama(Format):
         return {"OLLAMA_API_BASE": base, "OLLAMA_API_KEY": KEY}
 
     def check(self, request: web.BaseRequest, body: dict[str, Any]) -> bool:
-        _require(request.path == "/api/chat", f"no such path: {request.path}")
+        _require_path(request.path == "/api/chat", request)
         for message in body["messages"]:
             for call in message.get("tool_calls") or ():
                 _require(isinstance(call["function"]["arguments"], dict), "arguments are an object")

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.standins.providers.formats import Answer, Format, WrongRequest
+from tests.standins.providers.formats import Answer, Format, WrongPath, WrongRequest
 from tests.standins.stand_in import StandIn
 
 
@@ -48,6 +48,8 @@ class ProviderStub(StandIn):
         body = json.loads(await request.read() or b"{}")
         try:
             is_streamed = self.wire.check(request, body)
+        except WrongPath:
+            return web.json_response({"error": {"message": "not found"}}, status=404)
         except WrongRequest as wrong:
             self.refusals.append(str(wrong))
             return web.json_response({"error": {"message": str(wrong)}}, status=400)
