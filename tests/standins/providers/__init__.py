@@ -1,4 +1,4 @@
-"""Stand-ins for providers of models over HTTP, each in its own wire format, written from their public documentation."""
+"""Stand-ins for providers of models over HTTP, each in its own wire format as we know it."""
 
 from collections.abc import Mapping
 
