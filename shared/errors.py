@@ -126,6 +126,12 @@ class ModelsUnavailable(Unavailable):
     code = "models_unavailable"
 
 
+class AnswerFiltered(ModelsUnavailable):
+    """The language model's provider lets no answer to this pass its filter; please put it in other words."""
+
+    code = "answer_filtered"
+
+
 class Stopping(Unavailable):
     """I am being restarted; please ask again in a moment: with the same event id, the answer to it is the same."""
 

@@ -2,11 +2,10 @@
 
 import asyncio
 import gc
+import os
 import signal
-import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from importlib import import_module
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,14 +15,17 @@ from pydantic import SecretStr
 from sqlalchemy import URL
 
 from adapters.cli.serving import COLLECT_AFTER
+from agent.llm.providers.library import import_litellm
 from shared.db.database import Address, Database, _migrate
 from shared.db.embedded import start_postgres
-from shared.settings import Settings, prepare_litellm_environment
+from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected, run_as_owner
 from tests.support.folders import temporary_folder
 from tests.support.parley import Parley, open_parley
 
+# What processes started by tests inherit; those that are about recall by meaning name their model.
+os.environ.setdefault("EMBEDDING_MODEL", "off")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts programs in the background like that, and the commands that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -90,11 +92,7 @@ async def database(address: Address) -> AsyncIterator[Database]:
 @pytest.fixture(scope="session")
 def loaded() -> None:
     """Import litellm, which takes seconds, before the first answer is timed, and spare it garbage collection."""
-    prepare_litellm_environment()
-    with warnings.catch_warnings():
-        # pydantic builds these classes at their first use, and warns of a type in them.
-        warnings.simplefilter("ignore")
-        import_module("litellm.types.utils").ModelResponse()
+    import_litellm()
     # As the program does when it has started: half a million objects are never freed.
     gc.collect()
     gc.freeze()

@@ -25,7 +25,7 @@ from agent.llm.protocols.scanner import Scanner
 from agent.llm.pruning import estimate_window, prune
 from agent.llm.vision import VisionSupport, without_images
 from shared.clock import Clock
-from shared.errors import ModelsUnavailable, PromptTooLong
+from shared.errors import AnswerFiltered, ModelsUnavailable, PromptTooLong
 from shared.log import get_logger
 from shared.messages import Usage
 from shared.tasks import run_on_text
@@ -163,7 +163,8 @@ class Attempts:
         if set(causes.values()) == {Cause.TOO_LONG.value}:
             return PromptTooLong()
         log.error("models_unavailable", causes=causes, rejected=len(self.observer.spent))
-        return ModelsUnavailable(retry_after=retry_after, rejected=tuple(self.observer.spent), causes=causes)
+        error = AnswerFiltered if set(causes.values()) == {Cause.FILTERED.value} else ModelsUnavailable
+        return error(retry_after=retry_after, rejected=tuple(self.observer.spent), causes=causes)
 
     def _fit(self, name: str) -> ModelRequest:
         if self._routes[name].images_refused:

@@ -113,6 +113,7 @@ class Cause(StrEnum):
     CUT = "cut"
     TOO_LONG = "too_long"
     REQUEST_REFUSED = "request_refused"
+    FILTERED = "filtered"
     IMAGES_REFUSED = "images_refused"
     KEY_REFUSED = "key_refused"
     MODEL_UNKNOWN = "model_unknown"

@@ -19,7 +19,7 @@ REMEDIES = {
     Cause.OUT_OF_CREDIT: "The provider's account has no credit left: top it up or name another model in LLM_MODELS.",
 }
 # The request is at fault, not the route.
-OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
+OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.FILTERED, Cause.IMAGES_REFUSED})
 
 
 def to_cause_lines(causes: Mapping[str, str]) -> str:

@@ -41,9 +41,9 @@ def explain_recall(settings: Settings) -> str:
     """Return in one line by what memories are found; raises `ConfigurationError` with the remedy if it can't be."""
     model = settings.embedding_model
     if model is None:
-        return "by words; EMBEDDING_MODEL adds recall by meaning"
+        return "by words"
     if model not in LOCAL_EMBEDDING_MODELS:
-        return f"by words and by meaning, with {model}"
+        return f"by meaning ({model})"
     if not is_installed(model):
         raise ConfigurationError(f"by words only: the weights of {model} are missing; {REMEDY}.")
-    return f"by words and by meaning, with {model} on this machine"
+    return "by meaning (local model)"

@@ -101,7 +101,6 @@ class LiteLLMEmbedder:
         self._key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
         self._clock = clock
         self._litellm: Any = None
-        self._client: Any = None
         self._loading = asyncio.Lock()
         self._accepts_dimensions = True
         self._cooldown_until: float | None = None
@@ -127,10 +126,9 @@ class LiteLLMEmbedder:
         return embedded
 
     async def aclose(self) -> None:
-        """Close the HTTP client."""
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        """Close the connections that litellm keeps."""
+        if self._litellm is not None:
+            await self._litellm.close_litellm_async_clients()
 
     def _start_cooldown(self, cause: str, seconds: float | None = None) -> EmbeddingUnavailable:
         seconds = min(seconds or COOLDOWN_SECONDS, MAX_RETRY_SECONDS)
@@ -147,12 +145,9 @@ class LiteLLMEmbedder:
             log.exception("embedder_not_loaded", model=self.model)
             raise EmbeddingUnavailable(type(error).__name__) from error
         import httpx
-        from litellm._internal_context import is_internal_call
         from litellm.exceptions import BadRequestError
         from openai import OpenAIError
 
-        # Otherwise litellm starts logging tasks in the background that outlive the call.
-        is_internal_call.set(True)
         try:
             try:
                 answer = await self._call(texts)
@@ -190,11 +185,10 @@ class LiteLLMEmbedder:
         )
 
     async def load(self) -> None:
-        """Import litellm in a thread, once; its client belongs to this event loop."""
+        """Import litellm in a thread, once."""
         async with self._loading:
-            if self._client is None:
+            if self._litellm is None:
                 self._litellm = await asyncio.to_thread(_import_litellm)
-                self._client = self._litellm.AsyncHTTPHandler()
 
     def _model_arguments(self) -> dict[str, Any]:
         """Return litellm's arguments for the model; `hosted_vllm` is its lightest OpenAI-compatible client."""
@@ -204,7 +198,7 @@ class LiteLLMEmbedder:
         if self._base_url is None:
             return {"model": f"openai/{bare}", **({"api_key": self._key} if self._key else {})}
         key = self._key or "none"
-        return {"model": f"hosted_vllm/{bare}", "api_base": self._base_url, "api_key": key, "client": self._client}
+        return {"model": f"hosted_vllm/{bare}", "api_base": self._base_url, "api_key": key}
 
     def _is_openai(self, bare: str) -> bool:
         if bare != self.model:

@@ -11,7 +11,7 @@ from shared.clock import Clock
 from shared.db.database import Database
 from shared.errors import ToolError
 from shared.memory.embedders import Embedders
-from shared.memory.embeddings import Embedder, EmbeddingUnavailable
+from shared.memory.embeddings import Embedder, EmbeddingUnavailable, LiteLLMEmbedder
 from shared.memory.index import index_missing
 from shared.memory.own import OwnMemory, forget_visible, list_similar
 from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words, plan_search
@@ -156,8 +156,8 @@ class Memories:
         return self._embedders.current.model if self._embedders.current else None
 
     async def warm(self) -> None:
-        """Load the embedder, which takes seconds the first time."""
-        if self._embedders.current is not None:
+        """Load litellm for the embedder, which takes seconds; the local model starts with its first text."""
+        if isinstance(self._embedders.current, LiteLLMEmbedder):
             await self._embedders.current.load()
 
     async def plan(self) -> None:

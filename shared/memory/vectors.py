@@ -92,12 +92,13 @@ class Vectors:
         With a `limit`, so many at most. Several workers share the work; what one of them claimed but did not reach can
         be claimed again two minutes later. Returns how many were embedded.
         """
-        await self._embedder.load()
         most = limit or CLAIMED_PER_REQUEST * self._embedder.limits.parallel
         filled = 0
         try:
             while self._clock.monotonic() >= self._paused_until:
                 claimed = await self._claim(most)
+                if claimed:
+                    await self._embedder.load()
                 filled += await self.fill(claimed, deadline_seconds=BACKGROUND_SECONDS)
                 self._may_switch = self._may_switch or bool(claimed)
                 if len(claimed) < most or limit is not None:

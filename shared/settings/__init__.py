@@ -21,6 +21,7 @@ from shared.settings.model import (
     SETTING_NAMES,
     Settings,
     find_env_file,
+    find_local_model,
     first_fault,
 )
 
@@ -95,7 +96,10 @@ def prepare_litellm_environment() -> None:
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
     """Return the settings that this environment gives; an empty value counts as not set."""
-    given = {name.lower(): environ[name] for name in SETTING_NAMES if environ.get(name, "") != ""}
+    given: dict[str, str | None] = {
+        name.lower(): environ[name] for name in SETTING_NAMES if environ.get(name, "") != ""
+    }
+    given.setdefault("embedding_model", find_local_model())
     try:
         return Settings.model_validate(given)
     except ValidationError as error:

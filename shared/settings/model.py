@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -80,11 +81,18 @@ def _check_folder(path: Path) -> Path:
     return path.resolve()
 
 
-def _check_local_model(model: str) -> str:
+def find_local_model() -> str | None:
+    """Return the local embedding model whose package is installed, if there is one."""
+    return next((model for model, package in LOCAL_EMBEDDING_MODELS.items() if find_spec(package)), None)
+
+
+def _check_embedding_model(model: str | None) -> str | None:
+    if model is None or model == "off":
+        return None
     if model == "local":
         return next(iter(LOCAL_EMBEDDING_MODELS))
     if model.startswith("local/") and model not in LOCAL_EMBEDDING_MODELS:
-        raise ValueError(f"there is no local model {model!r}; write local or {', '.join(LOCAL_EMBEDDING_MODELS)}")
+        raise ValueError(f"there is no local model {model!r}; write local, off or {', '.join(LOCAL_EMBEDDING_MODELS)}")
     return model
 
 
@@ -108,9 +116,10 @@ class Settings(BaseModel):
     """Models in order of fallback, as litellm names them; unset: the offline model answers."""
     llm_protocols: Protocols = Field(default_factory=dict)
     """`model=native`, `tool_tag` or `fenced`: how a model calls tools."""
-    embedding_model: Annotated[str, AfterValidator(_check_local_model)] | None = None
-    """A litellm name, or `local` for [a model on this machine](../operations.md#recall-by-meaning): finds memories
-    by meaning too; unset: only by words."""
+    # None: off. In the environment it is `off`, and unset means the local model where that is installed.
+    embedding_model: Annotated[str | None, AfterValidator(_check_embedding_model)] = None
+    """`local` for [a model on this machine](../operations.md#recall-by-meaning), a litellm name, or `off`: by what
+    memories are found besides their words; unset: `local` where its package is installed."""
     summary_model: str | None = None
     """The model that [writes summaries](../memory.md#history-and-summaries); unset: the cheapest of `LLM_MODELS`."""
     debug_mock_responses: str | None = None

@@ -8,6 +8,7 @@ from adapters.web.api import sse
 from adapters.web.faults import Fault, to_openai_error
 from agent.journal.steps import Event
 from shared.errors import (
+    AnswerFiltered,
     BudgetBusy,
     BudgetExhausted,
     LimitExhausted,
@@ -33,6 +34,7 @@ ERRORS: dict[str, tuple[int, str, dict[str, str]]] = {
     ),
     BudgetBusy.code: (429, "rate_limit_exceeded", SOON),
     ModelsUnavailable.code: (503, ModelsUnavailable.code, SOON),
+    AnswerFiltered.code: (400, "content_filter", NOT_AGAIN),
     TurnTimedOut.code: (504, TurnTimedOut.code, NOT_AGAIN),
     PromptTooLong.code: (400, "context_length_exceeded", {}),
     TemperatureTooHigh.code: (400, TemperatureTooHigh.code, {}),

@@ -20,9 +20,9 @@ from agent.llm.providers.catalogue import Catalogue
 from agent.llm.providers.errors import may_be_billed, to_failure
 from agent.llm.providers.library import Library, import_litellm
 from agent.llm.providers.names import UnknownName, find_unknown, find_unlisted
-from agent.llm.providers.openai_api import CONNECT_SECONDS, OpenAIServer, read_usage, to_count, to_usage
+from agent.llm.providers.openai_api import OpenAIServer, read_usage, to_count, to_usage
 from agent.llm.providers.pricing import Prices, Pricing
-from agent.llm.providers.requests import MARKED_MODEL, Form, Forms, to_response_format, with_marks
+from agent.llm.providers.requests import MARKED_MODEL, Form, Forms, to_response_format, with_marks, with_short_ids
 from agent.llm.providers.streaming import StreamAccumulator
 from agent.llm.tokens import estimate
 from agent.llm.vision import fill
@@ -156,9 +156,7 @@ class Providers:
         """Call the provider of this model; raises `RouteFailed`."""
         if self.needs_litellm(name):
             await self.load()
-            # litellm then skips its own logging and billing, which take a third of a call's CPU time and background
-            # tasks.
-            self.library.is_internal_call.set(True)
+            self.library.know(self.target(name)["model"])
         if request.answer_schema is None:
             return await self._ask(name, request, attempt, form=Form.WORDS)
 
@@ -233,10 +231,12 @@ class Providers:
         )
         try:
             async with aclosing(answer):
-                # The inner stream, because litellm's wrapper reports an interrupted stream as complete and leaks tasks.
-                async for chunk in answer.completion_stream if arguments["model"].startswith("openai/") else answer:
+                async for chunk in answer:
                     accumulator.add(chunk)
-        except self.library.stream_faults:
+        except self.library.stream_faults as error:
+            # Some providers are asked only when the first piece is read, so that this may be their refusal.
+            if isinstance(error, self.library.faults) and not any(accumulator.written):
+                raise
             accumulator.finish_reason = None
         return self._assemble(name, request, accumulator)
 
@@ -253,15 +253,16 @@ class Providers:
 
     def _to_arguments(self, name: str, request: ModelRequest, limit: float, form: Form) -> dict[str, Any]:
         target = self.target(name)
-        # litellm expects a naive datetime in local time.
-        begun = self._clock.now().astimezone().replace(tzinfo=None)
         messages = fill(request) if request.images else list(request.messages)
+        if MARKED_MODEL.match(target["model"]):
+            messages = with_marks(messages)
+        elif target["model"].startswith("mistral/"):
+            messages = with_short_ids(messages)
         asked: dict[str, Any] = {
             **target,
-            "litellm_logging_obj": self.library.log(target["model"], start_time=begun),
-            "messages": with_marks(messages) if MARKED_MODEL.match(target["model"]) else messages,
+            "messages": messages,
             "max_tokens": request.max_tokens,
-            "timeout": self.library.timeout(limit, connect=min(limit, CONNECT_SECONDS)),
+            "timeout": limit,
             "num_retries": 0,
             "max_retries": 0,
         }
@@ -357,5 +358,6 @@ def _to_completion(
     if tool_calls:
         return replace(completion, tool_calls=tool_calls, stop="tool_use")
     if not text.strip():
-        raise RouteFailed(Cause.EMPTY, usage=usage)
+        is_filtered = finish_reason == "content_filter"
+        raise RouteFailed(Cause.FILTERED if is_filtered else Cause.EMPTY, usage=usage)
     return completion

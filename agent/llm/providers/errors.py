@@ -43,6 +43,13 @@ IMAGES_REFUSED = re.compile(
     r"(?:images?|image[ _-]?url|multi-?modal|vision)\b|mmproj",
     re.IGNORECASE | re.DOTALL,
 )
+# How providers report that they let neither this prompt nor an answer to it pass.
+FILTERED_STATUS = (400, 403, 422)
+FILTERED = re.compile(
+    r"content[ _-](?:filter|policy|management policy)|ContentPolicyViolation|ResponsibleAIPolicy|safety system"
+    r"|moderation",
+    re.IGNORECASE,
+)
 TOO_LARGE = re.compile(r"request too large|input or output tokens must be reduced", re.IGNORECASE)
 N = r"\D{0,4}(\d[\d,]*)"
 WINDOW = re.compile(
@@ -51,6 +58,8 @@ WINDOW = re.compile(
     r"|(?<![\d,])(\d[\d,]*) maximum context length",
     re.IGNORECASE,
 )
+# The pause that Google asks for, in the answer instead of a header.
+PAUSE = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 COUNTED = re.compile(
     rf"(?:resulted in|requested(?: about)?|request contains|token count|too long:|prompt contains|current length is){N}"
     r"|context limit: (\d+)",
@@ -60,6 +69,8 @@ COUNTED = re.compile(
 
 def to_failure(error: Exception, clock: Clock) -> RouteFailed:
     """Convert an error of litellm or of our own client to `RouteFailed`."""
+    # litellm wraps what a provider answers instead of a stream.
+    error = getattr(error, "original_exception", None) or error
     status = getattr(error, "status_code", None)
     if not isinstance(status, int):
         return RouteFailed(Cause.TIMED_OUT if isinstance(error, TimeoutError) else Cause.UNREACHABLE)
@@ -70,11 +81,16 @@ def to_failure(error: Exception, clock: Clock) -> RouteFailed:
         )
     if status == 429 and "insufficient_quota" in str(error):
         return RouteFailed(Cause.OUT_OF_CREDIT, status=status)
+    if status in FILTERED_STATUS and FILTERED.search(message):
+        return RouteFailed(Cause.FILTERED, status=status)
     if status in IMAGES_REFUSED_STATUS and IMAGES_REFUSED.search(message):
         return RouteFailed(Cause.IMAGES_REFUSED, status=status)
     cause = CAUSES.get(status, Cause.UNREACHABLE if status >= 500 else Cause.REQUEST_REFUSED)
     headers = error.headers if isinstance(error, ServerError) else getattr(error, "litellm_response_headers", None)
-    return RouteFailed(cause, status=status, retry_after=_retry_after(headers or {}, clock))
+    retry_after = _retry_after(headers or {}, clock)
+    if retry_after is None and (pause := PAUSE.search(message)) and status == 429:
+        retry_after = float(pause[1])
+    return RouteFailed(cause, status=status, retry_after=retry_after)
 
 
 def may_be_billed(error: BaseException) -> bool:

@@ -2,9 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from agent.llm.completions import NO_TOOL
@@ -12,22 +10,25 @@ from agent.llm.providers.streaming import STREAM_FAULTS
 from shared.log import drop_handlers
 from shared.settings import prepare_litellm_environment
 
+OLLAMA = frozenset({"ollama", "ollama_chat"})
+OWN_MODEL = {"mode": "chat", "input_cost_per_token": 0.0, "output_cost_per_token": 0.0}
 LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
-
-# What litellm's log of a call asks for and we have no use for.
-EMPTY_LOG: dict[str, Any] = {"messages": [], "stream": False, "litellm_call_id": "", "function_id": "", "kwargs": {}}
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The parts of litellm that we use, available once it is imported."""
+    """litellm, available once it is imported; `faults` are what calls raise, `stream_faults` what streams do."""
 
     litellm: Any
-    timeout: Any
-    is_internal_call: Any
-    log: Callable[..., Any]
     faults: tuple[type[Exception], ...]
     stream_faults: tuple[type[Exception], ...]
+
+    def know(self, model: str) -> None:
+        """List a model of Ollama: about others, litellm asks its server, and blocks the event loop meanwhile."""
+        provider = model.partition("/")[0]
+        if provider in OLLAMA:
+            # `register_model` would ask, too.
+            self.litellm.model_cost.setdefault(model, {"litellm_provider": provider, **OWN_MODEL})
 
 
 def import_litellm() -> Library:
@@ -35,34 +36,16 @@ def import_litellm() -> Library:
     prepare_litellm_environment()
     import httpx
     import litellm
-    from litellm._internal_context import is_internal_call
-    from litellm.litellm_core_utils.litellm_logging import Logging
-    from litellm.llms.base_llm.chat.transformation import BaseLLMException
-    from litellm.types.utils import Delta, ModelResponseStream, StreamingChoices
     from openai import OpenAIError
 
     _silence(litellm)
-
-    class Unpriced(Logging):
-        # litellm computes the price twice for its own log, a third of the call's CPU time; we compute it ourselves.
-        def response_cost_calculator(self, *_args: object, **_kwargs: object) -> None:
-            return None
-
-    faults = (OpenAIError, BaseLLMException, httpx.HTTPError)
+    # litellm's errors are OpenAI's; those of httpx come from providers whose errors it does not translate.
+    faults = (OpenAIError, httpx.HTTPError)
     with warnings.catch_warnings():
-        # pydantic builds these models at their first use, with a warning about a type of litellm's.
+        # pydantic builds litellm's models at their first use, with a warning about a type of theirs.
         warnings.simplefilter("ignore")
-        ModelResponseStream(choices=[StreamingChoices(delta=Delta(content=""))])
-        is_internal_call.set(True)
         _warm(litellm)
-    return Library(
-        litellm=litellm,
-        timeout=httpx.Timeout,
-        is_internal_call=is_internal_call,
-        log=partial(Unpriced, call_type="acompletion", **EMPTY_LOG),
-        faults=faults,
-        stream_faults=(*faults, *STREAM_FAULTS),
-    )
+    return Library(litellm, faults, (*faults, *STREAM_FAULTS))
 
 
 def _silence(litellm: Any) -> None:
@@ -78,6 +61,9 @@ def _silence(litellm: Any) -> None:
 
 def _warm(litellm: Any) -> None:
     """Load what litellm would import in its first call, some 300 modules, on the event loop; no request is sent."""
-    message = {"role": "user", "content": "warm"}
-    litellm.completion("hosted_vllm/warm", [message], tools=[NO_TOOL], mock_response="warm", api_base="http://[::1]")
-    litellm.main.encoding.encode("warm")
+    messages = [{"role": "user", "content": "warm"}]
+    for stream in (False, True):
+        answer = litellm.completion(
+            "hosted_vllm/warm", messages, tools=[NO_TOOL], mock_response="warm", api_base="http://[::1]", stream=stream
+        )
+        list(answer if stream else ())

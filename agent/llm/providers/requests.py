@@ -1,4 +1,4 @@
-"""What only some requests have: marks for the prompt caches of some providers, and response formats.
+"""What only some requests have: marks for the prompt caches of some providers, short ids, and response formats.
 
 Some providers cache nothing by themselves. For those, the messages are marked that end what stays the same: the
 instructions, the history, and the whole of this request, which the next call of the same turn begins with.
@@ -11,6 +11,7 @@ nothing, so the next weaker form is tried; the accepted form is remembered per m
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any
 
 from agent.llm.completions import Cause, Completion, RouteFailed
@@ -19,6 +20,8 @@ MARK = {"type": "ephemeral"}
 # Anthropic's models by litellm's name, whoever runs them, cache only what is marked. All other providers cache by
 # themselves, or refuse the mark.
 MARKED_MODEL = re.compile(r"(?!openai/|hosted_vllm/).*claude", re.IGNORECASE)
+SHORT_ID_CHARS = 9
+SHORT_ID = re.compile(rf"[a-zA-Z0-9]{{{SHORT_ID_CHARS}}}")
 SCHEMA_NAME = "plan"
 
 Message = dict[str, Any]
@@ -48,6 +51,22 @@ def _marked(message: Message) -> Message:
         return {**message, "cache_control": MARK}
     # An empty text can't be marked.
     return message
+
+
+def with_short_ids(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with ids of calls as Mistral's API demands them, whichever provider has made them."""
+    return [_with_short_ids(message) for message in messages]
+
+
+def _with_short_ids(message: Message) -> Message:
+    if calls := message.get("tool_calls"):
+        return {**message, "tool_calls": [{**call, "id": _shorten(call["id"])} for call in calls]}
+    return {**message, "tool_call_id": _shorten(message["tool_call_id"])} if "tool_call_id" in message else message
+
+
+def _shorten(call_id: str) -> str:
+    is_short = SHORT_ID.fullmatch(call_id) is not None
+    return call_id if is_short else sha256(call_id.encode()).hexdigest()[:SHORT_ID_CHARS]
 
 
 class Form(StrEnum):

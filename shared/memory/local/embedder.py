@@ -29,6 +29,8 @@ REMEDY = "install it: `make embeddings` in Parley's folder, elsewhere Parley's e
 MAX_CHARS_PER_REQUEST = 8000
 MAX_TEXTS_PER_REQUEST = 64
 LOAD_SECONDS = 60.0
+# Without a text for so long, the program ends and frees its memory.
+IDLE_SECONDS = 600.0
 HEADER = struct.Struct("<II")
 
 log = get_logger()
@@ -50,8 +52,11 @@ class LocalEmbedder:
 
     limits = RequestLimits(texts=MAX_TEXTS_PER_REQUEST, chars=8 * MAX_CHARS_PER_REQUEST, parallel=1)
 
-    def __init__(self, model: str, clock: Clock) -> None:
+    def __init__(self, model: str, clock: Clock, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self.model = model
+        self._idle_seconds = idle_seconds
+        self._idle: asyncio.TimerHandle | None = None
+        self._is_ending = False
         self._clock = clock
         self._process: asyncio.subprocess.Process | None = None
         self._answers: asyncio.Task[None] | None = None
@@ -81,6 +86,8 @@ class LocalEmbedder:
 
     async def aclose(self) -> None:
         """End the program."""
+        if self._idle is not None:
+            self._idle.cancel()
         for task in (self._starting, self._answers):
             if task is not None:
                 task.cancel()
@@ -118,7 +125,9 @@ class LocalEmbedder:
             log.warning("local_embedder_failed", model=self.model, cause="the model could not be loaded", remedy=REMEDY)
             await self._end_program()
             return
+        self._is_ending = False
         self._answers = asyncio.create_task(self._read_answers(self._process))
+        self._watch_idleness()
 
     async def _ask(self, texts: Sequence[str]) -> Vectors:
         process = self._process
@@ -126,10 +135,25 @@ class LocalEmbedder:
             raise EmbeddingUnavailable
         answer: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
+        self._watch_idleness()
         with suppress(OSError):
             process.stdin.write(json.dumps(texts).encode() + b"\n")
             await process.stdin.drain()
         return await answer
+
+    def _watch_idleness(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._end_idle_program)
+
+    def _end_idle_program(self) -> None:
+        if self._waiting:
+            self._watch_idleness()
+        elif self._process is not None and self._process.stdin is not None:
+            # The end of its input ends the program; the next text starts another.
+            self._is_ending = True
+            self._cooldown_until = -COOLDOWN_SECONDS
+            self._process.stdin.close()
 
     async def _read_answers(self, process: asyncio.subprocess.Process) -> None:
         # The program answers in the order of the requests; a caller that gave up is skipped.
@@ -140,7 +164,8 @@ class LocalEmbedder:
                 if not answer.done():
                     answer.set_result(vectors)
         except asyncio.IncompleteReadError:
-            log.warning("local_embedder_failed", model=self.model, cause="its program ended; it is started again")
+            if not self._is_ending:
+                log.warning("local_embedder_failed", model=self.model, cause="its program ended; it is started again")
         finally:
             while self._waiting:
                 answer = self._waiting.popleft()

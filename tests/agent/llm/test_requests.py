@@ -50,22 +50,6 @@ def test_a_first_message_with_an_image_is_marked_at_its_last_part() -> None:
     assert [part.get("cache_control") for part in marked[1]["content"]] == [None, MARK]
 
 
-def test_litellm_sends_the_marks_to_anthropic() -> None:
-    from litellm import AnthropicConfig
-
-    sent = AnthropicConfig().transform_request(
-        model="claude-sonnet-4-5",
-        messages=with_marks([SYSTEM, *HISTORY, ASKED, *WAVE]),  # type: ignore[arg-type]  # plain dicts
-        optional_params={"max_tokens": 100},
-        litellm_params={},
-        headers={},
-    )
-
-    assert sent["system"][0]["cache_control"] == MARK
-    parts = [part for message in sent["messages"] for part in message["content"]]
-    assert [part.get("text") or part["type"] for part in parts if "cache_control" in part] == ["Hello.", "tool_result"]
-
-
 async def test_the_schema_of_a_tool_arrives_as_it_is() -> None:
     switch = {"type": "boolean", "description": "Refuse what is unclear."}
     parameters = {"type": "object", "properties": {"strict": switch}, "required": ["strict"]}

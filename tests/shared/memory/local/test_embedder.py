@@ -147,11 +147,25 @@ def test_an_unknown_local_model_stops_the_start_with_the_names_that_exist() -> N
 
 
 def test_the_start_says_by_what_memories_are_found() -> None:
-    by_both = "by words and by meaning, with"
+    assert explain_recall(Settings()) == "by words"
+    assert explain_recall(Settings(embedding_model="local")) == "by meaning (local model)"
+    assert explain_recall(Settings(embedding_model="voyage/voyage-3")) == "by meaning (voyage/voyage-3)"
 
-    assert explain_recall(Settings()) == "by words; EMBEDDING_MODEL adds recall by meaning"
-    assert explain_recall(Settings(embedding_model="local")) == f"{by_both} {MODEL} on this machine"
-    assert explain_recall(Settings(embedding_model="voyage/voyage-3")) == f"{by_both} voyage/voyage-3"
+
+def test_without_a_setting_the_installed_model_is_used_and_off_switches_it_off() -> None:
+    assert settings_from({}).embedding_model == MODEL
+    assert settings_from({"EMBEDDING_MODEL": "off"}).embedding_model is None
+
+
+async def test_an_idle_program_ends_and_the_next_text_starts_it_again(clock: SetClock) -> None:
+    embedder = LocalEmbedder(MODEL, clock, idle_seconds=1.0)
+    await embedder.load()
+    program = program_of(os.getpid())
+    await asyncio.to_thread(program.wait, 30)
+
+    await embedder.load()
+    assert (await embedder.embed(["Ada plays the cello"])).vectors
+    await embedder.aclose()
 
 
 async def test_the_embedder_of_an_earlier_model_is_opened_once(clock: SetClock, tmp_path: Path) -> None:
