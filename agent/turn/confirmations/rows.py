@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from agent.journal.steps import TurnKey
 from agent.tools.outcomes import ApprovalRequest
+from agent.turn.confirmations.questions import list_calls
 from shared.db.database import Database
 from shared.db.driver import Session
 
@@ -44,7 +45,7 @@ UPDATE confirmations SET status = 'used', used_at = now() FROM turns
 WHERE confirmations.id = :id AND confirmations.status = 'approved' AND turns.id = confirmations.answered_turn_id
   AND turns.id = :turn_id AND turns.attempt = :attempt AND turns.status = 'running'
   AND turns.user_id = confirmations.user_id
-RETURNING confirmations.question, confirmations.agent
+RETURNING confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent
 """)
 
 
@@ -65,21 +66,26 @@ class NewQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """An approved question, and the agent whose call it is about; None for the persona that answers."""
+    """What was asked about each call of an approved question, and the agent whose calls they are.
 
-    question: str
+    `agent` is None for the persona that answers.
+    """
+
+    questions: tuple[str, ...]
     agent: str | None
 
 
 async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
-    """Consume the approval of a call, which may then run.
+    """Consume the approval of calls, which may then run.
 
-    Returns None when it was consumed before, or another attempt runs the turn: the call may then already have run.
+    Returns None when it was consumed before, or another attempt runs the turn: the calls may then already have run.
     """
     given = {"id": confirmation_id, "turn_id": key.id, "attempt": key.attempt}
     async with database.statement() as session:
         row = (await session.execute(USE, given)).one_or_none()
-    return None if row is None else Agreed(row.question, row.agent)
+    if row is None:
+        return None
+    return Agreed(tuple(call.question for call in list_calls(row.tool, row.arguments, row.question)), row.agent)
 
 
 async def close_questions(session: Session, conversation_id: int) -> None:
