@@ -12,6 +12,7 @@ from tests.crash.promises import broken_at_each
 from tests.crash.stage import Stage, open_stage
 
 ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
+ASKS_TWICE: list[Any] = [{"tool_calls": [{"name": "stage__careful"}, {"name": "stage__careful"}]}, "It is done."]
 GOES_ON: list[Any] = ["It is done."]
 QUESTION = "Shall I?\n\n(Answer yes or no within ten minutes.)"
 # This commit consumes the confirmation, just before the call begins.
@@ -20,9 +21,9 @@ RUNS = "effect before 1"
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
-async def ask(stage: Stage) -> Decision:
+async def ask(stage: Stage, answers: list[Any] = ASKS) -> Decision:
     """Let a worker ask the question and end the worker; return the yes."""
-    worker = await stage.worker("asker", ASKS)
+    worker = await stage.worker("asker", answers)
     asked = await stage.response(await stage.accepts("room: do it"))
     await stage.until_delivered(1)
     await worker.stop()
@@ -90,6 +91,36 @@ async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_repo
             ]
 
     assert await broken_at_each(numbers, one) == []
+
+
+@pytest.mark.parametrize("action", ["kill", "freeze"])
+async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outcome_is_reported(
+    postgres: URL, tmp_path: Path, action: str
+) -> None:
+    # Both calls run at the same time: later commits have no fixed number, but each effect has.
+    points = await list_points(postgres, tmp_path, GOES_ON, asks=False)
+    spent = points.index(RUNS) - 1
+    before = points[: spent + 1] if action == "kill" else points[spent - 1 : spent + 1]
+    effects = [f"effect {side} {number}" for number in (1, 2) for side in ("before", "after")]
+
+    async def one(point: str) -> list[str]:
+        async with open_stage(postgres, tmp_path) as stage:
+            response = await disturb(stage, GOES_ON, point, action, await ask(stage, ASKS_TWICE))
+            done = [call_id for (call_id,) in await stage.rows("SELECT call_id FROM stage_effects")]
+            results = [str(made.result) for made in response.tool_calls_made]
+            certain = results.count("effect done")
+            unknown = sum("The outcome is unknown" in result for result in results)
+            checks = {
+                "done twice": len(done) == len(set(done)),
+                "not done": len(done) == 2 or point not in points[:spent],
+                "lost": certain + unknown == 2,
+                "invented": certain <= len(done),
+                "yes not spent": await stage.rows("SELECT status FROM confirmations") == [("used",)],
+                "answer": response.content == "It is done.",
+            }
+            return [f"{action} at {point}: {name} ({results})" for name, is_right in checks.items() if not is_right]
+
+    assert await broken_at_each([*before, *effects], one) == []
 
 
 async def test_a_question_that_was_never_delivered_cannot_be_confirmed(postgres: URL, tmp_path: Path) -> None:
