@@ -6,17 +6,20 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
+from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
 from shared.messages import AgentResponse, Decision
 from shared.permissions import Permission
 from shared.settings import Settings
+from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.support.delegating import add_agent, play
 from tests.support.delegating import ask as delegate
 from tests.support.office import MAIL, Office, age, calls, new_office, open_office, parley_of_office, statuses
-from tests.support.parley import Parley
+from tests.support.parley import Parley, open_parley
 from tests.support.planning import call, plan
 
 __all__ = ["new_office", "parley_of_office"]
@@ -33,9 +36,9 @@ ASKED = """I need your yes for 2 things; it counts for all of them, and your no 
 (Answer yes or no within ten minutes.)"""
 
 
-def post(text: str) -> tuple[str, dict[str, Any]]:
+def post(words: str) -> tuple[str, dict[str, Any]]:
     """Return a call that changes something for others."""
-    return "office__post", {"text": text}
+    return "office__post", {"text": words}
 
 
 async def ask(parley: Parley, *then: Answer | Fault, **given: Any) -> AgentResponse:
@@ -67,6 +70,30 @@ async def test_one_question_shows_all_calls_that_need_a_yes_and_one_yes_runs_eac
     assert await statuses(parley) == ["used"]
     shown = parley.model.requests[-1].body["messages"]
     assert [message["role"] for message in shown[-4:]] == ["user", "assistant", "tool", "tool"]
+
+
+async def test_approved_calls_run_one_after_another(
+    settings: Settings, address: Address, model: OpenAIStub, office: Office
+) -> None:
+    steps: list[str] = []
+
+    async def move(context: ToolContext, what: str) -> str:
+        """Move something."""
+        await context.confirm(f"Move {what}?")
+        steps.append(f"{what} begins")
+        async with context.transaction() as session:
+            await session.execute(text("SELECT 1"))
+        steps.append(f"{what} ends")
+        return "moved"
+
+    tools = ModuleTools([*discover().tools, Tool(move, Permission.GUEST, module="office", confirms=True)])
+    given = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
+    async with open_parley(settings.model_copy(update=given), address, model, modules=tools) as parley:
+        model.play([calls(*(("office__move", {"what": what}) for what in "abc")), Answer("Moved.")])
+        await parley.ask("move all")
+        await parley.ask("yes")
+
+    assert steps == [f"{what} {end}" for what in "abc" for end in ("begins", "ends")]
 
 
 async def test_one_no_refuses_all(parley: Parley, office: Office) -> None:

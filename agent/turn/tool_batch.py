@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -50,6 +51,8 @@ class ToolBatch:
             TaintGuard(taint, services.toolbox, turn.log),
         )
         self._slots = asyncio.Semaphore(services.settings.wave_width)
+        # Approved calls run one after another: the person was shown them in this order.
+        self._approved_turn = asyncio.Lock()
         self._running: set[asyncio.Task[Finished]] = set()
 
     async def start(self, calls: Sequence[PendingCall]) -> None:
@@ -85,7 +88,8 @@ class ToolBatch:
         }
         async with self._slots:
             with span(f"execute_tool {name}", given) as opened:
-                outcome = await self._run(checked)
+                async with self._approved_turn if checked.confirmation is not None else nullcontext():
+                    outcome = await self._run(checked)
                 opened.note({"parley.outcome": kind_of(outcome)})
         return call, outcome
 
