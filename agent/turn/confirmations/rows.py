@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from agent.journal.steps import TurnKey
 from agent.tools.outcomes import ApprovalRequest
@@ -47,6 +47,12 @@ WHERE confirmations.id = :id AND confirmations.status = 'approved' AND turns.id 
   AND turns.user_id = confirmations.user_id
 RETURNING confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent
 """)
+FIND_USED = text("""
+SELECT confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent
+FROM confirmations JOIN turns ON turns.id = confirmations.answered_turn_id AND turns.user_id = confirmations.user_id
+WHERE confirmations.id = :id AND confirmations.status = 'used'
+  AND turns.id = :turn_id AND turns.attempt = :attempt AND turns.status = 'running'
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +86,18 @@ async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agr
 
     Returns None when it was consumed before, or another attempt runs the turn: the calls may then already have run.
     """
+    return await _find_agreed(database, USE, key, confirmation_id)
+
+
+async def find_consumed(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
+    """Return an approval that this turn has consumed for the first of its calls; None when another attempt runs it."""
+    return await _find_agreed(database, FIND_USED, key, confirmation_id)
+
+
+async def _find_agreed(database: Database, statement: TextClause, key: TurnKey, confirmation_id: int) -> Agreed | None:
     given = {"id": confirmation_id, "turn_id": key.id, "attempt": key.attempt}
     async with database.statement() as session:
-        row = (await session.execute(USE, given)).one_or_none()
+        row = (await session.execute(statement, given)).one_or_none()
     if row is None:
         return None
     return Agreed(tuple(call.question for call in list_calls(row.tool, row.arguments, row.question)), row.agent)

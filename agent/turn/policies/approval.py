@@ -1,6 +1,7 @@
 """Runs calls that the user was asked about only if they approved them, and only once."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.journal.steps import TurnKey
@@ -8,7 +9,7 @@ from agent.prompts import prompts
 from agent.tools.calls import PendingCall
 from agent.tools.outcomes import Failed, NotRun, not_run, unknown_outcome
 from agent.tools.toolbox import Toolbox
-from agent.turn.confirmations.rows import Agreed, consume
+from agent.turn.confirmations.rows import consume, find_consumed
 from shared.db.database import Database
 from shared.errors import ToolError
 
@@ -16,13 +17,13 @@ from shared.errors import ToolError
 class Approval:
     """Consumes the approval of calls, and lets them run in the scope of the agent that requested them.
 
-    The calls of one question are checked before the first of them starts, so they consume their approval together.
+    The first call of a question consumes its approval. Each of the others comes here once the result of the one before
+    is recorded, so of those that an earlier attempt has left, the `interrupted`, it can only have begun the first.
     """
 
-    def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey) -> None:
+    def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey, interrupted: Sequence[str] = ()) -> None:
         self._database, self._toolbox, self._key = database, toolbox, key
-        self._agreed: dict[int, Agreed | None] = {}
-        self._begun: set[str] = set()
+        self._interrupted = interrupted
 
     async def check(self, call: PendingCall) -> PendingCall | Failed | NotRun:
         """Stop a call that was denied or whose approval is consumed; add the approved question to the others."""
@@ -30,15 +31,17 @@ class Approval:
             return call
         if not call.confirmation["approved"]:
             return Failed(json.dumps({"error": True, "message": prompts().confirmation.denied}))
-        confirmation_id = call.confirmation["id"]
-        if confirmation_id not in self._agreed:
-            self._agreed[confirmation_id] = await consume(self._database, self._key, confirmation_id)
-        agreed = self._agreed[confirmation_id]
-        if agreed is None or call.id in self._begun:
-            # The approval was consumed before: an earlier attempt started the call, and its outcome is unknown.
+        confirmation_id, number = call.confirmation["id"], call.confirmation.get("number", 0)
+        if number == 0:
+            agreed = await consume(self._database, self._key, confirmation_id)
+        elif call.id in self._interrupted[:1]:
+            agreed = None
+        else:
+            agreed = await find_consumed(self._database, self._key, confirmation_id)
+        if agreed is None:
+            # An earlier attempt may have started the call, and its outcome is unknown.
             return unknown_outcome()
-        self._begun.add(call.id)
-        question = agreed.questions[call.confirmation.get("number", 0)]
+        question = agreed.questions[number]
         if agreed.agent is None:
             return replace(call, agreed_to=question)
         try:
