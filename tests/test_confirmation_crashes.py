@@ -12,7 +12,8 @@ from tests.crash.promises import broken_at_each
 from tests.crash.stage import Stage, open_stage
 
 ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
-ASKS_TWICE: list[Any] = [{"tool_calls": [{"name": "stage__careful"}, {"name": "stage__careful"}]}, "It is done."]
+CALLS = [{"name": "stage__careful", "arguments": {"what": what}} for what in ("this", "that")]
+ASKS_TWICE: list[Any] = [{"tool_calls": CALLS}, "It is done."]
 GOES_ON: list[Any] = ["It is done."]
 QUESTION = "Shall I?\n\n(Answer yes or no within ten minutes.)"
 # This commit consumes the confirmation, just before the call begins.
