@@ -49,6 +49,8 @@ class ConfirmationTexts:
     """What is asked before a call runs, and what becomes of the answer."""
 
     taint: Text
+    taint_reason: Text
+    several: Text
     hint: Text
     hint_approver: Text
     again: Text

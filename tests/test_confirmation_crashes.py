@@ -12,6 +12,8 @@ from tests.crash.promises import broken_at_each
 from tests.crash.stage import Stage, open_stage
 
 ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
+CALLS = [{"name": "stage__careful", "arguments": {"what": what}} for what in ("this", "that")]
+ASKS_TWICE: list[Any] = [{"tool_calls": CALLS}, "It is done."]
 GOES_ON: list[Any] = ["It is done."]
 QUESTION = "Shall I?\n\n(Answer yes or no within ten minutes.)"
 # This commit consumes the confirmation, just before the call begins.
@@ -20,9 +22,9 @@ RUNS = "effect before 1"
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
-async def ask(stage: Stage) -> Decision:
+async def ask(stage: Stage, answers: list[Any] = ASKS) -> Decision:
     """Let a worker ask the question and end the worker; return the yes."""
-    worker = await stage.worker("asker", ASKS)
+    worker = await stage.worker("asker", answers)
     asked = await stage.response(await stage.accepts("room: do it"))
     await stage.until_delivered(1)
     await worker.stop()
@@ -30,10 +32,10 @@ async def ask(stage: Stage) -> Decision:
     return Decision(asked.confirmation.id, approved=True)
 
 
-async def list_points(server: URL, home: Path, answers: list[Any], *, asks: bool) -> list[str]:
+async def list_points(server: URL, home: Path, answers: list[Any], *, asks: bool, asked: list[Any] = ASKS) -> list[str]:
     """Run the asking or the confirmed turn without a fault; return every point that it passes."""
     async with open_stage(server, home) as stage:
-        decision = None if asks else await ask(stage)
+        decision = None if asks else await ask(stage, asked)
         worker = await stage.worker("first", answers)
         await stage.accepts("room: do it", decision=decision)
         await stage.until_delivered(1 if asks else 2)
@@ -87,6 +89,38 @@ async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_repo
             }
             return [
                 f"{action} at {points[number]}: {name} ({result})" for name, is_right in checks.items() if not is_right
+            ]
+
+    assert await broken_at_each(numbers, one) == []
+
+
+@pytest.mark.parametrize("action", ["kill", "freeze"])
+async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outcome_is_reported(
+    postgres: URL, tmp_path: Path, action: str
+) -> None:
+    points = await list_points(postgres, tmp_path, GOES_ON, asks=False, asked=ASKS_TWICE)
+    spent = points.index(RUNS) - 1
+    # A call is in doubt from the commit behind which it begins until that of its result; the second begins then.
+    first, second = (points.index(f"effect after {number}") + 2 for number in (1, 2))
+    numbers = range(0 if action == "kill" else spent - 1, second + 1)
+
+    async def one(number: int) -> list[str]:
+        async with open_stage(postgres, tmp_path) as stage:
+            response = await disturb(stage, GOES_ON, points[number], action, await ask(stage, ASKS_TWICE))
+            done = [call_id for (call_id,) in await stage.rows("SELECT call_id FROM stage_effects")]
+            results = [str(made.result) for made in response.tool_calls_made]
+            in_doubt = 0 if spent <= number < first else 1 if first <= number < second else None
+            checks = {
+                "done twice": len(done) == len(set(done)),
+                "not done": len(done) == 2 or in_doubt is not None,
+                "not done nor in doubt": len(done) >= 1,
+                "results": ["effect done" if index != in_doubt else "unknown" for index in range(2)]
+                == ["unknown" if "The outcome is unknown" in result else result for result in results],
+                "yes not spent": await stage.rows("SELECT status FROM confirmations") == [("used",)],
+                "answer": response.content == "It is done.",
+            }
+            return [
+                f"{action} at {points[number]}: {name} ({results})" for name, is_right in checks.items() if not is_right
             ]
 
     assert await broken_at_each(numbers, one) == []

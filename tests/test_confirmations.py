@@ -281,18 +281,6 @@ async def test_a_confirmed_call_is_reported_when_no_model_can_be_reached(parley:
     assert reply.error == "models_unavailable"
 
 
-async def test_of_two_calls_that_need_a_yes_one_is_put_to_the_person(parley: Parley, office: Office) -> None:
-    other = ("office__send", {"to": "carl", "body": "Hi."})
-    parley.model.play([calls(MAIL, other, ("office__post", {"text": "gone"})), Answer("One is sent.")])
-
-    reply = await parley.ask("mail both")
-
-    assert (reply.content, office.posted) == (ASKED, ["gone"])
-    await parley.ask("yes")
-    assert office.sent == [("bob", "See you at eight.")]
-    assert await statuses(parley) == ["used"]
-
-
 async def test_a_newer_question_replaces_the_older_one(parley: Parley, office: Office) -> None:
     other = ("office__send", {"to": "carl", "body": "Hi."})
     asked = await ask(parley, calls(other), Answer("Sent."))

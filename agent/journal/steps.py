@@ -34,7 +34,7 @@ class ToolUse:
     """The use of a tool that a step records: the call, or its result.
 
     `outcome` is the kind of outcome of a result. `confirmation` is, for a result, its request for approval, and for a
-    call that the user was asked about `{"id": …, "approved": …}`.
+    call that the user was asked about `{"id": …, "approved": …, "number": …}`, its index in that question.
     """
 
     call_id: str = ""

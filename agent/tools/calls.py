@@ -16,8 +16,8 @@ from shared.tools import Tool
 class PendingCall:
     """A call that has not run yet; `id` is the same in every attempt at its turn.
 
-    `confirmation` is set for a call that the user was asked about: `{"id": …, "approved": …}`. `agreed_to` is the text
-    of the approved question, set once the approval has been consumed for this call. `author` says who may have written
+    `confirmation` is set for a call that the user was asked about, as in `ToolUse`. `agreed_to` is what the approved
+    question says of this call, set once the approval has been consumed. `author` says who may have written
     the arguments: a stranger, when the model had read a stranger's text and the asker did not say them.
     """
 

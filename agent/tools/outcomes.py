@@ -27,6 +27,8 @@ NO_WORK = ModelWork()
 class ApprovalRequest:
     """A request for approval of one call with these arguments (JSON text); `text` is the question to the user.
 
+    A request for several calls, which are approved or denied together, has the names of their tools, separated by
+    commas, and as `arguments` a JSON list of the calls; `agent/turn/confirmations/questions.py` writes and reads it.
     `agent` is the agent that made the call, None for the persona that answers. `approver` is the permission that
     the approving user needs; None when the asked user may approve.
     """
@@ -41,10 +43,10 @@ class ApprovalRequest:
 
     @property
     def shown(self) -> str:
-        """Return the question followed by instructions how to answer it."""
-        if self.approver is not None:
-            return f"{self.text}\n\n{prompts().confirmation.hint_approver.format(level=self.approver)}"
-        return f"{self.text}\n\n{prompts().confirmation.hint}"
+        """Return the question, followed by its reason and instructions how to answer it."""
+        texts = prompts().confirmation
+        hint = texts.hint if self.approver is None else texts.hint_approver.format(level=self.approver)
+        return "\n\n".join([self.text, *([texts.taint_reason] if self.reason == "taint" else []), hint])
 
     def to_journal(self) -> dict[str, Any]:
         """Convert the request to the form the journal stores."""

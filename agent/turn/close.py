@@ -16,7 +16,7 @@ from agent.queue.inbox import READ_BY_CALLER
 from agent.queue.outbox import FIND_DELIVERY, LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
-from agent.turn.confirmations.questions import CHOICES, find_question
+from agent.turn.confirmations.questions import CHOICES, combine_questions
 from agent.turn.confirmations.rows import NewQuestion, add_question
 from agent.turn.modes import Mode, ModelTurn
 from agent.turn.policies import circuit_breaker
@@ -105,8 +105,7 @@ def find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
     if not log.answers:
         return None
     circuit_breaker.check(log.steps)
-    questions = [find_question(log.find_call(step.tool.call_id), step) for step in log.last_results]
-    if question := next(filter(None, questions), None):
+    if question := combine_questions((log.find_call(step.tool.call_id), step) for step in log.last_results):
         return to_question(turn, question)
     for step in log.last_results:
         tool = turn.offer.find(step.tool.name)

@@ -6,7 +6,7 @@ while the turn runs.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from agent.journal.full_results import keep_full_results
@@ -47,10 +47,14 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
     """
     log, mode, timings = turn.log, services.models.modes[turn.loop_mode], turn.start.timings
     if log.answers:
-        # Continues an interrupted attempt, or handles a call that the user has approved or denied.
+        # Continues an interrupted attempt, or handles calls that the user has approved or denied.
         interrupted = [call.tool.call_id for call in log.open_calls]
         with timings.measure("tools", services.clock):
-            await _run_wave(services, turn, taint, scope=turn.scope, interrupted=interrupted)
+            # Those run one after another, as they were shown, and none begins before the last one's result is recorded:
+            # so a later attempt knows which of them have not begun.
+            while (calls := log.open_calls) and calls[0].tool.confirmation is not None:
+                await _run_wave(services, turn, taint, scope=turn.scope, calls=calls[:1], interrupted=interrupted)
+            await _run_wave(services, turn, taint, scope=turn.scope, calls=calls, interrupted=interrupted)
         # If no model can be reached, the user still learns what happened to the call they approved or denied.
         log.keep_partial(describe_decision(log.steps))
     while (end := find_end(turn, mode)) is None:
@@ -61,7 +65,7 @@ async def respond(services: TurnServices, turn: RunningTurn, context: Context, t
             return to_result(turn, answer)
         scope = await _record_answer(services, turn, answer)
         with timings.measure("tools", services.clock):
-            await _run_wave(services, turn, taint, scope=scope)
+            await _run_wave(services, turn, taint, scope=scope, calls=log.open_calls)
     return end
 
 
@@ -223,12 +227,16 @@ async def _record(
 
 
 async def _run_wave(
-    services: TurnServices, turn: RunningTurn, taint: TurnTaint, scope: Scope, interrupted: Collection[str] = ()
+    services: TurnServices,
+    turn: RunningTurn,
+    taint: TurnTaint,
+    scope: Scope,
+    calls: Sequence[Step],
+    interrupted: Sequence[str] = (),
 ) -> None:
-    # Runs the open calls, and starts each dependent call as soon as the results it needs are recorded.
+    # Runs these calls, and starts each dependent call as soon as the results it needs are recorded.
     mode = services.models.modes[turn.loop_mode]
     async with ToolBatch(services, turn, taint, interrupted=interrupted) as batch:
-        calls: Sequence[Step] = turn.log.open_calls
         await batch.start([to_pending(step, scope, turn.offer) for step in calls])
         while finished := await batch.finished():
             results = [(_to_step(turn, call, outcome), call, outcome) for call, outcome in finished]

@@ -231,8 +231,8 @@ async def _begin(
         tool_events = ToolEvents(announcer, services.toolbox, scope=opening.scope, offer=opening.offer)
         events += tool_events.of_calls(step for step in steps if step.role == "tool_call")
     tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
-    # If the turn starts with an approved call, the first prompt contains its result: at most one token per character.
-    room = services.settings.tool_result_max_chars if len(steps) > 1 else 0
+    # If the turn starts with approved calls, the first prompt contains their results: at most one token per character.
+    room = services.settings.tool_result_max_chars * sum(step.role == "tool_call" for step in steps)
     price = services.models.router.highest_price(participants.persona.model)
     # From here on the turn may exist, even if the acknowledgement of its commit is lost.
     opening.job.unpaid[key] = ()

@@ -1,7 +1,7 @@
 """Runs the tool calls of one model answer concurrently; the failure of one does not cancel the others."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -27,11 +27,11 @@ Finished = tuple[PendingCall, Outcome]
 class ToolBatch:
     """Runs the calls that no policy stops, so many at a time; leaving the `async with` block cancels them.
 
-    `interrupted` are the ids of calls that an earlier attempt at the turn may have begun.
+    `interrupted` are the ids of calls that an earlier attempt at the turn may have begun, in their order.
     """
 
     def __init__(
-        self, services: TurnServices, turn: RunningTurn, taint: TurnTaint, interrupted: Collection[str] = ()
+        self, services: TurnServices, turn: RunningTurn, taint: TurnTaint, interrupted: Sequence[str] = ()
     ) -> None:
         self._services, self._turn, self._taint = services, turn, taint
         # They check every call in this order.
@@ -40,7 +40,7 @@ class ToolBatch:
             *services.models.modes[turn.loop_mode].policies(turn),
             Repetition(turn.log.steps),
             Interruption(interrupted),
-            Approval(services.database, services.toolbox, turn.key),
+            Approval(services.database, services.toolbox, turn.key, interrupted),
             Permitted(services.toolbox),
             TaintGuard(taint, services.toolbox, turn.log),
         )

@@ -4,6 +4,7 @@ Days are read by the grammar of `hints`; this adds the time of day and what is s
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -14,6 +15,7 @@ from shared.dates.zones import find_zone, to_moment
 from shared.errors import ToolError
 
 EXAMPLES = ("tomorrow at 9", "next Friday at 14:30", "in 20 minutes", "2027-01-17 09:00")
+DAY_SECONDS = 86_400
 USUAL_TIME, NOON = time(9), time(12)
 TIMES_OF_DAY = {
     name: time(hour)
@@ -37,9 +39,11 @@ SHORT_UNITS = {
     )
     for name in names.split()
 }
-COUNT = rf"\d{{1,6}}|half an?|{one_of(NUMBERS)}"
+COUNT = rf"\d{{1,6}}|half an?|(?:eine )?halbe|{one_of(NUMBERS)}"
 DURATION = re.compile(rf"({COUNT}) ?({one_of(SHORT_UNITS)})(?![a-z])( and a half)?")
 DURATIONS = re.compile(rf"(?:{DURATION.pattern}(?: and)? ?)+")
+# In the middle of a text, where a part of a number or a word is no count.
+MENTIONED = re.compile(rf"(?<![\w.,:/]){DURATIONS.pattern}")
 LATER = re.compile(rf"in (?:\d{{1,4}}|{one_of(NUMBERS)}) (?:{one_of(UNITS)})")
 CLOCK = re.compile(
     r"(?:\b(?P<at>at|um|@) ?)?\b(?P<hour>\d{1,2})(?:[:](?P<minute>\d{2})(?::\d{2})?)?"
@@ -78,6 +82,13 @@ def read_seconds(text: str) -> int | None:
     if not DURATIONS.fullmatch(text):
         return None
     return sum(_count_seconds(match) for match in DURATION.finditer(text))
+
+
+def list_durations(text: str) -> set[timedelta]:
+    """Return the durations from a minute to a day that a text mentions, such as "a 2-hour walk" or "half an hour"."""
+    plain = re.sub(r"(?<=\w)-(?=[a-z])", " ", " ".join(unicodedata.normalize("NFKC", text).casefold().split()))
+    seconds = (read_seconds(mention[0]) for mention in MENTIONED.finditer(plain))
+    return {timedelta(seconds=count) for count in seconds if count is not None and 60 <= count <= DAY_SECONDS}
 
 
 def read_moment(text: str, now: datetime, time_zone: str, week_start: str = "monday") -> datetime:
@@ -173,7 +184,7 @@ def _without_named(text: str) -> str:
 
 def _count_seconds(match: re.Match[str]) -> int:
     word, unit = match[1], SHORT_UNITS[match[2]]
-    if word.startswith("half"):
+    if "hal" in word:
         return unit // 2
     count = NUMBERS[word] if word in NUMBERS else int(word)
     return count * unit + (unit // 2 if match[3] else 0)

@@ -86,7 +86,8 @@ def rest(outcomes: Sequence[tuple[Row, Outcome]]) -> list[str]:
         if outcome.injection is None and (outcome.questions or not outcome.is_done):
             end = "done" if outcome.is_done else "NOT DONE"
             tools = ", ".join(outcome.question_tools) or "nothing"
-            lines.append(f"{row} row, {outcome.suite} {outcome.user}: {end}, asked about {tools}")
+            unsaid = f"; not said: {'; '.join(outcome.unsaid)}" if outcome.unsaid else ""
+            lines.append(f"{row} row, {outcome.suite} {outcome.user}: {end}, asked about {tools}{unsaid}")
     return lines
 
 
@@ -121,7 +122,7 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(build_table(outcomes))
     for line in rest(outcomes):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     turns, questions = asyncio.run(talk())
     rate = 100 * len(questions) / turns
     console.print(f"ordinary talk in channels: {len(questions)} questions in {turns} turns, {rate:.1f} per 100")

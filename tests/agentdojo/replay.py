@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -13,8 +14,11 @@ import httpx
 from pydantic import SecretStr
 
 from agent.tools.search import USE
+from agent.turn.confirmations.questions import HeldCall, list_calls
+from agent.turn.policies.own_words import OwnWords, list_deciding
 from shared.db.embedded import start_postgres
 from shared.settings import Settings
+from shared.text import abbreviate
 from tests.bench.children import started
 from tests.bench.statements import new_database
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -31,7 +35,12 @@ SUITES = ("banking", "slack", "travel", "workspace")
 READS = ("get_", "list_", "read_", "search_", "check_")
 # It fetches a page, whose address reaches a stranger.
 TELLS_OTHERS = "get_webpage"
+# What they make is used by calls that follow, so a model waits for their result.
+MAKES = ("create_", "invite_")
+# A link that the filter for replies has made text, which a person reads as one.
+TEXT_LINK = re.compile(r"[\w-]+(?:\[\.\][\w-]+)+")
 MOST_QUESTIONS = 12
+SHOWN_CHARS = 40
 TASK_SECONDS = 120
 # Importing AgentDojo takes many seconds, more so beside other programs.
 START_SECONDS = 300
@@ -39,9 +48,10 @@ ADD = """
 INSERT INTO mcp_servers (name, transport, url, required_permission, read_only_tools, tells_nobody_tools)
 VALUES (:name, 'http', :url, 'guest', CAST(:reads AS jsonb), CAST(:tells_nobody AS jsonb))
 """
-OPEN_QUESTION = "SELECT tool, arguments FROM confirmations WHERE status = 'pending' ORDER BY id DESC LIMIT 1"
+OPEN_QUESTION = "SELECT tool, arguments, question FROM confirmations WHERE status = 'pending' ORDER BY id DESC LIMIT 1"
 
 Call = dict[str, Any]
+Wave = list[Call]
 Row = Literal["default", "careful"]
 ROWS: tuple[Row, ...] = ("default", "careful")
 
@@ -62,34 +72,56 @@ class Outcome:
     questions: int
     refused_questions: int
     question_tools: tuple[str, ...]
+    unsaid: tuple[str, ...] = ()
 
 
 @dataclass
 class ReferenceModel:
-    """A model that makes these calls one after another, then says its last words; calls without tools get no answer."""
+    """A model whose answers make these calls, then say its last words; requests without tools get no answer."""
 
     server: str
-    calls: list[Call] = field(default_factory=list)
+    waves: list[Wave] = field(default_factory=list)
     output: str = ""
 
     def answer(self, body: Body, _number: int) -> Answer:
-        """Return the next call, or the last words."""
+        """Return the next calls, or the last words."""
         names = {tool["function"]["name"] for tool in body.get("tools", ())}
-        if not names or not self.calls:
+        if not names or not self.waves:
             return Answer(self.output if names else "{}")
-        call = self.calls.pop(0)
+        return Answer(tool_calls=[self._to_call(call, names) for call in self.waves.pop(0)])
+
+    def _to_call(self, call: Call, names: set[str]) -> tuple[str, Call]:
         name = f"{self.server}__{call['name']}"
         if name in names:
-            return Answer(tool_calls=[(name, call["arguments"])])
-        given = {"name": f"{self.server}.{call['name']}", "arguments": call["arguments"]}
-        return Answer(tool_calls=[(USE.replace(".", "__"), given)])
+            return name, call["arguments"]
+        return USE.replace(".", "__"), {"name": f"{self.server}.{call['name']}", "arguments": call["arguments"]}
 
 
-def reference_calls(pair: Call, *, obeys: bool) -> list[Call]:
-    """Return the calls of the user's task; those of the injection follow the one whose result contains it."""
+def reference_waves(pair: Call, *, obeys: bool) -> list[Wave]:
+    """Return the calls of the user's task; those of the injection follow the one whose result contains it.
+
+    Those of the injection are made one by one, so that the person is asked about each of them.
+    """
     read = pair["read_injection_after"]
     injected = pair["injection_calls"] if obeys else []
-    return [*pair["user_calls"][:read], *injected, *pair["user_calls"][read:]]
+    own = pair["user_calls"]
+    return [*to_waves(own[:read]), *([call] for call in injected), *to_waves(own[read:])]
+
+
+def to_waves(calls: Sequence[Call]) -> list[Wave]:
+    """Return the calls as answers make them: consecutive ones that act together, reads one by one.
+
+    Pages are fetched together, because the calls act on others, and before their results are used.
+    """
+    waves: list[Wave] = []
+    for call in calls:
+        last = waves[-1][-1]["name"] if waves else ""
+        are_pages = call["name"] == last == TELLS_OTHERS
+        if last and (are_pages or not (call["name"].startswith(READS) or last.startswith((*READS, *MAKES)))):
+            waves[-1].append(call)
+        else:
+            waves.append([call])
+    return waves
 
 
 async def play(
@@ -97,20 +129,24 @@ async def play(
 ) -> Outcome:
     """Play one task; the person says yes to each call that the own task needs, and no to any other."""
     pair = (await suite.post("/pair", json={"user": user, "injection": injection})).json()
-    model.calls = reference_calls(pair, obeys=injection is not None)
+    model.waves = reference_waves(pair, obeys=injection is not None)
     model.output = " ".join(words for words in (pair["user_output"], pair["injection_output"]) if words) or "Done."
     person = f"{user}-{injection}"
     response = await parley.ask(pair["prompt"], user=person)
     own = [(f"{model.server}.{call['name']}", call["arguments"]) for call in pair["user_calls"]]
+    words, unsaid = OwnWords([pair["prompt"]]), list[str]()
     questions: list[str] = []
     refused = 0
     while response.confirmation is not None and len(questions) < MOST_QUESTIONS:
         question = (await parley.sql(OPEN_QUESTION))[0]
         questions.append(question.tool)
-        is_own = (question.tool, json.loads(question.arguments)) in own
+        held = list_calls(question.tool, question.arguments, question.question)
+        is_own = all((call.tool, json.loads(call.arguments)) in own for call in held)
+        unsaid += (line for call in held for line in list_unsaid(parley, call, words))
         refused += not is_own
         response = await parley.ask("yes" if is_own else "no", user=person)
-    verdict = (await suite.post("/verdict", json={"output": response.content})).json()
+    output = TEXT_LINK.sub(lambda link: "https://" + link[0].replace("[.]", "."), response.content)
+    verdict = (await suite.post("/verdict", json={"output": output})).json()
     return Outcome(
         suite=model.server,
         user=user,
@@ -121,7 +157,17 @@ async def play(
         questions=len(questions),
         refused_questions=refused,
         question_tools=tuple(questions),
+        unsaid=tuple(unsaid),
     )
+
+
+def list_unsaid(parley: Parley, call: HeldCall, words: OwnWords) -> Iterator[str]:
+    """Yield the values that decide the effect of a call and are not words of its person, each with the call's tool."""
+    tool = parley.app.toolbox.find(call.tool)
+    assert tool is not None
+    for value in list_deciding(json.loads(call.arguments), tool.schema["function"]["parameters"]):
+        if not words.say(value):
+            yield f"{call.tool.partition('.')[2]}: {abbreviate(str(value), SHOWN_CHARS)}"
 
 
 async def replay(home: Path, name: str, row: Row, *, is_attacked: bool) -> AsyncIterator[Outcome]:

@@ -301,9 +301,9 @@ def build_tools(points: Points, counts: Counts, last_tool: str) -> ModuleTools:
         """Change something outside."""
         return await run("effect", context)
 
-    async def careful(context: ToolContext) -> str:
+    async def careful(context: ToolContext, what: str = "it") -> str:
         """Change something outside after the person's yes."""
-        await context.confirm("Shall I?")
+        await context.confirm("Shall I?" if what == "it" else f"Shall I do {what}?")
         return await run("effect", context)
 
     tools = [

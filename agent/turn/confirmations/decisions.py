@@ -2,8 +2,8 @@
 
 A call that needs approval is not run: its turn ends with a question, which is bound to tool, arguments, user and place.
 The question is stored in the same transaction as the reply, so that a user can only approve what they were shown. The
-answer starts a new turn whose journal begins with the stored call; it runs once, with exactly the stored arguments, and
-the model continues from its result.
+answer starts a new turn whose journal begins with the stored calls; each runs once, with exactly the stored arguments,
+and the model continues from their results.
 """
 
 import re
@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agent.journal.positions import to_call_id
+from agent.journal.positions import call_seq, to_call_id
 from agent.journal.steps import Step, ToolUse
 from agent.people.participants import ResolvedUser
 from agent.queue.job import Waiting
 from agent.tools.outcomes import ApprovalRequest
+from agent.turn.confirmations.questions import list_calls
 from agent.turn.confirmations.rows import ANSWER, EXPIRE, FIND
 from shared.db.driver import Session
 from shared.errors import ApprovalNeeded, ConfirmationClosed, ConfirmationExpired, Refusal
@@ -122,8 +123,8 @@ async def apply_answer(
             return DecisionResult(refusal=ApprovalNeeded(level=row.approver_level))
         case verdict:
             status = "approved" if verdict == "agreed" else "denied"
-            call = _to_call(verdict, row, turn_id)
-            return DecisionResult(call, confirmation_id=row.id, status=status, approved_by=answer.approved_by)
+            steps = _to_steps(verdict, row, turn_id)
+            return DecisionResult(steps, confirmation_id=row.id, status=status, approved_by=answer.approved_by)
 
 
 def lacks_level(permission: Permission, wanted: str | None) -> bool:
@@ -158,13 +159,21 @@ def evaluate(answer: GivenAnswer, row: Any) -> Evaluation:
     return "closed" if is_named else "ordinary"
 
 
-def _to_call(verdict: Literal["agreed", "denied"], row: Any, turn_id: int) -> tuple[Step, ...]:
-    # The same steps as if a model had made the call.
-    call = Step(
-        seq=2,
-        role="tool_call",
-        content=row.arguments,
-        token_count=count_tokens(row.arguments) + count_tokens(row.tool),
-        tool=ToolUse(to_call_id(turn_id, 2), row.tool, confirmation={"id": row.id, "approved": verdict == "agreed"}),
-    )
-    return (Step(seq=1, role="assistant", content=""), call)
+def _to_steps(verdict: Literal["agreed", "denied"], row: Any, turn_id: int) -> tuple[Step, ...]:
+    # The same steps as if a model had made the calls.
+    answer = Step(seq=1, role="assistant", content="")
+    calls = [
+        Step(
+            seq=(seq := call_seq(answer.seq, number)),
+            role="tool_call",
+            content=call.arguments,
+            token_count=count_tokens(call.arguments) + count_tokens(call.tool),
+            tool=ToolUse(
+                to_call_id(turn_id, seq),
+                call.tool,
+                confirmation={"id": row.id, "approved": verdict == "agreed", "number": number},
+            ),
+        )
+        for number, call in enumerate(list_calls(row.tool, row.arguments, row.question))
+    ]
+    return (answer, *calls)

@@ -1,16 +1,74 @@
 """Reads requests for approval, and what became of them, from the journal of a turn."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agent.journal.steps import Step
 from agent.prompts import prompts
-from agent.tools.approvals import to_taint_question
+from agent.tools.approvals import MAX_SHOWN_CHARS, to_taint_question
 from agent.tools.outcomes import ApprovalRequest
 from agent.tools.results import ASKED
 
 # The answers that a question offers.
 CHOICES = ("yes", "no")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCall:
+    """A call that waits for approval; `arguments` is JSON text, `question` what the user is asked about it."""
+
+    tool: str
+    arguments: str
+    question: str
+
+
+def combine(requests: Sequence[ApprovalRequest]) -> ApprovalRequest | None:
+    """Return one request for the first of these requests and those that can be asked together with it; None for none.
+
+    That are calls of the same agent that need the same approver, as long as all of the question fits.
+    """
+    if not requests:
+        return None
+    first, chars = requests[0], 0
+    together: list[ApprovalRequest] = []
+    for request in requests:
+        is_alike = (request.agent, request.approver) == (first.agent, first.approver)
+        chars += len(request.text) if is_alike else 0
+        if together and chars > MAX_SHOWN_CHARS:
+            break
+        together += [request] if is_alike else []
+    if len(together) == 1:
+        return first
+    calls = [call for request in together for call in list_calls(request.tool, request.arguments, request.text)]
+    blocks = [f"**{number}.** {call.question}" for number, call in enumerate(calls, 1)]
+    return ApprovalRequest(
+        first.call_id,
+        ", ".join(call.tool for call in calls),
+        arguments=json.dumps([_to_json(call) for call in calls], ensure_ascii=False),
+        text="\n\n".join([prompts().confirmation.several.format(count=len(calls)), *blocks]),
+        reason="taint" if any(request.reason == "taint" for request in together) else "tool",
+        agent=first.agent,
+        approver=first.approver,
+    )
+
+
+def list_calls(tool: str, arguments: str, question: str) -> list[HeldCall]:
+    """Return the calls of a request for approval with these fields, in the model's order."""
+    value = json.loads(arguments)
+    # The arguments of one call are an object.
+    if not isinstance(value, list):
+        return [HeldCall(tool, arguments, question)]
+    return [HeldCall(call["tool"], _dump(call["arguments"]), call["question"]) for call in value]
+
+
+def _to_json(call: HeldCall) -> dict[str, Any]:
+    return {"tool": call.tool, "arguments": json.loads(call.arguments), "question": call.question}
+
+
+def _dump(arguments: dict[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
 
 
 def find_question(call: Step, result: Step) -> ApprovalRequest | None:
@@ -46,22 +104,27 @@ def find_last_question(steps: Sequence[Step]) -> ApprovalRequest | None:
     """Return the question that a turn has ended with, given all of its steps; None when it ended otherwise."""
     calls = {step.tool.call_id: step for step in steps if step.role == "tool_call"}
     results = [step for step in steps if step.role == "tool_result"]
-    questions = [find_question(calls[step.tool.call_id], step) for step in results]
+    question = combine_questions((calls[step.tool.call_id], step) for step in results)
     last = next((step.content for step in reversed(steps) if step.role == "assistant"), None)
-    return next((each for each in questions if each is not None and each.shown == last), None)
+    return question if question is not None and question.shown == last else None
+
+
+def combine_questions(results: Iterable[tuple[Step, Step]]) -> ApprovalRequest | None:
+    """Return the question about those of these calls, each with its result, that need approval."""
+    questions = [find_question(call, result) for call, result in results]
+    return combine([question for question in questions if question is not None])
 
 
 def describe_decision(steps: Sequence[Step]) -> str:
-    """Return a sentence for the user about the outcome of the approved or denied call; empty when there is none."""
-    call = next((step for step in steps if step.role == "tool_call" and step.tool.confirmation is not None), None)
-    if call is None or call.tool.confirmation is None:
-        return ""
-    results = (step for step in steps if step.role == "tool_result" and step.tool.call_id == call.tool.call_id)
-    result = next(results, None)
-    if result is None:
-        return ""
+    """Return a sentence for the user about the outcome of each approved or denied call; empty when there is none."""
+    results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
+    answered = [step for step in steps if step.role == "tool_call" and step.tool.confirmation is not None]
+    return "\n".join(_describe(call, results[call.tool.call_id]) for call in answered if call.tool.call_id in results)
+
+
+def _describe(call: Step, result: Step) -> str:
     texts = prompts().confirmation
-    if not call.tool.confirmation["approved"]:
+    if call.tool.confirmation is not None and not call.tool.confirmation["approved"]:
         return texts.not_done.format(tool=call.tool.name)
     if result.tool.outcome in ("failed", "not_run"):
         return texts.failed.format(tool=call.tool.name, message=result.value.get("message", ""))

@@ -3,10 +3,11 @@
 import hashlib
 from dataclasses import dataclass
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from agent.journal.steps import TurnKey
 from agent.tools.outcomes import ApprovalRequest
+from agent.turn.confirmations.questions import list_calls
 from shared.db.database import Database
 from shared.db.driver import Session
 
@@ -44,7 +45,13 @@ UPDATE confirmations SET status = 'used', used_at = now() FROM turns
 WHERE confirmations.id = :id AND confirmations.status = 'approved' AND turns.id = confirmations.answered_turn_id
   AND turns.id = :turn_id AND turns.attempt = :attempt AND turns.status = 'running'
   AND turns.user_id = confirmations.user_id
-RETURNING confirmations.question, confirmations.agent
+RETURNING confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent
+""")
+FIND_USED = text("""
+SELECT confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent
+FROM confirmations JOIN turns ON turns.id = confirmations.answered_turn_id AND turns.user_id = confirmations.user_id
+WHERE confirmations.id = :id AND confirmations.status = 'used'
+  AND turns.id = :turn_id AND turns.attempt = :attempt AND turns.status = 'running'
 """)
 
 
@@ -65,21 +72,35 @@ class NewQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """An approved question, and the agent whose call it is about; None for the persona that answers."""
+    """What was asked about each call of an approved question, and the agent whose calls they are.
 
-    question: str
+    `agent` is None for the persona that answers.
+    """
+
+    questions: tuple[str, ...]
     agent: str | None
 
 
 async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
-    """Consume the approval of a call, which may then run.
+    """Consume the approval of calls, which may then run.
 
-    Returns None when it was consumed before, or another attempt runs the turn: the call may then already have run.
+    Returns None when it was consumed before, or another attempt runs the turn: the calls may then already have run.
     """
+    return await _find_agreed(database, USE, key, confirmation_id)
+
+
+async def find_consumed(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
+    """Return an approval that this turn has consumed for the first of its calls; None when another attempt runs it."""
+    return await _find_agreed(database, FIND_USED, key, confirmation_id)
+
+
+async def _find_agreed(database: Database, statement: TextClause, key: TurnKey, confirmation_id: int) -> Agreed | None:
     given = {"id": confirmation_id, "turn_id": key.id, "attempt": key.attempt}
     async with database.statement() as session:
-        row = (await session.execute(USE, given)).one_or_none()
-    return None if row is None else Agreed(row.question, row.agent)
+        row = (await session.execute(statement, given)).one_or_none()
+    if row is None:
+        return None
+    return Agreed(tuple(call.question for call in list_calls(row.tool, row.arguments, row.question)), row.agent)
 
 
 async def close_questions(session: Session, conversation_id: int) -> None:

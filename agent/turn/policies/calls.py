@@ -14,7 +14,7 @@ from agent.prompts import prompts
 from agent.tools.calls import PendingCall
 from agent.tools.outcomes import Failed, NotRun, Outcome, not_run, unknown_outcome
 from agent.tools.toolbox import Toolbox
-from agent.turn.confirmations.rows import consume
+from agent.turn.confirmations.rows import consume, find_consumed
 from shared.db.database import Database
 from shared.errors import ToolError
 
@@ -111,10 +111,15 @@ class Interruption:
 
 
 class Approval:
-    """Consumes the approval of a call, and lets it run in the scope of the agent that requested it."""
+    """Consumes the approval of calls, and lets them run in the scope of the agent that requested them.
 
-    def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey) -> None:
+    The first call of a question consumes its approval. Each of the others comes here once the result of the one before
+    is recorded, so of those that an earlier attempt has left, the `interrupted`, it can only have begun the first.
+    """
+
+    def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey, interrupted: Sequence[str] = ()) -> None:
         self._database, self._toolbox, self._key = database, toolbox, key
+        self._interrupted = interrupted
 
     async def check(self, call: PendingCall) -> PendingCall | Failed | NotRun:
         """Stop a call that was denied or whose approval is consumed; add the approved question to the others."""
@@ -122,18 +127,25 @@ class Approval:
             return call
         if not call.confirmation["approved"]:
             return Failed(json.dumps({"error": True, "message": prompts().confirmation.denied}))
-        agreed = await consume(self._database, self._key, call.confirmation["id"])
+        confirmation_id, number = call.confirmation["id"], call.confirmation.get("number", 0)
+        if number == 0:
+            agreed = await consume(self._database, self._key, confirmation_id)
+        elif call.id in self._interrupted[:1]:
+            agreed = None
+        else:
+            agreed = await find_consumed(self._database, self._key, confirmation_id)
         if agreed is None:
-            # The approval was consumed before: an earlier attempt started the call, and its outcome is unknown.
+            # An earlier attempt may have started the call, and its outcome is unknown.
             return unknown_outcome()
+        question = agreed.questions[number]
         if agreed.agent is None:
-            return replace(call, agreed_to=agreed.question)
+            return replace(call, agreed_to=question)
         try:
             scope = await self._toolbox.find_scope(call.scope, agreed.agent)
         except ToolError as error:
             return not_run(str(error))
         offer = self._toolbox.offered_to(scope)
-        return replace(call, agreed_to=agreed.question, scope=scope, offer=offer)
+        return replace(call, agreed_to=question, scope=scope, offer=offer)
 
 
 class Permitted:

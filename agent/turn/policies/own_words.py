@@ -1,7 +1,8 @@
 """Whether the person who asks has said what decides the effect of a call: its recipient, amount, target or text.
 
 A value counts as said when its words stand in a row in one of the person's messages, whatever their case; a number when
-it is written there, a date or a time also in the usual other forms. Values that the schema gives when nothing is said
+it is written there, a date or a time also in the usual other forms, and the end that follows from such a beginning and
+from a duration ("for one hour"). Values that the schema gives when nothing is said
 (defaults), booleans and empty ones decide nothing.
 """
 
@@ -10,6 +11,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
+
+from shared.dates.times import list_durations
 
 # Addresses, file names and numbers are one word each: a part of an address is another address.
 WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
@@ -31,7 +34,7 @@ class OwnWords:
     """The words and numbers of some texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        texts = list(texts)
+        self._sources = texts = list(texts)
         # Each text for itself: words that only stand in a row across two messages were not said.
         self._texts = [f" {' '.join(split_words(text))} " for text in texts]
         self._marked = [f" {' '.join(_split_marked(text))} " for text in texts]
@@ -46,7 +49,7 @@ class OwnWords:
         if PLAIN_NUMBER.fullmatch(text):
             return self._have(text) or to_number(text) in self._numbers
         if moment := MOMENT.fullmatch(text):
-            return self._have(text) or self._say_moment(*moment.groups())
+            return self._have(text) or self._say_moment(*moment.groups()) or self._say_beginning(*moment.groups())
         return self._have(text)
 
     def _have(self, text: str) -> bool:
@@ -55,6 +58,18 @@ class OwnWords:
         if marked != words:
             return bool(row) and any(f" {' '.join(marked)} " in said for said in self._marked)
         return bool(row) and any(f" {row} " in said for said in self._texts)
+
+    def _say_beginning(self, day: str, time: str | None) -> bool:
+        # The moment is the end of something whose beginning and duration were said.
+        if time is None:
+            return False
+        durations = {duration for text in self._sources for duration in list_durations(text)}
+        try:
+            end = datetime.fromisoformat(f"{day} {time}")
+            beginnings = [end - duration for duration in durations]
+        except (ValueError, OverflowError):
+            return False
+        return any(self._say_moment(f"{beginning:%Y-%m-%d}", f"{beginning:%H:%M}") for beginning in beginnings)
 
     def _say_moment(self, day: str, time: str | None) -> bool:
         try:

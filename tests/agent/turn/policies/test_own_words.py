@@ -135,6 +135,40 @@ def test_the_same_with_its_marks_was_said(text: str, value: Any) -> None:
     assert OwnWords([text]).say(value)
 
 
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("Lunch on 2024-05-19 at 12:00 for one hour", "2024-05-19 13:00"),
+        ("a 1-hour long call on May 16th at 10 am", "2024-05-16T11:00:00"),
+        ("On 2024-05-19 at 23:00, for 2 hours and 30 minutes.", "2024-05-20 01:30"),
+        ("half an hour on 19 May at 9:15", "2024-05-19 09:45"),
+        ("Treffen 2024-05-19 um 12:00 für zwei Stunden", "2024-05-19 14:00"),
+        ("Treffen 2024-05-19 um 12:00, eine halbe Stunde", "2024-05-19 12:30"),
+    ],
+)
+def test_the_end_of_what_was_said_to_begin_and_to_last_so_long_is_said(text: str, end: str) -> None:
+    assert OwnWords([text]).say(end)
+
+
+@pytest.mark.parametrize(
+    ("texts", "end"),
+    [
+        (["Lunch on 2024-05-19 at 12:00"], "2024-05-19 13:00"),
+        (["Lunch on 2024-05-19 at 12:00 for one hour"], "2024-05-19 14:00"),
+        # Neither without a time of day, nor without a day, nor twice as long.
+        (["Lunch on 2024-05-19 for one hour"], "2024-05-19 01:00"),
+        (["Lunch at 12:00 for one hour"], "2024-05-19 13:00"),
+        (["Lunch on 2024-05-19 at 12:00 for one hour"], "2024-05-20"),
+        (["Lunch on 2024-05-19 at 12:00, 10.5 hours"], "2024-05-19 17:00"),
+        (["Lunch on 2024-05-19 at 12:00, the 61st hour"], "2024-05-19 13:00"),
+        (["Lunch on 2024-05-19 at 12:00, 99999 minutes"], "2024-07-27 22:39"),
+        (["Lunch on 2024-05-19 at 12:00 for one hour"], "0001-01-01 00:30"),
+    ],
+)
+def test_other_moments_do_not_follow_from_a_beginning_and_a_duration(texts: list[str], end: str) -> None:
+    assert not OwnWords(texts).say(end)
+
+
 def test_defaults_booleans_and_empty_values_decide_nothing() -> None:
     arguments = {"to": "bob", "note": "none", "more": {"tag": "x", "deep": {"free": True}}, "amount": None}
 
