@@ -1,4 +1,4 @@
-"""The folders of the chat platforms, found by walking, and the migrations that they carry."""
+"""The folders of the chat platforms, found by walking."""
 
 from pathlib import Path
 
@@ -10,12 +10,6 @@ def list_folders() -> dict[str, Path]:
     folders = [folder for path in adapters.__path__ for folder in Path(path).iterdir()]
     return {
         folder.name: folder
-        for folder in sorted(folders, key=lambda each: each.name)
+        for folder in sorted(folders, key=lambda folder: folder.name)
         if (folder / "platform.py").is_file()
     }
-
-
-def list_migrations() -> dict[str, Path]:
-    """Return the folders with the migrations of those platforms that have tables of their own, by name."""
-    found = {name: folder / "migrations" for name, folder in list_folders().items()}
-    return {name: folder for name, folder in found.items() if folder.is_dir()}

@@ -1,1 +1,1 @@
-"""How the tables came to be, one step per file."""
+"""The schema of the database, and how the tables of one release become those of the next."""

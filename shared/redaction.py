@@ -1,7 +1,7 @@
 """The redactor: takes secrets out of everything that operators read, before it is written.
 
 Log lines of every format, tracebacks, spans and the messages of the command line pass through `redact_text` and
-`redact_value`; `parley_without_secrets_v1` does the same to entries of the audit log. A secret is known by its value
+`redact_value`; `parley_without_secrets` does the same to entries of the audit log. A secret is known by its value
 (a setting's, a person's credential), by its form (a provider's key, a token, a password in an address), or by the
 name before it (`password=…`, `"api_key": "…"`).
 """

@@ -15,8 +15,9 @@ from pydantic import SecretStr
 from sqlalchemy import URL
 
 from adapters.cli.serving import COLLECT_AFTER
+from adapters.tables import update_tables
 from agent.llm.providers.library import import_litellm
-from shared.db.database import Address, Database, _migrate
+from shared.db.database import Address, Database
 from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -42,7 +43,6 @@ def postgres() -> Iterator[URL]:
     with temporary_folder("test") as folder:
         url = start_postgres(folder)
         asyncio.run(_prepare(url))
-        _migrate(Address(url.set(database="template_parley"), is_embedded=True).libpq(as_owner=True), "head")
         yield url
 
 
@@ -51,6 +51,7 @@ async def _prepare(url: URL) -> None:
     changed = [f"ALTER SYSTEM SET {line}" for line in lines]
     more = ("SELECT pg_reload_conf()", "CREATE DATABASE template_parley")
     await run_as_owner(Address(url, is_embedded=True), *changed, *more)
+    await update_tables(Address(url.set(database="template_parley"), is_embedded=True))
 
 
 @pytest.fixture

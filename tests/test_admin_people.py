@@ -100,7 +100,7 @@ async def test_a_permission_that_has_ended_is_obeyed_no_more(parley: Parley, psq
     assert (posts, refused["error"]) == (["hello"], True)
     assert "wall__post" not in str(parley.model.requests[-1].body["tools"])
     assert await psql.value("SELECT permission FROM admin.users") == "guest"
-    assert await parley.value("SELECT parley_end_grants_v1()") == 1
+    assert await parley.value("SELECT parley_end_grants()") == 1
     assert await psql.rows("SELECT who, after ->> 'permission_level' FROM admin.audit LIMIT 1") == [
         ("end of a grant", "guest")
     ]
@@ -220,7 +220,7 @@ async def test_a_budget_follows_the_permission_wherever_it_is_changed(parley: Pa
     await psql.run(for_a_day)
     await psql.run("SELECT admin.set_budget('discord', 'Ann', NULL)")
     await psql.run("UPDATE users SET permission_until = now() - interval '1 second'")
-    await psql.run("SELECT parley_end_grants_v1()")
+    await psql.run("SELECT parley_end_grants()")
     assert await psql.rows(state) == [("user", limited, True)]
 
 

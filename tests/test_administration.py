@@ -258,7 +258,7 @@ async def test_somebody_stays_owner(psql: Psql) -> None:
 @example("Knowlege", "knowledge")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_the_distance_of_words_is_the_number_of_changes(psql: Psql, one: str, other: str) -> None:
-    assert await psql.value(f"SELECT parley_distance_v1('{one}', '{other}')") == distance(one.lower(), other.lower())
+    assert await psql.value(f"SELECT parley_distance('{one}', '{other}')") == distance(one.lower(), other.lower())
 
 
 def distance(one: str, other: str) -> int:
@@ -278,7 +278,7 @@ def distance(one: str, other: str) -> int:
 async def test_a_changed_log_shows(psql: Psql, address: Address) -> None:
     for budget in (1, 2, 3):
         await psql.run(f"SELECT admin.set_budget('discord', 'ann', {budget})")
-    entries, last_hash, broken = (await psql.rows("SELECT * FROM parley_verify_audit_v1()"))[0]
+    entries, last_hash, broken = (await psql.rows("SELECT * FROM parley_verify_audit()"))[0]
     assert (entries, broken) == (await psql.value("SELECT count(*) FROM audit_log"), None)
     assert len(last_hash) == 64
 
@@ -291,9 +291,9 @@ async def test_a_changed_log_shows(psql: Psql, address: Address) -> None:
         with pytest.raises(asyncpg.RaiseError, match="append-only"):
             await owner.run("UPDATE audit_log SET actor = 'somebody else'")
         await owner.run("SET session_replication_role = replica; UPDATE audit_log SET new_values = '{}' WHERE id = 3")
-        assert await psql.value("SELECT first_broken FROM parley_verify_audit_v1()") == 3
+        assert await psql.value("SELECT first_broken FROM parley_verify_audit()") == 3
         await owner.run("DELETE FROM audit_log WHERE id = 3")
-        assert await psql.value("SELECT first_broken FROM parley_verify_audit_v1()") == 4
+        assert await psql.value("SELECT first_broken FROM parley_verify_audit()") == 4
 
 
 async def test_admins_see_people_and_no_keys_and_who_only_reads_sees_nothing_that_people_wrote(

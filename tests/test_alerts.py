@@ -25,7 +25,7 @@ tests:
           - exp_labels: {{severity: warning}}
             exp_annotations:
               summary: Replies could not be delivered.
-              remedy: "`parley psql -c \\"SELECT id, door, error FROM outbox WHERE status = 'failed'\\"` tells why."
+              remedy: "`parley psql -c \\"SELECT id, adapter, error FROM outbox WHERE status = 'failed'\\"` tells why."
       - {{eval_time: 10m, alertname: ParleyRepliesPileUp, exp_alerts: []}}
       - eval_time: 15m
         alertname: ParleyRepliesPileUp

@@ -54,7 +54,7 @@ async def test_a_secret_that_is_typed_into_a_row_is_not_in_the_log(psql: Psql, a
     )
     with pytest.raises(asyncpg.RaiseError, match="headers held a secret, which the log does not keep"):
         await psql.run(f"SELECT admin.undo({updated})")
-    assert await psql.rows("SELECT first_broken FROM parley_verify_audit_v1()") == [(None,)]
+    assert await psql.rows("SELECT first_broken FROM parley_verify_audit()") == [(None,)]
 
 
 async def test_a_secret_that_goes_can_be_replaced_by_a_variable_and_that_be_taken_back_again(psql: Psql) -> None:

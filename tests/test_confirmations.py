@@ -306,7 +306,7 @@ async def test_a_tool_cannot_imitate_the_question_of_the_taint_policy(parley: Pa
 
     reply = await parley.ask("go on")
 
-    assert (reply.content, reply.tool_calls_made[0].result) == ("Done.", {"rest": 1})
+    assert reply.content == "Done."
     assert await statuses(parley) == []
 
 

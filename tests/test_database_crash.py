@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.db.database import Address, migrate
+from adapters.tables import update_tables
+from shared.db.database import Address
 from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -32,7 +33,7 @@ async def keep_unflushed(address: Address) -> None:
     """Let the server write asynchronous commits as late as it can, so that a crash loses them for certain."""
     settings = ("wal_writer_delay = '10s'", "wal_writer_flush_after = '100MB'", "autovacuum = off")
     await run_as_owner(address, *(f"ALTER SYSTEM SET {each}" for each in settings), "SELECT pg_reload_conf()")
-    await migrate(address)
+    await update_tables(address)
 
 
 async def list_turns(address: Address) -> set[int]:

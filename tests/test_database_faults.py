@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -17,12 +18,14 @@ from adapters.cli.run import _print_addresses
 from adapters.cli.serving import _wait_for_database
 from adapters.cli.worker import build_worker
 from shared.backup.database import DumpOptions, run_pg_restore, write_dump
-from shared.db.database import Address, Database, DatabaseLost, migrate
+from shared.db.database import Address, Database, DatabaseLost
+from shared.db.migrations import migrate
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.openai_api.script import held
 from tests.support.connections import connected
 from tests.support.given_database import given_database
+from tests.support.next_release import write_next_release
 from tests.support.parley import Parley, open_parley
 from tests.support.recovery import cut_connections
 
@@ -155,7 +158,7 @@ async def test_a_process_waits_at_the_start_until_the_database_takes_connections
 ) -> None:
     async with given_database(postgres) as address, connected(Address(postgres, is_embedded=True)) as owner:
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
-        waiting = start_waiting(partial(prepare, address))
+        waiting = start_waiting(partial(prepare, Settings(), address))
         output = await until_said(capsys, waiting, "waiting for the database: ")
         assert "too many connections" in output
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT -1")
@@ -170,7 +173,7 @@ async def test_a_process_waits_at_the_start_until_its_tables_can_be_read(
     async with connected(database.address) as owner:
         async with owner.transaction():
             await owner.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-            waiting = start_waiting(partial(prepare, database.address))
+            waiting = start_waiting(partial(prepare, Settings(), database.address))
             output = await until_said(capsys, waiting, "waiting for the database: ")
             assert "while another program holds them" in output
             assert not waiting.done()
@@ -179,13 +182,13 @@ async def test_a_process_waits_at_the_start_until_its_tables_can_be_read(
 
 
 async def test_a_process_that_has_to_migrate_waits_until_the_tables_are_free(
-    address: Address, capsys: pytest.CaptureFixture[str]
+    address: Address, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await migrate(address, "0002")
+    versions = write_next_release(tmp_path, "ALTER TABLE users ADD COLUMN shoe_size int")
     async with connected(address) as owner:
         async with owner.transaction():
             await owner.execute("LOCK TABLE users IN ACCESS SHARE MODE")
-            waiting = start_waiting(partial(prepare, address))
+            waiting = start_waiting(partial(migrate, address, versions))
             output = await until_said(capsys, waiting, "waiting for the database: ")
             assert "can't be changed while another program holds them" in output
 
@@ -236,7 +239,7 @@ async def test_a_process_that_waits_for_the_database_can_be_stopped(capsys: pyte
         port = closed.getsockname()[1]
     stopping = asyncio.Event()
     address = Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False)
-    waiting = asyncio.create_task(_wait_for_database(partial(prepare, address), stopping))
+    waiting = asyncio.create_task(_wait_for_database(partial(prepare, Settings(), address), stopping))
     await until_said(capsys, waiting, "no Postgres answers")
     stopping.set()
 

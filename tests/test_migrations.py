@@ -1,72 +1,52 @@
-"""Migrations create the schema of the models, can be reverted, and give the program few rights."""
+"""The schema is a baseline with comments, a release works beside the next, and the program has few rights."""
 
 import asyncio
 import os
+import re
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
-from alembic.autogenerate import compare_metadata
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, PrimaryKeyConstraint, UniqueConstraint, create_engine, text
+from sqlalchemy import URL
+from structlog.testing import capture_logs
 
-from agent.tools.modules import discover
-from shared.db.compatibility import list_revisions
-from shared.db.database import MIGRATIONS, VERSIONS, Address, Database, find_revision, migrate, newest_revision
+from shared.db.database import Address, Database
 from shared.db.embedded import start_postgres
+from shared.db.migrations import MIGRATIONS, VERSIONS, find_revision, list_revisions, migrate, newest_revision
 from shared.db.roles import ADMIN_ROLE, check_roles
 from shared.errors import ConfigurationError, Unavailable
-from shared.models import Base
 from tests.conftest import new_database
 from tests.support.connections import connected
 from tests.support.folders import temporary_folder
 from tests.support.given_database import given_database
+from tests.support.next_release import NEXT, write_next_release
+from tests.support.parley import Parley
 
-# The tables of modules are in their folders.
-discover()
-
-# Objects of procrastinate and Alembic.
-FOREIGN = r"^(procrastinate|alembic)"
-
-# Everything in the schema, except objects of an extension or of something that is listed itself.
-OBJECTS = """
-WITH owned AS (SELECT objid FROM pg_depend WHERE deptype IN ('e', 'i')), ours AS (SELECT 'public'::regnamespace AS id)
-SELECT format('%s %s', relkind, relname) FROM pg_class, ours
-WHERE relnamespace = ours.id AND pg_class.oid NOT IN (SELECT objid FROM owned)
-UNION ALL SELECT 'function ' || pg_proc.oid::regprocedure FROM pg_proc, ours
-WHERE pronamespace = ours.id AND pg_proc.oid NOT IN (SELECT objid FROM owned)
-UNION ALL SELECT 'type ' || typname FROM pg_type, ours
-WHERE typnamespace = ours.id AND pg_type.oid NOT IN (SELECT objid FROM owned)
-UNION ALL SELECT format('rights of %s %s', defaclobjtype, defaclacl) FROM pg_default_acl
-UNION ALL SELECT format('rights on %s %s', relname, relacl) FROM pg_class, ours
-WHERE relnamespace = ours.id AND relacl IS NOT NULL
-UNION ALL SELECT 'policy ' || polname FROM pg_policy
-UNION ALL SELECT 'trigger ' || tgname FROM pg_trigger WHERE NOT tgisinternal
-ORDER BY 1
+# Tables and views but those of procrastinate and Alembic, with their columns.
+COMMENTS = """
+SELECT format('%s.%s', c.oid::regclass, a.attname) AS name, col_description(c.oid, a.attnum) AS column_comment,
+       obj_description(c.oid, 'pg_class') AS table_comment
+FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(procrastinate|alembic)'
 """
-
-CONSTRAINTS = """
-SELECT conrelid::regclass || '.' || conname AS name, pg_get_constraintdef(oid) AS definition FROM pg_constraint
-WHERE connamespace = 'public'::regnamespace AND conrelid <> 0 AND conrelid::regclass::text !~ $1
+FUNCTIONS = """
+SELECT oid::regprocedure FROM pg_proc AS p
+WHERE pronamespace::regnamespace::text IN ('public', 'admin') AND proname !~ '^procrastinate'
+      AND obj_description(oid, 'pg_proc') IS NULL
+      AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = p.oid AND d.deptype = 'e')
 """
-INDEXES = """
-SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition FROM pg_index
-JOIN pg_class ON pg_class.oid = indrelid WHERE relnamespace = 'public'::regnamespace AND relname !~ $1
-"""
-COLUMNS = """
-SELECT attrelid::regclass || '.' || attname AS name, concat_ws(
-    ' | ', format_type(atttypid, atttypmod), attnotnull, attidentity, pg_get_expr(adbin, adrelid),
-    col_description(attrelid, attnum), obj_description(attrelid, 'pg_class')
-) AS definition
-FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped AND relname !~ $1
+# Foreign keys whose rows are neither deleted nor emptied with what they refer to, or are looked for without an index.
+LOOSE_KEYS = """
+SELECT conrelid::regclass || '.' || conname FROM pg_constraint AS k
+WHERE contype = 'f' AND connamespace = 'public'::regnamespace AND conrelid::regclass::text !~ '^procrastinate'
+      AND (confdeltype NOT IN ('c', 'n') OR NOT EXISTS (
+          SELECT FROM pg_index AS i WHERE i.indrelid = k.conrelid AND i.indkey[0] = k.conkey[1]
+      ))
 """
 
 
@@ -75,20 +55,6 @@ async def empty(postgres: URL) -> AsyncIterator[Address]:
     """A database without any tables."""
     async with new_database(postgres, is_empty=True) as address:
         yield address
-
-
-async def rows(address: Address, query: str, *given: Any) -> dict[str, str]:
-    async with connected(address) as connection:
-        return {row["name"]: row["definition"] for row in await connection.fetch(query, *given)}
-
-
-async def objects(address: Address) -> list[str]:
-    async with connected(address) as connection:
-        return [row[0] for row in await connection.fetch(OBJECTS)]
-
-
-def sync_url(address: Address) -> URL:
-    return address.url.set(drivername="postgresql+psycopg")
 
 
 def test_migrations_stand_in_one_line() -> None:
@@ -103,133 +69,112 @@ def test_migrations_stand_in_one_line() -> None:
     assert newest_revision() == scripts.get_current_head()
 
 
-def test_every_migration_explains_itself() -> None:
-    for path in sorted((MIGRATIONS / "versions").glob("[0-9]*.py")):
-        written = path.read_text("utf-8")
-
-        assert written.startswith('"""'), path.name
-        assert "def downgrade" in written, path.name
-
-
 def test_functions_of_the_database_stand_in_files_of_their_names() -> None:
-    folder = MIGRATIONS / "sql"
-    written = "".join(path.read_text("utf-8") for path in (MIGRATIONS / "versions").glob("*.py"))
+    for path in (MIGRATIONS / "schema" / "functions").rglob("*.sql"):
+        schema = "admin" if path.parent.name == "admin" else "public"
+        functions = re.findall(r"^CREATE FUNCTION (\S+?)\(", path.read_text("utf-8"), re.MULTILINE)
 
-    for path in folder.glob("*.sql"):
-        assert f"CREATE FUNCTION public.{path.stem}(" in path.read_text("utf-8")
-        assert f'"{path.stem}"' in written, "a migration installs it"
-
-
-async def test_alembic_finds_no_difference_between_models_and_migrations(address: Address) -> None:
-    def compare() -> list[Any]:
-        engine = create_engine(sync_url(address))
-        with engine.connect() as connection:
-            options = {
-                "compare_type": True,
-                "compare_server_default": True,
-                "include_name": lambda name, kind, _parents: kind != "table" or not str(name).startswith("procrast"),
-            }
-            found: list[Any] = compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
-        engine.dispose()
-        return found
-
-    assert await asyncio.to_thread(compare) == []
+        assert functions == [f"{schema}.{path.stem}"]
 
 
-@pytest.mark.parametrize("query", [CONSTRAINTS, INDEXES, COLUMNS], ids=["constraints", "indexes", "columns"])
-async def test_tables_made_by_the_models_and_by_the_migrations_are_the_same(
-    query: str, address: Address, empty: Address
-) -> None:
-    def make() -> None:
-        engine = create_engine(sync_url(empty))
-        with engine.begin() as connection:
-            connection.execute(text("CREATE EXTENSION vector"))
-            Base.metadata.create_all(connection)
-        engine.dispose()
+async def test_every_table_column_and_function_has_a_comment(owner: asyncpg.Connection) -> None:
+    columns = await owner.fetch(COMMENTS)
 
-    await asyncio.to_thread(make)
-
-    migrated, modelled = await rows(address, query, FOREIGN), await rows(empty, query, FOREIGN)
-    assert migrated == modelled
-    assert len(migrated) > 20
+    assert len(columns) > 500
+    for column in columns:
+        assert (column["table_comment"] or "").endswith("."), column["name"]
+        assert len(column["column_comment"] or "") >= 5, column["name"]
+    assert await owner.fetch(FUNCTIONS) == []
 
 
-def test_every_table_and_column_has_a_comment_that_is_a_sentence() -> None:
-    for table in Base.metadata.tables.values():
-        assert (table.comment or "").endswith("."), table.name
-        for column in table.columns:
-            assert len(column.comment or "") >= 5, f"{table.name}.{column.name}"
-
-
-def test_every_foreign_key_has_an_on_delete_rule_and_an_index() -> None:
-    for table in Base.metadata.tables.values():
-        unique = [each for each in table.constraints if isinstance(each, UniqueConstraint | PrimaryKeyConstraint)]
-        led_by = {next(iter(each.columns)).name for each in (*table.indexes, *unique)}
-        for key in table.foreign_keys:
-            assert key.ondelete in {"CASCADE", "SET NULL"}, f"{table.name}.{key.parent.name}"
-            assert key.parent.name in led_by, f"{table.name}.{key.parent.name}"
-
-
-async def test_all_the_way_down_leaves_nothing_and_up_again_gives_the_same(address: Address) -> None:
-    before = await objects(address)
-    async with connected(address) as connection:
-        await connection.execute("INSERT INTO users (display_name) VALUES ('Ann')")
-        await connection.execute("INSERT INTO personas (name, system_prompt) VALUES ('Sage', 'You are wise.')")
-        await connection.execute("INSERT INTO conversations (platform, platform_channel_id) VALUES ('web', 'c')")
-        await connection.execute("INSERT INTO turns (conversation_id) SELECT id FROM conversations")
-        await connection.execute("INSERT INTO memories (user_id, platform, content) SELECT id, 'web', 'tea' FROM users")
-
-    assert await migrate(address, "base")
-    left = [each for each in await objects(address) if "alembic_version" not in each]
-    assert left == []
-    assert await find_revision(address) is None
-
-    assert await migrate(address)
-    assert await objects(address) == before
-    assert not await migrate(address)
-
-
-async def test_one_step_down_and_up_works_from_every_revision(address: Address) -> None:
-    before = await objects(address)
-
-    for revision in reversed(list_revisions(VERSIONS)[:-1]):
-        await migrate(address, revision)
-        assert await find_revision(address) == revision
-    await migrate(address)
-
-    assert await objects(address) == before
+async def test_every_foreign_key_has_an_on_delete_rule_and_an_index(owner: asyncpg.Connection) -> None:
+    assert await owner.fetch(LOOSE_KEYS) == []
 
 
 async def test_processes_that_migrate_at_once_wait_for_each_other(empty: Address, tmp_path: Path) -> None:
-    environment = {**os.environ, "DATABASE_URL": empty.libpq(as_owner=True)}
-    command = (sys.executable, "-m", "adapters.cli", "migrate")
-    running = [
-        await asyncio.create_subprocess_exec(
-            *command,
-            env={**environment, "PYTHONPATH": str(MIGRATIONS.parent), "PARLEY_HOME": str(tmp_path)},
-            cwd=tmp_path,
-            stdout=PIPE,
-            stderr=STDOUT,
-        )
-        for _ in range(2)
-    ]
+    running = [await start_parley(empty, tmp_path, "migrate") for _ in range(2)]
 
-    outputs = [(await each.communicate())[0].decode() for each in running]
+    outputs = [(await process.communicate())[0].decode() for process in running]
 
-    assert [each.returncode for each in running] == [0, 0], outputs
-    assert all(f"at revision {newest_revision()}" in each for each in outputs)
+    assert [process.returncode for process in running] == [0, 0], outputs
+    assert all(f"at revision {newest_revision()}" in output for output in outputs)
     assert not await migrate(empty)
 
 
-async def test_a_migration_waits_for_no_lock_longer_than_four_seconds(address: Address) -> None:
-    await migrate(address, "0002")
+async def start_parley(address: Address, folder: Path, command: str) -> asyncio.subprocess.Process:
+    """Start `parley …` on this database, as a process of its own."""
+    environment = {**os.environ, "DATABASE_URL": address.libpq(as_owner=True)}
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "adapters.cli", command),
+        env={**environment, "PYTHONPATH": str(MIGRATIONS.parent), "PARLEY_HOME": str(folder)},
+        cwd=folder,
+        stdout=PIPE,
+        stderr=STDOUT,
+    )
+
+
+@pytest.mark.parametrize("command", ["migrate", "run"])
+async def test_a_database_of_a_development_version_is_refused_in_one_sentence(
+    command: str, address: Address, owner: asyncpg.Connection, tmp_path: Path
+) -> None:
+    await owner.execute("UPDATE alembic_version SET version_num = '0064'")
+
+    process = await start_parley(address, tmp_path, command)
+    output = (await process.communicate())[0].decode()
+
+    assert process.returncode != 0
+    line = output.strip().splitlines()[-1]
+    assert "revision 0064" in line
+    assert "back them up with that version, then start with an empty database or a new PARLEY_HOME." in line
+    assert "Traceback" not in output
+    assert await owner.fetchval("SELECT version_num FROM alembic_version") == "0064"
+
+
+async def test_a_migration_waits_for_no_lock_longer_than_four_seconds(address: Address, tmp_path: Path) -> None:
+    versions = write_next_release(tmp_path, "ALTER TABLE users ADD COLUMN shoe_size int")
     async with connected(address) as connection, connection.transaction():
         await connection.execute("LOCK TABLE users")
 
         with pytest.raises(Unavailable, match="another program holds them"):
-            await migrate(address)
+            await migrate(address, versions)
 
-    assert await migrate(address)
+    assert await migrate(address, versions)
+    assert await find_revision(address) == NEXT
+    assert not await migrate(address, versions)
+
+
+async def test_the_release_before_works_beside_tables_that_were_expanded(parley: Parley, tmp_path: Path) -> None:
+    address = parley.app.database.address
+    assert (await parley.ask("hello")).content.startswith("You said: hello")
+
+    await migrate(address, write_next_release(tmp_path, "ALTER TABLE users ADD COLUMN shoe_size int"))
+
+    assert (await parley.ask("hello again")).content.startswith("You said: hello again")
+    # It leaves the newer tables alone, also when it is started again.
+    assert not await migrate(address)
+    assert await find_revision(address) == NEXT
+
+
+async def test_a_program_that_is_too_old_for_the_tables_takes_no_more_work_and_says_why(
+    parley: Parley, owner: asyncpg.Connection, tmp_path: Path
+) -> None:
+    assert (await parley.ask("hello")).content.startswith("You said: hello")
+    contract = "UPDATE schema_compatibility SET oldest_revision = '{revision}'"
+
+    with capture_logs() as lines:
+        await migrate(parley.app.database.address, write_next_release(tmp_path, contract.format(revision=NEXT)))
+        waiting = asyncio.create_task(parley.ask("are you there?"))
+        async with asyncio.timeout(30):
+            while not (causes := [line["cause"] for line in lines if line["event"] == "worker_restarting"]):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    assert f"work with programs from revision {NEXT} on, this one has {newest_revision()}" in causes[0]
+    assert await owner.fetchval("SELECT status FROM inbox WHERE content = 'are you there?'") == "waiting"
+    with pytest.raises(ConfigurationError, match="install the newer release"):
+        await migrate(parley.app.database.address)
+    # The newer program answers what waits.
+    await owner.execute(contract.format(revision=newest_revision()))
+    assert (await waiting).content.startswith("You said: are you there?")
 
 
 async def test_tables_of_a_newer_release_are_left_alone(address: Address) -> None:
@@ -286,7 +231,6 @@ async def test_an_owner_who_is_no_superuser_prepares_a_given_database(bare_postg
             await admin.execute("UPDATE users SET token_budget_monthly = 1")
             assert await admin.fetchval("SELECT who FROM admin.audit LIMIT 1") == address.url.username
         await refuse_strangers(bare_postgres.set(database=address.url.database))
-        assert await migrate(address, "base")
 
 
 async def refuse_strangers(url: URL) -> None:

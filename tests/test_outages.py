@@ -16,7 +16,7 @@ from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley, open_parley
 
 STORE = """
-INSERT INTO outbox (door, platform, platform_channel_id, place_key, reply_to, content)
+INSERT INTO outbox (adapter, platform, platform_channel_id, place_key, reply_to, content)
 SELECT 'fake', 'test', 'c' || number % :places, 'c' || number % :places, 'question', CAST(number AS text)
 FROM generate_series(0, :replies - 1) AS number
 """
@@ -163,7 +163,7 @@ async def test_an_hour_that_the_platform_asks_for_is_obeyed_and_concerns_its_pla
     assert await idle.value("SELECT count(*) FROM outbox WHERE claimed_until > now() + interval '59 minutes'") == 2
 
     await idle.sql(
-        "INSERT INTO outbox (door, platform, platform_channel_id, place_key, content)"
+        "INSERT INTO outbox (adapter, platform, platform_channel_id, place_key, content)"
         " VALUES ('fake', 'test', 'c', 'c', '3')"
     )
     await outbox.sweep()
@@ -177,7 +177,7 @@ async def test_the_death_of_the_process_that_asks_lets_another_one_ask(idle: Par
     await outbox.sweep()
     await let_time_pass(idle)
     # A process claims the reply that asks, and is killed.
-    claimed = await idle.sql("SELECT id FROM parley_claim_replies_v1(ARRAY['fake'], 20, 12, 24)")
+    claimed = await idle.sql("SELECT id FROM parley_claim_replies(ARRAY['fake'], 20, 12, 24)")
     assert len(claimed) == 1
     platform.is_away = False
     await outbox.sweep()
@@ -213,7 +213,7 @@ async def test_a_fresh_answer_does_not_overtake_one_that_waits_and_asks_nothing_
         " place_key = 'test:s:general:'"
     )
     await parley.sql(
-        "INSERT INTO delivery_outages (door, scope, place_key, is_down, next_probe_at, error)"
+        "INSERT INTO delivery_outages (adapter, scope, place_key, is_down, next_probe_at, error)"
         " VALUES ('fake', 'elsewhere', '', true, now() + interval '1 minute', '')"
     )
 

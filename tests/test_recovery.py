@@ -15,6 +15,7 @@ from sqlalchemy import URL
 from structlog.testing import capture_logs
 
 from adapters.cli.worker import build_worker
+from adapters.tables import update_tables
 from agent.llm.completions import CallObserver, Completion, ModelRequest
 from agent.llm.router import Router
 from agent.queue import inbox
@@ -22,7 +23,7 @@ from agent.queue.outbox import Reply
 from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope
 from shared.clock import SystemClock
-from shared.db.database import Address, Database, DatabaseLost, _migrate
+from shared.db.database import Address, Database, DatabaseLost
 from shared.db.embedded import start_postgres
 from shared.messages import IncomingMessage, Place
 from shared.settings import Settings
@@ -62,7 +63,7 @@ async def own_address(own_home: Path) -> Address:
     name = f"test_{uuid4().hex}"
     await run_as_owner(server, f"CREATE DATABASE {name}")
     address = Address(server.url.set(database=name), is_embedded=True)
-    await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
+    await update_tables(address)
     return address
 
 

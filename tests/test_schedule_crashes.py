@@ -15,7 +15,8 @@ WITH person AS (
 ), place AS (
     INSERT INTO conversations (platform, platform_channel_id, is_direct) VALUES ('test', 'dm-ann', true) RETURNING id
 )
-INSERT INTO scheduled_jobs (user_id, conversation_id, door, platform_user_id, content, requires, starts_at, next_due_at)
+INSERT INTO scheduled_jobs (user_id, conversation_id, adapter, platform_user_id, content, requires, starts_at,
+                            next_due_at)
 SELECT person.id, place.id, 'fake', 'ann', 'Feed the frogs.', 'guest', now(), now() FROM person, place
 """
 JOBS = "SELECT status, runs FROM scheduled_jobs"

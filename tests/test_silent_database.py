@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
-from shared.db.database import Address, migrate
+from adapters.tables import update_tables
+from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import held
@@ -25,7 +26,7 @@ ASKED = "SELECT count(*) FROM inbox"
 async def given(postgres: URL) -> AsyncIterator[Address]:
     """A migrated database whose owner is no superuser."""
     async with given_database(postgres) as address:
-        await migrate(address)
+        await update_tables(address)
         yield address
 
 

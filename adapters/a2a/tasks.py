@@ -177,7 +177,7 @@ COLUMNS = (
     InboxMessage.turn_id,
     CHANGED_AT.label("changed_at"),
 )
-ROW = select(*COLUMNS).outerjoin(Turn, Turn.id == InboxMessage.turn_id).where(InboxMessage.door == ADAPTER)
+ROW = select(*COLUMNS).outerjoin(Turn, Turn.id == InboxMessage.turn_id).where(InboxMessage.adapter == ADAPTER)
 
 
 def rows_of(caller: Sender) -> "Select[*tuple[Any, ...]]":

@@ -8,15 +8,15 @@ from tempfile import TemporaryDirectory
 from adapters.cli.console import complain, progress, say
 from adapters.cli.database import restore_dump
 from adapters.cli.opening import find_database, prepare, read_settings
-from adapters.folders import list_migrations
+from adapters.tables import list_schemas
 from shared import __version__
 from shared.backup.archive import FILES, Archive, BackupError, Manifest, opened
 from shared.backup.create import Installation, make_backup
 from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files, restore_secrets
 from shared.clock import SystemClock
-from shared.db.compatibility import list_revisions, version_table_of
-from shared.db.database import VERSIONS, check
+from shared.db.database import check
 from shared.db.embedded import find_server
+from shared.db.migrations import VERSIONS, list_files, list_revisions
 from shared.errors import ConfigurationError
 from shared.files.storage import Storage, open_storage
 from shared.settings import Secrets, Settings, load_secrets
@@ -84,8 +84,9 @@ def restore(file: Path, *, replaces: bool) -> None:
 
 
 def _restore(file: Path, settings: Settings) -> Manifest:
-    folders = {version_table_of(name): folder for name, folder in list_migrations().items()}
-    known = {table: list_revisions(folder) for table, folder in {**folders, "alembic_version": VERSIONS}.items()}
+    schemas = list_schemas(settings.modules_path)
+    known = {owner: [path.name for path in list_files(folder)] for owner, folder in schemas.items()}
+    known["alembic_version"] = list(list_revisions(VERSIONS))
     with progress("reading the backup"), opened(file) as archive:
         refuse_newer(archive.manifest, known)
         asyncio.run(_restore_all(archive, settings))
@@ -106,7 +107,7 @@ async def _restore_all(archive: Archive, settings: Settings) -> None:
             await restore_files(archive, storage, address)
         finally:
             await storage.aclose()
-        await prepare(address)
+        await prepare(settings, address)
         is_complete = True
     finally:
         if not is_complete:

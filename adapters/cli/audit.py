@@ -45,7 +45,7 @@ def verify(
     expect: str | None = typer.Option(None, help="A last hash that was noted before: is that entry still there?"),
 ) -> None:
     """Check that nobody has changed the log; ends with 1 when somebody has."""
-    found = list_rows("SELECT * FROM parley_verify_audit_v1()")[0]
+    found = list_rows("SELECT * FROM parley_verify_audit()")[0]
     if found.first_broken is not None:
         complain(f"entry {found.first_broken} of audit_log was changed, or the one before it was removed")
         raise typer.Exit(1)

@@ -51,7 +51,7 @@ async def _talk(settings: "Settings", address: "Address") -> bool:
     talking = asyncio.current_task()
     for each in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(each, lambda: talking and talking.cancel())
-    async with kept_up(settings, address), open_app(settings, await prepare(address)) as running_app:
+    async with kept_up(settings, address), open_app(settings, await prepare(settings, address)) as running_app:
         user = await resolve_terminal_user(running_app)
         reader, output = _choose_input_and_output(running_app, user)
         worker = LocalWorker(running_app)

@@ -17,9 +17,9 @@ from adapters.cli.skills import find_listed
 from agent.llm.completions import Cause
 from agent.llm.cooldowns import REMEDIES
 from shared.clock import SystemClock
-from shared.db.compatibility import list_revisions
 from shared.db.connections import Server
-from shared.db.database import VERSIONS, Address, Database, check, find_revision, newest_revision
+from shared.db.database import Address, Database, check
+from shared.db.migrations import EARLIER, VERSIONS, find_revision, is_earlier, list_revisions, newest_revision
 from shared.db.roles import ROLES, check_roles
 from shared.errors import FileDamaged, FileLost, ParleyError, Unavailable
 from shared.files.storage import StoredContent, open_storage
@@ -37,13 +37,13 @@ SELECT now() AS now,
 """
 ROLE = "SELECT current_user AS name, rolsuper OR rolbypassrls AS sees_all FROM pg_roles WHERE rolname = current_user"
 LEDGER = """
-SELECT (SELECT count(*) FROM token_logs) AS calls, (SELECT count(*) FROM parley_budget_differences_v1()) AS different
+SELECT (SELECT count(*) FROM token_logs) AS calls, (SELECT count(*) FROM parley_budget_differences()) AS different
 """
 BACKLOG = """
-SELECT reply.door, count(*) AS replies, max(extract(epoch FROM now() - reply.created_at)) AS age,
+SELECT reply.adapter, count(*) AS replies, max(extract(epoch FROM now() - reply.created_at)) AS age,
        (SELECT max(error) FROM outbox AS failing
-        WHERE failing.door = reply.door AND failing.status IN ('pending', 'claimed')) AS cause
-FROM outbox AS reply WHERE status IN ('pending', 'claimed') GROUP BY reply.door ORDER BY reply.door
+        WHERE failing.adapter = reply.adapter AND failing.status IN ('pending', 'claimed')) AS cause
+FROM outbox AS reply WHERE status IN ('pending', 'claimed') GROUP BY reply.adapter ORDER BY reply.adapter
 """
 # A reply that is younger may be on its way.
 WAITS_SECONDS = 60
@@ -100,6 +100,8 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
         yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
     elif revision in list_revisions(VERSIONS):
         yield Finding("warn", "tables", f"at revision {revision}, the newest is {newest}; run: parley migrate")
+    elif is_earlier(revision, list_revisions(VERSIONS)):
+        yield Finding("fail", "tables", EARLIER.format(revision=revision))
     else:
         text = f"at revision {revision}, newer than this program ({newest}); install the newer Parley again."
         yield Finding("fail", "tables", text)
@@ -155,7 +157,7 @@ async def _check_rows(address: Address, installation: Installation) -> AsyncIter
     yield await _check_roles(address)
     for row in await _fetch(address, BACKLOG, as_owner=True):
         verb = "waits" if row["replies"] == 1 else "wait"
-        waiting = f"{row['replies']} {verb} for {row['door']}, the oldest for {timedelta(seconds=int(row['age']))}"
+        waiting = f"{row['replies']} {verb} for {row['adapter']}, the oldest for {timedelta(seconds=int(row['age']))}"
         if row["age"] <= WAITS_SECONDS:
             yield Finding("ok", "replies", waiting)
         else:
@@ -233,7 +235,7 @@ async def _look_at_vectors(address: Address, model: str) -> Finding:
 
 
 async def _look_at_audit(address: Address) -> Finding:
-    found = (await _fetch(address, "SELECT entries, first_broken FROM parley_verify_audit_v1()", as_owner=True))[0]
+    found = (await _fetch(address, "SELECT entries, first_broken FROM parley_verify_audit()", as_owner=True))[0]
     if found["first_broken"] is None:
         return Finding("ok", "audit", f"changes by admins: {found['entries']:,}, none of them altered since")
     text = f"entry {found['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"

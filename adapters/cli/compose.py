@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import text
 
 from adapters.base import ChatPlatform
-from adapters.folders import list_folders, list_migrations
+from adapters.folders import list_folders
+from adapters.tables import update_tables
 from agent.agents.a2a.client import RemoteAgents
 from agent.agents.delegation.agents import MODULE as AGENTS
 from agent.agents.delegation.child_turn import end_orphans
@@ -34,7 +35,7 @@ from agent.turn.modes import Mode
 from agent.turn.planner.mode import PlannerMode
 from agent.turn.services import Files, Models
 from shared.clock import SystemClock
-from shared.db.database import Address, Database, DatabaseLost, check, locate, migrate, migrate_platforms
+from shared.db.database import Address, Database, DatabaseLost, check, locate
 from shared.files.images import Images
 from shared.files.storage import open_storage
 from shared.http.client import GuardedClient
@@ -51,7 +52,7 @@ BUILT_IN_MODULES = frozenset({AGENTS, SEARCH, SKILLS})
 MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
 
 PERSONA_MODELS = text("SELECT DISTINCT default_model FROM personas WHERE default_model IS NOT NULL")
-# Platforms of the doors that are no chat platforms.
+# Platforms of the adapters that are no chat platforms.
 OTHER_PLATFORMS = ("a2a", "openai", "terminal", "web")
 
 
@@ -60,8 +61,7 @@ async def prepare_database(settings: Settings) -> Address:
     address = locate(settings)
     if not address.is_embedded:
         await check(address)
-    await migrate(address)
-    await migrate_platforms(address, list_migrations())
+    await update_tables(address, settings.modules_path)
     return address
 
 

@@ -22,19 +22,21 @@ app = typer.Typer()
 @app.command("migrate")
 def migrate_tables() -> None:
     """Bring the tables to the newest revision. `run`, `worker` and `chat` do this by themselves."""
-    from adapters.folders import list_migrations
-    from shared.db.database import check, migrate, migrate_platforms, newest_revision
+    from adapters.tables import update_tables
+    from shared.db.database import check
+    from shared.db.migrations import newest_revision
 
-    address = find_database(read_settings(quiet=True))
+    settings = read_settings(quiet=True)
+    address = find_database(settings)
 
-    async def work() -> tuple[bool, list[str]]:
+    async def work() -> list[str]:
         await check(address)
-        return await migrate(address), await migrate_platforms(address, list_migrations())
+        return await update_tables(address, settings.modules_path)
 
-    changed, platforms = asyncio.run(work())
-    say(f"the tables are at revision {newest_revision()}{'' if changed or platforms else ', nothing to change'}")
-    for name in platforms:
-        say(f"the tables of {name} are at revision {newest_revision(list_migrations()[name])}")
+    changed = asyncio.run(work())
+    say(f"the tables are at revision {newest_revision()}{'' if changed else ', nothing to change'}")
+    if owners := [owner for owner in changed if owner != "parley"]:
+        say(f"the tables of {', '.join(owners)} are made")
 
 
 @app.command("psql", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

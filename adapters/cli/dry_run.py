@@ -79,7 +79,7 @@ async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
     from agent.commands.dry_run.replay import DryRun
 
     with progress("starting"):
-        address = await prepare(await asyncio.to_thread(find_database, settings))
+        address = await prepare(settings, await asyncio.to_thread(find_database, settings))
     async with open_app(settings, address) as running:
         await running.models.router.warm()
         run = DryRun(running.turns, await _find_payer(running, wish.payer))

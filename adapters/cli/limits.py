@@ -40,7 +40,7 @@ def list_limits() -> None:
 @app.command("check")
 def check() -> None:
     """Compare what limits have counted with the ledger; ends with 1 when they differ."""
-    rows = list_rows("SELECT * FROM parley_budget_differences_v1()")
+    rows = list_rows("SELECT * FROM parley_budget_differences()")
     if rows:
         _show_differences(rows)
         raise typer.Exit(1)
@@ -50,7 +50,7 @@ def check() -> None:
 @app.command("reconcile")
 def reconcile() -> None:
     """Set what limits have counted to what the ledger says, and show what was changed."""
-    rows = list_rows("SELECT * FROM parley_reconcile_v1()")
+    rows = list_rows("SELECT * FROM parley_reconcile()")
     if rows:
         _show_differences(rows)
     say(f"{len(rows)} counters were set to the sum of the ledger." if rows else "Nothing had to be changed.")

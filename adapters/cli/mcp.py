@@ -34,7 +34,7 @@ def serve_mcp(
         for number in (signal.SIGTERM, signal.SIGINT) if http else (signal.SIGTERM,):
             asyncio.get_running_loop().add_signal_handler(number, lambda: working and working.cancel())
         address = find_database(settings)
-        async with kept_up(settings, address), open_app(settings, await prepare(address)) as running_app:
+        async with kept_up(settings, address), open_app(settings, await prepare(settings, address)) as running_app:
             with watched():
                 if http:
                     await serve_http(

@@ -80,17 +80,17 @@ async def kept_up(settings: "Settings", address: "Address") -> AsyncIterator[Non
         await asyncio.gather(keeping, return_exceptions=True)
 
 
-async def prepare(address: "Address") -> "Address":
+async def prepare(settings: "Settings", address: "Address") -> "Address":
     """Check the database's version, migrate its tables, and make sure that they can be read."""
-    from adapters.folders import list_migrations
-    from shared.db.database import check, check_tables, migrate, migrate_platforms
+    from adapters.tables import update_tables
+    from shared.db.database import check
+    from shared.db.migrations import check_tables
     from shared.log import get_logger
 
     if not address.is_embedded:
         get_logger().info("database_checked", server=str(await check(address)))
     with progress("bringing the tables up to date"):
-        await migrate(address)
-        await migrate_platforms(address, list_migrations())
+        await update_tables(address, settings.modules_path)
     await check_tables(address)
     return address
 
@@ -100,7 +100,7 @@ async def opened_database(settings: "Settings") -> "AsyncIterator[Database]":
     """Open the migrated database."""
     from shared.db.database import Database
 
-    database = Database(await prepare(find_database(settings)), pool_size=2)
+    database = Database(await prepare(settings, find_database(settings)), pool_size=2)
     try:
         yield database
     finally:

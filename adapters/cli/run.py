@@ -93,7 +93,7 @@ def make_link(
         from adapters.cli.owner import find_owner_on_the_web
         from adapters.web import one_time_link
 
-        async with open_app(settings, await prepare(find_database(settings))) as running_app:
+        async with open_app(settings, await prepare(settings, find_database(settings))) as running_app:
             who, name = (person, person) if person else await find_owner_on_the_web(running_app)
             return one_time_link(running_app, who), name
 

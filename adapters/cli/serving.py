@@ -80,7 +80,7 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
     stopping = _catch_signals()
     # In a thread, so that a signal is noticed meanwhile.
     address = await asyncio.to_thread(find_database, settings)
-    if not await _wait_for_database(partial(prepare, address), stopping):
+    if not await _wait_for_database(partial(prepare, settings, address), stopping):
         return True
     senders = {each.name: each for each in parts.senders}
     async with kept_up(settings, address), open_app(settings, address, senders) as app:

@@ -37,7 +37,7 @@ EVENT_SECONDS = 5.0
 # Permissions that have ended count no more; this only says so in the table.
 # Who was an admin without a limit gets that of a guest.
 END_GRANTS = text(
-    "SELECT parley_end_grants_v1() FROM set_config('parley.guest_budget', CAST(:guest_budget AS text), true)"
+    "SELECT parley_end_grants() FROM set_config('parley.guest_budget', CAST(:guest_budget AS text), true)"
 )
 
 

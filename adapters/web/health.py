@@ -19,7 +19,7 @@ from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from adapters.folders import list_migrations
+from adapters.tables import list_schemas
 from adapters.web.guard import app_of, with_token
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
@@ -30,9 +30,8 @@ from agent.queue.maintenance.totals import (
     read_tool_totals,
     read_turn_totals,
 )
-from shared.db.compatibility import find_incompatibility, find_old_platform, list_revisions
 from shared.db.connections import UnfitDatabase
-from shared.db.database import VERSIONS
+from shared.db.migrations import VERSIONS, find_incompatibility, find_missing_tables, list_revisions
 from shared.errors import Unavailable
 from shared.memory.vectors import read_progress
 
@@ -49,12 +48,12 @@ SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
        (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting'),
        (SELECT count(*) FROM outbox WHERE status = 'failed'),
-       parley_count_memories_v1(),
+       parley_count_memories(),
        (SELECT count(*) FROM unremembered_turns)
 """)
 BACKLOG = text("""
-SELECT door, count(*) AS replies, greatest(0, extract(epoch FROM now() - min(created_at))) AS age
-FROM outbox WHERE status IN ('pending', 'claimed') GROUP BY door ORDER BY door
+SELECT adapter, count(*) AS replies, greatest(0, extract(epoch FROM now() - min(created_at))) AS age
+FROM outbox WHERE status IN ('pending', 'claimed') GROUP BY adapter ORDER BY adapter
 """)
 # What the codes of errors have in common that say that a budget is used up.
 OF_A_BUDGET = "budget"
@@ -133,7 +132,7 @@ async def find_obstacle(app: App) -> str | None:
         await app.database.verify()
         async with app.database.transaction() as session:
             reason = await find_incompatibility(session, list_revisions(VERSIONS))
-            return reason or await find_old_platform(session, list_migrations())
+            return reason or await find_missing_tables(session, list_schemas(app.settings.modules_path))
     except Unavailable as error:
         return str(error.__cause__) if isinstance(error.__cause__, UnfitDatabase) else "The database can't be reached."
 
@@ -213,7 +212,7 @@ def build_gauge(name: str, value: float) -> Metric:
 def _backlog(app: App, rows: Sequence[Any]) -> list[Metric]:
     unsent = build_family("parley_outbox_open")
     oldest = build_family("parley_outbox_oldest_seconds")
-    waiting = {row.door: row for row in rows}
+    waiting = {row.adapter: row for row in rows}
     for adapter in sorted({*waiting, *app.senders}):
         unsent.add_metric([adapter], float(waiting[adapter].replies) if adapter in waiting else 0.0)
         oldest.add_metric([adapter], float(waiting[adapter].age) if adapter in waiting else 0.0)

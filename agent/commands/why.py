@@ -15,7 +15,7 @@ MOST_NAMED = 20
 MEMORY_CHARS = 100
 # A person's own turns: all of them where nobody else reads along, else those of this conversation. With an id that one.
 EXPLAIN = text("""
-SELECT parley_explain_turn_v1(turns.id) AS story
+SELECT parley_explain_turn(turns.id) AS story
 FROM turns JOIN conversations AS place ON place.id = turns.conversation_id
 WHERE turns.user_id = :user_id AND turns.parent_turn_id IS NULL AND turns.status <> 'running'
   AND (CAST(:turn_id AS bigint) IS NULL OR turns.id = :turn_id)

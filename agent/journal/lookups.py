@@ -1,17 +1,11 @@
 """Looks up the recorded steps of a turn, and counts the model calls of a conversation."""
 
-import re
-from dataclasses import replace
-from typing import Any
-
 from sqlalchemy import bindparam, select, text
 
-from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, OutcomeKind, Step, to_step
+from agent.journal.steps import STEP_COLUMNS, TOOL_COLUMNS, Step, to_step
 from shared.db.driver import Session
 from shared.models import Message
 
-# The ids that the previous release gave to calls that the user approved or denied.
-ANSWERED_CALL = re.compile(r"(agreed|denied)_(\d{1,19})")
 STEPS_OF_TURN = (
     select(*STEP_COLUMNS, Message.plan, *TOOL_COLUMNS, Message.outcome, Message.confirmation)
     .where(Message.turn_id == bindparam("turn_id"))
@@ -31,30 +25,7 @@ async def list_steps(session: Session, turn_id: int) -> list[Step]:
     """Return the recorded steps of a turn, sorted by position."""
     rows = (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()
     split = len(STEP_COLUMNS) + 1
-    return [with_outcome(to_step(row[:split], row[split:])) for row in rows]
-
-
-def with_outcome(step: Step) -> Step:
-    """Fill in `outcome` and `confirmation` of a step that the previous release recorded without them.
-
-    That release encoded the outcome in the JSON of the result, and the answered question in the id of the call.
-    """
-    if step.role == "tool_result" and step.tool.outcome is None:
-        return replace(step, tool=replace(step.tool, outcome=_read_outcome(step.value)))
-    if step.role == "tool_call" and (found := ANSWERED_CALL.fullmatch(step.tool.call_id)) is not None:
-        confirmation = {"id": int(found[2]), "approved": found[1] == "agreed"}
-        return replace(step, tool=replace(step.tool, confirmation=confirmation))
-    return step
-
-
-def _read_outcome(value: Any) -> OutcomeKind:
-    if not isinstance(value, dict):
-        return "result"
-    if "confirmation_asked" in value:
-        return "needs_approval"
-    if value.get("error") is True:
-        return "not_run" if value.get("not_run") is True else "failed"
-    return "result"
+    return [to_step(row[:split], row[split:]) for row in rows]
 
 
 async def count_calls(session: Session, conversation_id: int, turn_id: int) -> int:

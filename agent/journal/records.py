@@ -17,18 +17,18 @@ from shared.db.driver import Session
 from shared.errors import Superseded
 
 RECORD = text(f"""
-SELECT stop_requested, rights.* FROM parley_record_v3(
+SELECT stop_requested, rights.* FROM parley_record(
     p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note
 ), ({RIGHTS}) AS rights
 """)
 RECORD_AND_SETTLE = text(f"""
-SELECT * FROM parley_record_v3(
+SELECT * FROM parley_record(
     p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note,
     p_calls => :calls, p_reserve => :reserve, p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 ), ({RIGHTS}) AS rights
 """)
 SETTLE = text("""
-SELECT * FROM parley_settle_v3(
+SELECT * FROM parley_settle(
     p_turn_id => :turn_id, p_attempt => :attempt, p_calls => :calls, p_reserve => :reserve,
     p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 )

@@ -85,7 +85,7 @@ class Listener(TurnReaders):
         self._observers.of_cancellations.append(called)
 
     def on_change(self, called: Callable[[str | None], None]) -> None:
-        """Register a callback, which is called with the name of a table when an admin has changed it, by any door.
+        """Register a callback, which is called with the name of a table when an admin has changed it, by any way.
 
         It is called with None when notes may have been missed, because the connection was lost: anything may have
         changed.

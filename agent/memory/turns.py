@@ -31,7 +31,7 @@ CLAIM = text("SELECT turn_id FROM unremembered_turns ORDER BY turn_id LIMIT :lim
 # A message that is being deleted or edited at this moment is waited for; one that is deleted later is found by its id.
 MESSAGES = text("""
 SELECT turn_id, platform_event_id AS message_id, content, sent_at, edited_at FROM inbox
-WHERE turn_id = ANY(:turn_ids) AND door <> ALL(:agents) AND due_job IS NULL ORDER BY turn_id, sent_at, id FOR SHARE
+WHERE turn_id = ANY(:turn_ids) AND adapter <> ALL(:agents) AND due_job IS NULL ORDER BY turn_id, sent_at, id FOR SHARE
 """)
 TURNS = text("""
 SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id, conversations.platform,
@@ -52,7 +52,7 @@ WHERE turns.id = ANY(:turn_ids) AND turns.user_id IS NOT NULL AND turns.status <
 ORDER BY turns.id
 """)
 DONE = text("DELETE FROM unremembered_turns WHERE turn_id = ANY(:turn_ids)")
-FORGET = text("SELECT parley_forget_messages_v1(:turn_ids, :platform, :message_ids)")
+FORGET = text("SELECT parley_forget_messages(:turn_ids, :platform, :message_ids)")
 AGAIN = text("""
 INSERT INTO unremembered_turns (turn_id)
 SELECT id FROM turns WHERE id = ANY(:turn_ids) AND status <> 'running' AND parent_turn_id IS NULL

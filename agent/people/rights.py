@@ -10,13 +10,13 @@ from shared.models import User
 from shared.permissions import Permission
 
 # A permission that was granted until a date ends with it.
-PERMISSION: ColumnElement[str] = func.parley_permission_v1(
+PERMISSION: ColumnElement[str] = func.parley_permission(
     User.permission_level, User.permission_until, User.permission_after, type_=Text
 )
 
 # Joined to a statement about the turn `:turn_id`. Roles count where the message was written, as when the turn began.
 RIGHTS = """
-SELECT parley_permission_v1(users.permission_level, users.permission_until, users.permission_after) AS permission_level,
+SELECT parley_permission(users.permission_level, users.permission_until, users.permission_after) AS permission_level,
     personas.allowed_modules, personas.id IS NOT NULL AS has_persona, (
     SELECT array_agg(role_grants.permission_level) FROM member_roles JOIN role_grants USING (platform, server)
     WHERE member_roles.user_id = users.id AND member_roles.platform = conversations.platform

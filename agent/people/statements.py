@@ -163,7 +163,7 @@ NOT_SYNCED: Label[str] = literal_column("set_config('synchronous_commit', 'off',
 # Whoever has memories of their own is recalled those of the place with them.
 PLACE_HAS_MEMORIES: Label[bool] = case(
     (or_(IDENTITY.c.has_memories, PLACE[4]), False),
-    else_=func.parley_place_has_memories_v1(*PLACE[:3], bindparam("memory_thread", type_=Text), type_=Boolean),
+    else_=func.parley_place_has_memories(*PLACE[:3], bindparam("memory_thread", type_=Text), type_=Boolean),
 ).label("place_has_memories")
 
 FIND_PARTICIPANTS = select(

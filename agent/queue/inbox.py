@@ -42,24 +42,24 @@ MAX_BATCHED_CHARS = 10_000
 # answered in the order of their ids: without the lock, a later id could be committed, and answered, first.
 LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
 
-STORED = """door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id, platform_thread_id,
-is_direct, platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream, surroundings,
-sent_at, decision, replied_to, due_job, credentials, request, again_of"""
+STORED = """adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id, content, attachments,
+wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials, request, again_of"""
 ACCEPT = text(f"""
 WITH place AS MATERIALIZED (
     SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
 ), stored AS (
     INSERT INTO inbox ({STORED})
-    SELECT :door, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean), :user_id,
-           :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
-           CAST(:surroundings AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
+    SELECT :adapter, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean),
+           :user_id, :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
+           CAST(:platform_context AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
            CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb),
            CAST(:request AS jsonb), CAST(:again_of AS bigint)
     FROM place
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id
 )
-SELECT id, parley_queue_turn_v1(id) FROM stored
+SELECT id, parley_queue_turn(id) FROM stored
 """)
 
 # `ACCEPT` for many events. Those of a place are stored in the order given; the places in a fixed one, so that two
@@ -72,27 +72,27 @@ WITH places AS MATERIALIZED (
     ) AS given
 ), stored AS (
     INSERT INTO inbox ({STORED})
-    SELECT door, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
-           content, attachments, wants_stream, surroundings, coalesce(sent_at, clock_timestamp()), decision,
+    SELECT adapter, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
+           content, attachments, wants_stream, platform_context, coalesce(sent_at, clock_timestamp()), decision,
            replied_to, due_job, credentials, request, again_of
     FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
-        number int, door text, platform text, event_id text, place_key text, server text, channel text, thread text,
+        number int, adapter text, platform text, event_id text, place_key text, server text, channel text, thread text,
         is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
-        wants_stream boolean, surroundings jsonb, sent_at timestamptz, decision jsonb, replied_to text,
+        wants_stream boolean, platform_context jsonb, sent_at timestamptz, decision jsonb, replied_to text,
         due_job jsonb, credentials jsonb, request jsonb, again_of bigint
     )
     ORDER BY place_key, number
     ON CONFLICT (platform, platform_event_id) DO NOTHING
     RETURNING id, place_key, platform, platform_event_id
 )
-SELECT id, platform, platform_event_id, parley_queue_turn_v1(id) FROM stored ORDER BY place_key, id
+SELECT id, platform, platform_event_id, parley_queue_turn(id) FROM stored ORDER BY place_key, id
 """)
 
 # Only the arrival of the event is stored, not its text.
 ACCEPT_ANSWERED = text("""
-INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                    platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
-VALUES (:door, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
+VALUES (:adapter, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
         coalesce(CAST(:sent_at AS timestamptz), now()), 'answered')
 ON CONFLICT (platform, platform_event_id) DO NOTHING
 RETURNING id
@@ -115,7 +115,7 @@ WITH RECURSIVE first AS (
         ORDER BY place_key, turn_id IS NULL, sent_at, id LIMIT 1
     ) AS later
 )
-SELECT place_key, parley_queue_turn_v1(id) FROM first
+SELECT place_key, parley_queue_turn(id) FROM first
 WHERE abs(extract(epoch FROM now() - created_at)) > 10 AND NOT EXISTS (
     SELECT FROM procrastinate_jobs WHERE lock = first.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
 )
@@ -145,11 +145,11 @@ WITH blocking AS (
     UPDATE inbox SET status = 'failed' FROM blocking
     WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
 ), reply AS (
-    INSERT INTO outbox (turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id,
+    INSERT INTO outbox (turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id,
                         place_key, is_direct, reply_to, content)
-    SELECT turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key, is_direct,
-           coalesce(platform_message_id, platform_event_id), :sentence
-    FROM failed WHERE door <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
+    SELECT turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
+           is_direct, coalesce(platform_message_id, platform_event_id), :sentence
+    FROM failed WHERE adapter <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
     ON CONFLICT (turn_id) DO NOTHING
 )
 SELECT pg_notify('{TURNS}', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
@@ -233,7 +233,7 @@ class Inbox:
 
 
 def _to_json(row: dict[str, Any]) -> dict[str, Any]:
-    decoded = {name: json.loads(row[name]) for name in ("attachments", "surroundings")}
+    decoded = {name: json.loads(row[name]) for name in ("attachments", "platform_context")}
     maybe = ("decision", "due_job", "credentials", "request")
     decoded |= {name: json.loads(row[name]) if row[name] else None for name in maybe}
     return row | decoded | {"sent_at": row["sent_at"].isoformat() if row["sent_at"] else None}
@@ -278,7 +278,7 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         # A click on a button has no text, so its meaning is stored as the text for the history.
         content = message.decision.word
     return {
-        "door": message.adapter,
+        "adapter": message.adapter,
         **asdict(place),
         "event_id": clean(message.event_id),
         "place_key": place.key,
@@ -286,9 +286,9 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "username": _cleaned_or_none(sender.username),
         "message_id": _cleaned_or_none(message.platform_message_id),
         "content": content,
-        "attachments": json.dumps(clean_json([_to_attachment_row(each) for each in message.attachments])),
+        "attachments": json.dumps(clean_json([asdict(each) for each in message.attachments])),
         "wants_stream": message.wants_stream,
-        "surroundings": json.dumps(clean_json(_without_typed(message.platform_context).to_row())),
+        "platform_context": json.dumps(clean_json(_without_typed(message.platform_context).to_row())),
         "sent_at": message.sent_at,
         "decision": json.dumps(asdict(message.decision)) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
@@ -297,12 +297,6 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "credentials": json.dumps(asdict(message.credentials)) if message.credentials else None,
         "request": json.dumps(clean_json(without_typed_in(asdict(message.request)))) if message.request else None,
     }
-
-
-def _to_attachment_row(attachment: Attachment) -> dict[str, Any]:
-    # None is left out, because the previous release, which does not know these fields, may still read the row.
-    newer = ("credential", "voice_seconds")
-    return {name: value for name, value in asdict(attachment).items() if name not in newer or value is not None}
 
 
 def _without_typed(context: PlatformContext) -> PlatformContext:
@@ -321,21 +315,21 @@ def _cleaned_or_none(given: str | None) -> str | None:
 
 
 # Platforms repeat earlier messages also after their persons asked to forget them.
-SURROUNDINGS = """
-CASE WHEN inbox.surroundings ? 'earlier' AND EXISTS (SELECT FROM forgotten_turns) THEN
-    jsonb_set(inbox.surroundings, '{earlier}', coalesce((
+PLATFORM_CONTEXT = """
+CASE WHEN inbox.platform_context ? 'earlier' AND EXISTS (SELECT FROM forgotten_turns) THEN
+    jsonb_set(inbox.platform_context, '{earlier}', coalesce((
         SELECT jsonb_agg(quoted ORDER BY place)
-        FROM jsonb_array_elements(inbox.surroundings -> 'earlier') WITH ORDINALITY AS earlier (quoted, place)
+        FROM jsonb_array_elements(inbox.platform_context -> 'earlier') WITH ORDINALITY AS earlier (quoted, place)
         WHERE NOT EXISTS (
             SELECT FROM inbox AS stored JOIN forgotten_turns USING (turn_id)
             WHERE stored.platform = inbox.platform AND stored.platform_event_id = quoted ->> 'message_id'
         )
     ), '[]'))
-ELSE inbox.surroundings END
+ELSE inbox.platform_context END
 """
 COLUMNS = (
     InboxMessage.id,
-    InboxMessage.door,
+    InboxMessage.adapter,
     InboxMessage.platform,
     InboxMessage.platform_event_id,
     InboxMessage.platform_server_id,
@@ -348,7 +342,7 @@ COLUMNS = (
     InboxMessage.content,
     InboxMessage.attachments,
     InboxMessage.wants_stream,
-    literal_column(SURROUNDINGS, JSONB).label("surroundings"),
+    literal_column(PLATFORM_CONTEXT, JSONB).label("platform_context"),
     InboxMessage.sent_at,
     InboxMessage.turn_id,
     InboxMessage.decision,
@@ -371,7 +365,7 @@ OPEN = (
 
 def _to_waiting(row: Any) -> Waiting:
     message = IncomingMessage(
-        adapter=row.door,
+        adapter=row.adapter,
         sender=Sender(row.platform, row.platform_user_id, row.platform_username),
         place=Place.from_row(row),
         event_id=row.platform_event_id,
@@ -380,7 +374,7 @@ def _to_waiting(row: Any) -> Waiting:
         attachments=tuple(Attachment(**each) for each in row.attachments),
         platform_message_id=row.platform_message_id,
         wants_stream=row.wants_stream,
-        platform_context=PlatformContext.from_row(row.surroundings),
+        platform_context=PlatformContext.from_row(row.platform_context),
         decision=Decision(**row.decision) if row.decision else None,
         replied_to=row.replied_to,
         due_job=DueJob.from_row(row.due_job) if row.due_job else None,

@@ -27,6 +27,7 @@ from shared.clock import Clock
 from shared.db.batching import BatchLoader
 from shared.db.database import Database, DatabaseLost
 from shared.db.errors import REFUSED, sqlstate_of
+from shared.db.migrations import newest_revision
 from shared.db.retries import retry_on_lost_db
 from shared.errors import Superseded
 from shared.log import get_logger
@@ -36,14 +37,14 @@ MAX_ERRORS = 4
 MAX_TAKEN = 16  # jobs in one statement
 
 TAKE = """
-SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs_v1(
+SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs(
     p_queue => %(queue)s, p_worker_id => %(worker_id)s, p_limit => %(limit)s,
     p_persons => %(persons)s::jsonb, p_servers => %(servers)s::jsonb,
-    p_per_person => %(per_person)s, p_per_server => %(per_server)s, p_after => %(after)s
+    p_per_person => %(per_person)s, p_per_server => %(per_server)s, p_after => %(after)s, p_revision => %(revision)s
 ) AS taken
 """
 FINISH = """
-SELECT job_id, is_awaited FROM parley_finish_jobs_v1(%(ids)s::bigint[], %(statuses)s::text[], %(deleted)s::boolean[])
+SELECT job_id, is_awaited FROM parley_finish_jobs(%(ids)s::bigint[], %(statuses)s::text[], %(deleted)s::boolean[])
 """
 log = get_logger()
 
@@ -148,7 +149,7 @@ class FairJobs(JobManager):
     async def check(self) -> None:
         """Take jobs of a queue that has none; raises `ConnectorException` if this can't be done."""
         await self.connector.execute_query_all_async(
-            TAKE, queue="", worker_id=None, limit=0, after="", **self.slots.counts
+            TAKE, queue="", worker_id=None, limit=0, after="", revision=newest_revision(), **self.slots.counts
         )
 
     async def listen_for_jobs(
@@ -188,6 +189,7 @@ class FairJobs(JobManager):
                 worker_id=worker_id,
                 limit=room,
                 after=self._last_server,
+                revision=newest_revision(),
                 **self.slots.counts,
             )
             has_last = 0 < len(rows) < room

@@ -57,7 +57,7 @@ LEFT JOIN LATERAL (
 WHERE turns.id ="""
 CLAIM = text(f"""
 SELECT claimed.*, extract(epoch FROM now() - claimed.created_at) AS age, found.*
-FROM parley_claim_replies_v1(:doors, :limit, :lease, :hours) AS claimed
+FROM parley_claim_replies(:adapters, :limit, :lease, :hours) AS claimed
 LEFT JOIN LATERAL ({FIND_DELIVERY} claimed.turn_id) AS found ON true
 ORDER BY claimed.id
 """)
@@ -69,8 +69,8 @@ WHERE id = :id AND status = 'claimed' AND attempts = :attempts
 RETURNING id
 """)
 
-DELIVERED = text("SELECT parley_mark_delivered_v1(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]))")
-FAILED = text("SELECT parley_fail_reply_v1(:id, :attempts, :error, :is_final, :wait, :hours, :scope)")
+DELIVERED = text("SELECT parley_mark_delivered(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]))")
+FAILED = text("SELECT parley_fail_reply(:id, :attempts, :error, :is_final, :wait, :hours, :scope)")
 # `reply_to` of an answer for one person alone: this, the person's account there, and the message that it answers.
 DIRECT = "direct:"
 MESSAGES = text("""
@@ -348,7 +348,7 @@ async def claim(
     The reply is None if it was older than `hours` and has failed instead, or if it can't be read.
     """
     limits = {"limit": MOST_CLAIMED, "lease": LEASE_SECONDS, "hours": hours}
-    rows = (await session.execute(CLAIM, {"doors": list(adapters)} | limits)).all()
+    rows = (await session.execute(CLAIM, {"adapters": list(adapters)} | limits)).all()
     return [(_find_reply(row) if row.status == "claimed" else None, row) for row in rows]
 
 
@@ -357,7 +357,7 @@ def _find_reply(row: Any) -> Reply | None:
     try:
         return to_reply(row)
     except (TypeError, ValueError, KeyError) as error:
-        log.error("reply_unreadable", reply=row.id, adapter=row.door, cause=repr(error))
+        log.error("reply_unreadable", reply=row.id, adapter=row.adapter, cause=repr(error))
         return None
 
 
@@ -374,7 +374,7 @@ def to_reply(row: Any) -> Reply:
     return Reply(
         id=row.id,
         turn_id=row.turn_id or 0,
-        adapter=row.door,
+        adapter=row.adapter,
         place=place,
         reply_to=row.reply_to,
         content=row.content,

@@ -19,7 +19,7 @@ from agent.live.channels import CANCELLATIONS
 from agent.memory.recordings import list_transcripts
 from agent.memory.summaries.claims import forget_summaries
 from agent.memory.turns import DELETED, forget_turns
-from agent.queue.inbox import SURROUNDINGS
+from agent.queue.inbox import PLATFORM_CONTEXT
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.errors import Unavailable
@@ -42,19 +42,20 @@ WITH RECURSIVE own AS (
 SELECT id, turn_id, content FROM inbox WHERE id IN (SELECT id FROM own) ORDER BY id FOR UPDATE
 """)
 # Rows of the inbox go after some time.
-EXPIRED = text("SELECT turn_id FROM parley_turns_of_messages_v1(:platform, :message_ids) AS turn_id")
+EXPIRED = text("SELECT turn_id FROM parley_turns_of_messages(:platform, :message_ids) AS turn_id")
 EXPIRED_FILES = text("""
 SELECT file_records.id, minio_key FROM file_records JOIN messages USING (turn_id)
 WHERE turn_id = :turn_id AND role = 'user' AND position('(file_id ' || file_records.id || ',' IN messages.content) > 0
 """)
 QUOTING = text("""
-SELECT id, turn_id, status, surroundings FROM inbox
-WHERE platform = :platform AND (surroundings -> 'earlier') IS NOT NULL AND (surroundings -> 'earlier') @> ANY(ARRAY(
+SELECT id, turn_id, status, platform_context FROM inbox
+WHERE platform = :platform AND (platform_context -> 'earlier') IS NOT NULL
+    AND (platform_context -> 'earlier') @> ANY(ARRAY(
     SELECT jsonb_build_array(jsonb_build_object('message_id', each)) FROM unnest(CAST(:message_ids AS text[])) AS each
 )) ORDER BY id FOR UPDATE
 """)
 REMOVE = text("""
-UPDATE inbox SET content = :deleted, attachments = '[]', surroundings = '{}',
+UPDATE inbox SET content = :deleted, attachments = '[]', platform_context = '{}',
     status = CASE WHEN status = 'waiting' THEN 'cancelled' ELSE status END
 WHERE id = ANY(:ids)
 """)
@@ -68,9 +69,9 @@ WITH stopped AS (
 )
 SELECT pg_notify('{CANCELLATIONS}', CAST(id AS text)) FROM stopped
 """)
-REMOVE_QUOTES = text("UPDATE inbox SET surroundings = CAST(:surroundings AS jsonb) WHERE id = :id")
+REMOVE_QUOTES = text("UPDATE inbox SET platform_context = CAST(:platform_context AS jsonb) WHERE id = :id")
 MESSAGES = text(f"""
-SELECT id, content, attachments, {SURROUNDINGS} AS surroundings FROM inbox
+SELECT id, content, attachments, {PLATFORM_CONTEXT} AS platform_context FROM inbox
 WHERE turn_id = :turn_id ORDER BY sent_at, id
 """)
 SAID = text("""
@@ -182,8 +183,8 @@ async def _redact(session: Session, gone: _Gone) -> _Found:
         await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=forgotten)
     for row in quoting:
         if row.id not in own_ids:
-            surroundings = json.dumps(_without(row.surroundings, gone))
-            await session.execute(REMOVE_QUOTES, {"id": row.id, "surroundings": surroundings})
+            platform_context = json.dumps(_without(row.platform_context, gone))
+            await session.execute(REMOVE_QUOTES, {"id": row.id, "platform_context": platform_context})
     return found
 
 
@@ -202,7 +203,7 @@ async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], go
     files = await _list_files(session, turn_id, rows)
     kept = [row for row in rows if row.id not in own_ids]
     text_left = "\n".join(row.content for row in kept) or DELETED
-    earlier = [line for row in kept for line in PlatformContext.from_row(_without(row.surroundings, gone)).earlier]
+    earlier = [line for row in kept for line in PlatformContext.from_row(_without(row.platform_context, gone)).earlier]
     left = [file for row in kept for file in files[row.id]]
     content = with_earlier(with_file_lines(text_left, left), earlier)
     content = "\n\n".join([content, *(await _list_transcripts(session, turn_id, left))])
@@ -239,7 +240,7 @@ async def _remove_repeated(session: Session, row: Any) -> None:
         await session.execute(REMOVE_REPEATED, {"turn_id": row.turn_id, "repeated": repeated, "deleted": DELETED})
 
 
-def _without(surroundings: dict[str, Any], gone: _Gone) -> dict[str, Any]:
-    lines = surroundings.get("earlier", ())
+def _without(platform_context: dict[str, Any], gone: _Gone) -> dict[str, Any]:
+    lines = platform_context.get("earlier", ())
     redacted = [gone.redacted(each) if each.get("message_id") in gone.message_ids else each for each in lines]
-    return surroundings | {"earlier": redacted} if redacted else surroundings
+    return platform_context | {"earlier": redacted} if redacted else platform_context

@@ -8,7 +8,6 @@ from typing import Any
 from agent.prompts import prompts
 from agent.tools.calls import PendingCall
 from agent.tools.outcomes import ApprovalRequest, Failed, ModelWork, NeedsApproval, failed
-from agent.tools.results import ASKED
 from shared.errors import ConfirmationNeeded
 from shared.permissions import Permission
 
@@ -24,20 +23,13 @@ def request_for_tool(call: PendingCall, needed: ConfirmationNeeded) -> NeedsAppr
     """Return the outcome of a call whose tool asks for the user's approval."""
     level: Permission | None = needed.fields.get("approver")
     question, approver = str(needed.fields["question"]), level.label if level is not None else None
-    marker = {"reason": "tool", "question": question, **({"approver": approver} if approver else {})}
-    return _hold(
-        call,
-        marker,
-        request=_to_request(call, question, reason="tool", approver=approver),
-        message=prompts().confirmation.asked,
-    )
+    request = _to_request(call, question, reason="tool", approver=approver)
+    return _hold(call, request, prompts().confirmation.asked)
 
 
 def request_for_agent(call: PendingCall, asked: ApprovalRequest, work: ModelWork) -> NeedsApproval | Failed:
     """Return the outcome of a delegation to an agent that waits for the approval of one of its own calls."""
-    marker = {"question": asked.text, "agent": asked.agent, "call_id": asked.call_id, "tool": asked.tool}
-    marker |= {"reason": asked.reason, "arguments": asked.arguments, "approver": asked.approver}
-    return _hold(call, marker, request=asked, message=prompts().confirmation.asked_by_child, work=work)
+    return _hold(call, asked, prompts().confirmation.asked_by_child, work=work)
 
 
 def request_for_taint(call: PendingCall) -> NeedsApproval | Failed:
@@ -50,7 +42,7 @@ def request_for_taint(call: PendingCall) -> NeedsApproval | Failed:
     if (size := len(show_arguments(call.arguments))) > MAX_SHOWN_CHARS:
         return failed(prompts().confirmation.too_long.format(size=size, most=MAX_SHOWN_CHARS))
     request = _to_request(call, to_taint_question(call.name, call.arguments), reason="taint", approver=None)
-    return _hold(call, {"reason": "taint"}, request=request, message=prompts().confirmation.asked)
+    return _hold(call, request, prompts().confirmation.asked)
 
 
 def _to_request(call: PendingCall, text: str, reason: Any, approver: str | None) -> ApprovalRequest:
@@ -59,12 +51,12 @@ def _to_request(call: PendingCall, text: str, reason: Any, approver: str | None)
 
 
 def _hold(
-    call: PendingCall, marker: dict[str, Any], request: ApprovalRequest, message: str, work: ModelWork | None = None
+    call: PendingCall, request: ApprovalRequest, message: str, *, work: ModelWork | None = None
 ) -> NeedsApproval | Failed:
     work = work or ModelWork()
     if not call.scope.can_ask:
         return Failed(failed(prompts().confirmation.nobody_to_ask).content, work)
-    return NeedsApproval(json.dumps({ASKED: marker, "message": message}, ensure_ascii=False), request, work)
+    return NeedsApproval(json.dumps({"message": message}, ensure_ascii=False), request, work)
 
 
 def to_taint_question(tool: str, arguments: Mapping[str, Any]) -> str:

@@ -11,9 +11,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -201,6 +201,30 @@ def _list_candidates(modules_path: Path | None) -> Iterator[_Candidate]:
     for point in sorted(entry_points(group=MODULES_GROUP), key=lambda each: each.name):
         package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
         yield _Candidate(point.name, package, partial(_import_entry_point, point))
+
+
+def list_module_folders(modules_path: Path | None) -> dict[str, Path]:
+    """Return the folders of all modules by name, without importing them; of two with one name, the first counts."""
+    folders: dict[str, Path] = {}
+    for parent in filter(None, (MODULES_FOLDER, modules_path)):
+        for init in sorted(parent.glob("*/__init__.py")):
+            folders.setdefault(init.parent.name, init.parent)
+    return _list_package_folders() | folders
+
+
+@cache
+def _list_package_folders() -> dict[str, Path]:
+    # Packages are installed once: to look through all of them takes many milliseconds.
+    folders: dict[str, Path] = {}
+    for point in entry_points(group=MODULES_GROUP):
+        try:
+            spec = find_spec(point.module)
+        except (ImportError, ValueError):
+            # Whoever loads it says why.
+            continue
+        for folder in (spec.submodule_search_locations if spec is not None else None) or ():
+            folders.setdefault(point.name, Path(folder))
+    return folders
 
 
 def _list_folder(folder: Path, source: str) -> Iterator[_Candidate]:

@@ -12,10 +12,6 @@ from pydantic_core import to_jsonable_python
 
 from shared.text import clean
 
-# The key that marks a result as a request for approval. This release reads the journal's `outcome` instead, but the
-# previous release reads this key, so tools may not set it.
-ASKED = "confirmation_asked"
-
 # At most this many characters of a result are converted to JSON, or four times the limit if that is more.
 MOST_CHARS = 200_000
 MOST_LEVELS = 64
@@ -39,9 +35,6 @@ def to_shown_and_kept(result: Any, limit: int, kept: int = 0) -> tuple[str, str 
     """
     copier = _Copier(max(MOST_CHARS, 4 * limit, kept))
     plain = copier.copy(result)
-    if isinstance(plain, dict):
-        # A tool could otherwise forge a request for approval.
-        plain.pop(ASKED, None)
     text = json.dumps(plain, ensure_ascii=False)
     if len(text) <= limit and not copier.is_cut:
         return text, None

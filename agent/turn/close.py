@@ -35,7 +35,7 @@ WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_F
 """)
 
 END = f"""
-SELECT ended.reply_id, ended.live_message_id, ended.is_claimed, found.* FROM parley_close_turn_v3(
+SELECT ended.reply_id, ended.live_message_id, ended.is_claimed, found.* FROM parley_close_turn(
     p_turn_id => :turn_id, p_attempt => :attempt, p_status => :status, p_finished => :finished, p_waves => :waves,
     p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_note => :note, p_calls => :calls,
     p_reply => :reply, p_question => :question
@@ -48,7 +48,7 @@ WITH ending AS (
     SELECT id FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
 ), noted AS (
     INSERT INTO turn_contexts (turn_id, reasons)
-    SELECT id, jsonb_set(CAST(:reasons AS jsonb), '{budget,limits}', parley_turn_limits_v2(id))
+    SELECT id, jsonb_set(CAST(:reasons AS jsonb), '{budget,limits}', parley_turn_limits(id))
     FROM ending WHERE CAST(:reasons AS jsonb) IS NOT NULL
     ON CONFLICT (turn_id) DO UPDATE SET reasons = excluded.reasons
 )
@@ -105,7 +105,7 @@ def find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
     if not log.answers:
         return None
     circuit_breaker.check(log.steps)
-    if question := combine_questions((log.find_call(step.tool.call_id), step) for step in log.last_results):
+    if question := combine_questions(log.last_results):
         return to_question(turn, question)
     for step in log.last_results:
         tool = turn.offer.find(step.tool.name)
@@ -191,9 +191,9 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
 
 
 def _to_row(reply: Reply, lease: float | None) -> dict[str, Any]:
-    # The outbox row, as `parley_close_turn_v3` expects it; `lease` are the seconds for which this worker claims it.
+    # The outbox row, as `parley_close_turn` expects it; `lease` are the seconds for which this worker claims it.
     return {
-        "door": reply.adapter,
+        "adapter": reply.adapter,
         **asdict(reply.place),
         "place_key": reply.place.key,
         "reply_to": reply.reply_to,

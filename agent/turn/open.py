@@ -159,7 +159,7 @@ LAST_SEQ = text("SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = 
 CHANGE_PAYER = text("UPDATE turns SET user_id = :user_id WHERE id = :turn_id")
 
 BEGIN = text("""
-SELECT * FROM parley_open_turn_v4(
+SELECT * FROM parley_open_turn(
     p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,
     p_user_id => :user_id, p_persona_id => :persona_id, p_loop_mode => :loop_mode,
     p_steps => :steps, p_events => :events, p_note => :note, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),

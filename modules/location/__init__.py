@@ -57,9 +57,9 @@ WHERE user_id = :user_id AND latitude IS NOT NULL
 """)
 NEAR = sql("SELECT name, latitude, longitude FROM location_places WHERE user_id = :user_id")
 REMIND = sql("""
-INSERT INTO location_reminders (user_id, place_id, conversation_id, door, platform_user_id, event, content, author,
+INSERT INTO location_reminders (user_id, place_id, conversation_id, adapter, platform_user_id, event, content, author,
                                 repeats)
-SELECT :user_id, :place_id, :conversation_id, :door, :platform_user_id, :event, :content, :author, :repeats
+SELECT :user_id, :place_id, :conversation_id, :adapter, :platform_user_id, :event, :content, :author, :repeats
 WHERE (SELECT count(*) FROM location_reminders WHERE user_id = :user_id) < :most RETURNING id
 """)
 CANCEL = sql("DELETE FROM location_reminders WHERE id = :id AND user_id = :user_id RETURNING id")
@@ -160,7 +160,7 @@ async def remind_at_place(
             "user_id": context.user.id,
             "place_id": found.id,
             "conversation_id": context.conversation_id,
-            "door": origin.door,
+            "adapter": origin.adapter,
             "platform_user_id": origin.platform_user_id,
             "event": on,
             "content": clean(text),

@@ -93,7 +93,7 @@ async def take_position(context: ModuleContext, tracker_id: int, position: Posit
 async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, event: str) -> int:
     reminders = (await session.execute(REMINDERS, {"place_id": place_id, "event": event})).all()
     for each in reminders:
-        origin = Origin(each.door, each.platform_user_id)
+        origin = Origin(each.adapter, each.platform_user_id)
         jobs = replace(
             context.jobs_of(each.user_id, Place.from_row(each), conversation_id=each.conversation_id, origin=origin),
             author=each.author,

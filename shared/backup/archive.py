@@ -56,9 +56,10 @@ class AuditState(BaseModel):
 class Manifest(BaseModel):
     """What an archive holds.
 
-    `revisions` has the revision in each table of Alembic's; `roles` tells for each role of ours whether it may log in,
-    `members` which of them belong to which. `rows` counts the rows of each table. `missing` are files that have a row,
-    and were not in the store; `damaged` are those that the store had with another content than was stored.
+    `revisions` has the revision of Parley's tables, `alembic_version`, and the last SQL file of each owner of others;
+    `roles` tells for each role of ours whether it may log in, `members` which of them belong to which. `rows` counts
+    the rows of each table. `missing` are files that have a row, and were not in the store; `damaged` are those that the
+    store had with another content than was stored.
     """
 
     model_config = ConfigDict(frozen=True)

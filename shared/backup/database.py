@@ -32,7 +32,11 @@ WHERE relnamespace::regnamespace::text NOT IN ('pg_catalog', 'information_schema
   AND relkind IN ('r', 'v', 'm', 'S') AND relpersistence = 'p'
   AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')
 """
-AUDIT = "SELECT entries, last_hash, first_broken FROM public.parley_verify_audit_v1()"
+REVISIONS = """
+SELECT 'alembic_version' AS owner, version_num AS revision FROM public.alembic_version
+UNION ALL SELECT owner, max(file) FROM public.schema_history GROUP BY owner
+"""
+AUDIT = "SELECT entries, last_hash, first_broken FROM public.parley_verify_audit()"
 ROLES = r"SELECT rolname, rolcanlogin FROM pg_roles WHERE rolname LIKE 'parley\_%'"
 MEMBERS = r"""
 SELECT DISTINCT role.rolname, member.rolname FROM pg_auth_members
@@ -91,11 +95,8 @@ async def read_contents(connection: asyncpg.Connection) -> Contents:
     """Return the revisions of the tables, the number of rows in each, and the state of the audit log."""
     names = [row["relname"] for row in await connection.fetch(TABLES)]
     rows = {name: await connection.fetchval(f'SELECT count(*) FROM public."{name}"') for name in names}
-    versions = [name for name in names if name.startswith("alembic_version")]
-    revisions = {name: await connection.fetchval(f'SELECT version_num FROM public."{name}"') for name in versions}
-    # Tables of a release without an audit log.
-    audit = AuditState(**dict(await connection.fetchrow(AUDIT))) if "audit_log" in names else AuditState()
-    return Contents({name: found for name, found in revisions.items() if found}, rows, audit)
+    revisions = {row["owner"]: row["revision"] for row in await connection.fetch(REVISIONS)}
+    return Contents(revisions, rows, AuditState(**dict(await connection.fetchrow(AUDIT))))
 
 
 async def read_roles(connection: asyncpg.Connection) -> tuple[dict[str, bool], list[tuple[str, str]]]:

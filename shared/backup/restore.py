@@ -39,16 +39,18 @@ BEGIN
 END
 $$
 """
-HAS_BINDING = "SELECT to_regprocedure('public.parley_bind_owner_v1()') IS NOT NULL"
-BINDING = "SELECT public.parley_bind_owner_v1()"
+BINDING = "SELECT public.parley_bind_owner()"
 MIME_TYPE = "SELECT mime_type FROM file_records WHERE minio_key = $1"
 UNKNOWN_TYPE = "application/octet-stream"
 
 
 def refuse_newer(manifest: Manifest, known: Mapping[str, Collection[str]]) -> None:
-    """Raise `BackupError` when a newer release made the backup; `known` are the revisions of each version table."""
-    for table, revision in manifest.revisions.items():
-        if revision not in known.get(table, ()):
+    """Raise `BackupError` when a newer release made the backup; `known` are the revisions of each owner of tables.
+
+    Tables of an owner that is not here are restored all the same.
+    """
+    for owner, revision in manifest.revisions.items():
+        if owner in known and revision not in known[owner]:
             raise BackupError(
                 f"The backup was made by Parley {manifest.version}, whose tables (revision {revision}) this release "
                 "does not know; install that release or a later one, then restore."
@@ -80,8 +82,7 @@ async def restore_database(archive: Archive, address: Address) -> None:
         await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         rights = await asyncio.to_thread(_load, archive, address, connection.get_server_version().major)
         await connection.execute(rights)
-        if await connection.fetchval(HAS_BINDING):
-            await connection.execute(BINDING)
+        await connection.execute(BINDING)
         found = await read_contents(connection)
     finally:
         await connection.close()

@@ -1,22 +1,20 @@
-"""The database: its address, the check of its version, the migrations, and `Database`, the only code that commits."""
+"""The database: its address, the check of its version, and `Database`, the only code that commits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import asyncpg
 from sqlalchemy import URL, NullPool, event, make_url
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 
-from shared.db.compatibility import find_incompatibility, list_revisions, version_table_of
 from shared.db.connections import (
     LIBPQ_PARAMETERS,
     LONG_STATEMENT_SECONDS,
@@ -29,23 +27,13 @@ from shared.db.connections import (
 )
 from shared.db.driver import RELEASE_SECONDS, WAIT_SECONDS, Connection, Pool
 from shared.db.embedded import start_postgres
-from shared.db.errors import REFUSED, is_broken, is_lost, is_stale, sqlstate_of
-from shared.db.roles import APP_ROLE, write_remedy
+from shared.db.errors import REFUSED, is_broken, is_lost, is_stale
+from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
 
 MIN_VERSION = 15
-INSUFFICIENT_PRIVILEGE = "42501"
-LOCK_NOT_AVAILABLE = "55P03"
-# How long a start waits for the lock of a table before it says so.
-LOCK_SECONDS = 2
-TABLES = """
-SELECT string_agg(CAST(oid AS regclass)::text, ', ') FROM pg_class
-WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AND has_table_privilege(oid, 'SELECT')
-"""
 MOST_STATEMENTS = 6  # each takes a millisecond, and each connection has to plan all of them once
-MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
-VERSIONS = MIGRATIONS / "versions"
 
 
 class DatabaseLost(Unavailable):
@@ -173,125 +161,6 @@ def refuse_unfit(version: int, *, has_vector: bool) -> None:
             "DATABASE_URL: the extension pgvector is missing; install it (Debian: "
             f"apt-get install postgresql-{version}-pgvector) or use the image pgvector/pgvector:pg{version}."
         )
-
-
-def newest_revision(folder: Path = VERSIONS) -> str:
-    """Return the revision that the code expects: the last one of the folder's migrations."""
-    return list_revisions(folder)[-1]
-
-
-async def find_revision(address: Address, version_table: str = "alembic_version") -> str | None:
-    """Return the current revision of the database, None when it is empty."""
-    async with _impatient(address) as connection:
-        if await connection.fetchval("SELECT to_regclass($1)", version_table) is None:
-            return None
-        revision: str | None = await connection.fetchval(f"SELECT version_num FROM {version_table}")
-        return revision
-
-
-async def check_tables(address: Address) -> None:
-    """Make sure that the tables can be read; raises `Unavailable` when another program holds one of them."""
-    # As the program reads them, too: it is verified here, before it serves.
-    await (await address.connect()).close()
-    async with _impatient(address) as connection:
-        if tables := await connection.fetchval(TABLES):
-            await connection.execute(f"LOCK TABLE {tables} IN ACCESS SHARE MODE")
-
-
-@asynccontextmanager
-async def _impatient(address: Address) -> AsyncIterator[asyncpg.Connection]:
-    # The owner's connection, in a transaction that waits for locks only shortly.
-    connection = await address.connect(as_owner=True, statement_seconds=LONG_STATEMENT_SECONDS)
-    try:
-        async with connection.transaction():
-            await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
-            yield connection
-    except asyncpg.LockNotAvailableError as error:
-        raise Unavailable(f"The tables can't be read while another program holds them ({error}).") from None
-    finally:
-        await connection.close()
-
-
-async def migrate(address: Address, revision: str = "head") -> bool:
-    """Migrate to the newest revision, or down to `revision`; returns False when there was nothing to do.
-
-    A database that a newer release has migrated is left as it is. Raises `ConfigurationError` when that release works
-    with this one no longer, or when the role of `DATABASE_URL` lacks privileges, `Unavailable` when tables are locked.
-    """
-    present = await find_revision(address)
-    # A revision that is unknown here is of a newer release.
-    is_newer = present is not None and present not in list_revisions(VERSIONS)
-    if revision == "head" and is_newer:
-        await _refuse_incompatible(address)
-    if revision == "head" and (is_newer or present == newest_revision()):
-        return False
-    await _migrate_safely(address, revision)
-    return True
-
-
-async def migrate_platforms(address: Address, folders: Mapping[str, Path]) -> list[str]:
-    """Migrate the platforms' own tables to the newest revisions; return the names of those where it was necessary.
-
-    Each platform has a line of migrations of its own, from 0001 on, which runs after Parley's.
-    """
-    changed = []
-    for name, folder in folders.items():
-        present = await find_revision(address, version_table_of(name))
-        if present is None or present in list_revisions(folder)[:-1]:
-            await _migrate_safely(address, "head", folder=folder, version_table=version_table_of(name))
-            changed.append(name)
-    return changed
-
-
-async def _migrate_safely(address: Address, revision: str, **line: Any) -> None:
-    try:
-        await asyncio.to_thread(_migrate, address.libpq(as_owner=True), revision, **line)
-    except DBAPIError as error:
-        raise await _migration_error(error, address) from error
-
-
-async def _refuse_incompatible(address: Address) -> None:
-    database = Database(address, pool_size=1)
-    try:
-        async with database.statement() as session:
-            reason = await find_incompatibility(session, list_revisions(VERSIONS))
-    finally:
-        await database.close()
-    if reason is not None:
-        raise ConfigurationError(f"DATABASE_URL: {reason}")
-
-
-async def _migration_error(error: DBAPIError, address: Address) -> Exception:
-    state = sqlstate_of(error)
-    if state == LOCK_NOT_AVAILABLE:
-        return Unavailable("The tables can't be changed while another program holds them; stop it, then start again.")
-    if state != INSUFFICIENT_PRIVILEGE:
-        return error
-    reason, user, database = str(error.orig).partition("\n")[0], address.url.username, address.url.database
-    async with _impatient(address) as connection:
-        remedy = await write_remedy(connection, user or "")
-    return ConfigurationError(
-        f"DATABASE_URL: {user} may not prepare the database ({reason}); let a superuser do it once: CREATE EXTENSION "
-        f"IF NOT EXISTS vector; {remedy} ALTER DATABASE {database} OWNER TO {user};"
-    )
-
-
-def _migrate(url: str, revision: str, *, folder: Path | None = None, version_table: str = "alembic_version") -> None:
-    # Imported here: Alembic takes 0.2 s to import, and most starts have nothing to migrate.
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    if folder is not None:
-        config.set_main_option("version_locations", str(folder))
-        config.set_main_option("path_separator", "newline")
-    config.attributes["url"] = url
-    config.attributes["version_table"] = version_table
-    if revision == "head":
-        command.upgrade(config, revision)
-    else:
-        command.downgrade(config, revision)
 
 
 class Database:

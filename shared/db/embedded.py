@@ -167,7 +167,7 @@ class EmbeddedServer:
                 os.chown(self.folder / name, self._user.uid, self._user.gid)
 
     def _is_private(self) -> bool:
-        """Return whether the running server was started with our rules, and not by an older release."""
+        """Return whether the running server was started with our rules, and not by hand."""
         return "parley_hba.conf" in (self.folder / "postmaster.opts").read_text()
 
     def _wait_until_ready(self) -> int:

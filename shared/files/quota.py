@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from shared.models.file import FileRecord
-from shared.models.user import User
+from shared.models.files import FileRecord
+from shared.models.people import User
 
 MEGABYTE = 1024 * 1024
 GUEST = "guest"
@@ -36,7 +36,7 @@ async def read_quota(session: AsyncSession, user_id: int, quotas: Mapping[str, i
         FileRecord.user_id == user_id,
         or_(FileRecord.status == "stored", (FileRecord.status == "pending") & (FileRecord.created_at > recent)),
     )
-    permission = func.parley_permission_v1(User.permission_level, User.permission_until, User.permission_after)
+    permission = func.parley_permission(User.permission_level, User.permission_until, User.permission_after)
     level = select(permission).where(User.id == user_id)
     row = (
         await session.execute(select(level.scalar_subquery().label("level"), total.scalar_subquery().label("used")))

@@ -23,7 +23,7 @@ from shared.files.quota import GUEST, MEGABYTE, QUOTAS, read_quota
 from shared.files.stores.folder import FolderStore
 from shared.files.stores.store import Store
 from shared.models.base import MAX_ID
-from shared.models.file import FileRecord
+from shared.models.files import FileRecord
 from shared.sandbox.pool import Sandbox
 from shared.sandbox.programs import Finished, Program
 from shared.settings import Secrets, Settings

@@ -13,12 +13,12 @@ Kind = Literal["turn", "window"]
 # The `source` of memories that are messages of a conversation; only these have neighbours.
 TURN = "turn"
 
-LIST_UNINDEXED = prepare("SELECT memory_id, said_at, content FROM parley_unindexed_memories_v1(:limit)")
-INDEX = prepare("SELECT parley_index_memories_v1(:rows)")
+LIST_UNINDEXED = prepare("SELECT memory_id, said_at, content FROM parley_unindexed_memories(:limit)")
+INDEX = prepare("SELECT parley_index_memories(:rows)")
 
 
 async def index_missing(session: AsyncSession, limit: int) -> int:
-    """Index up to `limit` memories that an admin or the release before has inserted or changed; returns how many."""
+    """Index up to `limit` memories that an admin has inserted or changed; returns how many."""
     found = (await session.execute(LIST_UNINDEXED, {"limit": limit})).all()
     if not found:
         return 0

@@ -138,7 +138,7 @@ class Memories:
             return await list_similar(session, visibility, embedder.model, vector=question.vectors[0], limit=limit)
 
     async def index_missing(self, limit: int = 500) -> int:
-        """Index up to `limit` memories that an admin or the release before has inserted; returns how many."""
+        """Index up to `limit` memories that an admin has inserted; returns how many."""
         async with self._database.transaction() as session:
             return await index_missing(session, limit)
 

@@ -17,7 +17,7 @@ ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
 """)
 # Also facts that later ones have replaced: what is forgotten must not be left as history.
 WITH_WORDS = prepare(f"""
-SELECT {COLUMNS} FROM memories JOIN parley_find_own_memories_v1(:user_id, :words, :limit, :skip) AS id USING (id)
+SELECT {COLUMNS} FROM memories JOIN parley_find_own_memories(:user_id, :words, :limit, :skip) AS id USING (id)
 ORDER BY said_at DESC, id DESC
 """)
 # Exactly, over the vectors of one person.
@@ -33,9 +33,9 @@ SELECT {COLUMNS} FROM memories WHERE user_id = :user_id AND id = ANY(:ids) ORDER
 """)
 COUNT = prepare("SELECT count(*) FROM memories WHERE user_id = :user_id")
 FIND_TURNS = prepare("SELECT turn_id FROM memories WHERE user_id = :user_id AND id = ANY(:ids)")
-FORGET_TURNS = prepare("SELECT parley_forget_turns_v2(:user_id, :turn_ids)")
+FORGET_TURNS = prepare("SELECT parley_forget_turns(:user_id, :turn_ids)")
 FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = ANY(:ids)")
-FORGET_ALL = prepare("SELECT parley_forget_all_v1(:user_id)")
+FORGET_ALL = prepare("SELECT parley_forget_all(:user_id)")
 
 
 @dataclass(frozen=True, slots=True)

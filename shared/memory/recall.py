@@ -152,7 +152,7 @@ IS_WANTED = """
          OR m.conversation_id IS DISTINCT FROM :conversation_id)"""
 
 BY_WORDS = text("""
-SELECT * FROM parley_recall_by_words_v2(
+SELECT * FROM parley_recall_by_words(
     p_visibility => CAST(:visibility AS jsonb), p_words => CAST(:words AS text[]), p_k => :k, p_since => :since,
     p_until => :until, p_conversation_id => :conversation_id, p_shown_from => :shown_from, p_large => :large
 )
@@ -180,7 +180,7 @@ WITH question AS MATERIALIZED (
 ), pool AS MATERIALIZED (
     SELECT m.id, m.said_at, m.window_length IS NULL AS is_alone, w.score, e.vectors, e.turn, e.around,
            CASE WHEN m.is_from_bot THEN :bot_factor ELSE 1 END
-           * CASE WHEN m.source = 'turn' AND parley_is_talk_v1(m.content) THEN :talk_factor ELSE 1 END AS factor
+           * CASE WHEN m.source = 'turn' AND parley_is_talk(m.content) THEN :talk_factor ELSE 1 END AS factor
     FROM (
         SELECT id, max(score) AS score
         FROM (SELECT id, score FROM words UNION ALL SELECT memory_id, NULL FROM near) AS each_one GROUP BY id

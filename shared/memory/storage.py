@@ -20,7 +20,7 @@ MAX_SPEAKER_CHARS = 100
 # Facts of one person; messages are not counted.
 CAPACITY = 10_000
 
-ADD = prepare("SELECT n, memory_id, is_new FROM parley_add_memories_v1(:rows, :capacity)")
+ADD = prepare("SELECT n, memory_id, is_new FROM parley_add_memories(:rows, :capacity)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,12 @@ SCOPES_PER_SWITCH = 100
 # Some models reject longer texts, and the rest of a text hardly changes its vector.
 MAX_CHARS = 4000
 
-CLAIM = prepare("SELECT memory_id FROM parley_claim_vectors_v1(:model, :limit)")
-LIST_TEXTS = prepare("SELECT * FROM parley_texts_to_embed_v2(:ids) ORDER BY memory_id")
-STORE = prepare("SELECT parley_store_vectors_v1(:model, :dimensions, :ids, :kinds, :versions, :vectors, :refused)")
-SWITCH = prepare("SELECT parley_switch_vectors_v1(:model, :limit)")
-CHARGE = prepare("SELECT parley_charge_embeddings_v2(:model, :user_ids, :conversation_ids, :counts, :costs)")
-PROGRESS = prepare("SELECT memories, missing FROM parley_vectors_progress_v1(:model)")
+CLAIM = prepare("SELECT memory_id FROM parley_claim_vectors(:model, :limit)")
+LIST_TEXTS = prepare("SELECT * FROM parley_texts_to_embed(:ids) ORDER BY memory_id")
+STORE = prepare("SELECT parley_store_vectors(:model, :dimensions, :ids, :kinds, :versions, :vectors, :refused)")
+SWITCH = prepare("SELECT parley_switch_vectors(:model, :limit)")
+CHARGE = prepare("SELECT parley_charge_embeddings(:model, :user_ids, :conversation_ids, :counts, :costs)")
+PROGRESS = prepare("SELECT memories, missing FROM parley_vectors_progress(:model)")
 
 # A person, and the conversation whose server pays with them.
 Payer = tuple[int, int | None]
@@ -187,7 +187,7 @@ class Vectors:
                 "embedding_failed",
                 model=self._embedder.model,
                 cause=f"it answers vectors of {dimensions} dimensions, and those that are stored have {stored}",
-                remedy=f"SELECT parley_drop_vectors_v1('{self._embedder.model}') in parley psql makes all anew",
+                remedy=f"SELECT parley_drop_vectors('{self._embedder.model}') in parley psql makes all anew",
             )
             raise EmbeddingUnavailable(retry_after=MISMATCH_SECONDS)
 

@@ -1,37 +1,34 @@
-"""The base classes of all tables: naming of constraints, id and creation time."""
+"""The base classes of all tables: types, id and creation time."""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Identity, MetaData, func
+from sqlalchemy import BigInteger, DateTime, Double, FetchedValue, Text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 # The largest id of a row (bigint); Postgres rejects a larger parameter.
 MAX_ID = 2**63 - 1
-# Constraint names are readable, because admins see them when a value is refused.
-NAMES = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-    "pk": "pk_%(table_name)s",
-}
 
 
 class Base(DeclarativeBase):
-    """The declarative base of Parley's tables; a platform with tables of its own has another one."""
+    """The declarative base of Parley's tables and of modules'."""
 
-    metadata = MetaData(naming_convention=NAMES)
+    type_annotation_map = {  # noqa: RUF012  # SQLAlchemy reads it so
+        int: BigInteger,
+        float: Double,
+        str: Text,
+        datetime: DateTime(timezone=True),
+        dict[str, Any]: JSONB(none_as_null=True),
+        list[Any]: JSONB(none_as_null=True),
+    }
 
 
 class Row:
     """The columns `id` and `created_at`, which the database fills in."""
 
-    id: Mapped[int] = mapped_column(
-        BigInteger, Identity(), primary_key=True, comment="The row's own number.", sort_order=-2
-    )
-    created_at: Mapped[datetime] = mapped_column(
-        DateTime(timezone=True), server_default=func.now(), comment="When the row was made.", sort_order=90
-    )
+    id: Mapped[int] = mapped_column(primary_key=True, server_default=FetchedValue(), sort_order=-2)
+    created_at: Mapped[datetime] = mapped_column(server_default=FetchedValue(), sort_order=90)
 
 
 def to_id(text: str) -> int | None:

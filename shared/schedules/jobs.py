@@ -19,7 +19,7 @@ from shared.db.database import Database
 from shared.errors import NotFound, ToolError
 from shared.messages import AGENT_ADAPTERS, Author, Place
 from shared.models.base import MAX_ID
-from shared.models.schedule import ScheduledJob
+from shared.models.queue import ScheduledJob
 from shared.permissions import Permission
 from shared.schedules.conditions import Condition, check_condition
 from shared.schedules.timing import Timing, at_interval, by_cron, once
@@ -65,7 +65,7 @@ WITH RECURSIVE path AS (
     SELECT max(id) AS id FROM turns
     WHERE conversation_id = :conversation_id AND user_id = :user_id AND parent_turn_id IS NULL
 )
-SELECT door, inbox.platform_user_id
+SELECT adapter, inbox.platform_user_id
 FROM inbox JOIN user_platform_links AS link USING (platform, platform_user_id)
 WHERE link.user_id = :user_id AND (turn_id IN (SELECT id FROM path) OR turn_id = (SELECT id FROM newest))
 ORDER BY turn_id IN (SELECT id FROM path) DESC, inbox.id DESC LIMIT 1
@@ -130,7 +130,7 @@ class Job:
 class Origin:
     """The adapter that sends what a job says, and its person's account there."""
 
-    door: str
+    adapter: str
     platform_user_id: str
 
 
@@ -175,7 +175,7 @@ class JobsOfUser:
         row = {
             "user_id": self.user_id,
             "conversation_id": self.conversation_id,
-            "door": origin.door,
+            "adapter": origin.adapter,
             "platform_user_id": origin.platform_user_id,
             "module": new.module,
             "action": new.action,
@@ -246,9 +246,9 @@ class JobsOfUser:
         """Return how the person wrote in this turn, or here last; raises `ToolError` if no person did."""
         given = {"user_id": self.user_id, "conversation_id": self.conversation_id, "turn_id": self.turn_id}
         found = (await session.execute(ORIGIN, given)).one_or_none()
-        if found is None or found.door in AGENT_ADAPTERS:
+        if found is None or found.adapter in AGENT_ADAPTERS:
             raise ToolError("Jobs can be made only in a conversation with a person.")
-        return Origin(found.door, found.platform_user_id)
+        return Origin(found.adapter, found.platform_user_id)
 
     def _check_timing(self, new: NewJob, now: datetime) -> None:
         least = self.limits.least_seconds

@@ -6,14 +6,10 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import create_engine
 
 import adapters
 from adapters.base import Finding
@@ -25,9 +21,10 @@ from adapters.cli.platforms import (
     list_setting_names,
     read_all_settings,
 )
-from adapters.folders import list_folders, list_migrations
+from adapters.folders import list_folders
+from adapters.tables import update_tables
 from adapters.web.health import find_obstacle
-from shared.db.database import Address, _migrate, find_revision, migrate_platforms
+from shared.db.database import Address
 from shared.errors import ConfigurationError
 from shared.settings import Settings, load_settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -45,14 +42,13 @@ ERASE = (
 def pond(tmp_path: Path) -> Iterator[Path]:
     """The folder of the page, beside those of Parley; return where its messages are."""
     folder, messages = tmp_path / "adapters" / "pond", tmp_path / "messages"
-    (folder / "migrations").mkdir(parents=True)
-    own, platform, models, migration = (block.text for block in document("docs/platforms.md").blocks("python"))
+    (folder / "schema").mkdir(parents=True)
+    page = document("docs/platforms.md")
+    own, platform = (block.text for block in page.blocks("python"))
     (folder / "__init__.py").write_text('"""The pond: a chat by files."""\n', "utf-8")
     (folder / "settings.py").write_text(own, "utf-8")
     (folder / "platform.py").write_text(platform, "utf-8")
-    (folder / "models.py").write_text(models, "utf-8")
-    (folder / "migrations" / "__init__.py").write_text('"""The pond\'s migrations."""\n', "utf-8")
-    (folder / "migrations" / "0001_frogs.py").write_text(migration, "utf-8")
+    (folder / "schema" / "0001_tables.sql").write_text(page.blocks("sql")[0].text, "utf-8")
     adapters.__path__.append(str(folder.parent))
     os.environ["POND_FOLDER"] = str(messages)
     yield messages
@@ -95,7 +91,7 @@ class Frog:
 async def frog(pond: Path, settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Frog]:
     """A running Parley that listens to the pond, and somebody in it."""
     platform = build_platform("pond", settings)
-    await prepare(address)
+    await prepare(settings, address)
     async with open_parley(settings, address, model, senders={"pond": platform}) as parley:
         listening = asyncio.create_task(platform.listen(parley.app))
         try:
@@ -187,32 +183,11 @@ async def test_its_own_table_comes_with_its_folder(
 ) -> None:
     async with open_parley(settings, address, model, works=False) as parley:
         assert await find_obstacle(parley.app) == (
-            "The tables of pond are at revision none, it needs 0001; run: parley migrate."
+            "The tables of adapters/pond lack 0001_tables.sql; run: parley migrate."
         )
-        assert await migrate_platforms(address, list_migrations()) == ["pond"]
-        assert await migrate_platforms(address, list_migrations()) == []
+        assert await update_tables(address) == ["adapters/pond"]
+        assert await update_tables(address) == []
         assert await find_obstacle(parley.app) is None
-
-    assert await find_revision(address, "alembic_version_pond") == "0001"
-    assert await asyncio.to_thread(differences, address) == []
-    folder, table = list_migrations()["pond"], "alembic_version_pond"
-    await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "base", folder=folder, version_table=table)
-    assert await find_revision(address, "alembic_version_pond") is None
-
-
-def differences(address: Address) -> list[Any]:
-    """Return how the pond's models differ from its tables."""
-    metadata = import_module("adapters.pond.models").PondBase.metadata
-    engine = create_engine(address.url.set(drivername="postgresql+psycopg"))
-    with engine.connect() as connection:
-        options = {
-            "compare_type": True,
-            "compare_server_default": True,
-            "include_name": lambda name, kind, _parents: kind != "table" or name in metadata.tables,
-        }
-        found: list[Any] = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
-    engine.dispose()
-    return found
 
 
 async def test_its_table_counts_what_is_written(frog: Frog, model: OpenAIStub) -> None:

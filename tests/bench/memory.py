@@ -11,8 +11,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from adapters.tables import update_tables
 from shared.clock import SystemClock
-from shared.db.database import Address, Database, migrate
+from shared.db.database import Address, Database
 from shared.db.embedded import start_postgres
 from shared.memory.memories import Memories
 from shared.settings import Settings
@@ -51,7 +52,7 @@ PARTS = ("quality", "scale", "turns")
 async def open_memories(home: Path, model: str | None) -> AsyncIterator[tuple[Address, Database, Memories]]:
     """Start a Postgres for the benchmark alone."""
     address = Address(start_postgres(home), is_embedded=True)
-    await migrate(address)
+    await update_tables(address)
     database = Database(address)
     memories = Memories(database, Settings(parley_home=home, embedding_model=model), SystemClock())
     try:

@@ -10,7 +10,8 @@ from pathlib import Path
 import asyncpg
 from sqlalchemy import URL
 
-from shared.db.database import Address, migrate
+from adapters.tables import update_tables
+from shared.db.database import Address
 from tests.support.connections import connected, run_as_owner
 
 RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
@@ -49,7 +50,7 @@ async def new_database(home: Path, name: str) -> Address:
     """Create a separate database with tables, because Parley's worker would take the turns in its own."""
     await run_as_owner(address_of(home), f"CREATE DATABASE {name}")
     address = address_of(home, name)
-    await migrate(address)
+    await update_tables(address)
     return address
 
 

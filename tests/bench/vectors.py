@@ -12,8 +12,9 @@ import uvloop
 from pydantic import SecretStr
 from rich.console import Console
 
+from adapters.tables import update_tables
 from shared.clock import SystemClock
-from shared.db.database import Address, Database, locate, migrate
+from shared.db.database import Address, Database, locate
 from shared.memory.memories import Memories
 from shared.memory.storage import NewMemory, Origin
 from shared.memory.vectors import read_progress
@@ -78,7 +79,7 @@ async def measure(folder: Path, count: int, embedding_model: str) -> str:
             openai_api_key=SecretStr("sk-bench"),
         )
         address = locate(settings)
-        await migrate(address)
+        await update_tables(address)
         database = Database(address)
         memories = Memories(database, settings, SystemClock(), capacity=count)
         await memories.warm()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from shared.db.database import Address, migrate
+from adapters.tables import update_tables
+from shared.db.database import Address
 from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
@@ -51,9 +52,9 @@ async def run_node(*args: str, env: Mapping[str, str] | None = None) -> tuple[bo
 
 @asynccontextmanager
 async def open_door(home: Path) -> AsyncIterator[Site]:
-    """Run a Parley with a worker and its web door on loopback, whose model the suites script."""
+    """Run a Parley with a worker and its web adapter on loopback, whose model the suites script."""
     address = Address(start_postgres(home), is_embedded=True)
-    await migrate(address)
+    await update_tables(address)
     async with OpenAIStub() as model:
         settings = Settings(
             parley_home=home,

@@ -48,7 +48,7 @@ AFTERWARDS = (
         " VALUES (1, 'unknown', 39.8, -89.6, 10, now())"
     ),
     (
-        "INSERT INTO location_reminders (user_id, place_id, conversation_id, door, platform_user_id, event, content)"
+        "INSERT INTO location_reminders (user_id, place_id, conversation_id, adapter, platform_user_id, event, content)"
         " SELECT 1, 1, id, 'test', 'ann', 'enter', 'Feed the frogs.' FROM conversations"
     ),
 )

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from shared.db.database import Address, _migrate
+from adapters.tables import update_tables
+from shared.db.database import Address
 from shared.db.embedded import start_postgres
 from tests.reference import build_pages, find_page, list_stale
 from tests.support.connections import connected
@@ -10,7 +11,8 @@ from tests.support.folders import temporary_folder
 
 
 async def write_pages(address: Address) -> None:
-    """Write what differs, and say so."""
+    """Make the tables of an empty database, describe them, write what differs, and say so."""
+    await update_tables(address)
     async with connected(address) as connection:
         pages = await build_pages(connection)
     for name in list(list_stale(pages)):
@@ -20,11 +22,9 @@ async def write_pages(address: Address) -> None:
 
 
 def main() -> None:
-    """Migrate an empty database and describe it."""
+    """Write the pages."""
     with temporary_folder("reference") as folder:
-        address = Address(start_postgres(folder), is_embedded=True)
-        _migrate(address.libpq(as_owner=True), "head")
-        asyncio.run(write_pages(address))
+        asyncio.run(write_pages(Address(start_postgres(folder), is_embedded=True)))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
+from adapters.tables import update_tables
 from shared.clock import SystemClock
-from shared.db.database import Address, migrate
+from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected
@@ -29,7 +30,7 @@ async def test_people_behind_a_pooler_share_nothing(
     clock = SystemClock()
     free = {"DEFAULT_GUEST_TOKEN_BUDGET": "100000000", "EMBEDDING_MODEL": "off"}
     async with given_database(postgres) as given, pooled(given) as address:
-        await migrate(given)
+        await update_tables(given)
         async with serving(settings, address, tmp_path, **free) as parley:
             end = clock.monotonic() + SECONDS
             cutting = asyncio.create_task(cut_until(end, clock, postgres, given))

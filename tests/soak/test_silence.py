@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
+from adapters.tables import update_tables
 from shared.clock import SystemClock
-from shared.db.database import migrate
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected
@@ -28,7 +28,7 @@ async def test_silences_lose_and_repeat_nothing(
     model.play(lambda _body, _number: Answer("Hello."))
     clock = SystemClock()
     async with given_database(postgres) as given, networked(given) as (network, address):
-        await migrate(given)
+        await update_tables(given)
         async with serving(settings, address, tmp_path, DEFAULT_GUEST_TOKEN_BUDGET="100000000") as parley:
             end = clock.monotonic() + SECONDS
             falling = asyncio.create_task(fall_silent_until(end, clock, network))

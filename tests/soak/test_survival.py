@@ -13,8 +13,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import URL
 
+from adapters.tables import update_tables
 from shared.clock import SystemClock
-from shared.db.database import Address, _migrate
+from shared.db.database import Address
 from shared.db.embedded import start_postgres
 from shared.settings import Settings
 from tests.crash.stage import Stage, WorkerAtWork, open_stage
@@ -101,7 +102,7 @@ async def test_postgres_is_crashed_again_and_again_under_load(
     server = Address(start_postgres(own_home), is_embedded=True)
     await run_as_owner(server, "CREATE DATABASE soak")
     address = Address(server.url.set(database="soak"), is_embedded=True)
-    await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
+    await update_tables(address)
     free = settings.model_copy(update={"default_guest_token_budget": 10**9})
     async with open_parley(free, address, model) as parley:
         # The import of the models' library takes more than a minute beside other work.

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from shared.db.database import Database
 from shared.files.storage import Storage
 from shared.files.stores.store import Store
-from shared.models.user import User
+from shared.models.people import User
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:

@@ -45,11 +45,9 @@ class Money:
     async def reserve(
         self, tokens: int, *, turn: int = 1, attempt: int = 2, cost: float | None = None
     ) -> dict[str, Any] | None:
-        return await self.row(
-            "SELECT * FROM public.parley_reserve_v3(1, $1, $2, $3, $4, 60)", turn, attempt, tokens, cost
-        )
+        return await self.row("SELECT * FROM public.parley_reserve(1, $1, $2, $3, $4, 60)", turn, attempt, tokens, cost)
 
     async def settle(self, *usage: tuple[int, int], attempt: int = 2, reserve: int = 0) -> dict[str, Any] | None:
         """Pay for calls with these input and output tokens."""
         calls = json.dumps([CALL | {"input_tokens": given, "output_tokens": made} for given, made in usage])
-        return await self.row("SELECT * FROM public.parley_settle_v3(1, $1, $2, $3, NULL, 60)", attempt, calls, reserve)
+        return await self.row("SELECT * FROM public.parley_settle(1, $1, $2, $3, NULL, 60)", attempt, calls, reserve)

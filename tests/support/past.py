@@ -25,14 +25,14 @@ WRITE = (
     FROM past ORDER BY number
     """,
     """
-    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_channel_id, platform_user_id, content,
+    INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_channel_id, platform_user_id, content,
                        sent_at, created_at, status, turn_id)
     SELECT 'past', 'past', 'past-' || id, 'past-' || number % 1000, 'c', 'ann', repeat('What is the weather? ', 10),
            began, began, 'answered', id
     FROM past ORDER BY number
     """,
     """
-    INSERT INTO outbox (turn_id, door, platform, platform_channel_id, content, status, attempts, delivered_at,
+    INSERT INTO outbox (turn_id, adapter, platform, platform_channel_id, content, status, attempts, delivered_at,
                         created_at)
     SELECT id, 'past', 'past', 'c', repeat('It will be sunny. ', 20), 'delivered', 1, began, began
     FROM past ORDER BY number

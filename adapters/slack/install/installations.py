@@ -6,13 +6,13 @@ from typing import Literal
 from pydantic import SecretStr
 from sqlalchemy import text
 
+from adapters.slack.install.models import SlackInstallation
 from adapters.slack.install.vault import TokenUnreadable, Vault
 from adapters.slack.transport.api import Token
 from shared.clock import Clock
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.log import get_logger
-from shared.models import SlackInstallation
 
 # Short, because another process may change the table.
 CACHE_SECONDS = 5.0

@@ -33,11 +33,11 @@ PURPOSE = "dry_run"
 # No turn and no conversation pays for it. What the person themselves may spend is asked apart.
 ADMIT = text("""
 SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation_id FROM (
-    SELECT parley_refusing_budget_v1(parley_find_budgets_v1(:user_id, NULL, NULL), CAST(:cost AS numeric)) AS refusal
+    SELECT parley_refusing_budget(parley_find_budgets(:user_id, NULL, NULL), CAST(:cost AS numeric)) AS refusal
 ) AS asked
 """)
 PAY = text("""
-SELECT parley_charge_v3(
+SELECT parley_charge(
     p_turn_id => NULL, p_user_id => :user_id, p_conversation_id => NULL, p_persona_id => NULL, p_calls => :calls,
     p_reserve => NULL, p_cost => NULL, p_seconds => 0
 )

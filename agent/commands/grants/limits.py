@@ -36,7 +36,7 @@ WHERE limits.used >= limits.allowed + limits.granted AND (
     (limits."table" = 'users' AND limits.id = :user_id)
     OR (limits."table" = 'servers' AND servers.platform = :platform AND servers.platform_server_id = :server)
     OR (limits."table" = 'budgets'
-        AND limits.id = ANY (parley_find_budgets_v1(:user_id, place.id, place.persona_id)))
+        AND limits.id = ANY (parley_find_budgets(:user_id, place.id, place.persona_id)))
 )
 ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], limits."table"), limits.id LIMIT 1
 """)

@@ -15,12 +15,12 @@ UNREAD = ("http", "a2a", "terminal")
 
 # Where a person last wrote directly, with the account and the adapter.
 FIND = text("""
-SELECT inbox.door, inbox.platform_user_id, inbox.platform_username, place.platform, place.platform_server_id,
+SELECT inbox.adapter, inbox.platform_user_id, inbox.platform_username, place.platform, place.platform_server_id,
        place.platform_channel_id, place.platform_thread_id, place.is_direct
 FROM conversations AS place JOIN turns ON turns.conversation_id = place.id JOIN inbox ON inbox.turn_id = turns.id
 JOIN user_platform_links AS link ON link.user_id = :user_id AND link.platform = inbox.platform
     AND link.platform_user_id = inbox.platform_user_id
-WHERE place.is_direct AND place.user_id = :user_id AND inbox.door <> ALL(:unread)
+WHERE place.is_direct AND place.user_id = :user_id AND inbox.adapter <> ALL(:unread)
 ORDER BY turns.id DESC LIMIT 1
 """)
 APPROVERS = text("SELECT id FROM users WHERE permission_level IN ('admin', 'owner') ORDER BY permission_level DESC, id")
@@ -54,7 +54,7 @@ async def notify(
 
 def _to_message(row: Any, notice: str, *, event_id: str, choices: Sequence[str]) -> IncomingMessage:
     return IncomingMessage(
-        adapter=row.door,
+        adapter=row.adapter,
         sender=Sender(row.platform, row.platform_user_id, row.platform_username),
         place=Place.from_row(row),
         event_id=event_id,

@@ -53,14 +53,14 @@ ORDER BY inbox.id LIMIT :step
 OVERHEARD = text("""
 SELECT inbox.id, inbox.platform, quoted ->> 'message_id' AS platform_event_id
 FROM erasures AS e JOIN user_platform_links AS l ON l.user_id = e.user_id
-JOIN inbox ON inbox.platform = l.platform AND (surroundings -> 'earlier') IS NOT NULL
-    AND (surroundings -> 'earlier') @> jsonb_build_array(jsonb_build_object('author_id', l.platform_user_id))
-CROSS JOIN jsonb_array_elements(surroundings -> 'earlier') AS quoted
+JOIN inbox ON inbox.platform = l.platform AND (platform_context -> 'earlier') IS NOT NULL
+    AND (platform_context -> 'earlier') @> jsonb_build_array(jsonb_build_object('author_id', l.platform_user_id))
+CROSS JOIN jsonb_array_elements(platform_context -> 'earlier') AS quoted
 WHERE e.id = :id AND e.finished_at IS NULL AND quoted ->> 'author_id' = l.platform_user_id
   AND quoted ->> 'message_id' IS NOT NULL
 ORDER BY inbox.id LIMIT :step
 """)
-ERASE = text("SELECT parley_erase_person_v2(:id)")
+ERASE = text("SELECT parley_erase_person(:id)")
 
 log = get_logger()
 

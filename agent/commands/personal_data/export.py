@@ -3,6 +3,7 @@
 from typing import Any
 
 from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.files.storage import Storage
@@ -51,29 +52,11 @@ WHERE user_id = :user_id ORDER BY id
 SELECT status, tokens, cost, ends_at, created_at, decided_at FROM budget_grants
 WHERE asked_by_id = :user_id OR limit_user_id = :user_id ORDER BY id
 """),
-    "bookings": text("""
-SELECT b.id, r.name AS room, lower(b.stay) AS arrival, upper(b.stay) AS departure, b.guests, b.status, b.total,
-       b.created_at
-FROM bookings AS b JOIN rooms AS r ON r.id = b.room_id WHERE b.user_id = :user_id ORDER BY b.id
-"""),
-    # Variables are kept in a form that only the sandbox may read.
-    "code_workspaces": text("""
-SELECT conversation_id, file_ids, used_at FROM code_workspaces WHERE user_id = :user_id ORDER BY id
-"""),
     "feedback": text("SELECT turn_id, score, created_at FROM feedback WHERE user_id = :user_id ORDER BY id"),
     "scheduled_jobs": text("""
 SELECT id, conversation_id, action, content, kind, time_zone, starts_at, every, unit, cron, check_tool, check_arguments,
        condition, status, next_due_at, last_due_at, runs, created_at
 FROM scheduled_jobs WHERE user_id = :user_id ORDER BY id
-"""),
-    "places": text("""
-SELECT name, latitude, longitude, radius_metres, is_inside FROM location_places WHERE user_id = :user_id ORDER BY name
-"""),
-    "place_reminders": text("""
-SELECT place_id, conversation_id, event, content, repeats FROM location_reminders WHERE user_id = :user_id ORDER BY id
-"""),
-    "position": text("""
-SELECT latitude, longitude, accuracy_metres, recorded_at FROM location_trackers WHERE user_id = :user_id
 """),
     # The credentials themselves stay here: whoever gets hold of the archive could use them.
     "credentials": text("SELECT name, created_at FROM credentials WHERE user_id = :user_id ORDER BY name"),
@@ -82,6 +65,8 @@ SELECT purpose, model, count(*) AS calls, sum(input_tokens) AS input_tokens, sum
 FROM token_logs WHERE user_id = :user_id GROUP BY purpose, model ORDER BY purpose, model
 """),
 }
+# What modules keep, as their functions `parley_export_in_…` return it.
+OF_MODULES = text("SELECT parley_export_in_modules(:user_id) AS entries").columns(entries=JSONB)
 FILES = text("""
 SELECT id, filename, mime_type, size_bytes, status, created_at FROM file_records WHERE user_id = :user_id ORDER BY id
 """)
@@ -97,6 +82,7 @@ async def export_person(session: AsyncSession, storage: Storage, user_id: int) -
     for name, statement in LISTS.items():
         rows = await session.execute(statement, {"user_id": user_id})
         found[name] = [dict(row) for row in rows.mappings()]
+    found |= (await session.execute(OF_MODULES, {"user_id": user_id})).scalar_one()
     files = (await session.execute(FILES, {"user_id": user_id})).mappings()
     found["files"] = [dict(row) | {"url": storage.sign(row["id"])} for row in files]
     return found

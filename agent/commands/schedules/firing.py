@@ -150,7 +150,7 @@ def event_id(job_id: int, due_at: datetime) -> str:
 
 def _to_empty_message(row: Any) -> IncomingMessage:
     return IncomingMessage(
-        adapter=row.door,
+        adapter=row.adapter,
         sender=Sender(row.platform, row.platform_user_id, row.platform_username),
         place=Place.from_row(row),
         event_id=event_id(row.id, row.next_due_at),

@@ -79,13 +79,13 @@ WHERE id = :id AND summary_claimed_until = :lease
 RETURNING summary_failures
 """)
 CHARGE = text("""
-SELECT * FROM parley_charge_summary_v2(
+SELECT * FROM parley_charge_summary(
     p_conversation_id => :id, p_lease => :lease, p_calls => :calls, p_hold => :hold, p_cost => CAST(:cost AS numeric)
 )
 """)
 # Locks the conversation, so that nobody claims it between this and the payment.
 IS_OURS = text("SELECT id FROM conversations WHERE id = :id AND summary_claimed_until = :lease FOR NO KEY UPDATE")
-FORGET = text("SELECT parley_forget_summaries_v1(p_turn_ids => :turn_ids)")
+FORGET = text("SELECT parley_forget_summaries(p_turn_ids => :turn_ids)")
 
 
 @dataclass(frozen=True, slots=True)

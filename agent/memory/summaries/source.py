@@ -32,7 +32,7 @@ SELECT messages.turn_id, messages.created_at AS said_at, messages.role = 'assist
        ARRAY(SELECT filename FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS filenames
 FROM turns JOIN messages ON messages.turn_id = turns.id LEFT JOIN LATERAL (
     SELECT string_agg(inbox.content, E'\n' ORDER BY sent_at, inbox.id)
-               FILTER (WHERE door <> ALL(:agents) AND due_job IS NULL) AS content,
+               FILTER (WHERE adapter <> ALL(:agents) AND due_job IS NULL) AS content,
            bool_or(edited_at IS NOT NULL) AS was_edited, max(platform_event_id) AS message_id
     FROM inbox WHERE inbox.turn_id = turns.id
 ) AS typed ON true

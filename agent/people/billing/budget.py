@@ -32,26 +32,26 @@ from shared.messages import COST_DIGITS, EstimatedUsage, Place, Usage
 MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.1, 1.0
 
 RESERVE = text("""
-SELECT * FROM parley_reserve_v3(
+SELECT * FROM parley_reserve(
     p_user_id => :user_id, p_turn_id => :turn_id, p_attempt => :attempt, p_tokens => :tokens,
     p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 )
 """)
-RELEASE = text("SELECT parley_release_v2(p_turn_id => :turn_id)")
-ABANDON = text("SELECT parley_abandon_v3(p_turn_id => :turn_id, p_model => :model)")
-EXPIRE = text("SELECT parley_expire_reservations_v4()")
+RELEASE = text("SELECT parley_release(p_turn_id => :turn_id)")
+ABANDON = text("SELECT parley_abandon(p_turn_id => :turn_id, p_model => :model)")
+EXPIRE = text("SELECT parley_expire_reservations()")
 READ = text("""
 SELECT status.budget + granted.tokens AS budget, status.used, status.reserved, status.resets_at
-FROM users CROSS JOIN LATERAL parley_granted_v1(users.id, NULL, NULL) AS granted
-CROSS JOIN LATERAL parley_budget_v1(
+FROM users CROSS JOIN LATERAL parley_granted(users.id, NULL, NULL) AS granted
+CROSS JOIN LATERAL parley_budget(
     token_budget_monthly, budget_from_roles, tokens_used_this_month, tokens_reserved, budget_reset_at
 ) AS status
 WHERE users.id = :user_id
 """)
 READ_SERVER = text("""
 SELECT status.budget + granted.tokens AS budget, status.used, status.reserved, status.resets_at
-FROM servers CROSS JOIN LATERAL parley_granted_v1(NULL, servers.id, NULL) AS granted
-CROSS JOIN LATERAL parley_budget_v1(
+FROM servers CROSS JOIN LATERAL parley_granted(NULL, servers.id, NULL) AS granted
+CROSS JOIN LATERAL parley_budget(
     token_budget_monthly, NULL, tokens_used_this_month, tokens_reserved, budget_reset_at
 ) AS status
 WHERE platform = :platform AND platform_server_id = :server AND token_budget_monthly IS NOT NULL
@@ -261,7 +261,7 @@ class Payment:
 
 
 def to_json(calls: Sequence[PaidCall]) -> str:
-    """Return the calls as the JSON that `parley_charge_v3` expects."""
+    """Return the calls as the JSON that `parley_charge` expects."""
     return json.dumps(
         [
             {

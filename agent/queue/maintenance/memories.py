@@ -6,8 +6,8 @@ from agent.queue.maintenance.steps import Steps
 from shared.log import get_logger
 
 EXPIRE = {
-    "memories": text("SELECT last, removed, has_more FROM parley_expire_memories_v1(:after, :step)"),
-    "summaries": text("SELECT last, removed, has_more FROM parley_expire_summaries_v1(:after, :step)"),
+    "memories": text("SELECT last, removed, has_more FROM parley_expire_memories(:after, :step)"),
+    "summaries": text("SELECT last, removed, has_more FROM parley_expire_summaries(:after, :step)"),
 }
 STEP_ROWS = 500
 

@@ -18,7 +18,7 @@ from shared.settings import Settings
 
 ASKED = text("""
 SELECT asked.approver_level, inbox.place_key, inbox.platform, inbox.platform_user_id, inbox.platform_username,
-       inbox.surroundings
+       inbox.platform_context
 FROM confirmations AS asked JOIN inbox ON inbox.turn_id = asked.turn_id
 WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
 """)
@@ -55,7 +55,7 @@ async def to_answer_of_asked(database: Database, settings: Settings, given: Inco
 def _in_place_of(row: Any, user: ResolvedUser, given: IncomingMessage, decision: Decision) -> IncomingMessage:
     asked = Sender(row.platform, row.platform_user_id, row.platform_username)
     # The roles of the asked user are those from the time of the question.
-    platform_context = replace(PlatformContext.from_row(row.surroundings), earlier=())
+    platform_context = replace(PlatformContext.from_row(row.platform_context), earlier=())
     return replace(
         given, sender=asked, platform_context=platform_context, decision=replace(decision, approved_by=user.id)
     )

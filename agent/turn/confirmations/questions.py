@@ -7,9 +7,8 @@ from typing import Any
 
 from agent.journal.steps import Step
 from agent.prompts import prompts
-from agent.tools.approvals import MAX_SHOWN_CHARS, to_taint_question
+from agent.tools.approvals import MAX_SHOWN_CHARS
 from agent.tools.outcomes import ApprovalRequest
-from agent.tools.results import ASKED
 
 # The answers that a question offers.
 CHOICES = ("yes", "no")
@@ -71,47 +70,23 @@ def _dump(arguments: dict[str, Any]) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
-def find_question(call: Step, result: Step) -> ApprovalRequest | None:
+def find_question(result: Step) -> ApprovalRequest | None:
     """Return the request for approval that a call's result contains; None when it contains none."""
-    if result.tool.outcome != "needs_approval":
+    if result.tool.outcome != "needs_approval" or result.tool.confirmation is None:
         return None
-    if result.tool.confirmation is not None:
-        return ApprovalRequest(**result.tool.confirmation)
-    return _of_older_release(call, result.value[ASKED])
-
-
-def _of_older_release(call: Step, asked: dict[str, Any]) -> ApprovalRequest:
-    # The previous release stored the question only in the result's JSON; a question of an agent with the agent's call.
-    approver = asked.get("approver")
-    if "agent" in asked:
-        return ApprovalRequest(
-            asked["call_id"],
-            asked["tool"],
-            asked["arguments"],
-            text=asked["question"],
-            reason=asked["reason"],
-            agent=asked["agent"],
-            approver=approver,
-        )
-    tool = call.tool.name
-    question = asked["question"] if asked["reason"] == "tool" else to_taint_question(tool, call.value)
-    return ApprovalRequest(
-        call.tool.call_id, tool, arguments=call.content, text=question, reason=asked["reason"], approver=approver
-    )
+    return ApprovalRequest(**result.tool.confirmation)
 
 
 def find_last_question(steps: Sequence[Step]) -> ApprovalRequest | None:
     """Return the question that a turn has ended with, given all of its steps; None when it ended otherwise."""
-    calls = {step.tool.call_id: step for step in steps if step.role == "tool_call"}
-    results = [step for step in steps if step.role == "tool_result"]
-    question = combine_questions((calls[step.tool.call_id], step) for step in results)
+    question = combine_questions(step for step in steps if step.role == "tool_result")
     last = next((step.content for step in reversed(steps) if step.role == "assistant"), None)
     return question if question is not None and question.shown == last else None
 
 
-def combine_questions(results: Iterable[tuple[Step, Step]]) -> ApprovalRequest | None:
-    """Return the question about those of these calls, each with its result, that need approval."""
-    questions = [find_question(call, result) for call, result in results]
+def combine_questions(results: Iterable[Step]) -> ApprovalRequest | None:
+    """Return the question about those calls, of which these are the results, that need approval."""
+    questions = map(find_question, results)
     return combine([question for question in questions if question is not None])
 
 

@@ -36,9 +36,10 @@ FROM (
       AND regexp_replace(:event_id, '^.*:', '') IN (turns.live_message_id, outbox.platform_message_id)
     UNION ALL
     SELECT 4, inbox.turn_id, quoted ->> 'speaker', quoted ->> 'text', false, false
-    FROM inbox, jsonb_array_elements(surroundings -> 'earlier') AS quoted
-    WHERE platform = :platform AND place_key = :place_key AND (surroundings -> 'earlier') IS NOT NULL
-      AND (surroundings -> 'earlier') @> jsonb_build_array(jsonb_build_object('message_id', CAST(:event_id AS text)))
+    FROM inbox, jsonb_array_elements(platform_context -> 'earlier') AS quoted
+    WHERE platform = :platform AND place_key = :place_key AND (platform_context -> 'earlier') IS NOT NULL
+      AND (platform_context -> 'earlier')
+          @> jsonb_build_array(jsonb_build_object('message_id', CAST(:event_id AS text)))
       AND quoted ->> 'message_id' = :event_id
 ) AS found ORDER BY place LIMIT 1
 """)

@@ -13,14 +13,14 @@ from tests.support.parley import Parley
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings of a Parley with a web door, a small limit for bodies, and room for many turns."""
+    """Settings of a Parley with a web adapter, a small limit for bodies, and room for many turns."""
     given = {"api_token": SecretStr(TOKEN), "port": 0, "max_body_mb": 3, "default_guest_token_budget": 1_000_000}
     return settings.model_copy(update=given)
 
 
 @pytest.fixture
 async def site(parley: Parley) -> AsyncIterator[Site]:
-    """The web door of a Parley with a worker, whose model says back what it hears."""
+    """The web adapter of a Parley with a worker, whose model says back what it hears."""
     parley.model.play(say_it_back)
     async with open_site(parley) as site:
         yield site

@@ -40,7 +40,7 @@ async def test_a_peer_that_waits_gets_the_whole_task(poller: Peer, site: Site) -
     assert [text_of(message.parts) for message in task.history] == ["hello"]
     assert task.metadata["parley/finished"] is True
     assert task.metadata["parley/usage"]["input_tokens"] > 0
-    assert await site.parley.value("SELECT door FROM outbox WHERE status = 'delivered'") == "a2a"
+    assert await site.parley.value("SELECT adapter FROM outbox WHERE status = 'delivered'") == "a2a"
 
 
 async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> None:

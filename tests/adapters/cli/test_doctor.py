@@ -118,11 +118,11 @@ def test_doctor_says_how_many_replies_wait_for_a_platform_how_long_and_why(shell
         "psql",
         "-c",
         """
-        INSERT INTO outbox (door, platform, platform_channel_id, place_key, content, created_at, error)
+        INSERT INTO outbox (adapter, platform, platform_channel_id, place_key, content, created_at, error)
         SELECT 'slack', 'slack', 'c', 'c' || number, 'hi', now() - number * interval '10 minutes',
                CASE WHEN number > 1 THEN 'Slack answers 503.' END
         FROM generate_series(1, 3) AS number;
-        INSERT INTO outbox (door, platform, platform_channel_id, place_key, content)
+        INSERT INTO outbox (adapter, platform, platform_channel_id, place_key, content)
         VALUES ('discord', 'discord', 'c', 'd', 'hi')
         """,
     )

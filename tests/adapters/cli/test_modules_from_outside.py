@@ -39,7 +39,7 @@ def test_an_installed_package_is_a_module_whose_tools_run(shell: Shell, installe
 
     output = shell.run("chat", stdin="roll\n", DEBUG_MOCK_RESPONSES=script, PYTHONPATH=str(installed))
     assert "The dice have spoken." in output.out, output.err
-    assert '{"rolled": [' in shell.says("explain", shell.says("psql", "-At", "-c", "SELECT max(id) FROM turns").strip())
+    assert '{"rolled": [' in explained(shell)
 
 
 def test_a_folder_that_the_setting_names_holds_modules(shell: Shell, tmp_path: Path) -> None:
@@ -74,3 +74,56 @@ def test_a_wrong_folder_stops_the_start_with_one_line(shell: Shell) -> None:
         "parley: MODULES_PATH is wrong: there is no folder /nowhere that can be read. "
         "Correct it in the environment or in .env.\n"
     )
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Path:
+    """The module with a table of docs/modules.md, in a folder of the operator's."""
+    folder = tmp_path / "own" / "diary"
+    (folder / "schema").mkdir(parents=True)
+    (folder / "__init__.py").write_text(next(b.text for b in PAGE.blocks("python") if "diary" in b.text), "utf-8")
+    (folder / "schema" / "0001_tables.sql").write_text(PAGE.blocks("sql")[0].text, "utf-8")
+    return folder
+
+
+def test_a_module_of_the_operator_brings_its_table(fresh: Shell, diary: Path) -> None:
+    call = {"name": "diary.write", "arguments": {"entry": "It rained."}}
+    script = json.dumps([{"content": "", "tool_calls": [call]}, "Written."])
+    own = str(diary.parent)
+
+    assert "modules/diary are made" in fresh.says("migrate", MODULES_PATH=own)
+    assert "nothing to change" in fresh.says("migrate", MODULES_PATH=own)
+    output = fresh.run("chat", stdin="note that\n", DEBUG_MOCK_RESPONSES=script, MODULES_PATH=own)
+
+    assert "Written." in output.out, output.err
+    assert '{"entries": ["It rained."]}' in explained(fresh)
+    assert fresh.says("psql", "-At", "-c", "SELECT entry FROM diary_entries").strip() == "It rained."
+    # The next version of the module.
+    (diary / "schema" / "0002_moods.sql").write_text("ALTER TABLE diary_entries ADD COLUMN mood text;", "utf-8")
+    fresh.says("migrate", MODULES_PATH=own)
+    assert fresh.says("psql", "-At", "-c", "SELECT mood IS NULL FROM diary_entries").strip() == "t"
+
+
+def test_an_installed_package_brings_its_table(shell: Shell, installed: Path) -> None:
+    schema = installed / "parley_dice" / "schema"
+    schema.mkdir()
+    (schema / "0001_tables.sql").write_text("CREATE TABLE dice_rolls (rolled int);", "utf-8")
+
+    assert "the tables of modules/dice are made" in shell.says("migrate", PYTHONPATH=str(installed))
+    assert shell.says("psql", "-At", "-c", "SELECT count(*) FROM dice_rolls").strip() == "0"
+
+
+def test_a_wrong_table_of_a_module_stops_the_start_with_one_line(shell: Shell, diary: Path) -> None:
+    (diary / "schema" / "0001_tables.sql").write_text("SELECT 1;", "utf-8")
+    (diary / "schema" / "0003_wrong.sql").write_text("CREATE TABLE rained (id int); CREATE TABBLE;", "utf-8")
+
+    refused = shell.run("migrate", MODULES_PATH=str(diary.parent))
+
+    assert refused.code == 2
+    assert refused.err.startswith("parley: The tables of modules/diary can't be made: 0003_wrong.sql: syntax error")
+    assert shell.says("psql", "-At", "-c", "SELECT to_regclass('rained') IS NULL").strip() == "t"
+
+
+def explained(shell: Shell) -> str:
+    """Return what `parley explain` tells of the last turn."""
+    return shell.says("explain", shell.says("psql", "-At", "-c", "SELECT max(id) FROM turns").strip())

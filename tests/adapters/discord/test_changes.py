@@ -5,7 +5,9 @@ from tests.adapters.discord.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 
 # By these, an erasure finds what was quoted of a person.
-AUTHORS = "SELECT DISTINCT quoted ->> 'author_id' FROM inbox, jsonb_array_elements(surroundings -> 'earlier') AS quoted"
+AUTHORS = (
+    "SELECT DISTINCT quoted ->> 'author_id' FROM inbox, jsonb_array_elements(platform_context -> 'earlier') AS quoted"
+)
 
 
 async def test_what_was_quoted_beside_another_persons_question_is_redacted_there(pond: Scene) -> None:
@@ -19,7 +21,7 @@ async def test_what_was_quoted_beside_another_persons_question_is_redacted_there
 
     await pond.bob.deletes(secret)
     await pond.until_value(
-        0, "SELECT count(*) FROM inbox WHERE CAST(surroundings AS text) LIKE '%frog%' OR content LIKE '%frog%'"
+        0, "SELECT count(*) FROM inbox WHERE CAST(platform_context AS text) LIKE '%frog%' OR content LIKE '%frog%'"
     )
     await pond.ann.asks("what is the password?", pond.general)
     await pond.ann.hears(pond.general, 2)
@@ -44,9 +46,9 @@ async def test_what_is_deleted_before_the_question_beside_it_is_worked_on_is_nev
         others = [await scene.bob.says(f"croak {number}", scene.general) for number in range(3)]
         await scene.ann.asks("what eats toads?", scene.general)
         await scene.until_value(1, "SELECT count(*) FROM inbox")
-        assert await scene.value("SELECT CAST(surroundings AS text) LIKE '%frog%' FROM inbox")
+        assert await scene.value("SELECT CAST(platform_context AS text) LIKE '%frog%' FROM inbox")
         await scene.discord.forget_messages(scene.general, [secret, *others[:2]])
-        await scene.until_value(False, "SELECT CAST(surroundings AS text) LIKE '%frog%' FROM inbox")
+        await scene.until_value(False, "SELECT CAST(platform_context AS text) LIKE '%frog%' FROM inbox")
     await scene.discord.gateway.until_gone()
 
     async with scene.opened(address, model):

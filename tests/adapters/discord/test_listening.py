@@ -163,7 +163,7 @@ async def test_a_question_that_still_waits_is_not_quoted_beside_the_next_one(
         await scene.until_value(2, "SELECT count(*) FROM inbox")
 
         quoted = await scene.sql(
-            "SELECT jsonb_path_query_array(surroundings, '$.earlier[*].text') FROM inbox ORDER BY id"
+            "SELECT jsonb_path_query_array(platform_context, '$.earlier[*].text') FROM inbox ORDER BY id"
         )
 
     assert quoted == [(["frogs are green"],), (["I think so"],)]

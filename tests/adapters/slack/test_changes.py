@@ -14,7 +14,7 @@ async def test_what_is_quoted_from_a_message_goes_when_that_is_deleted(office: S
     assert "bob: my password is frog" in office.prompt()
 
     await office.bob.deletes(office.general, secret)
-    await office.until_value(False, "SELECT CAST(surroundings AS text) LIKE '%password%' FROM inbox")
+    await office.until_value(False, "SELECT CAST(platform_context AS text) LIKE '%password%' FROM inbox")
     await office.ann.posts(office.general, "and now?", thread_ts=asked["ts"])
     await office.ann.hears(office.general, 2)
 

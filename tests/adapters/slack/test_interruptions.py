@@ -89,9 +89,9 @@ async def test_the_notice_that_a_turn_has_failed_takes_the_place_of_its_stream(o
     await office.sql("UPDATE inbox SET status = 'failed'")
     end.set()
     await office.sql(
-        "INSERT INTO outbox (turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id,"
+        "INSERT INTO outbox (turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id,"
         " is_direct, reply_to, content)"
-        " SELECT turn_id, door, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,"
+        " SELECT turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct,"
         " platform_message_id, 'Something went wrong.' FROM inbox"
     )
     await office.until_value("delivered", DELIVERED)

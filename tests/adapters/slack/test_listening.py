@@ -12,7 +12,9 @@ DELIVERED = "SELECT count(*) FROM outbox WHERE status = 'delivered'"
 SAID = "SELECT content FROM inbox ORDER BY id"
 
 # By these, an erasure finds what was quoted of a person; in the home workspace accounts have their bare id.
-AUTHORS = "SELECT DISTINCT quoted ->> 'author_id' FROM inbox, jsonb_array_elements(surroundings -> 'earlier') AS quoted"
+AUTHORS = (
+    "SELECT DISTINCT quoted ->> 'author_id' FROM inbox, jsonb_array_elements(platform_context -> 'earlier') AS quoted"
+)
 
 
 async def test_the_first_message_of_a_thread_is_shown_when_the_window_has_left_it(office: Scene) -> None:
@@ -177,7 +179,7 @@ async def test_a_guest_of_another_workspace_is_another_user_with_guest_permissio
         (office.ann.id, "guest"),
         (f"{pond['id']}:{eve.id}", "guest"),
     ]
-    (result,) = await office.sql("SELECT surroundings -> 'role_ids' FROM inbox ORDER BY id DESC LIMIT 1")
+    (result,) = await office.sql("SELECT platform_context -> 'role_ids' FROM inbox ORDER BY id DESC LIMIT 1")
     assert result[0] == []
 
 

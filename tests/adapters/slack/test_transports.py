@@ -28,7 +28,7 @@ COUNT = "SELECT count(*) FROM inbox"
 
 @asynccontextmanager
 async def open_over_http(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[str]:
-    """Open Parley with its web door instead of a socket; give the address for events."""
+    """Open Parley with its web adapter instead of a socket; give the address for events."""
     settings = scene.settings.model_copy(update={"port": 0})
     secret = SecretStr(scene.slack.signing_secret)
     platform = SlackPlatform(replace(scene.own, app_token=None, signing_secret=secret))

@@ -1,4 +1,4 @@
-"""A running Parley with its web door open on loopback, and clients for it."""
+"""A running Parley with its web adapter open on loopback, and clients for it."""
 
 import asyncio
 import ssl
@@ -33,7 +33,7 @@ def say_it_back(body: Body, _number: int) -> Answer:
 
 @dataclass
 class Site:
-    """The open door: its address, Parley behind it, and a client that holds the token."""
+    """The open web adapter: its address, Parley behind it, and a client that holds the token."""
 
     url: str
     parley: Parley
@@ -83,7 +83,7 @@ async def open_site(parley: Parley, app: App | None = None) -> AsyncIterator[Sit
 
 @pytest.fixture
 async def site(parley: Parley) -> AsyncIterator[Site]:
-    """The web door of a Parley with a worker, whose model says back what it hears."""
+    """The web adapter of a Parley with a worker, whose model says back what it hears."""
     parley.model.play(say_it_back)
     async with open_site(parley) as site:
         yield site

@@ -140,7 +140,7 @@ async def test_a_message_of_the_page_is_answered_with_events(site: Site) -> None
 
     assert events[-2][1]["content"] == "You said: hello"
     assert [event for event in events if event[0] != "text_delta"] == again
-    rows = await site.parley.sql("SELECT door, platform, platform_user_id, is_direct FROM inbox")
+    rows = await site.parley.sql("SELECT adapter, platform, platform_user_id, is_direct FROM inbox")
     assert [tuple(row) for row in rows] == [("web", "web", "ann", True)]
 
 

@@ -11,11 +11,12 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
+from adapters.tables import update_tables
 from adapters.web import serve
 from adapters.web.health import read_metrics
 from agent.queue.maintenance.steps import Steps
 from agent.queue.maintenance.totals import count_finished, store_events
-from shared.db.database import Database, migrate
+from shared.db.database import Database
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
@@ -56,12 +57,12 @@ async def test_a_parley_without_a_worker_is_not_ready(site: Site) -> None:
 async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site, owner: asyncpg.Connection) -> None:
     await until_ready(site)
     with capture_logs() as lines:
-        await owner.execute("ALTER FUNCTION parley_take_jobs_v1 RENAME TO away")
+        await owner.execute("ALTER FUNCTION parley_take_jobs RENAME TO away")
         async with asyncio.timeout(30):
             while sum(line["event"] == "worker_restarting" for line in lines) < 3:
                 answer = await site.client.get("/readyz")
     assert (answer.status_code, "worker_restarting" in answer.text) == (503, True)
-    await owner.execute("ALTER FUNCTION away RENAME TO parley_take_jobs_v1")
+    await owner.execute("ALTER FUNCTION away RENAME TO parley_take_jobs")
 
     await until_ready(site)
     assert (await site.posts("hello")).json()["content"] == "You said: hello"
@@ -92,23 +93,16 @@ async def test_compatible_tables_of_a_newer_release_are_ready(
     await owner.execute("UPDATE alembic_version SET version_num = '9998'")
     await until_ready(site)
 
-    await owner.execute(
-        """
-        CREATE TABLE IF NOT EXISTS schema_compatibility (id bigint PRIMARY KEY, oldest_revision text NOT NULL);
-        GRANT SELECT ON schema_compatibility TO parley_app;
-        INSERT INTO schema_compatibility VALUES (1, '9997')
-        ON CONFLICT (id) DO UPDATE SET oldest_revision = excluded.oldest_revision
-        """,
-    )
+    await owner.execute("UPDATE schema_compatibility SET oldest_revision = '9997'")
     answer = await site.client.get("/readyz")
     assert answer.status_code == 503
     assert "works with programs from revision 9997 on" in answer.json()["error"]["message"]
     with pytest.raises(ConfigurationError, match="install the newer release"):
-        await migrate(parley.app.database.address)
+        await update_tables(parley.app.database.address)
 
 
 async def test_old_tables_are_not_ready(site: Site, owner: asyncpg.Connection) -> None:
-    await owner.execute("UPDATE alembic_version SET version_num = '0001'")
+    await owner.execute("DELETE FROM alembic_version")
 
     answer = await site.client.get("/readyz")
 
@@ -134,10 +128,10 @@ async def test_metrics_count_turns_tokens_and_what_waits(site: Site) -> None:
 
 async def test_metrics_tell_how_many_replies_wait_for_each_adapter_and_how_long(site: Site) -> None:
     await site.parley.sql(
-        "INSERT INTO outbox (door, platform, platform_channel_id, place_key, content, created_at)"
-        " SELECT door, 'test', 'c', door || number, 'hello', now() - number * interval '1 minute'"
-        " FROM unnest(ARRAY['slack', 'discord']) AS door, generate_series(1, 5) AS number"
-        " WHERE door = 'slack' OR number < 3"
+        "INSERT INTO outbox (adapter, platform, platform_channel_id, place_key, content, created_at)"
+        " SELECT adapter, 'test', 'c', adapter || number, 'hello', now() - number * interval '1 minute'"
+        " FROM unnest(ARRAY['slack', 'discord']) AS adapter, generate_series(1, 5) AS number"
+        " WHERE adapter = 'slack' OR number < 3"
     )
 
     text = (await site.client.get("/metrics")).text

@@ -358,7 +358,7 @@ async def test_a_due_reminder_appears_without_a_reload(window: Window, site: Sit
     await expect(window.answer().locator(".text")).to_have_text("You said: hello")
 
     await site.parley.sql(
-        "INSERT INTO scheduled_jobs (user_id, conversation_id, door, platform_user_id, content, requires, starts_at,"
+        "INSERT INTO scheduled_jobs (user_id, conversation_id, adapter, platform_user_id, content, requires, starts_at,"
         " next_due_at) SELECT users.id, conversations.id, 'web', 'ann', 'Feed the frogs.', 'guest', now(), now()"
         " FROM users, conversations"
     )

@@ -297,7 +297,7 @@ async def test_schedule_lists_adds_pauses_and_cancels_the_persons_own_jobs(parle
     assert "next" in await ask(parley, "/schedule resume #2")
     assert await ask(parley, "/schedule cancel 2") == "Cancelled: Tea: green"
     assert "Tea" not in await ask(parley, "/schedule")
-    assert await parley.value("SELECT array_agg(door ORDER BY id) FROM scheduled_jobs") == ["test", "test"]
+    assert await parley.value("SELECT array_agg(adapter ORDER BY id) FROM scheduled_jobs") == ["test", "test"]
 
 
 async def next_due(parley: Parley) -> str:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.settings(
 # Messages as an adapter stores them, many at once; each place gets its job as with every other message.
 STORE = """
 WITH stored AS (
-    INSERT INTO inbox (door, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+    INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
                        platform_user_id, content, sent_at)
     SELECT 'http', 'test', 'crowd-' || number,
            'test ' || coalesce(CAST(:server AS text), '') || ' c' || number % CAST(:places AS int),
@@ -37,14 +37,14 @@ WITH stored AS (
            'u' || number % CAST(:people AS int), 'crowd', now() - interval '1 hour'
     FROM generate_series(0, CAST(:messages AS int) - 1) AS number RETURNING id, place_key
 )
-SELECT count(parley_queue_turn_v1(id)) FROM (SELECT min(id) AS id FROM stored GROUP BY place_key) AS first
+SELECT count(parley_queue_turn(id)) FROM (SELECT min(id) AS id FROM stored GROUP BY place_key) AS first
 """
 TAKE = """
-SELECT * FROM parley_take_jobs_v1(
+SELECT * FROM parley_take_jobs(
     p_queue => 'turns', p_worker_id => NULL, p_limit => 16, p_persons => '{}',
     p_servers => CAST(:full AS jsonb), p_per_person => 10, p_per_server => 5)
 """
-FINISH = "SELECT * FROM parley_finish_jobs_v1(CAST(ARRAY[:job_id] AS bigint[]), ARRAY['succeeded'], ARRAY[true])"
+FINISH = "SELECT * FROM parley_finish_jobs(CAST(ARRAY[:job_id] AS bigint[]), ARRAY['succeeded'], ARRAY[true])"
 
 
 async def store(parley: Parley, messages: int, **spread: Any) -> None:

@@ -11,7 +11,7 @@ from shared.errors import ClaimLost, Unavailable
 from tests.support.parley import FakePlatform, Parley
 
 STORE = """
-INSERT INTO outbox (door, platform, platform_channel_id, place_key, reply_to, content, status, claimed_until)
+INSERT INTO outbox (adapter, platform, platform_channel_id, place_key, reply_to, content, status, claimed_until)
 VALUES ('fake', 'test', 'general', CAST(gen_random_uuid() AS text), 'question', 'the answer', 'claimed',
         now() + interval '12 seconds')
 RETURNING *

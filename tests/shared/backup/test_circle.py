@@ -8,11 +8,12 @@ import asyncpg
 import pytest
 from sqlalchemy import URL, text
 
+from adapters.tables import update_tables
 from shared.backup.archive import BackupError, opened
 from shared.backup.create import Installation, make_backup
 from shared.backup.database import read_contents
 from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files
-from shared.db.database import Address, Database, migrate
+from shared.db.database import Address, Database
 from shared.errors import NotFound
 from shared.files.storage import Storage
 from shared.files.stores.folder import FolderStore
@@ -74,7 +75,7 @@ async def test_a_backup_is_restored_into_another_postgres(source: Installation, 
             assert [row.tokens for row in rows] == [7000]
             assert (await session.execute(text("SELECT count(*) FROM later"))).scalar_one() == 0
         await database.close()
-        assert not await migrate(target)
+        assert not await update_tables(target)
 
 
 async def test_what_is_remembered_moves_from_an_owner_whom_row_level_security_binds_to_another_one(
@@ -82,7 +83,7 @@ async def test_what_is_remembered_moves_from_an_owner_whom_row_level_security_bi
 ) -> None:
     store = Storage(FolderStore(tmp_path / "files"), "http://localhost", ("key",))
     async with given_database(postgres) as source, given_database(postgres) as target:
-        await migrate(source)
+        await update_tables(source)
         async with connected(source, as_owner=False) as program:
             await program.execute("INSERT INTO users DEFAULT VALUES")
             await program.execute("SELECT set_config('parley.user_id', '1', false)")

@@ -98,7 +98,7 @@ async def test_events_that_come_together_are_stored_and_answered_like_those_that
         for each in accepted:
             await parley.app.events.response(each.inbox_id)
     rows = await parley.sql(
-        "SELECT content, decision IS NULL, surroundings, sent_at, attachments FROM inbox ORDER BY id"
+        "SELECT content, decision IS NULL, platform_context, sent_at, attachments FROM inbox ORDER BY id"
     )
     assert len(rows) == 6
     assert {tuple(row)[1] for row in rows if row.content.startswith("hello")} == {True}

@@ -15,8 +15,9 @@ from pydantic import SecretStr
 from sqlalchemy import URL, make_url, text
 from sqlalchemy.exc import IntegrityError
 
+from adapters.tables import update_tables
 from shared.db.connections import LIBPQ_PARAMETERS
-from shared.db.database import Address, Database, DatabaseLost, check, locate, migrate, refuse_unfit
+from shared.db.database import Address, Database, DatabaseLost, check, locate, refuse_unfit
 from shared.db.embedded import start_postgres
 from shared.errors import ConfigurationError
 from shared.settings import Settings
@@ -99,7 +100,7 @@ async def test_the_agent_runs_on_an_external_database_over_tcp_with_a_password(
     async with given_database(postgres) as given:
         address = locate(Settings(database_url=SecretStr(given.libpq(as_owner=True))))
         await check(address)
-        await migrate(address)
+        await update_tables(address)
 
         async with open_parley(settings, address, model) as parley:
             assert (await parley.ask("hello")).content == "Hi Ann."

@@ -13,7 +13,8 @@ from uuid import uuid4
 
 import pytest
 
-from shared.db.database import Address, _migrate
+from adapters.tables import update_tables
+from shared.db.database import Address
 from shared.db.embedded import LONGEST_SOCKET_PATH, SOCKET, find_programs, find_server, keep_running, start_postgres
 from shared.db.server_user import find_server_user
 from shared.errors import ConfigurationError
@@ -76,7 +77,7 @@ async def test_the_socket_is_private_and_the_server_asks_who_connects(home: Path
 
 async def test_the_program_and_the_migrations_come_in(home: Path) -> None:
     address = Address(start_postgres(home), is_embedded=True)
-    await asyncio.to_thread(_migrate, address.libpq(as_owner=True), "head")
+    await update_tables(address)
     async with connected(address, as_owner=False) as connection:
         assert await connection.fetchval("SELECT current_user") == "parley_app"
 
@@ -120,7 +121,7 @@ def test_a_path_that_is_too_long_for_the_socket_stops_the_start_with_the_remedy(
     assert not (long / "postgres").exists()
 
 
-def test_a_server_that_an_older_release_left_open_is_started_anew(tmp_path: Path) -> None:
+def test_a_server_that_somebody_has_started_open_is_started_anew(tmp_path: Path) -> None:
     folder, programs = tmp_path / "postgres", find_programs()
     assert programs is not None
     user = find_server_user(folder, programs)

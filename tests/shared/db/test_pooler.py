@@ -10,9 +10,11 @@ from pydantic import SecretStr
 from sqlalchemy import URL
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from adapters.tables import update_tables
 from adapters.web.health import find_obstacle
 from shared.db.connections import UnfitDatabase
-from shared.db.database import Address, Database, DatabaseLost, check, check_tables, locate, migrate
+from shared.db.database import Address, Database, DatabaseLost, check, locate
+from shared.db.migrations import check_tables
 from shared.db.programs import check_options, list_dump_options
 from shared.errors import ConfigurationError
 from shared.settings import Settings
@@ -41,7 +43,7 @@ def retrying(kind: type[Exception]) -> AsyncRetrying:
 async def given(postgres: URL) -> AsyncIterator[Address]:
     """A migrated database whose owner is no superuser."""
     async with given_database(postgres) as address:
-        await migrate(address)
+        await update_tables(address)
         yield address
 
 
@@ -119,13 +121,13 @@ async def test_row_level_security_binds_the_owner_who_does_not_mean_all_rows(giv
         await program.execute("INSERT INTO memories (user_id, platform, content) VALUES (1, 'web', 'tea')")
     # A program whose role was dropped: it has the owner's login, and nothing else.
     mistaken = await asyncpg.connect(**given.asyncpg_arguments(as_owner=True))
-    tables = ["memories", "memory_scopes", "memory_words", "memory_vectors", "memory_postings"]
+    tables = ["memories", "memory_scopes", "memory_words", "memory_vectors"]
     assert [await mistaken.fetchval(f"SELECT count(*) FROM {name}") for name in tables] == [0] * len(tables)  # noqa: S608
     assert await mistaken.fetch(OPEN_TABLES) == []
     await mistaken.close()
     async with connected(given) as owner:
         assert await owner.fetchval("SELECT content FROM memories") == "tea"
-        assert await owner.fetchval("SELECT parley_count_memories_v1() + count(*) FROM memories") > 0
+        assert await owner.fetchval("SELECT parley_count_memories() + count(*) FROM memories") > 0
     async with connected(given, role="parley_admin") as admin:
         assert await admin.fetchval("SELECT memories FROM admin.memories_by_user") == 1
     async with connected(given, role="parley_readonly") as reader:
@@ -149,10 +151,7 @@ async def test_texts_for_embedding_are_no_way_around_the_policy(database: Databa
     await owner.execute("INSERT INTO memories (user_id, platform, content) VALUES (1, 'web', 'tea')")
     await owner.execute("UPDATE memories SET is_indexed = true, ordinal = 1, turn_length = 1")
     program = await database.connect()
-    texts = "SELECT content FROM parley_texts_to_embed_v2(ARRAY(SELECT generate_series(1, 100)))"
-    for inner in ("parley_texts_of_memories_v1", "parley_texts_to_embed_v1"):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await program.fetch(f"SELECT * FROM {inner}(ARRAY[1])")  # noqa: S608  # a name of ours
+    texts = "SELECT content FROM parley_texts_to_embed(ARRAY(SELECT generate_series(1, 100)))"
     assert await program.fetchval(texts) == "tea"
     # In a transaction of another person, and of a memory that nobody has claimed.
     await program.execute("SELECT set_config('parley.user_id', '2', false)")

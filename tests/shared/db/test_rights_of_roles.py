@@ -30,4 +30,4 @@ async def test_who_only_reads_runs_nothing_as_the_owner_but_the_count_of_memorie
     async with connected(address, role=READONLY_ROLE) as reader:
         may_run = [row["name"] for row in await reader.fetch(FUNCTIONS) if row["may_run"]]
 
-    assert may_run == ["parley_memories_by_user_v1"]
+    assert may_run == ["parley_memories_by_user"]

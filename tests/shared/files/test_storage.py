@@ -14,7 +14,7 @@ from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.quota import QUOTAS, read_quota
 from shared.files.storage import LINK_SECONDS, FilesOfUser, Storage, open_storage
 from shared.files.stores.folder import FolderStore
-from shared.models.file import FileRecord
+from shared.models.files import FileRecord
 from shared.settings import Secrets, Settings
 from tests.support.clocks import SetClock
 from tests.support.filing import add_user

@@ -228,7 +228,7 @@ async def test_a_group_without_a_server_has_its_own_memories(memories: Memories,
     assert await contents(group, "chess") == ["Ann plays chess"]
 
 
-async def test_forgetting_a_memory_deletes_its_postings(memories: Memories, database: Database, ann: int) -> None:
+async def test_forgetting_a_memory_deletes_its_words(memories: Memories, database: Database, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
     stored = await memory.remember("The walrus is grey")
 

@@ -88,7 +88,7 @@ async def test_a_query_without_a_condition_sees_what_the_turn_may_see(database: 
 @pytest.mark.usefixtures("everything")
 async def test_without_a_person_and_a_place_nothing_is_visible(database: Database) -> None:
     async with database.transaction() as session:
-        for table in (*TABLES, "memory_scopes", "memory_postings"):
+        for table in (*TABLES, "memory_scopes"):
             assert (await session.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one() == 0  # noqa: S608  # a constant
         forged = await session.execute(text("UPDATE memories SET content = 'forged'"))
         assert forged.rowcount == 0  # type: ignore[attr-defined]  # the result of an UPDATE has a rowcount

@@ -162,9 +162,9 @@ async def test_a_changed_number_of_dimensions_is_an_error_with_its_remedy_and_th
 
     [failed] = [each for each in logs if each["event"] == "embedding_failed"]
     assert "2 dimensions" in failed["cause"]
-    assert "parley_drop_vectors_v1('openai/small')" in failed["remedy"]
+    assert "parley_drop_vectors('openai/small')" in failed["remedy"]
     assert await admin.rows("SELECT count(*) FROM memory_vectors") == [(1,)]
-    assert await admin.rows("SELECT parley_drop_vectors_v1('openai/small')") == [(1,)]
+    assert await admin.rows("SELECT parley_drop_vectors('openai/small')") == [(1,)]
     clock.ahead += MISMATCH_SECONDS
     await admin.overdue()
     assert await memories.fill_vectors() == 2

@@ -47,7 +47,7 @@ class Installations:
 
 @asynccontextmanager
 async def opened(postgres: URL, home: Path) -> AsyncIterator[tuple[Parley, Site]]:
-    """Open an installation of its own, its web door included."""
+    """Open an installation of its own, its web adapter included."""
     async with OpenAIStub() as model, new_database(postgres) as address:
         settings = Settings(
             parley_home=home,

@@ -71,7 +71,7 @@ async def test_without_limits_everything_is_admitted(money: Money) -> None:
 async def test_what_roles_give_counts_when_it_is_more(
     own: int | None, from_roles: int | None, limit: int | None, money: Money
 ) -> None:
-    row = await money.row("SELECT * FROM public.parley_budget_v1($1, $2, 3, 4, now())", own, from_roles)
+    row = await money.row("SELECT * FROM public.parley_budget($1, $2, 3, 4, now())", own, from_roles)
 
     assert row is not None
     assert row["budget"] == limit
@@ -83,7 +83,7 @@ async def test_a_period_that_is_over_starts_anew_and_its_end_moves_by_whole_peri
 ) -> None:
     row = await money.row(
         "SELECT used, reserved, resets_at - now() AS left"
-        " FROM public.parley_budget_v1(100, NULL, 50, 7, now() - $1 * interval '1 day')",
+        " FROM public.parley_budget(100, NULL, 50, 7, now() - $1 * interval '1 day')",
         days_ago,
     )
 
@@ -169,8 +169,8 @@ async def test_releasing_gives_back_what_a_turn_holds_once(money: Money) -> None
     await money.reserve(100)
     await money.reserve(30, turn=2, attempt=1)
 
-    assert await money.connection.fetchval("SELECT public.parley_release_v2(1)") == 100
-    assert await money.connection.fetchval("SELECT public.parley_release_v2(1)") == 0
+    assert await money.connection.fetchval("SELECT public.parley_release(1)") == 100
+    assert await money.connection.fetchval("SELECT public.parley_release(1)") == 0
     assert (await money.user(), await money.server()) == ((0, 30), (0, 0))
 
 
@@ -182,8 +182,8 @@ async def test_only_reservations_that_have_expired_are_given_back(money: Money) 
         "UPDATE public.budget_reservations SET expires_at = now() - interval '1 second' WHERE turn_id = 1"
     )
 
-    assert await money.connection.fetchval("SELECT public.parley_expire_reservations_v4()") == 1
-    assert await money.connection.fetchval("SELECT public.parley_expire_reservations_v4()") == 0
+    assert await money.connection.fetchval("SELECT public.parley_expire_reservations()") == 1
+    assert await money.connection.fetchval("SELECT public.parley_expire_reservations()") == 0
     assert (await money.user(), await money.server()) == ((0, 30), (0, 0))
 
 
@@ -193,10 +193,8 @@ async def test_an_attempt_that_has_lost_its_turn_changes_nothing(money: Money) -
 
     assert await money.reserve(7, attempt=1) is None
     assert await money.settle((5, 5), attempt=1, reserve=7) is None
-    assert await money.row("SELECT * FROM public.parley_record_v3(1, 1, '[]', '[]', '')") is None
-    close = (
-        "SELECT * FROM public.parley_close_turn_v3(1, 1, 'answered', true, 0, NULL, NULL, '[]', '[]', '', '[]', NULL)"
-    )
+    assert await money.row("SELECT * FROM public.parley_record(1, 1, '[]', '[]', '')") is None
+    close = "SELECT * FROM public.parley_close_turn(1, 1, 'answered', true, 0, NULL, NULL, '[]', '[]', '', '[]', NULL)"
     assert await money.row(close) is None
 
     assert await money.user() == (0, 100)
@@ -216,23 +214,25 @@ async def test_a_turn_whose_user_was_deleted_is_still_paid_for(money: Money) -> 
 async def test_nobody_but_the_program_may_call_them(owner: asyncpg.Connection) -> None:
     found = await owner.fetch(
         "SELECT proname, has_function_privilege('parley_app', oid, 'EXECUTE') AS ours, prosecdef, proconfig,"
-        " (aclexplode(proacl)).grantee FROM pg_proc WHERE proname ~ '^parley_.*_v[0-9]+$'"
+        " (aclexplode(proacl)).grantee FROM pg_proc WHERE proname LIKE 'parley\\_%'"
     )
 
     assert len({row["proname"] for row in found}) >= 10
     # Triggers, what a migration runs, and what admins and other functions call, run with the rights of their owner.
     assert {row["proname"] for row in found if not row["ours"]} == {
-        "parley_audit_v1",
-        "parley_bind_owner_v1",
-        "parley_drop_vectors_v1",
-        "parley_forget_paused_v1",
-        "parley_memories_by_user_v1",
-        "parley_texts_of_memories_v1",
-        "parley_texts_to_embed_v1",
-        "parley_write_persona_version_v1",
+        "parley_audit",
+        "parley_bind_owner",
+        "parley_drop_vectors",
+        "parley_erase_in_discord",
+        "parley_erase_in_slack",
+        "parley_forget_paused",
+        "parley_memories_by_user",
+        "parley_write_persona_version",
     }
     definers = [row for row in found if row["prosecdef"]]
     assert all(any(re.match("search_path=.*pg_temp$", each) for each in row["proconfig"]) for row in definers)
     names = {row["proname"] for row in definers}
-    assert not any(word in name for name in names for word in ("charge", "reserve", "settle", "turn_v", "record"))
+    assert not any(
+        word in name for name in names for word in ("charge", "reserve", "settle", "open_turn", "close_turn", "record")
+    )
     assert {row["proname"] for row in found if row["grantee"] == 0} == set(), "0 stands for everybody"

@@ -15,7 +15,7 @@ async def test_what_a_dead_turn_holds_is_charged_once_as_an_estimate_of_its_prom
     await money.limit(user=10_000, server=10_000)
     await money.reserve(5000)
 
-    abandon = "SELECT public.parley_abandon_v3(1)"
+    abandon = "SELECT public.parley_abandon(1)"
     assert await money.connection.fetchval(abandon) == 5000 - 2048, "the allowed output is not charged"
     assert await money.connection.fetchval(abandon) == 0
 
@@ -28,7 +28,7 @@ async def test_what_a_dead_turn_holds_is_charged_once_as_an_estimate_of_its_prom
 async def test_a_dead_turn_that_no_model_has_answered_names_the_model_that_is_asked_first(money: Money) -> None:
     await money.reserve(5000)
 
-    await money.connection.fetchval("SELECT public.parley_abandon_v3(1, 'openai/stub')")
+    await money.connection.fetchval("SELECT public.parley_abandon(1, 'openai/stub')")
 
     assert [row["model"] for row in await money.connection.fetch(ESTIMATES)] == ["openai/stub"]
 
@@ -51,7 +51,7 @@ async def test_a_dead_turn_that_was_in_its_middle_is_charged_its_last_call_and_t
     # A model call's results are reserved before they are known, at far more tokens than they have.
     await money.settle((1100, 30), reserve=90_000)
 
-    assert await money.connection.fetchval("SELECT public.parley_abandon_v3(1)") == 1100 + 30 + 300
+    assert await money.connection.fetchval("SELECT public.parley_abandon(1)") == 1100 + 30 + 300
 
     rows = await money.connection.fetch(f"{ESTIMATES} ORDER BY id")
     assert [(row["model"], row["input_tokens"], row["is_estimated"]) for row in rows] == [
@@ -66,12 +66,12 @@ async def test_a_call_whose_reservation_expired_while_it_ran_replaces_its_estima
     reserved = await money.reserve(5000)
     assert reserved is not None
     await money.connection.execute("UPDATE public.budget_reservations SET expires_at = now() - interval '1 second'")
-    await money.connection.fetchval("SELECT public.parley_expire_reservations_v4()")
+    await money.connection.fetchval("SELECT public.parley_expire_reservations()")
     estimated = await money.user()
 
     call = CALL | {"input_tokens": 40, "output_tokens": 2, "reservation_id": reserved["reservation_id"]}
     for _ in range(times):
-        await money.row("SELECT * FROM public.parley_settle_v3(1, 2, $1, 0, NULL, 60)", json.dumps([call]))
+        await money.row("SELECT * FROM public.parley_settle(1, 2, $1, 0, NULL, 60)", json.dumps([call]))
 
     assert estimated == (2952, 0)
     assert await money.user() == await money.server() == (42, 0)
@@ -84,7 +84,7 @@ async def test_a_payment_whose_acknowledgement_was_lost_may_be_repeated(money: M
     reserved = await money.reserve(5000)
     assert reserved is not None
     call = CALL | {"input_tokens": 40, "output_tokens": 2, "reservation_id": reserved["reservation_id"]}
-    paid = "SELECT * FROM public.parley_settle_v3(1, 2, $1, 70, NULL, 60)"
+    paid = "SELECT * FROM public.parley_settle(1, 2, $1, 70, NULL, 60)"
 
     first, second = [await money.row(paid, json.dumps([call])) for _ in range(2)]
 
@@ -114,7 +114,7 @@ async def test_a_dead_turn_that_had_not_sent_its_next_request_gives_back_what_it
     await money.reserve(5000)
     await money.connection.execute(unfinished)
 
-    assert await money.connection.fetchval("SELECT public.parley_abandon_v3(1)") == 0
+    assert await money.connection.fetchval("SELECT public.parley_abandon(1)") == 0
 
     assert await money.user() == await money.server() == (0, 0)
     assert await money.connection.fetch(ESTIMATES) == []
@@ -128,7 +128,7 @@ async def test_reservations_that_have_expired_are_charged_as_estimates_and_other
         "UPDATE public.budget_reservations SET expires_at = now() - interval '1 second' WHERE turn_id = 1"
     )
 
-    expire = "SELECT public.parley_expire_reservations_v4()"
+    expire = "SELECT public.parley_expire_reservations()"
     assert [await money.connection.fetchval(expire) for _ in range(2)] == [1, 0]
 
     assert (await money.user(), await money.server()) == ((2952, 30), (2952, 0))
@@ -138,7 +138,7 @@ async def test_reservations_that_have_expired_are_charged_as_estimates_and_other
 async def test_the_ledger_marks_only_the_calls_that_are_estimates(money: Money) -> None:
     calls = json.dumps([CALL | {"input_tokens": n, "output_tokens": 0, "is_estimated": n == 2} for n in (1, 2)])
 
-    await money.row("SELECT * FROM public.parley_settle_v3(1, 2, $1, 0, NULL, 60)", calls)
+    await money.row("SELECT * FROM public.parley_settle(1, 2, $1, 0, NULL, 60)", calls)
     await money.settle((3, 0))
 
     rows = await money.connection.fetch(f"{ESTIMATES} ORDER BY id")
@@ -155,7 +155,7 @@ async def test_the_call_that_a_tool_of_a_dead_turn_makes_is_charged_and_that_whi
         await money.connection.execute(f"UPDATE public.messages SET created_at = {opened}")  # noqa: S608  # our own
         await money.reserve(5000)
 
-    assert await money.connection.fetchval("SELECT public.parley_abandon_v3(1)") == charged
+    assert await money.connection.fetchval("SELECT public.parley_abandon(1)") == charged
 
     rows = [(row["purpose"], row["input_tokens"]) for row in await money.connection.fetch(ESTIMATES)]
     assert rows == ([("tool", 5000)] if charged else [])

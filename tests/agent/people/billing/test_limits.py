@@ -111,7 +111,7 @@ async def test_a_limit_in_dollars_counts_known_prices_and_refuses_unknown_ones(m
     assert refused(await money.reserve(10, cost=0.015)) is None
     assert await counters(money, number) == (0, 10, 0, 0.015)
     unknown = [CALL | {"input_tokens": 5, "output_tokens": 1, "cost": None}]
-    await money.row("SELECT * FROM public.parley_settle_v3(1, 2, $1, 0, NULL, 60)", json.dumps(unknown))
+    await money.row("SELECT * FROM public.parley_settle(1, 2, $1, 0, NULL, 60)", json.dumps(unknown))
     assert await counters(money, number) == (6, 0, 0, 0), "an unknown price is no price"
 
     for _ in range(2):
@@ -227,18 +227,18 @@ class Turns:
                 self.exhausted += 1
                 return
             if way == 0:
-                await self._pool.execute("SELECT parley_release_v2($1)", turn)
+                await self._pool.execute("SELECT parley_release($1)", turn)
             elif way == 1:
                 expire = "UPDATE budget_reservations SET expires_at = now() - interval '1 s' WHERE turn_id = $1"
                 await self._pool.execute(expire, turn)
-                await self._pool.execute("SELECT parley_expire_reservations_v4()")
+                await self._pool.execute("SELECT parley_expire_reservations()")
             else:
                 if way == 2:
                     await self._embed([user, 1])
                 await self._pay(turn, tokens, held)
 
     async def _reserve(self, user: int, turn: int) -> int | None:
-        reserve = "SELECT * FROM parley_reserve_v3($1, $2, 1, $3, $4, 60)"
+        reserve = "SELECT * FROM parley_reserve($1, $2, 1, $3, $4, 60)"
         while True:
             row = await self._pool.fetchrow(reserve, user, turn, MOST, MOST / 1000)
             if row["admitted"]:
@@ -250,12 +250,12 @@ class Turns:
 
     async def _embed(self, users: list[int]) -> None:
         self.embedded += len(users)
-        charge = "SELECT parley_charge_embeddings_v2('openai/embed', $1, $2, $3, $4)"
+        charge = "SELECT parley_charge_embeddings('openai/embed', $1, $2, $3, $4)"
         await self._pool.execute(charge, users, [101, 100], [1, 1], [0.001, 0.001])
 
     async def _pay(self, turn: int, tokens: int, held: int) -> None:
         call = CALL | {"input_tokens": tokens, "output_tokens": 0, "cost": tokens / 1000, "reservation_id": held}
-        await self._pool.execute("SELECT parley_settle_v3($1, 1, $2, 0, NULL, 60)", turn, json.dumps([call]))
+        await self._pool.execute("SELECT parley_settle($1, 1, $2, 0, NULL, 60)", turn, json.dumps([call]))
 
 
 async def test_two_hundred_turns_at_once_overspend_none_of_their_limits(money: Money, address: Address) -> None:
@@ -292,7 +292,7 @@ SELECT 1, 1 + n % 2, 'openai/stub', n % 7, n % 5, CASE WHEN n % 3 > 0 THEN n % 1
        CASE WHEN n % 2 = 0 THEN ARRAY[1, 2] ELSE ARRAY[1] END, now() - (n * 7 + 3) * interval '1 minute'
 FROM generate_series(1, 9000) AS n;
 """
-DIFFERENT = "SELECT subject, counter, counted::float, ledger::float FROM public.parley_budget_differences_v1()"
+DIFFERENT = "SELECT subject, counter, counted::float, ledger::float FROM public.parley_budget_differences()"
 
 
 async def test_a_replayed_month_of_the_ledger_reconciles_to_the_token(money: Money) -> None:
@@ -312,7 +312,7 @@ async def test_a_replayed_month_of_the_ledger_reconciles_to_the_token(money: Mon
     )
     await money.connection.execute("UPDATE public.users SET tokens_reserved = 7")
 
-    changed = await money.connection.fetch("SELECT * FROM public.parley_reconcile_v1()")
+    changed = await money.connection.fetch("SELECT * FROM public.parley_reconcile()")
 
     assert [(row["subject"], row["counter"]) for row in changed][-2:] == [
         ("users", "tokens_reserved"),
@@ -322,4 +322,4 @@ async def test_a_replayed_month_of_the_ledger_reconciles_to_the_token(money: Mon
     assert await money.user() == (expected["person"], 80)
     assert await money.server() == (expected["server"], 80)
     assert (await counters(money, 1))[0::2] == (expected["month"], float(expected["dollars"]))
-    assert await money.connection.fetch("SELECT * FROM public.parley_reconcile_v1()") == []
+    assert await money.connection.fetch("SELECT * FROM public.parley_reconcile()") == []

@@ -1,0 +1,24 @@
+"""The tables of Parley, and those that platforms and modules carry in their folders."""
+
+from pathlib import Path
+
+from adapters.folders import list_folders
+from agent.tools.modules import list_module_folders
+from shared.db.database import Address
+from shared.db.migrations import install_schemas, migrate
+
+
+def list_schemas(modules_path: Path | None) -> dict[str, Path]:
+    """Return the folders `schema` of those platforms and modules that have tables of their own, by owner."""
+    owners = {f"adapters/{name}": folder for name, folder in list_folders().items()}
+    owners |= {f"modules/{name}": folder for name, folder in list_module_folders(modules_path).items()}
+    return {owner: folder / "schema" for owner, folder in owners.items() if (folder / "schema").is_dir()}
+
+
+async def update_tables(address: Address, modules_path: Path | None = None) -> list[str]:
+    """Bring the tables of Parley, of the platforms and of the modules to what the code expects; return whose changed.
+
+    Raises what `migrate` and `install_schemas` raise.
+    """
+    changed = ["parley"] if await migrate(address) else []
+    return changed + await install_schemas(address, list_schemas(modules_path))

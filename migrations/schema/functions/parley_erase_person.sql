@@ -1,0 +1,81 @@
+-- Erases a person: what they wrote and what was answered to it, their memories with words and vectors, their accounts on
+-- platforms. Summaries that were made of their messages are withdrawn and written again. The ledger keeps its numbers
+-- without the person. Content in storage is deleted before: returns false, and changes nothing, while a file is left.
+--
+-- Runs with the rights of its owner: memories are hidden from everybody else.
+CREATE FUNCTION public.parley_erase_person(p_erasure_id bigint)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_user_id bigint;
+    v_turn_ids bigint[];
+    v_accounts bigint;
+    v_memories bigint;
+    v_messages bigint;
+    v_received bigint;
+    v_function regproc;
+BEGIN
+    SELECT e.user_id INTO v_user_id FROM public.erasures AS e
+    WHERE e.id = p_erasure_id AND e.finished_at IS NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN true;
+    END IF;
+    -- Whoever inserts a row of this person waits for this lock, and then finds nobody.
+    PERFORM FROM public.users WHERE id = v_user_id FOR UPDATE;
+    IF EXISTS (SELECT FROM public.file_records AS f WHERE f.user_id = v_user_id) THEN
+        RETURN false;
+    END IF;
+    v_turn_ids := ARRAY(SELECT t.id FROM public.turns AS t WHERE t.user_id = v_user_id);
+    PERFORM public.parley_forget_summaries(v_turn_ids);
+    DELETE FROM public.memories WHERE user_id = v_user_id;
+    GET DIAGNOSTICS v_memories = ROW_COUNT;
+    DELETE FROM public.outbox WHERE turn_id = ANY (v_turn_ids);
+    -- Messages for which no turn began were answered, too.
+    DELETE FROM public.outbox USING public.inbox, public.user_platform_links AS l
+    WHERE outbox.turn_id IS NULL AND outbox.platform = inbox.platform
+      AND outbox.reply_to = coalesce(inbox.platform_message_id, inbox.platform_event_id)
+      AND l.user_id = v_user_id AND inbox.platform = l.platform AND inbox.platform_user_id = l.platform_user_id;
+    -- Answers to commands of this person alone name the account.
+    DELETE FROM public.outbox USING public.user_platform_links AS l
+    WHERE outbox.turn_id IS NULL AND l.user_id = v_user_id AND outbox.platform = l.platform
+      AND starts_with(outbox.reply_to, 'direct:' || l.platform_user_id || ':');
+    -- Whoever waits for an answer is told, and what runs ends: both find nothing any more.
+    PERFORM pg_notify('parley_turns', jsonb_build_object('inbox', jsonb_build_array(m.id), 'end', true)::text)
+    FROM public.inbox AS m
+    WHERE m.status IN ('waiting', 'claimed') AND (m.turn_id = ANY (v_turn_ids) OR EXISTS (
+        SELECT FROM public.user_platform_links AS l
+        WHERE l.user_id = v_user_id AND m.platform = l.platform AND m.platform_user_id = l.platform_user_id
+    ));
+    PERFORM pg_notify('parley_stops', t.id::text) FROM public.turns AS t
+    WHERE t.id = ANY (v_turn_ids) AND t.status = 'running';
+    -- An account may have been linked to another person since: what it wrote in turns of this one goes, too.
+    DELETE FROM public.inbox WHERE turn_id = ANY (v_turn_ids) OR EXISTS (
+        SELECT FROM public.user_platform_links AS l
+        WHERE l.user_id = v_user_id AND inbox.platform = l.platform AND inbox.platform_user_id = l.platform_user_id
+    );
+    GET DIAGNOSTICS v_received = ROW_COUNT;
+    -- Platforms and modules erase what no foreign key leads to.
+    FOR v_function IN
+        SELECT p.oid::regproc FROM pg_proc AS p
+        WHERE p.pronamespace = 'public'::regnamespace AND p.proowner = current_user::regrole
+              AND p.proname LIKE 'parley\_erase\_in\_%'
+    LOOP
+        EXECUTE format('SELECT %s($1)', v_function) USING v_user_id;
+    END LOOP;
+    SELECT count(*) INTO v_messages FROM public.messages AS m WHERE m.turn_id = ANY (v_turn_ids) OR m.user_id = v_user_id;
+    DELETE FROM public.messages WHERE user_id = v_user_id;
+    DELETE FROM public.turns WHERE id = ANY (v_turn_ids);
+    DELETE FROM public.conversations AS c
+    WHERE c.is_direct AND c.user_id = v_user_id AND NOT EXISTS (SELECT FROM public.turns AS t WHERE t.conversation_id = c.id);
+    SELECT count(*) INTO v_accounts FROM public.user_platform_links AS l WHERE l.user_id = v_user_id;
+    DELETE FROM public.users WHERE id = v_user_id;
+    UPDATE public.erasures SET finished_at = now(), erased = erased || jsonb_build_object(
+        'accounts', v_accounts, 'memories', v_memories, 'messages', v_messages, 'received', v_received,
+        'turns', cardinality(v_turn_ids)
+    )
+    WHERE id = p_erasure_id;
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION public.parley_erase_person IS
+    'Erases a person with all rows of theirs; false while content of their files is left in storage.';

@@ -1,0 +1,49 @@
+-- Begins a turn: takes its waiting messages, makes its row, records its first steps and events, and reserves tokens for
+-- its first model call. Returns no row, and changes nothing, when one of the messages has been withdrawn, or the job
+-- given to another worker, since they were read.
+--
+-- Its commit is durable, because a turn's id names its answer, events and calls from here on. If a crash of the
+-- server took the turn back, the sequence would give the same id to another person's message.
+CREATE FUNCTION public.parley_open_turn(
+    p_job_id bigint, p_inbox_ids bigint[], p_turn_id bigint, p_conversation_id bigint, p_user_id bigint,
+    p_persona_id bigint, p_loop_mode text, p_steps jsonb, p_events jsonb, p_note text,
+    p_tokens bigint, p_cost numeric, p_seconds double precision, p_persona_version_id bigint
+)
+RETURNS TABLE (
+    admitted boolean, refusal jsonb, reservation_id bigint
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_count bigint;
+    v_charged record;
+BEGIN
+    -- Without the look at the job, a worker that was frozen would take the turn back from the one that goes on with it.
+    SELECT count(*) INTO v_count FROM (
+        SELECT FROM public.inbox
+        WHERE inbox.id = ANY(p_inbox_ids) AND inbox.status = 'waiting'
+          AND EXISTS (SELECT FROM public.procrastinate_jobs AS job WHERE job.id = p_job_id AND job.status = 'doing')
+        FOR UPDATE OF inbox
+    ) AS waiting;
+    IF v_count <> cardinality(p_inbox_ids) THEN
+        RETURN;
+    END IF;
+    INSERT INTO public.turns (id, conversation_id, user_id, persona_id, persona_version_id, loop_mode)
+    VALUES (p_turn_id, p_conversation_id, p_user_id, p_persona_id, p_persona_version_id, p_loop_mode);
+    UPDATE public.inbox SET status = 'claimed', turn_id = p_turn_id WHERE inbox.id = ANY(p_inbox_ids);
+    PERFORM public.parley_write_journal(p_turn_id, p_conversation_id, p_user_id, p_steps, p_events);
+    IF p_note <> '' THEN
+        PERFORM pg_notify('parley_turns', p_note);
+    END IF;
+    v_charged := public.parley_charge(
+        p_turn_id, p_user_id, p_conversation_id, p_persona_id, NULL, p_tokens, p_cost, p_seconds
+    );
+    admitted := v_charged.admitted;
+    refusal := v_charged.refusal;
+    reservation_id := v_charged.reservation_id;
+    IF admitted IS NOT NULL THEN
+        RETURN NEXT;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION public.parley_open_turn IS
+    'Begins a turn from its waiting messages and reserves tokens for its first model call.';

@@ -1,0 +1,45 @@
+"""The schema of the first release: the files of `migrations/schema`, whose README says how they are changed."""
+
+from pathlib import Path
+
+from alembic import op
+from procrastinate.schema import SchemaManager
+
+revision = "0100"
+down_revision = None
+
+SCHEMA = Path(__file__).resolve().parents[1] / "schema"
+# A table comes after those that it refers to.
+TOPICS = ("people", "places", "tools", "turns", "memory", "money", "queue", "files", "audit", "totals", "releases")
+
+
+def upgrade() -> None:
+    """Install the queue of procrastinate, the roles, the functions, the tables by topic, and what admins look at."""
+    run("CREATE EXTENSION IF NOT EXISTS vector")
+    run(SchemaManager.get_schema())
+    run_file(SCHEMA / "roles.sql")
+    # Whoever may call the function of a trigger could attach it to a table of their own, and act as its owner.
+    install_functions("functions/triggers", "PUBLIC, parley_app, parley_admin")
+    for topic in TOPICS:
+        run_file(SCHEMA / f"{topic}.sql")
+    install_functions("functions", "PUBLIC")
+    for path in sorted((SCHEMA / "functions" / "admin").glob("*.sql")):
+        run_file(path)
+    run_file(SCHEMA / "admin.sql")
+
+
+def install_functions(folder: str, excluded: str) -> None:
+    """Make the functions of a folder for those whom roles.sql names, without the excluded roles."""
+    for path in sorted((SCHEMA / folder).glob("*.sql")):
+        run_file(path)
+        run(f"REVOKE EXECUTE ON FUNCTION public.{path.stem} FROM {excluded}")
+
+
+def run_file(path: Path) -> None:
+    """Run the statements of a file."""
+    run(path.read_text("utf-8"))
+
+
+def run(statements: str) -> None:
+    """Run statements; the driver takes the text as it stands: no parameters, so several at once."""
+    op.get_bind().exec_driver_sql(statements.replace("%", "%%"))

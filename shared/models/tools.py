@@ -1,0 +1,77 @@
+"""What admins connect: agents, MCP servers, skills."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import FetchedValue
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shared.models.base import Base, Row
+
+
+class Agent(Row, Base):
+    """An agent: its purpose, who may use it, and the persona or URL behind it."""
+
+    __tablename__ = "agents"
+
+    name: Mapped[str]
+    description: Mapped[str]
+    persona_id: Mapped[int | None]
+    url: Mapped[str | None]
+    headers: Mapped[dict[str, Any]]
+    required_permission: Mapped[str]
+    is_enabled: Mapped[bool]
+    card: Mapped[dict[str, Any] | None]
+    card_fetched_at: Mapped[datetime | None]
+    last_error: Mapped[str | None]
+
+
+class McpServer(Row, Base):
+    """An MCP server: how to connect to it, and who may use its tools."""
+
+    __tablename__ = "mcp_servers"
+
+    name: Mapped[str]
+    transport: Mapped[str]
+    command: Mapped[str | None]
+    args: Mapped[list[Any]]
+    env: Mapped[dict[str, Any]]
+    url: Mapped[str | None]
+    headers: Mapped[dict[str, Any]]
+    required_permission: Mapped[str]
+    read_only_tools: Mapped[list[Any]]
+    tells_nobody_tools: Mapped[list[Any]]
+    reads_untrusted: Mapped[bool]
+    reads_private: Mapped[bool]
+    timeout_seconds: Mapped[float]
+    tells_user: Mapped[bool]
+    enabled: Mapped[bool]
+    pinned_at: Mapped[datetime | None]
+    last_connected_at: Mapped[datetime | None]
+    last_error: Mapped[str | None]
+
+
+class McpTool(Row, Base):
+    """A version of a tool. When the server changes the tool, a new row is inserted, which an admin has to approve."""
+
+    __tablename__ = "mcp_tools"
+
+    server_id: Mapped[int]
+    name: Mapped[str]
+    hash: Mapped[str]
+    description: Mapped[str]
+    input_schema: Mapped[dict[str, Any]]
+    approved: Mapped[bool]
+    last_seen_at: Mapped[datetime]
+
+
+class Skill(Row, Base):
+    """A skill in the Agent Skills format; a row is used instead of a folder of the same name."""
+
+    __tablename__ = "skills"
+
+    name: Mapped[str]
+    description: Mapped[str]
+    body: Mapped[str]
+    files: Mapped[dict[str, Any]] = mapped_column(server_default=FetchedValue())
+    is_enabled: Mapped[bool] = mapped_column(server_default=FetchedValue())

@@ -1,0 +1,103 @@
+"""Conversations, their turns, and the journal."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ARRAY, BigInteger, Integer, Numeric
+from sqlalchemy.orm import Mapped, mapped_column
+
+from shared.models.base import Base, Row
+
+
+class Conversation(Row, Base):
+    """The conversation of one place."""
+
+    __tablename__ = "conversations"
+
+    platform: Mapped[str]
+    platform_server_id: Mapped[str | None]
+    platform_channel_id: Mapped[str]
+    platform_thread_id: Mapped[str | None]
+    is_direct: Mapped[bool]
+    user_id: Mapped[int | None]
+    persona_id: Mapped[int | None]
+    started_at: Mapped[datetime]
+    last_active_at: Mapped[datetime]
+    is_summarized: Mapped[bool]
+    is_memory_paused: Mapped[bool]
+    summary: Mapped[str | None]
+    window_turn_id: Mapped[int]
+    summarized_turn_id: Mapped[int]
+    summary_due_at: Mapped[datetime | None]
+    summary_is_urgent: Mapped[bool]
+    summary_claimed_until: Mapped[datetime | None]
+    summary_tokens_held: Mapped[int]
+    summary_cost_held: Mapped[Decimal] = mapped_column(Numeric(precision=14, scale=8))
+    summary_budget_ids: Mapped[list[int] | None] = mapped_column(ARRAY(BigInteger))
+    summary_failures: Mapped[int] = mapped_column(Integer)
+    summary_error: Mapped[str | None]
+    facts_turn_id: Mapped[int]
+    facts_failures: Mapped[int] = mapped_column(Integer)
+    facts_retry_at: Mapped[datetime | None]
+
+
+class Turn(Row, Base):
+    """The work from an incoming message to its reply."""
+
+    __tablename__ = "turns"
+
+    conversation_id: Mapped[int]
+    user_id: Mapped[int | None]
+    persona_id: Mapped[int | None]
+    persona_version_id: Mapped[int | None]
+    status: Mapped[str]
+    attempt: Mapped[int] = mapped_column(Integer)
+    handovers: Mapped[int] = mapped_column(Integer)
+    parent_turn_id: Mapped[int | None]
+    parent_call_id: Mapped[str | None]
+    agent: Mapped[str | None]
+    iterations: Mapped[int] = mapped_column(Integer)
+    loop_mode: Mapped[str]
+    waves: Mapped[int] = mapped_column(Integer)
+    finished: Mapped[bool | None]
+    model: Mapped[str | None]
+    error: Mapped[str | None]
+    cause: Mapped[str | None]
+    stop_requested: Mapped[bool]
+    live_message_id: Mapped[str | None]
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+
+
+class Message(Row, Base):
+    """A step of a turn. A step that is recorded is not executed again."""
+
+    __tablename__ = "messages"
+
+    conversation_id: Mapped[int | None]
+    turn_id: Mapped[int]
+    seq: Mapped[int] = mapped_column(Integer)
+    user_id: Mapped[int | None]
+    speaker: Mapped[str | None]
+    role: Mapped[str]
+    content: Mapped[str]
+    token_count: Mapped[int] = mapped_column(Integer)
+    model_used: Mapped[str | None]
+    platform_message_id: Mapped[str | None]
+    tool_call_id: Mapped[str | None]
+    tool_name: Mapped[str | None]
+    plan: Mapped[dict[str, Any] | None]
+    outcome: Mapped[str | None]
+    confirmation: Mapped[dict[str, Any] | None]
+
+
+class TurnEvent(Row, Base):
+    """An event of a turn that is streamed to readers; text deltas are not stored."""
+
+    __tablename__ = "turn_events"
+
+    turn_id: Mapped[int]
+    seq: Mapped[int] = mapped_column(Integer)
+    name: Mapped[str]
+    payload: Mapped[dict[str, Any]]
