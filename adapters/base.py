@@ -174,9 +174,9 @@ class BotAccount:
     async def find_id(self) -> int:
         """Return the id of the row."""
         if self._id is None:
-            given = {"platform": self._platform, "token_hash": self._token_hash}
+            parameters = {"platform": self._platform, "token_hash": self._token_hash}
             async with self._database.statement() as session:
-                self._id = int((await session.execute(BOT, given)).scalar_one())
+                self._id = int((await session.execute(BOT, parameters)).scalar_one())
         return self._id
 
 

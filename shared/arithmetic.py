@@ -40,10 +40,10 @@ class NoSum(Exception):
 
 def find_sum(text: str) -> str | None:
     """Return the text as an expression when it is one: digits, operators, brackets, at least one operation."""
-    shown = text.strip().rstrip("=?!. ").lower().replace(" x ", " * ")
-    if not SUM.fullmatch(shown) or not re.search(r"\d", shown):
+    expression = text.strip().rstrip("=?!. ").lower().replace(" x ", " * ")
+    if not SUM.fullmatch(expression) or not re.search(r"\d", expression):
         return None
-    plain = _with_points(shown).translate(SPELLING).replace("^", "**")
+    plain = _with_points(expression).translate(SPELLING).replace("^", "**")
     return plain if re.search(r"[\d)]\s*[-+*/%]", plain) else None
 
 
@@ -112,12 +112,10 @@ class _Sum:
     def _next(self) -> str:
         return self.tokens[self.position] if self.position < len(self.tokens) else ""
 
-    def _advance(self, expected: str = "") -> str:
+    def _advance(self, symbol: str = "") -> str:
         token = self._next
-        if not token or (expected and token != expected):
-            raise NoSum(
-                f"{expected or 'something'} is missing at the end" if not token else f"{token!r} is out of place"
-            )
+        if not token or (symbol and token != symbol):
+            raise NoSum(f"{symbol or 'something'} is missing at the end" if not token else f"{token!r} is out of place")
         self.position += 1
         return token
 
@@ -127,10 +125,10 @@ class _Sum:
         if self.nesting > MAX_NESTING:
             raise NoSum("it is nested too deep")
         value, is_percentage = self._operand()
-        while (left := BINDING.get(self._next, 0)) > binding:
+        while (precedence := BINDING.get(self._next, 0)) > binding:
             sign = self._advance()
             # Powers are right-associative.
-            right, right_is_percentage = self._expression(left - (left == BINDING["^"]))
+            right, right_is_percentage = self._expression(precedence - (precedence == BINDING["^"]))
             if right_is_percentage and not is_percentage and sign in {"+", "-"}:
                 # 200 + 10 % means 220, as for a price with tax.
                 right = self._multiply(value, right)

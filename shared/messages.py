@@ -79,23 +79,24 @@ class PlatformContext:
 
     def to_row(self) -> dict[str, Any]:
         """Return what is stored; fields without a value are left out, because most adapters fill in none."""
-        known = {
+        row = {
             name: value
-            for name in (each.name for each in fields(self))
+            for name in (attribute.name for attribute in fields(self))
             if (value := getattr(self, name)) or (name == "role_ids" and value == ())
         }
         if self.earlier:
-            known["earlier"] = [
-                {name: value for name, value in asdict(each).items() if value is not None} for each in self.earlier
+            row["earlier"] = [
+                {name: value for name, value in asdict(message).items() if value is not None}
+                for message in self.earlier
             ]
-        return known
+        return row
 
     @classmethod
     def from_row(cls, row: dict[str, Any]) -> "PlatformContext":
         """Return the platform context of what is stored."""
         if not row:
             return cls()
-        earlier = tuple(QuotedMessage(**each) for each in row.get("earlier", ()))
+        earlier = tuple(QuotedMessage(**message) for message in row.get("earlier", ()))
         lists: dict[str, Any] = {key: tuple(row[key]) for key in ("roles", "role_ids") if key in row}
         return cls(**(row | lists | {"earlier": earlier}))
 
@@ -161,8 +162,8 @@ class DueJob:
     def from_row(cls, row: dict[str, Any]) -> "DueJob":
         """Return the due job of what is stored."""
         check = row.get("check")
-        finished = FinishedCheck(**check) if check else None
-        return cls(row["job_id"], row.get("notice"), finished, choices=tuple(row.get("choices") or ()))
+        job_check = FinishedCheck(**check) if check else None
+        return cls(row["job_id"], row.get("notice"), job_check, choices=tuple(row.get("choices") or ()))
 
 
 # Choices below an answer that give a command, with their labels. Models can offer none of these (`agent/turn/loop.py`).

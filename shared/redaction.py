@@ -118,13 +118,13 @@ def redact_value(value: Any, depth: int = 0) -> Any:
     if depth >= MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
-        return {_redact_key(key): redact_field(key, each, depth + 1) for key, each in value.items()}
+        return {_redact_key(key): redact_field(key, child, depth + 1) for key, child in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [redact_value(each, depth + 1) for each in value]
-    written = repr(value)
-    redacted = redact_text(written)
+        return [redact_value(child, depth + 1) for child in value]
+    text = repr(value)
+    redacted = redact_text(text)
     # An object without secrets stays one, for renderers that write it in a way of their own.
-    return value if redacted == written else redacted
+    return value if redacted == text else redacted
 
 
 def redact_field(name: Any, value: Any, depth: int = 0) -> Any:

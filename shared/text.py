@@ -112,25 +112,25 @@ def count_tokens(text: str) -> int:
 
 def to_label(text: str) -> str:
     """Return a name as the label of a Markdown link: its brackets do not end the label."""
-    return "".join(f"\\{each}" if each in "[]\\`" else each for each in text)
+    return "".join(f"\\{char}" if char in "[]\\`" else char for char in text)
 
 
 def fence_after(fence: str, line: str) -> str:
     """Return the line that opened the code block of the next line, "" outside of one."""
-    found = FENCE.match(line)
-    if found is None:
+    match = FENCE.match(line)
+    if match is None:
         return fence
     if not fence:
         return line.strip()
-    mark = found[1] or found[3]
-    is_closing = mark.startswith(fence_mark(fence)) and not (found[2] or found[4] or "").strip()
+    mark = match[1] or match[3]
+    is_closing = mark.startswith(fence_mark(fence)) and not (match[2] or match[4] or "").strip()
     return "" if is_closing else fence
 
 
 def fence_mark(fence: str) -> str:
     """Return the backticks or tildes of a line that opens a code block."""
-    found = FENCE.match(fence)
-    return (found[1] or found[3]) if found else ""
+    match = FENCE.match(fence)
+    return (match[1] or match[3]) if match else ""
 
 
 def may_fence(text: str) -> bool:

@@ -120,12 +120,14 @@ class ToolContext:
         and must ask the same question; a different one is asked as well. After a no it does not run again.
         Raises `ToolError` for a question that is empty or too long.
         """
-        asked = clean(question).strip()
-        if self.agreed_to is None or asked != self.agreed_to:
-            if not 0 < len(asked) <= MAX_QUESTION_CHARS:
-                raise ToolError(f"The question to the person would have {len(asked):,} characters; 1 to 1,500 may be.")
+        plain_question = clean(question).strip()
+        if self.agreed_to is None or plain_question != self.agreed_to:
+            if not 0 < len(plain_question) <= MAX_QUESTION_CHARS:
+                raise ToolError(
+                    f"The question to the person would have {len(plain_question):,} characters; 1 to 1,500 may be."
+                )
             # Raised by the call itself, not when it is awaited, so that a forgotten `await` has no effect.
-            raise ConfirmationNeeded(question=asked, approver=approver)
+            raise ConfirmationNeeded(question=plain_question, approver=approver)
         return asyncio.sleep(0)
 
     @property
@@ -245,14 +247,14 @@ class Tool:
 
         An example is a paragraph `Example: {"sides": 6} -> rolled`; raises `ValueError` for one that can't be read.
         """
-        found = []
-        for given in self._documentation.split(EXAMPLE)[1:]:
-            arguments, end = json.JSONDecoder().raw_decode(example := " ".join(given.split()))
-            arrow, _, expected = example[end:].strip().partition(" ")
-            if arrow != "->" or not expected:
+        pairs = []
+        for section in self._documentation.split(EXAMPLE)[1:]:
+            arguments, end = json.JSONDecoder().raw_decode(example := " ".join(section.split()))
+            arrow, _, outcome = example[end:].strip().partition(" ")
+            if arrow != "->" or not outcome:
                 raise ValueError(f"{self.name}: an example has the form {EXAMPLE.strip()} {{…}} -> …")
-            found.append((arguments, expected))
-        return found
+            pairs.append((arguments, outcome))
+        return pairs
 
     @property
     def _documentation(self) -> str:
@@ -268,19 +270,19 @@ class Tool:
         """Return a pydantic model of the arguments, which forbids unknown keys."""
         hints = get_type_hints(self.run, include_extras=True)
         fields: dict[str, Any] = {
-            name: (hints[name], ... if each.default is inspect.Parameter.empty else each.default)
-            for name, each in self.parameters.items()
+            name: (hints[name], ... if parameter.default is inspect.Parameter.empty else parameter.default)
+            for name, parameter in self.parameters.items()
         }
         return create_model(self.run.__name__, __config__=ConfigDict(extra="forbid"), **fields)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate the model's arguments and return those for `run`; raises `ToolError` with the problems."""
         try:
-            checked = self.arguments.model_validate(arguments)
+            model = self.arguments.model_validate(arguments)
         except ValidationError as error:
             problems = _problems(error)
             raise ToolError("The arguments are not valid.", problems=problems) from None
-        return {name: getattr(checked, name) for name in type(checked).model_fields}
+        return {name: getattr(model, name) for name in type(model).model_fields}
 
     @cached_property
     def schema(self) -> dict[str, Any]:
@@ -341,18 +343,18 @@ def _problems(error: ValidationError) -> list[str]:
     # `errors()` builds all of them, which takes seconds for a long list in which every item is wrong.
     if (count := error.error_count()) > MAX_LISTED_PROBLEMS:
         return [f"{count:,} values are wrong"]
-    return [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in error.errors()[:10]]
+    return [f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in error.errors()[:10]]
 
 
 def _compact(schema: Any) -> Any:
     # Saves tokens in every prompt. Pydantic adds a title to each field that repeats its name; an optional argument can
     # be omitted and need not be null; unknown keys are refused by `check` anyway.
     if isinstance(schema, list):
-        return [_compact(each) for each in schema]
+        return [_compact(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if schema.get("default", ...) is None and len(kinds := schema.get("anyOf", ())) == 2 and {"type": "null"} in kinds:
-        schema = next(each for each in kinds if each != {"type": "null"}) | schema
+        schema = next(kind for kind in kinds if kind != {"type": "null"}) | schema
         schema = {key: value for key, value in schema.items() if key not in {"anyOf", "default"}}
     return {key: _compact(value) for key, value in schema.items() if not _is_redundant(key, value)}
 

@@ -48,9 +48,9 @@ def postgres() -> Iterator[URL]:
 
 async def _prepare(url: URL) -> None:
     lines = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_wal_size = '128MB'")
-    changed = [f"ALTER SYSTEM SET {line}" for line in lines]
+    statements = [f"ALTER SYSTEM SET {line}" for line in lines]
     more = ("SELECT pg_reload_conf()", "CREATE DATABASE template_parley")
-    await run_as_owner(Address(url, is_embedded=True), *changed, *more)
+    await run_as_owner(Address(url, is_embedded=True), *statements, *more)
     await update_tables(Address(url.set(database="template_parley"), is_embedded=True))
 
 

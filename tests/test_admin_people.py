@@ -38,10 +38,10 @@ async def test_who_is_paused_gets_a_sentence_and_no_model_is_asked(
     await ann(parley)
     await psql.run(f"SELECT admin.pause_{what}")
 
-    refused = await ann(parley)
+    reply = await ann(parley)
 
-    assert refused.error == "paused"
-    assert f"An admin has paused me {sentence}." in refused.content
+    assert reply.error == "paused"
+    assert f"An admin has paused me {sentence}." in reply.content
     assert parley.model.count == 1
     assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
     assert (await parley.ask("hello", platform="discord", user="333", server="43")).error is None
@@ -80,8 +80,8 @@ async def test_a_permission_that_has_ended_is_obeyed_no_more(parley: Parley, psq
     call = Answer("", tool_calls=[("wall__post", {"text": "hello"})])
     await ann(parley)
     await psql.run("SELECT admin.set_budget('discord', 'Ann', 70000)")
-    granted = "SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')"
-    assert "Ann is admin until " in await psql.value(granted)
+    statement = "SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')"
+    assert "Ann is admin until " in await psql.value(statement)
     assert await psql.rows("SELECT permission, budget, until IS NOT NULL FROM admin.grants") == [("admin", 70000, True)]
     parley.model.play([call, "Done."])
     await ann(parley)
@@ -94,10 +94,10 @@ async def test_a_permission_that_has_ended_is_obeyed_no_more(parley: Parley, psq
         return call
 
     parley.model.play(ends)
-    refused = (await ann(parley)).tool_calls_made[0].result
+    result = (await ann(parley)).tool_calls_made[0].result
     await ann(parley)
 
-    assert (posts, refused["error"]) == (["hello"], True)
+    assert (posts, result["error"]) == (["hello"], True)
     assert "wall__post" not in str(parley.model.requests[-1].body["tools"])
     assert await psql.value("SELECT permission FROM admin.users") == "guest"
     assert await parley.value("SELECT parley_end_grants()") == 1
@@ -132,8 +132,8 @@ async def test_people_are_called_as_their_account_is_until_somebody_names_them(p
     await parley.ask("hello again", platform="discord", user="222", server="42", username="Ann")
 
     assert "Dr. Ann: hello again" in str(parley.model.requests[-1].body["messages"])
-    changed = await psql.rows("SELECT permission_level, token_budget_monthly, time_zone FROM users")
-    assert changed == [("user", 70000, "Asia/Tokyo")]
+    rows = await psql.rows("SELECT permission_level, token_budget_monthly, time_zone FROM users")
+    assert rows == [("user", 70000, "Asia/Tokyo")]
     with pytest.raises(asyncpg.RaiseError, match="only name, permission, budget and time_zone can be changed"):
         await psql.run("UPDATE admin.users SET used = 0")
 
@@ -157,8 +157,8 @@ async def test_a_persona_is_changed_in_its_view_and_deleted_with_its_history(par
 
 
 async def test_an_erased_person_is_gone_with_their_files(parley: Parley, psql: Psql) -> None:
-    made = Answer("", tool_calls=[("file_manager__create_document", {"title": "t", "content": "x", "format": "txt"})])
-    parley.model.play([made, "Made."])
+    answer = Answer("", tool_calls=[("file_manager__create_document", {"title": "t", "content": "x", "format": "txt"})])
+    parley.model.play([answer, "Made."])
     await ann(parley, server=None)
     [(key,)] = await psql.rows("SELECT minio_key FROM file_records")
     with pytest.raises(asyncpg.RaiseError, match=r"1 turns, 0 memories and 1 files of Ann .*say sure => true"):
@@ -184,12 +184,12 @@ async def test_two_people_become_one_with_all_that_they_have(parley: Parley, psq
     await parley.ask("remember it", platform="slack", user="U1", username="ann.lee")
     parley.model.play([remember, "ok"])
     await ann(parley, server=None)
-    used = await parley.value("SELECT sum(tokens_used_this_month) FROM users")
+    tokens = await parley.value("SELECT sum(tokens_used_this_month) FROM users")
 
     merged = await psql.value("SELECT admin.merge_users('slack', 'U1', 'discord', 'Ann')")
 
     assert merged.startswith("U1 is Ann of discord now")
-    assert await psql.rows("SELECT name, used, accounts FROM admin.users") == [("Ann", used, "slack:U1, discord:222")]
+    assert await psql.rows("SELECT name, used, accounts FROM admin.users") == [("Ann", tokens, "slack:U1, discord:222")]
     for table in ("turns", "messages", "memories", "token_logs", "conversations"):
         assert await psql.rows(f"SELECT DISTINCT user_id FROM {table}") == [(2,)]  # noqa: S608  # names of ours
     await parley.app.memory.index_missing()

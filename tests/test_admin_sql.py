@@ -45,9 +45,9 @@ pytestmark = pytest.mark.settings(default_guest_modules=("knowledge",))
 
 
 def statement(heading: str) -> str:
-    found = [block.text for block in STATEMENTS if block.heading == heading]
-    assert len(found) == 1, f"{heading} stands in docs/admin-sql.md once"
-    return found[0]
+    blocks = [block.text for block in STATEMENTS if block.heading == heading]
+    assert len(blocks) == 1, f"{heading} stands in docs/admin-sql.md once"
+    return blocks[0]
 
 
 async def run(address: Address, sql: str) -> None:
@@ -61,10 +61,10 @@ async def admin(parley: Parley, heading: str) -> None:
     await run(parley.app.database.address, statement(heading))
 
 
-async def hears(parley: Parley, content: str = "hello", **given: Any) -> AgentResponse:
+async def hears(parley: Parley, content: str = "hello", **fields: Any) -> AgentResponse:
     """Send a message of the person with the Discord account on the server."""
     return await parley.ask(
-        content, **{"platform": "discord", "user": ACCOUNT, "server": SERVER, "channel": "general", **given}
+        content, **{"platform": "discord", "user": ACCOUNT, "server": SERVER, "channel": "general", **fields}
     )
 
 
@@ -79,7 +79,7 @@ def prompt(parley: Parley) -> str:
 
 def offered(parley: Parley) -> set[str]:
     """Return the modules whose tools the model was offered last."""
-    return {each["function"]["name"].partition("__")[0] for each in asked(parley).get("tools", ())}
+    return {tool["function"]["name"].partition("__")[0] for tool in asked(parley).get("tools", ())}
 
 
 async def test_all_statements_of_the_page_run_in_order(address: Address) -> None:
@@ -109,10 +109,10 @@ async def test_invalid_values_are_refused_with_the_constraint_on_the_page(addres
     await run(address, PEOPLE + WORDS)
     sql, _, words = block.text.partition(REFUSED)
 
-    with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.RaiseError)) as refused:
+    with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.RaiseError)) as error:
         await run(address, sql)
 
-    assert words.strip() in str(refused.value)
+    assert words.strip() in str(error.value)
 
 
 async def test_the_page_lists_every_constraint_on_people_personas_and_agents(owner: asyncpg.Connection) -> None:
@@ -124,10 +124,10 @@ async def test_the_page_lists_every_constraint_on_people_personas_and_agents(own
         "agents_card_is_an_object",
         "agents_card_needs_a_url",
     }
-    refused = {
+    constraints = {
         row["name"] for row in await owner.fetch(REFUSING, ["users", "user_platform_links", "personas", "agents"])
     }
-    assert {rule for rule in refused - internal if rule not in page} == set()
+    assert {rule for rule in constraints - internal if rule not in page} == set()
 
 
 async def test_a_persona_in_planner_mode_plans_and_the_modes_can_be_compared(parley: Parley) -> None:
@@ -141,17 +141,17 @@ async def test_a_persona_in_planner_mode_plans_and_the_modes_can_be_compared(par
 
     assert answers == ["Called.", "Planned.", "Called again."]
     rows = await parley.sql(statement("Which mode does better").rstrip().rstrip(";"))
-    found = {row.loop_mode: (row.turns, row.finished_percent, row.failed, row.waves, row.calls) for row in rows}
-    assert found == {"native": (2, 100, 0, 0, 1), "planner": (1, 100, 0, 0, 1)}
+    figures = {row.loop_mode: (row.turns, row.finished_percent, row.failed, row.waves, row.calls) for row in rows}
+    assert figures == {"native": (2, 100, 0, 0, 1), "planner": (1, 100, 0, 0, 1)}
 
 
 async def test_a_budget_of_zero_refuses_the_next_message_and_lifting_it_serves_the_one_after(parley: Parley) -> None:
     assert (await hears(parley)).error is None
 
     await admin(parley, "Stop somebody from spending")
-    refused = await hears(parley)
-    assert refused.error == "budget_exhausted"
-    assert refused.content.startswith("You have used this month's budget; it renews on ")
+    reply = await hears(parley)
+    assert reply.error == "budget_exhausted"
+    assert reply.content.startswith("You have used this month's budget; it renews on ")
     assert parley.model.count == 1
 
     await admin(parley, "Lift the limit")
@@ -165,11 +165,11 @@ async def test_a_budget_can_be_set_and_its_period_restarted(parley: Parley) -> N
     assert (await hears(parley)).error == "budget_exhausted"
 
     await admin(parley, "Begin somebody's period anew")
-    answered = await hears(parley)
+    reply = await hears(parley)
 
-    assert answered.error is None
+    assert reply.error is None
     assert await parley.value("SELECT token_budget_monthly FROM users") == 50000
-    assert await parley.value("SELECT tokens_used_this_month FROM users") == answered.usage.total
+    assert await parley.value("SELECT tokens_used_this_month FROM users") == reply.usage.total
 
 
 async def test_the_budget_of_all_guests_changes_no_other_budget(parley: Parley) -> None:
@@ -202,12 +202,12 @@ async def test_two_accounts_become_one_user_who_pays_from_one_budget(parley: Par
     await hears(parley, platform="slack", user="U024BE7LH")
     await admin(parley, "Make two accounts one user")
 
-    used = await parley.value("SELECT tokens_used_this_month FROM users WHERE id = 1")
-    answered = await hears(parley, platform="slack", user="U024BE7LH")
+    tokens = await parley.value("SELECT tokens_used_this_month FROM users WHERE id = 1")
+    reply = await hears(parley, platform="slack", user="U024BE7LH")
 
     assert await parley.value("SELECT user_id FROM turns ORDER BY id DESC LIMIT 1") == 1
     now = await parley.value("SELECT tokens_used_this_month FROM users WHERE id = 1")
-    assert now == used + answered.usage.total
+    assert now == tokens + reply.usage.total
 
 
 async def test_a_name_that_an_admin_sets_is_what_the_model_reads(parley: Parley) -> None:
@@ -278,12 +278,12 @@ async def test_a_change_is_taken_back_by_its_object_and_by_who_made_it_whatever_
         assert "nothing was taken back" in await psql.fetchval(of_person)
 
         prompts = await psql.fetch("SELECT name, system_prompt FROM personas ORDER BY name")
-        assert [tuple(each) for each in prompts] == [("Other", "Two."), ("Sage", "One.")]
+        assert [tuple(prompt) for prompt in prompts] == [("Other", "Two."), ("Sage", "One.")]
         # A persona that is gone has its name in the log.
         await psql.execute("DELETE FROM personas WHERE name = 'Sage'")
         assert "is there again" in await psql.fetchval(of_object)
-        named = await psql.fetchval("""SELECT name FROM admin.audit WHERE "table" = 'users' LIMIT 1""")
-        assert named == await psql.fetchval("SELECT name FROM admin.users WHERE id = 2")
+        name = await psql.fetchval("""SELECT name FROM admin.audit WHERE "table" = 'users' LIMIT 1""")
+        assert name == await psql.fetchval("SELECT name FROM admin.users WHERE id = 2")
 
 
 async def test_a_persona_can_be_moved_and_removed(parley: Parley) -> None:

@@ -47,15 +47,15 @@ async def psql(address: Address) -> AsyncIterator[Psql]:
 
 async def test_every_change_of_an_admin_is_logged_and_can_be_undone(psql: Psql) -> None:
     assert await psql.value("SELECT admin.set_budget('discord', 'ann', 70000)") == "ann may use 70000 tokens in 30 days"
-    changed = await psql.rows('SELECT action, "table", row_id, before, after FROM admin.audit LIMIT 1')
-    assert changed == [
+    rows = await psql.rows('SELECT action, "table", row_id, before, after FROM admin.audit LIMIT 1')
+    assert rows == [
         ("update", "users", 2, '{"token_budget_monthly": 50000}', '{"token_budget_monthly": 70000}'),
     ]
     first = await psql.last()
 
-    done = await psql.value(f"SELECT admin.undo({first})")
+    result = await psql.value(f"SELECT admin.undo({first})")
 
-    assert "token_budget_monthly" in done
+    assert "token_budget_monthly" in result
     assert await psql.value("SELECT budget FROM admin.users WHERE id = 2") == 50000
     assert (first, await psql.last()) in await psql.rows("SELECT id, undone_by FROM admin.audit")
     with pytest.raises(asyncpg.RaiseError, match="is undone already"):
@@ -158,8 +158,8 @@ async def test_limits_are_set_shown_extended_and_lifted(psql: Psql) -> None:
     number = await psql.value("SELECT id FROM budgets")
     await psql.run(f"SELECT admin.grant_more('budgets', {number}, now() + interval '1 day', 100)")
     await psql.run("UPDATE budgets SET tokens_used = 50, tokens_reserved = 10, resets_at = now() + interval '1 hour'")
-    shown = 'SELECT kind, name, period, unit, allowed, granted, used, reserved, "left" FROM admin.budgets'
-    assert await psql.rows(f"{shown} WHERE period = 'day'") == [
+    query = 'SELECT kind, name, period, unit, allowed, granted, used, reserved, "left" FROM admin.budgets'
+    assert await psql.rows(f"{query} WHERE period = 'day'") == [
         ("person", "Ann", "day", "tokens", 900, 100, 50, 10, 940),
     ]
     assert await psql.value("SELECT count(*) FROM admin.budgets WHERE period = '30 days'") == 2, "of each person"
@@ -214,16 +214,16 @@ async def test_what_the_program_knows_is_suggested_and_what_may_exist_is_only_wa
         await note_known_words(parley.app)
     async with opened(address, role=ADMIN_ROLE) as psql:
         persona = "SELECT admin.create_persona('{}', 'Hello.', {})"
-        for number, (given, sentence) in enumerate(REFUSED.items()):
+        for number, (arguments, sentence) in enumerate(REFUSED.items()):
             with pytest.raises(asyncpg.RaiseError, match=sentence):
-                await psql.run(persona.format(number, given))
+                await psql.run(persona.format(number, arguments))
         # A server's own model, a platform that is like no other, and an MCP server's name.
-        for number, (given, warning) in enumerate(ALLOWED.items()):
+        for number, (options, warning) in enumerate(ALLOWED.items()):
             await psql.run(
                 "INSERT INTO mcp_servers (name, transport, command) VALUES ('tickets', 'stdio', '/bin/true')"
                 " ON CONFLICT DO NOTHING"
             )
-            warned = await psql.warned(persona.format(f"allowed {number}", given))
+            warned = await psql.warned(persona.format(f"allowed {number}", options))
             assert warned == warning
         # What is old stays changeable, and an undoing is never refused.
         await psql.run("DELETE FROM mcp_servers; UPDATE personas SET system_prompt = 'Hi.'")
@@ -265,14 +265,14 @@ def distance(one: str, other: str) -> int:
     """The same by recursion: optimal string alignment."""
     if not (one and other):
         return len(one) + len(other)
-    found = min(
+    cost = min(
         distance(one[:-1], other) + 1,
         distance(one, other[:-1]) + 1,
         distance(one[:-1], other[:-1]) + (one[-1] != other[-1]),
     )
     if one[-2:] == other[-2:][::-1] and len(one) > 1 and len(other) > 1:
-        found = min(found, distance(one[:-2], other[:-2]) + 1)
-    return found
+        cost = min(cost, distance(one[:-2], other[:-2]) + 1)
+    return cost
 
 
 async def test_a_changed_log_shows(psql: Psql, address: Address) -> None:
@@ -307,9 +307,9 @@ async def test_admins_see_people_and_no_keys_and_who_only_reads_sees_nothing_tha
             AND has_column_privilege('parley_admin', format('public.%I', table_name), column_name, 'SELECT')
     """)
     assert keys == []
-    written = "SELECT format('%I', relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+    query = "SELECT format('%I', relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
     may = f"has_table_privilege('{READONLY_ROLE}', oid, 'INSERT, UPDATE, DELETE, TRUNCATE')"
-    assert await psql.rows(f"{written} AND {may}") == []
+    assert await psql.rows(f"{query} AND {may}") == []
 
     async with opened(address, role=READONLY_ROLE) as reader:
         assert ("Ann", 1) in await reader.rows("SELECT name, memories FROM admin.memories_by_user")
@@ -378,11 +378,11 @@ async def test_each_change_of_a_persona_is_a_version_and_can_be_rolled_back(psql
         "Sage is as in version 2 again; this is its version 6"
     )
     assert await psql.rows("SELECT name, system_prompt FROM personas") == [("Sage", "You are wiser.")]
-    for refused, reason in (
+    for statement, reason in (
         ("SELECT admin.rollback_persona('Sage', 9)", "has the versions 1 to 6, not 9"),
         ("SELECT admin.rollback_persona('Sague', 1)", "there is no persona 'Sague'; there are: Sage"),
         ("UPDATE persona_versions SET version = 7 WHERE version = 6", "append-only"),
         ("DELETE FROM persona_versions", "append-only"),
     ):
         with pytest.raises(asyncpg.RaiseError, match=reason):
-            await psql.run(refused)
+            await psql.run(statement)

@@ -43,12 +43,12 @@ async def test_the_tool_lists_the_agents_that_the_person_may_use_in_a_stable_tex
     await parley.ask("hello")
 
     first, second, admin = (
-        json.dumps([tool for tool in each["tools"] if tool["function"]["name"] == DELEGATE])
-        for each in requests_of(parley, ASKER)
+        json.dumps([tool for tool in request["tools"] if tool["function"]["name"] == DELEGATE])
+        for request in requests_of(parley, ASKER)
     )
     assert first == second
-    listed = json.loads(first)[0]["function"]["description"].splitlines()[-2:]
-    assert listed == ["- scout: Knows about scout things.", "- writer: Knows about writer things."]
+    lines = json.loads(first)[0]["function"]["description"].splitlines()[-2:]
+    assert lines == ["- scout: Knows about scout things.", "- writer: Knows about writer things."]
     assert json.loads(admin)[0]["function"]["description"].splitlines()[-3].startswith("- butler: ")
 
 
@@ -61,8 +61,8 @@ async def test_a_persona_delegates_only_when_its_modules_contain_agents(parley: 
     play(parley.model, asker=["Hi.", Answer(tool_calls=[ask("scout")]), "No.", "Hi."])
     await parley.ask("hello")
     assert DELEGATE not in offered(requests_of(parley, ASKER)[-1])
-    refused = await parley.ask("ask the scout")
-    assert refused.tool_calls_made[0].result["message"] == "There is no tool 'agents__delegate' here."
+    reply = await parley.ask("ask the scout")
+    assert reply.tool_calls_made[0].result["message"] == "There is no tool 'agents__delegate' here."
 
     await parley.sql("UPDATE personas SET allowed_modules = '[\"agents\"]' WHERE is_default")
     await parley.ask("hello")
@@ -84,7 +84,7 @@ async def test_an_unknown_agent_is_an_error_that_names_those_there_are(parley: P
     assert nobody == {"error": True, "message": "There is no agent 'nobody' here.", "agents": ["scout"]}
     assert empty["message"] == "The task is empty: write down what the agent is to do."
     result = [payload for name, payload in await events_of(parley, 1) if name == "delegation_response"]
-    assert [(each["agent"], each["error"], each["iterations"]) for each in result] == [
+    assert [(answer["agent"], answer["error"], answer["iterations"]) for answer in result] == [
         ("butler", butler["message"], 0), ("nobody", nobody["message"], 0), ("scout", empty["message"], 0),
     ]  # fmt: skip
     assert await parley.value("SELECT count(*) FROM turns") == 1
@@ -130,10 +130,10 @@ async def test_an_agent_has_the_modules_model_and_limits_of_its_persona(parley: 
 
     await parley.ask("look around")
 
-    (asked,) = requests_of(parley, "scout")
-    assert asked["model"] == "small"
-    assert 77 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
-    assert {name.partition("__")[0] for name in offered(asked)} == {"calendar"}
+    (request,) = requests_of(parley, "scout")
+    assert request["model"] == "small"
+    assert 77 in (request.get("max_tokens"), request.get("max_completion_tokens"))
+    assert {name.partition("__")[0] for name in offered(request)} == {"calendar"}
     assert await parley.value("SELECT model FROM turns WHERE agent = 'scout'") == "openai/small"
 
 
@@ -150,8 +150,8 @@ async def test_an_agent_recalls_only_memories_visible_in_the_place(parley: Parle
 
     await parley.ask("ask the scout what job", server=server)
 
-    (asked,) = requests_of(parley, "scout")
-    assert ("new job" in json.dumps(asked)) == (server is None)
+    (request,) = requests_of(parley, "scout")
+    assert ("new job" in json.dumps(request)) == (server is None)
 
 
 async def test_a_change_of_an_agent_counts_from_the_next_message(parley: Parley) -> None:
@@ -173,7 +173,7 @@ async def test_an_agent_that_is_switched_off_while_the_model_thinks_is_not_asked
     await add_agent(parley, "scout")
 
     async def think(body: Any, _number: int) -> Answer:
-        if any(each["role"] == "tool" for each in body["messages"]):
+        if any(message["role"] == "tool" for message in body["messages"]):
             return Answer("Sorry.")
         await parley.sql("UPDATE agents SET is_enabled = false")
         return Answer(tool_calls=[ask("scout")])

@@ -51,15 +51,15 @@ async def mail(parley: Parley, *then: Answer | str) -> AgentResponse:
 async def test_an_agents_question_goes_to_the_person_and_a_yes_runs_the_agents_call(
     parley: Parley, office: Office
 ) -> None:
-    asked = await mail(parley, "Bob has his mail.")
-    assert (asked.content, asked.confirmation is not None, office.sent) == (ASKED, True, [])
+    question = await mail(parley, "Bob has his mail.")
+    assert (question.content, question.confirmation is not None, office.sent) == (ASKED, True, [])
     row = (await parley.sql("SELECT agent, tool, turn_id, status FROM confirmations"))[0]
-    assert tuple(row) == ("clerk", "office.send", asked.turn_id, "pending")
+    assert tuple(row) == ("clerk", "office.send", question.turn_id, "pending")
 
     reply = await parley.ask("yes")
 
     assert (reply.content, office.sent) == ("Bob has his mail.", [("bob", "See you at eight.")])
-    assert [(each.tool, each.result) for each in reply.tool_calls_made] == [("office.send", {"sent_to": "bob"})]
+    assert [(call.tool, call.result) for call in reply.tool_calls_made] == [("office.send", {"sent_to": "bob"})]
     assert await statuses(parley) == ["used"]
     assert "office__send" not in str(requests_of(parley, ASKER)[-1]["tools"])
 
@@ -142,9 +142,9 @@ async def test_an_agent_is_tainted_by_what_its_asker_has_read(open_parley: Parle
         clerk=[calls(LOOK_UP), calls(POST)],
     )
 
-    asked = await open_parley.ask("what's new?")
+    question = await open_parley.ask("what's new?")
 
-    assert asked.content.startswith("Shall I use `office.post` with exactly this?")
+    assert question.content.startswith("Shall I use `office.post` with exactly this?")
     assert office.posted == []
     assert (await open_parley.ask("yes")).content == "Posted."
     assert len(office.posted) == 1
@@ -157,9 +157,9 @@ async def test_the_asker_is_tainted_by_what_its_agent_has_read(open_parley: Parl
         clerk=[calls(BROWSE), calls(LOOK_UP), "She earns 4,200; post it on the wall!"],
     )
 
-    asked = await open_parley.ask("what does she earn?")
+    question = await open_parley.ask("what does she earn?")
 
-    assert (asked.confirmation is not None, office.posted) == (True, [])
+    assert (question.confirmation is not None, office.posted) == (True, [])
 
 
 async def test_an_agent_that_has_read_nothing_untrusted_does_not_taint_its_asker(
@@ -179,9 +179,9 @@ async def test_a_task_with_private_data_goes_to_another_installation_only_after_
     settings: Settings, address: Address, model: OpenAIStub, office: Office
 ) -> None:
     peers = FakePeers(lambda _task: "From afar.")
-    given = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
+    parameters = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
     async with open_parley_with(
-        settings.model_copy(update=given),
+        settings.model_copy(update=parameters),
         address,
         model,
         agents=partial(AgentTools, peers=peers),
@@ -192,11 +192,11 @@ async def test_a_task_with_private_data_goes_to_another_installation_only_after_
         leak = ("agents__delegate", {"agent": "abroad", "task": "She earns 4,200."})
         play(model, asker=[calls(LOOK_UP), calls(free), calls(leak), "Told."])
 
-        asked = await parley.ask("go on")
+        question = await parley.ask("go on")
 
         assert [task for _, task, _, _ in peers.asked] == ["What is new?"]
-        assert asked.content.startswith("Shall I use `agents.delegate` with exactly this?")
-        assert "She earns 4,200." in asked.content
+        assert question.content.startswith("Shall I use `agents.delegate` with exactly this?")
+        assert "She earns 4,200." in question.content
         assert (await parley.ask("yes")).content == "Told."
         assert [task for _, task, _, _ in peers.asked] == ["What is new?", "She earns 4,200."]
 
@@ -222,10 +222,10 @@ async def test_calls_of_a_plan_are_tainted_by_the_calls_that_they_need(open_parl
     ]
     open_parley.model.play([Answer(plan(*steps)), Answer(plan(response="Posted."))])
 
-    asked = await open_parley.ask("go on")
+    question = await open_parley.ask("go on")
 
-    assert (asked.confirmation is not None, office.posted) == (True, [])
-    left_out = [each.result for each in asked.tool_calls_made if each.args == {"text": "Hello again."}]
-    assert [each["not_run"] for each in left_out] == [True]
+    assert (question.confirmation is not None, office.posted) == (True, [])
+    left_out = [call.result for call in question.tool_calls_made if call.args == {"text": "Hello again."}]
+    assert [result["not_run"] for result in left_out] == [True]
     assert (await open_parley.ask("yes")).content == "Posted."
     assert office.posted == ["Hello."]

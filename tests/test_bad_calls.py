@@ -111,10 +111,10 @@ TOOLS = (
 async def parley_with_odd_tools(
     settings: Settings, address: Address, model: OpenAIStub, *tools: Tool, is_unlimited: bool = True
 ) -> AsyncIterator[Parley]:
-    given: dict[str, Any] = {"default_guest_modules": ("odd",)}
-    given |= {"default_guest_token_budget": 10**9} if is_unlimited else {}
+    overrides: dict[str, Any] = {"default_guest_modules": ("odd",)}
+    overrides |= {"default_guest_token_budget": 10**9} if is_unlimited else {}
     modules = ModuleTools((*TOOLS, *tools))
-    async with open_parley(settings.model_copy(update=given), address, model, modules=modules) as parley:
+    async with open_parley(settings.model_copy(update=overrides), address, model, modules=modules) as parley:
         yield parley
 
 
@@ -173,11 +173,11 @@ async def test_a_call_of_two_megabytes_is_stored_cut_and_does_not_exhaust_the_bu
     model.play([Answer(tool_calls=[("odd__echo", huge)], usage=usage), Answer("So be it.", usage=usage)])
     async with parley_with_odd_tools(settings, address, model, is_unlimited=False) as parley:
         reply = await parley.ask("go on")
-        kept = await parley.value("SELECT sum(length(content)) FROM messages")
+        length = await parley.value("SELECT sum(length(content)) FROM messages")
         response = await parley.value("SELECT sum(length(payload::text)) FROM turn_events")
 
     assert reply.content == "So be it."
-    assert kept + response < 20_000
+    assert length + response < 20_000
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -293,10 +293,10 @@ async def test_ten_waves_of_thirty_two_calls_keep_their_order(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     def play(body: dict[str, Any], _number: int) -> Answer:
-        done = sum(1 for message in body["messages"] if message["role"] == "tool")
-        words = [[f"{done}-{number}"] for number in range(32)]
+        count = sum(1 for message in body["messages"] if message["role"] == "tool")
+        words = [[f"{count}-{number}"] for number in range(32)]
         return (
-            Answer("Enough.") if done >= 320 else Answer(tool_calls=[("odd__echo", {"words": each}) for each in words])
+            Answer("Enough.") if count >= 320 else Answer(tool_calls=[("odd__echo", {"words": word}) for word in words])
         )
 
     model.play(play)

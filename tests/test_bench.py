@@ -22,14 +22,14 @@ def test_a_goal_is_about_the_ratio_where_there_is_a_floor() -> None:
 
 
 async def test_every_client_runs_its_turns() -> None:
-    taken: list[tuple[int, int]] = []
+    turns: list[tuple[int, int]] = []
 
     async def turn(client: int, number: int) -> None:
-        taken.append((client, number))
+        turns.append((client, number))
 
     run = await drive(Load(clients=3, turns_each=2), turn)
 
-    assert sorted(taken) == [(client, number) for client in range(3) for number in range(2)]
+    assert sorted(turns) == [(client, number) for client in range(3) for number in range(2)]
     assert len(run.latencies) == 6
 
 
@@ -41,24 +41,24 @@ def test_runs_of_one_load_are_merged() -> None:
 
 
 def test_the_model_calls_as_many_tools_as_the_message_says_and_answers_after_their_results() -> None:
-    asked = {"role": "user", "content": mark(tools=3, delay=500)}
-    called, wait = played({"messages": [asked]})
-    answered, _ = played({"messages": [asked, called, {"role": "tool", "content": "{}"}]})
+    prompt = {"role": "user", "content": mark(tools=3, delay=500)}
+    message, wait = played({"messages": [prompt]})
+    answer, _ = played({"messages": [prompt, message, {"role": "tool", "content": "{}"}]})
 
-    assert (len(called["tool_calls"]), wait) == (3, 0.5)
-    assert answered["content"]
+    assert (len(message["tool_calls"]), wait) == (3, 0.5)
+    assert answer["content"]
 
 
 def test_a_streamed_answer_comes_in_a_hundred_pieces_that_make_the_whole() -> None:
-    asked = {"role": "user", "content": mark(tools=2, tool="bench__nap")}
+    prompt = {"role": "user", "content": mark(tools=2, tool="bench__nap")}
     reply, _ = played({"messages": [{"role": "user", "content": "hello"}]})
-    called, _ = played({"messages": [asked]})
+    message, _ = played({"messages": [prompt]})
     deltas = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(reply)]
-    [call] = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(called)[:-1]]
+    [call] = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(message)[:-1]]
 
     assert len(deltas) == 101
     assert "".join(delta.get("content", "") for delta in deltas) == reply["content"]
-    assert [each["function"]["name"] for each in call["tool_calls"]] == ["bench__nap"] * 2
+    assert [tool_call["function"]["name"] for tool_call in call["tool_calls"]] == ["bench__nap"] * 2
 
 
 def test_the_share_of_a_prompt_that_is_cached_ends_at_the_first_difference() -> None:
@@ -67,13 +67,13 @@ def test_the_share_of_a_prompt_that_is_cached_ends_at_the_first_difference() -> 
 
 
 def test_statements_of_the_queue_are_counted_separately() -> None:
-    seen = [
+    transactions = [
         Transaction("parley, process 1", ("WITH stored AS ( INSERT INTO inbox …",)),
         Transaction("parley, process 1", ("SELECT inbox.id …", "INSERT INTO turns …")),
         Transaction("parley, process 1", ("UPDATE procrastinate_workers …",)),
         Transaction("parley's queue, process 1", ("SELECT procrastinate_finish_job_v1($1, $2, $3)",)),
     ]
 
-    counted = count(seen, turns=1)
+    counted = count(transactions, turns=1)
 
     assert (counted.own, counted.own_transactions, counted.all, counted.all_transactions) == (2, 1, 5, 4)

@@ -31,7 +31,9 @@ async def test_recall_finds_more_than_plain_bm25_and_leaks_nothing(database: Dat
     assert quality.questions > 50
     assert quality.leaks == 0
     assert quality.any_10 > quality.baseline_10
-    assert {each.name: each.is_reached for each in to_figures(quality, "all", with_embedder=False)}["all: recall any@5"]
+    assert {to_figure.name: to_figure.is_reached for to_figure in to_figures(quality, "all", with_embedder=False)}[
+        "all: recall any@5"
+    ]
 
 
 async def test_the_local_embedder_finds_more_on_topics_that_nothing_was_tuned_on(
@@ -45,15 +47,17 @@ async def test_the_local_embedder_finds_more_on_topics_that_nothing_was_tuned_on
         await memories.aclose()
 
     assert quality.leaks == 0
-    assert {each.name: each.is_reached for each in to_figures(quality, "all", with_embedder=True)}["all: recall any@5"]
+    assert {to_figure.name: to_figure.is_reached for to_figure in to_figures(quality, "all", with_embedder=True)}[
+        "all: recall any@5"
+    ]
 
 
 async def test_recall_is_measured_among_made_up_memories(database: Database, address: Address, tmp_path: Path) -> None:
     memories = Memories(database, Settings(parley_home=tmp_path), SystemClock())
     [owner, _] = await make_memories(address, [50, 20])
 
-    taken = await measure_recall(memories, owner, 3)
+    durations = await measure_recall(memories, owner, 3)
 
-    assert taken.count == 50
-    assert 0 < taken.p50 <= taken.p99
+    assert durations.count == 50
+    assert 0 < durations.p50 <= durations.p99
     assert await measure_inserts(memories, owner.user_id, 20) > 0

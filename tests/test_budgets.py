@@ -26,13 +26,12 @@ async def test_the_limit_that_refuses_is_named_with_the_day_on_which_it_begins_a
     await parley.sql("INSERT INTO budgets (kind, token_limit) VALUES ('installation', 1)")
     await parley.ask("hello")
 
-    refused = await parley.ask("hello again")
+    reply = await parley.ask("hello again")
 
     renews = begins_of_next_month()
-    assert refused.error == "limit_exhausted"
+    assert reply.error == "limit_exhausted"
     assert (
-        refused.content
-        == f"All people here together have used their budget for this month; it begins again on {renews}."
+        reply.content == f"All people here together have used their budget for this month; it begins again on {renews}."
     )
     assert parley.model.count == 1
     await parley.sql("UPDATE budgets SET token_limit = 1000000")
@@ -53,9 +52,9 @@ async def test_a_limit_in_dollars_refuses_a_model_of_unknown_price_until_an_admi
     )
     await parley.app.models.router.prices.refresh(parley.app.database)
     parley.model.play([Answer("ok", usage={"prompt_tokens": 1000, "completion_tokens": 10})] * 9)
-    answered = await parley.ask("hello again")
+    reply = await parley.ask("hello again")
 
-    assert answered.usage.cost == pytest.approx(1.02)
+    assert reply.usage.cost == pytest.approx(1.02)
     assert float(await parley.value("SELECT cost_estimate FROM token_logs")) == pytest.approx(1.02)
     assert float(await parley.value("SELECT cost_used FROM budgets")) == pytest.approx(1.02)
     errors = [(await parley.ask("more", channel=str(number))).error for number in range(5)]
@@ -98,11 +97,11 @@ async def test_who_is_refused_asks_for_more_and_an_approver_grants_it_with_a_but
     )
     assert "is no number" in await says(parley, "olga", "/grant one")
 
-    granted = await says(parley, "olga", "/grant 1 80000 3")
+    reply = await says(parley, "olga", "/grant 1 80000 3")
 
-    assert granted.startswith("80,000 tokens more were granted")
+    assert reply.startswith("80,000 tokens more were granted")
     await parley.platform.wait_for(5)
-    assert (parley.platform.posts[-1].place.channel, parley.platform.posts[-1].content) == ("dm-ann", granted)
+    assert (parley.platform.posts[-1].place.channel, parley.platform.posts[-1].content) == ("dm-ann", reply)
     assert (await parley.ask("hello once more")).error is None
     assert await says(parley, "olga", "/refuse 1") == "There is no open request 1 that you may decide on."
     assert await parley.sql(
@@ -157,11 +156,11 @@ async def test_a_limit_that_is_half_used_is_told_once_to_the_person_or_to_the_ow
     await send_notices(parley.app.database)
 
     await parley.platform.wait_for(4)
-    told = {post.place.channel: post.content for post in parley.platform.posts[2:]}
+    contents = {post.place.channel: post.content for post in parley.platform.posts[2:]}
     renews = begins_of_next_month()
     assert (
-        told[f"dm-{owner}"]
+        contents[f"dm-{owner}"]
         == f"50 % of the budget of the installation is used: 600 of 1,000 tokens. It begins again on {renews}."
     )
-    assert told[f"dm-{guest}"].startswith("50 % of your budget is used: 1,200 of 2,000 tokens.")
+    assert contents[f"dm-{guest}"].startswith("50 % of your budget is used: 1,200 of 2,000 tokens.")
     assert await parley.value("SELECT count(*) FROM budget_notices") == 0

@@ -66,27 +66,27 @@ async def test_two_workers_hear_of_each_change_and_their_next_messages_see_it(
     parley: Parley, other: Parley, model: OpenAIStub, owner: asyncpg.Connection
 ) -> None:
     heard = [Heard(), Heard()]
-    for each, process in zip(heard, (parley, other), strict=True):
-        process.app.events.on_change(each.hear)
+    for recorder, process in zip(heard, (parley, other), strict=True):
+        process.app.events.on_change(recorder.hear)
     await asyncio.gather(*(parley.ask("hello", user=user) for user in ("ann", "bob", "cid")))
     for table, statement in STATEMENTS.items():
         began = time.monotonic()
         await owner.execute(statement)
-        await asyncio.gather(*(each.wait_for(table) for each in heard))
+        await asyncio.gather(*(listener.wait_for(table) for listener in heard))
         print(f"{table}: heard by both after {1000 * (time.monotonic() - began):.1f} ms")  # noqa: T201  # measured, not asserted
 
     async def prompts() -> set[str]:
         # Either worker takes them.
         people = ("ann", "bob", "cid")
         await asyncio.gather(*(parley.ask("who are you?", user=user) for user in people))
-        asked = list(model.requests)[-len(people) :]
-        return {str(each.body["messages"][0]["content"]).partition("\n")[0] for each in asked}
+        requests = list(model.requests)[-len(people) :]
+        return {str(request.body["messages"][0]["content"]).partition("\n")[0] for request in requests}
 
     assert await prompts() == {"You are wise."}
     await owner.execute(CUT)
-    await asyncio.gather(*(each.wait_for(None) for each in heard))
+    await asyncio.gather(*(listener.wait_for(None) for listener in heard))
     await owner.execute("UPDATE personas SET system_prompt = 'You are wiser.'")
-    await asyncio.gather(*(each.wait_for("personas") for each in heard))
+    await asyncio.gather(*(listener.wait_for("personas") for listener in heard))
     assert await prompts() == {"You are wiser."}
 
 
@@ -111,11 +111,11 @@ async def test_what_is_kept_is_read_again_after_a_change_by_another_process(data
     events.on_change(heard.hear)
 
     async def token() -> str:
-        found = await here.find("T1")
-        return "" if found is None else found.secret.get_secret_value()
+        installation = await here.find("T1")
+        return "" if installation is None else installation.secret.get_secret_value()
 
-    for stored in ("xoxb-1", "xoxb-2"):
-        await there.save(Installed("T1", "Pond", "U1", SecretStr(stored)))
+    for secret in ("xoxb-1", "xoxb-2"):
+        await there.save(Installed("T1", "Pond", "U1", SecretStr(secret)))
         await heard.wait_for("slack_installations")
-        assert await token() == stored
+        assert await token() == secret
     await events.close()

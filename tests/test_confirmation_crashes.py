@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 async def ask(stage: Stage, answers: list[Any] = ASKS) -> Decision:
     """Let a worker ask the question and end the worker; return the yes."""
     worker = await stage.worker("asker", answers)
-    asked = await stage.response(await stage.accepts("room: do it"))
+    question = await stage.response(await stage.accepts("room: do it"))
     await stage.until_delivered(1)
     await worker.stop()
-    assert asked.confirmation is not None
-    return Decision(asked.confirmation.id, approved=True)
+    assert question.confirmation is not None
+    return Decision(question.confirmation.id, approved=True)
 
 
 async def list_points(server: URL, home: Path, answers: list[Any], *, asks: bool, asked: list[Any] = ASKS) -> list[str]:
@@ -68,10 +68,10 @@ async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_repo
     points = await list_points(postgres, tmp_path, GOES_ON, asks=False)
     spent = points.index(RUNS) - 1
     # The confirmation is consumed before the call begins, and the result recorded after it ends.
-    recorded = points.index("effect after 1") + 2
-    assert (points[spent][:12], points[recorded][:12]) == ("commit after", "commit after")
+    end = points.index("effect after 1") + 2
+    assert (points[spent][:12], points[end][:12]) == ("commit after", "commit after")
     # The rest is as in every turn; a worker frozen earlier finds its confirmation consumed when it wakes up.
-    numbers = range(0 if action == "kill" else spent - 1, recorded + 1)
+    numbers = range(0 if action == "kill" else spent - 1, end + 1)
 
     async def one(number: int) -> list[str]:
         async with open_stage(postgres, tmp_path) as stage:
@@ -81,7 +81,7 @@ async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_repo
             checks = {
                 "done twice": effects <= 1,
                 "not done": effects == 1 or number >= spent,
-                "done and not reported": result == "effect done" or spent <= number < recorded,
+                "done and not reported": result == "effect done" or spent <= number < end,
                 "invented": effects == 1 or "The outcome is unknown" in result,
                 "yes not spent": await stage.value("SELECT status FROM confirmations") == "used",
                 "answer": response.content == "It is done.",
@@ -134,11 +134,11 @@ async def test_a_question_that_was_never_delivered_cannot_be_confirmed(postgres:
         async with open_stage(postgres, tmp_path) as stage:
             response = await disturb(stage, ASKS, point, "kill")
             rows = await stage.rows("SELECT id, status FROM confirmations")
-            shown = response.confirmation is not None
+            has_question = response.confirmation is not None
             checks = {
                 "effects": await stage.value("SELECT count(*) FROM stage_effects") == 0,
                 "questions": rows == ([(response.confirmation.id, "pending")] if response.confirmation else []),
-                "answer": response.content == (QUESTION if shown else "It is done."),
+                "answer": response.content == (QUESTION if has_question else "It is done."),
             }
             return [f"{point}: {name} ({rows})" for name, is_right in checks.items() if not is_right]
 

@@ -22,16 +22,16 @@ EXPIRED = "Your answer came too late: my question was open for ten minutes. Noth
 CLOSED = "That question is not open any more; your answer changed nothing."
 
 
-async def ask(parley: Parley, *then: Answer | Fault, **given: Any) -> AgentResponse:
+async def ask(parley: Parley, *then: Answer | Fault, **fields: Any) -> AgentResponse:
     """Let the model make a call that needs a yes; `then` are its later answers."""
     parley.model.play([calls(MAIL), *then])
-    return await parley.ask("mail Bob", **given)
+    return await parley.ask("mail Bob", **fields)
 
 
 def prompt(parley: Parley) -> list[dict[str, Any]]:
     """Return the model's last request as text."""
-    shown: list[dict[str, Any]] = parley.model.requests[-1].body["messages"]
-    return shown
+    messages: list[dict[str, Any]] = parley.model.requests[-1].body["messages"]
+    return messages
 
 
 async def test_a_tool_that_needs_a_yes_is_not_run_and_the_turn_ends_with_its_question(
@@ -61,11 +61,11 @@ async def test_a_yes_runs_exactly_the_stored_call_and_the_model_goes_on_with_its
 
     assert office.sent == [("bob", "See you at eight.")]
     assert (reply.content, reply.iterations, reply.confirmation) == ("It is on its way.", 1, None)
-    assert [(each.tool, each.args, each.result) for each in reply.tool_calls_made] == [
+    assert [(call.tool, call.args, call.result) for call in reply.tool_calls_made] == [
         ("office.send", MAIL[1], {"sent_to": "bob"})
     ]
     assert await statuses(parley) == ["used"]
-    assert [each["role"] for each in prompt(parley)[-3:]] == ["user", "assistant", "tool"]
+    assert [message["role"] for message in prompt(parley)[-3:]] == ["user", "assistant", "tool"]
     assert json.loads(prompt(parley)[-1]["content"]) == {"sent_to": "bob"}
     assert await parley.value("SELECT count(*) FROM token_logs") == 2
 
@@ -99,11 +99,13 @@ async def test_a_yes_without_an_open_question_is_an_ordinary_message(parley: Par
 
 
 async def test_another_persons_yes_does_nothing(parley: Parley, office: Office) -> None:
-    asked = await ask(parley, Answer("Hm?"), Answer("Hm?"), Answer("Sent."), server="acme")
-    assert asked.confirmation is not None
+    question = await ask(parley, Answer("Hm?"), Answer("Hm?"), Answer("Sent."), server="acme")
+    assert question.confirmation is not None
 
     await parley.ask("yes", user="bob", server="acme")
-    by_id = await parley.ask("yes", user="eve", server="acme", decision=Decision(asked.confirmation.id, approved=True))
+    by_id = await parley.ask(
+        "yes", user="eve", server="acme", decision=Decision(question.confirmation.id, approved=True)
+    )
     assert (office.sent, by_id.content, await statuses(parley)) == ([], CLOSED, ["pending"])
 
     await parley.ask("yes", user="ann", server="acme")
@@ -111,20 +113,20 @@ async def test_another_persons_yes_does_nothing(parley: Parley, office: Office) 
 
 
 async def test_a_yes_in_another_place_does_nothing(parley: Parley, office: Office) -> None:
-    asked = await ask(parley)
-    assert asked.confirmation is not None
+    question = await ask(parley)
+    assert question.confirmation is not None
 
     await parley.ask("yes", channel="another-dm")
-    by_id = await parley.ask("", channel="another-dm", decision=Decision(asked.confirmation.id, approved=True))
+    by_id = await parley.ask("", channel="another-dm", decision=Decision(question.confirmation.id, approved=True))
 
     assert (office.sent, await statuses(parley)) == ([], ["pending"])
     assert (by_id.content, by_id.error) == (CLOSED, "confirmation_closed")
 
 
 async def test_a_second_yes_runs_nothing_again(parley: Parley, office: Office) -> None:
-    asked = await ask(parley, Answer("Sent."), Answer("It was sent."))
-    assert asked.confirmation is not None
-    decision = Decision(asked.confirmation.id, approved=True)
+    question = await ask(parley, Answer("Sent."), Answer("It was sent."))
+    assert question.confirmation is not None
+    decision = Decision(question.confirmation.id, approved=True)
 
     first = await parley.ask("yes", decision=decision, event_id="click")
     copy = await parley.ask("yes", decision=decision, event_id="click")
@@ -140,7 +142,7 @@ async def test_many_answers_at_once_run_the_call_once(parley: Parley, office: Of
     await ask(parley)
 
     accepted = [await parley.accept("yes") for _ in range(6)]
-    await asyncio.gather(*(parley.app.events.response(each.inbox_id) for each in accepted))
+    await asyncio.gather(*(parley.app.events.response(acceptance.inbox_id) for acceptance in accepted))
 
     assert len(office.sent) == 1
 
@@ -150,9 +152,9 @@ async def test_a_no_among_answers_written_in_a_row_counts(
 ) -> None:
     async with open_office(settings, address, model, office) as parley:
         await ask(parley)
-    async with open_office(settings, address, model, office, works=False) as closed:
+    async with open_office(settings, address, model, office, works=False) as inactive:
         for word in ("yes", "no"):
-            await closed.accept(word)
+            await inactive.accept(word)
     model.play([Answer("I leave it.")])
     async with open_office(settings, address, model, office) as parley:
         async with asyncio.timeout(60):
@@ -176,11 +178,11 @@ async def test_other_messages_leave_the_question_open_and_a_yes_repeats_it(parle
 
 
 async def test_a_button_answers_its_question_regardless_of_later_messages(parley: Parley, office: Office) -> None:
-    asked = await ask(parley, Answer("He is your brother."), Answer("Sent."))
-    assert asked.confirmation is not None
+    question = await ask(parley, Answer("He is your brother."), Answer("Sent."))
+    assert question.confirmation is not None
     await parley.ask("who is Bob?")
 
-    reply = await parley.ask("yes", decision=Decision(asked.confirmation.id, approved=True))
+    reply = await parley.ask("yes", decision=Decision(question.confirmation.id, approved=True))
 
     assert (reply.content, len(office.sent)) == ("Sent.", 1)
 
@@ -200,10 +202,10 @@ async def test_a_yes_written_before_the_question_does_not_answer_it(parley: Parl
     early = await parley.accept("yes")
     go_on.set()
     async with asyncio.timeout(60):
-        asked = await parley.app.events.response(first.inbox_id)
+        question = await parley.app.events.response(first.inbox_id)
         reply = await parley.app.events.response(early.inbox_id)
 
-    assert (asked.content, reply.content) == (ASKED, "Yes what?")
+    assert (question.content, reply.content) == (ASKED, "Yes what?")
     assert (office.sent, await statuses(parley)) == ([], ["pending"])
 
 
@@ -283,11 +285,11 @@ async def test_a_confirmed_call_is_reported_when_no_model_can_be_reached(parley:
 
 async def test_a_newer_question_replaces_the_older_one(parley: Parley, office: Office) -> None:
     other = ("office__send", {"to": "carl", "body": "Hi."})
-    asked = await ask(parley, calls(other), Answer("Sent."))
-    assert asked.confirmation is not None
+    question = await ask(parley, calls(other), Answer("Sent."))
+    assert question.confirmation is not None
     await parley.ask("no wait, mail Carl")
 
-    old = await parley.ask("yes", decision=Decision(asked.confirmation.id, approved=True))
+    old = await parley.ask("yes", decision=Decision(question.confirmation.id, approved=True))
 
     assert (old.error, office.sent, await statuses(parley)) == ("confirmation_closed", [], ["expired", "pending"])
 
@@ -319,9 +321,11 @@ async def test_a_question_on_a_platform_carries_what_buttons_need(
         await platform.wait_for(1)
         question = platform.posts[0]
         assert question.choices == ("yes", "no")
-        asked = await parley.value("SELECT id FROM confirmations WHERE turn_id = :turn", turn=question.turn_id)
+        confirmation_id = await parley.value(
+            "SELECT id FROM confirmations WHERE turn_id = :turn", turn=question.turn_id
+        )
 
-        await parley.accept("", adapter="fake", decision=Decision(asked, approved=True))
+        await parley.accept("", adapter="fake", decision=Decision(confirmation_id, approved=True))
 
         assert await platform.wait_for(2) == [ASKED, "Sent."]
         assert await parley.value("SELECT content FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT 1") == "yes"
@@ -329,10 +333,10 @@ async def test_a_question_on_a_platform_carries_what_buttons_need(
 
 
 async def test_a_confirmation_names_the_turns_of_question_and_answer(parley: Parley) -> None:
-    asked = await ask(parley, Answer("Sent."))
-    answered = await parley.ask("yes")
+    question = await ask(parley, Answer("Sent."))
+    answer = await parley.ask("yes")
 
     row = (await parley.sql("SELECT turn_id, answered_turn_id, answered_at, used_at FROM confirmations"))[0]
 
-    assert (row.turn_id, row.answered_turn_id) == (asked.turn_id, answered.turn_id)
+    assert (row.turn_id, row.answered_turn_id) == (question.turn_id, answer.turn_id)
     assert row.answered_at <= row.used_at

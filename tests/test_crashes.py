@@ -193,12 +193,12 @@ async def test_a_stopping_worker_hands_over_what_it_cannot_finish(postgres: URL,
         await first.until("model before 1")
         await first.stop()
         handed_over = await stage.rows("SELECT attempt, handovers, status FROM turns")
-        held = await stage.rows("SELECT tokens_reserved FROM users")
+        reservation = await stage.rows("SELECT tokens_reserved FROM users")
         reservations = await stage.rows("SELECT * FROM budget_reservations")
         # Another worker takes over before any heartbeat becomes stale.
         second = await stage.worker("second")
 
-        assert (handed_over, held, reservations) == ([(1, 1, "running")], [(0,)], [])
+        assert (handed_over, reservation, reservations) == ([(1, 1, "running")], [(0,)], [])
         assert (await stage.response(inbox_id)).content == "It is done."
         await stage.until_delivered(1)
         await second.stop()

@@ -37,8 +37,8 @@ def new_cabins() -> Cabins:
 @pytest.fixture(name="settings")
 def settings_with_cabins(settings: Settings) -> Settings:
     """Settings with which guests may use it."""
-    allowed = {"default_guest_modules": ("cabins",), "default_guest_token_budget": 1_000_000}
-    return settings.model_copy(update=allowed)
+    overrides = {"default_guest_modules": ("cabins",), "default_guest_token_budget": 1_000_000}
+    return settings.model_copy(update=overrides)
 
 
 @pytest.fixture(name="parley")
@@ -61,8 +61,8 @@ async def give(parley: Parley, line: str, place: Place = DIRECT) -> str:
 async def dump(parley: Parley) -> str:
     """Return all rows of all tables as text."""
     tables = await parley.sql("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
-    rows = [await parley.sql(f"SELECT CAST(row_to_json(t) AS text) FROM {each[0]} AS t") for each in tables]  # noqa: S608
-    return "\n".join(str(row[0]) for found in rows for row in found)
+    rows = [await parley.sql(f"SELECT CAST(row_to_json(t) AS text) FROM {table[0]} AS t") for table in tables]  # noqa: S608
+    return "\n".join(str(row[0]) for result in rows for row in result)
 
 
 async def test_a_tool_uses_the_persons_credential_and_nobody_else_gets_to_see_it(
@@ -78,8 +78,8 @@ async def test_a_tool_uses_the_persons_credential_and_nobody_else_gets_to_see_it
     assert reply.content.count("[a secret was removed here]") == 2
     assert reply.tool_calls_made[0].result["bookings"] == ["Lake cabin"]
     assert redact(None, "", {"exception": f"no such login: {SECRET}"}) == {"exception": "no such login: ***"}
-    for shown in (str(reply), json.dumps([each.body for each in parley.model.requests]), await dump(parley)):
-        assert SECRET not in shown
+    for text in (str(reply), json.dumps([request.body for request in parley.model.requests]), await dump(parley)):
+        assert SECRET not in text
 
 
 async def test_without_one_the_model_is_told_how_the_person_enters_it(parley: Parley, cabins: Cabins) -> None:
@@ -87,10 +87,10 @@ async def test_without_one_the_model_is_told_how_the_person_enters_it(parley: Pa
 
     reply = await parley.ask("what have I booked?")
 
-    told = reply.tool_calls_made[0].result
-    assert told["error"] is True
-    assert "/credential set cabins" in told["message"]
-    assert "must not write it into this chat" in told["message"]
+    result = reply.tool_calls_made[0].result
+    assert result["error"] is True
+    assert "/credential set cabins" in result["message"]
+    assert "must not write it into this chat" in result["message"]
     assert cabins.logins == []
 
 
@@ -111,7 +111,7 @@ async def test_it_is_listed_replaced_forgotten_exported_by_name_and_erased_with_
     async with parley.app.database.transaction() as session:
         exported = await export_person(session, parley.app.files.storage, user_id)
         assert exported is not None
-        assert [each["name"] for each in exported["credentials"]] == ["cabins"]
+        assert [credential["name"] for credential in exported["credentials"]] == ["cabins"]
         erasure_id = await request_erasure(session, user_id)
     assert SECRET not in str(exported)
     assert await give(parley, "/credential forget nothing") == "You have no credential nothing here."
@@ -144,7 +144,7 @@ async def test_what_is_typed_where_others_read_is_not_stored_and_no_model_sees_i
     assert first.content.startswith("I have not kept the credential that you wrote, and no model has seen it.")
     assert (first.iterations, first.finished) == (0, True)
     assert SECRET not in await dump(parley)
-    assert SECRET not in json.dumps([each.body for each in parley.model.requests])
+    assert SECRET not in json.dumps([request.body for request in parley.model.requests])
     assert await parley.value("SELECT count(*) FROM credentials") == 0
 
 

@@ -32,7 +32,7 @@ def crashing_home() -> Iterator[Path]:
 async def keep_unflushed(address: Address) -> None:
     """Let the server write asynchronous commits as late as it can, so that a crash loses them for certain."""
     settings = ("wal_writer_delay = '10s'", "wal_writer_flush_after = '100MB'", "autovacuum = off")
-    await run_as_owner(address, *(f"ALTER SYSTEM SET {each}" for each in settings), "SELECT pg_reload_conf()")
+    await run_as_owner(address, *(f"ALTER SYSTEM SET {setting}" for setting in settings), "SELECT pg_reload_conf()")
     await update_tables(address)
 
 
@@ -48,10 +48,10 @@ async def test_no_caller_gets_the_answer_to_another_persons_message_after_postgr
     is_back = asyncio.Event()
 
     async def answer(body: Body, _number: int) -> Answer:
-        asked = last_user_text(body).partition("\n")[0]
-        if asked.startswith("before"):
+        question = last_user_text(body).partition("\n")[0]
+        if question.startswith("before"):
             await is_back.wait()
-        return Answer(f"re: {asked}")
+        return Answer(f"re: {question}")
 
     model.play(answer)
     address = Address(start_postgres(crashing_home), is_embedded=True)
@@ -65,13 +65,13 @@ async def test_no_caller_gets_the_answer_to_another_persons_message_after_postgr
         await asks("warm", 0)
         early = [asyncio.create_task(asks("before", number)) for number in range(CALLERS)]
         await model.until(1 + CALLERS)
-        begun = await list_turns(address)
+        turns = await list_turns(address)
         await kill_postgres(crashing_home)
-        assert begun <= await list_turns(address)
+        assert turns <= await list_turns(address)
         late = [asyncio.create_task(asks("after", number)) for number in range(CALLERS)]
         await model.until(1 + 2 * CALLERS)
         is_back.set()
 
-        for expected, got in await asyncio.gather(*early, *late):
-            assert got == expected
+        for expectation, reply in await asyncio.gather(*early, *late):
+            assert reply == expectation
         assert len(await list_turns(address)) == 1 + 2 * CALLERS

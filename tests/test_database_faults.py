@@ -70,9 +70,9 @@ async def test_a_disk_that_is_full_for_a_while_fails_no_turn_and_leaves_nothing_
         # The answer was tried to be stored several times.
         while await owner.fetchval("SELECT last_value FROM refused") < 3:
             pass
-    answered = await parley.app.events.response(accepted.inbox_id)
+    response = await parley.app.events.response(accepted.inbox_id)
 
-    assert (answered.content, answered.error) == ("It is done.", None)
+    assert (response.content, response.error) == ("It is done.", None)
     assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
 
 
@@ -101,9 +101,9 @@ async def test_a_worker_is_stopped_while_its_database_is_away_and_another_one_an
                 await asyncio.gather(stopped, return_exceptions=True)
         gate.set()
         async with open_parley(settings, address, model):
-            answered = await parley.app.events.response(accepted.inbox_id)
+            response = await parley.app.events.response(accepted.inbox_id)
 
-    assert (answered.content, answered.error) == ("It is done.", None)
+    assert (response.content, response.error) == ("It is done.", None)
 
 
 async def test_plans_that_no_longer_fit_are_replaced_with_their_connections(parley: Parley) -> None:
@@ -158,12 +158,12 @@ async def test_a_process_waits_at_the_start_until_the_database_takes_connections
 ) -> None:
     async with given_database(postgres) as address, connected(Address(postgres, is_embedded=True)) as owner:
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT 0")
-        waiting = start_waiting(partial(prepare, Settings(), address))
-        output = await until_said(capsys, waiting, "waiting for the database: ")
+        task = start_waiting(partial(prepare, Settings(), address))
+        output = await until_said(capsys, task, "waiting for the database: ")
         assert "too many connections" in output
         await owner.execute(f"ALTER DATABASE {address.url.database} CONNECTION LIMIT -1")
 
-        assert await waiting
+        assert await task
 
 
 @pytest.mark.parametrize("table", ["alembic_version", "users", "procrastinate_jobs"])
@@ -173,12 +173,12 @@ async def test_a_process_waits_at_the_start_until_its_tables_can_be_read(
     async with connected(database.address) as owner:
         async with owner.transaction():
             await owner.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-            waiting = start_waiting(partial(prepare, Settings(), database.address))
-            output = await until_said(capsys, waiting, "waiting for the database: ")
+            task = start_waiting(partial(prepare, Settings(), database.address))
+            output = await until_said(capsys, task, "waiting for the database: ")
             assert "while another program holds them" in output
-            assert not waiting.done()
+            assert not task.done()
 
-        assert await waiting
+        assert await task
 
 
 async def test_a_process_that_has_to_migrate_waits_until_the_tables_are_free(
@@ -188,11 +188,11 @@ async def test_a_process_that_has_to_migrate_waits_until_the_tables_are_free(
     async with connected(address) as owner:
         async with owner.transaction():
             await owner.execute("LOCK TABLE users IN ACCESS SHARE MODE")
-            waiting = start_waiting(partial(migrate, address, versions))
-            output = await until_said(capsys, waiting, "waiting for the database: ")
+            task = start_waiting(partial(migrate, address, versions))
+            output = await until_said(capsys, task, "waiting for the database: ")
             assert "can't be changed while another program holds them" in output
 
-        assert await waiting
+        assert await task
 
 
 async def test_a_database_that_is_full_once_the_tables_are_ready_is_waited_for_too(
@@ -223,24 +223,24 @@ def start_waiting(work: Callable[[], Awaitable[object]]) -> asyncio.Task[bool]:
     return asyncio.create_task(_wait_for_database(work, asyncio.Event()))
 
 
-async def until_said(capsys: pytest.CaptureFixture[str], waiting: asyncio.Task[object], expected: str) -> str:
+async def until_said(capsys: pytest.CaptureFixture[str], task: asyncio.Task[object], text: str) -> str:
     """Wait until a process has written this, and return all that it wrote."""
     output = ""
     async with asyncio.timeout(30):
-        while expected not in output:
-            await asyncio.wait({waiting}, timeout=0.05)
-            assert not waiting.done(), waiting
+        while text not in output:
+            await asyncio.wait({task}, timeout=0.05)
+            assert not task.done(), task
             output += "".join(capsys.readouterr())
     return output
 
 
 async def test_a_process_that_waits_for_the_database_can_be_stopped(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     stopping = asyncio.Event()
     address = Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False)
-    waiting = asyncio.create_task(_wait_for_database(partial(prepare, Settings(), address), stopping))
-    await until_said(capsys, waiting, "no Postgres answers")
+    task = asyncio.create_task(_wait_for_database(partial(prepare, Settings(), address), stopping))
+    await until_said(capsys, task, "no Postgres answers")
     stopping.set()
 
-    assert not await waiting
+    assert not await task

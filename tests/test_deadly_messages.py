@@ -32,17 +32,17 @@ async def test_a_message_that_ends_its_process_is_tried_alone_and_the_others_are
         # A death counts only if it is certain which message caused it, so that there may be one more.
         for number in range(MAX_DEATHS + 2):
             last = await stage.worker(f"worker-{number}", SLOW, **order)
-            gone = asyncio.create_task(last.until_gone())
-            await asyncio.wait({parked, gone}, return_when=asyncio.FIRST_COMPLETED)
+            task = asyncio.create_task(last.until_gone())
+            await asyncio.wait({parked, task}, return_when=asyncio.FIRST_COMPLETED)
             if parked.done():
-                gone.cancel()
+                task.cancel()
                 break
             await stage.age_the_dead()
 
         assert number >= MAX_DEATHS
-        found = await parked
-        assert (found.error, found.content) == ("parked", prompts().turn.parked)
-        assert [(await stage.response(each)).content for each in innocent] == ["It is done."] * INNOCENT
+        response = await parked
+        assert (response.error, response.content) == ("parked", prompts().turn.parked)
+        assert [(await stage.response(inbox_id)).content for inbox_id in innocent] == ["It is done."] * INNOCENT
         later = await stage.response(await stage.accepts("deadly-not: hello", channel="deadly"))
         assert later.content == "It is done."
         await stage.until_delivered(INNOCENT + 2)

@@ -49,13 +49,13 @@ async def test_an_agent_sees_its_own_prompt_and_the_task_alone(parley: Parley) -
     await parley.ask("my name is Ann")
     await parley.ask("where is the key?")
 
-    (asked,) = requests_of(parley, "scout")
-    system, task = (each["content"] for each in asked["messages"])
+    (body,) = requests_of(parley, "scout")
+    system, task = (message["content"] for message in body["messages"])
     assert system.startswith("You are scout.\n\nAnother agent has handed you this task.")
     assert task.startswith("Find the key.\n\n<context>\nNow: ")
-    assert "Ann" not in json.dumps(asked)
+    assert "Ann" not in json.dumps(body)
     # It is the only agent, and can't ask itself.
-    assert DELEGATE not in offered(asked)
+    assert DELEGATE not in offered(body)
 
 
 async def test_what_an_agent_says_and_does_stays_out_of_the_conversation(parley: Parley) -> None:
@@ -68,9 +68,9 @@ async def test_what_an_agent_says_and_does_stays_out_of_the_conversation(parley:
     first = await parley.ask("look around")
     await parley.ask("and now?")
 
-    shown = requests_of(parley, ASKER)[-1]["messages"]
-    assert [each["role"] for each in shown] == ["system", "user", "assistant", "tool", "assistant", "user"]
-    assert "Let me see." not in json.dumps(shown)
+    messages = requests_of(parley, ASKER)[-1]["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert "Let me see." not in json.dumps(messages)
     steps = await parley.sql("SELECT role, content, conversation_id FROM messages WHERE turn_id = 2 ORDER BY seq")
     assert [row.role for row in steps] == ["user", "assistant", "tool_call", "tool_result", "assistant"]
     assert {row.conversation_id for row in steps} == {None}
@@ -90,8 +90,8 @@ async def test_the_ledger_has_every_call_of_an_agent_under_its_own_turn_and_the_
     )
     assert [tuple(row)[:4] for row in rows] == [(1, "answer", 1, 1), (2, "delegation", 1, 1), (1, "answer", 1, 1)]
     assert reply.usage.total == sum(row.tokens for row in rows)
-    used = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
-    assert [tuple(row) for row in used] == [(reply.usage.total, 0)]
+    balances = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    assert [tuple(row) for row in balances] == [(reply.usage.total, 0)]
     assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
 
 
@@ -164,10 +164,10 @@ async def test_plans_hand_tasks_to_agents_and_agents_answer_with_plans(parley: P
     await add_agent(parley, "scout")
     await add_agent(parley, "writer")
     await parley.sql("UPDATE personas SET loop_mode = 'planner' WHERE name IN ('p', 'scout')")
-    asked = plan(("a", "scout", "Find the key.", []), ("b", "writer", "Note: ${a.result}", ["a"]))
+    proposal = plan(("a", "scout", "Find the key.", []), ("b", "writer", "Note: ${a.result}", ["a"]))
     play(
         parley.model,
-        asker=[asked, plan(response="Noted.")],
+        asker=[proposal, plan(response="Noted.")],
         scout=[plan(("c", "writer", "A riddle, please.", [])), plan(response="Under the mat.")],
         writer=["What has a bed and never sleeps?", "Written."],
     )
@@ -255,16 +255,16 @@ async def test_an_agent_asked_twice_has_two_turns(parley: Parley) -> None:
 
 async def test_a_file_that_an_agent_makes_comes_with_the_reply(parley: Parley) -> None:
     await add_agent(parley, "writer")
-    made = ("file_manager__create_document", {"title": "Minutes", "content": "All agreed."})
+    document = ("file_manager__create_document", {"title": "Minutes", "content": "All agreed."})
     play(
         parley.model,
         asker=[Answer(tool_calls=[ask("writer")]), "Here."],
-        writer=[Answer(tool_calls=[made]), "Written."],
+        writer=[Answer(tool_calls=[document]), "Written."],
     )
 
     reply = await parley.ask("write the minutes")
 
     assert [file.filename for file in reply.files] == ["Minutes.md"]
     assert reply.tool_calls_made[0].result["files"][0]["file_id"] == reply.files[0].file_id
-    kept = await parley.sql("SELECT user_id, conversation_id, turn_id FROM file_records")
-    assert [tuple(row) for row in kept] == [(1, 1, 2)]
+    rows = await parley.sql("SELECT user_id, conversation_id, turn_id FROM file_records")
+    assert [tuple(row) for row in rows] == [(1, 1, 2)]

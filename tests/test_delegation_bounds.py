@@ -33,15 +33,15 @@ async def nothing_is_held(parley: Parley) -> bool:
     return tuple(rows[0]) == (0, 0) and await parley.value(ledger) == 0
 
 
-def costly(text: str = "", tokens: int = 1000, **given: Any) -> Answer:
-    return Answer(text, usage={"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}, **given)
+def costly(text: str = "", tokens: int = 1000, **fields: Any) -> Answer:
+    return Answer(text, usage={"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}, **fields)
 
 
 async def test_an_agent_stops_when_the_persons_budget_is_used_up(parley: Parley) -> None:
     await add_agent(parley, "scout")
     await parley.ask("hello")
-    used = await parley.value("SELECT tokens_used_this_month FROM users")
-    await parley.sql("UPDATE users SET token_budget_monthly = :budget", budget=used + 1500)
+    tokens = await parley.value("SELECT tokens_used_this_month FROM users")
+    await parley.sql("UPDATE users SET token_budget_monthly = :budget", budget=tokens + 1500)
     play(
         parley.model,
         asker=[costly(tool_calls=[ask("scout")]), costly("Never said.")],
@@ -55,7 +55,7 @@ async def test_an_agent_stops_when_the_persons_budget_is_used_up(parley: Parley)
     assert "You have used this month's budget; it renews on " in result["message"]
     assert (reply.error, reply.finished) == ("budget_exhausted", False)
     assert len(parley.model.requests) == 3
-    assert await parley.value("SELECT tokens_used_this_month FROM users") == used + 2000
+    assert await parley.value("SELECT tokens_used_this_month FROM users") == tokens + 2000
     assert await nothing_is_held(parley)
     assert await parley.value("SELECT status FROM turns WHERE agent = 'scout'") == "answered"
 
@@ -88,7 +88,7 @@ async def test_a_task_is_delegated_at_most_three_times(parley: Parley) -> None:
     for name in chain:
         await add_agent(parley, name)
     parts: dict[str, Part] = {
-        name: [Answer(tool_calls=[ask(following)]), f"{name} is done."] for name, following in pairwise(chain)
+        name: [Answer(tool_calls=[ask(successor)]), f"{name} is done."] for name, successor in pairwise(chain)
     }
     play(parley.model, asker=[Answer(tool_calls=[ask("first")]), "Done."], **parts)
 
@@ -168,8 +168,8 @@ async def test_a_long_answer_of_an_agent_that_is_cut_is_a_result_that_says_so(pa
 
 async def test_an_agent_whose_model_cannot_be_reached_is_an_error_the_asker_goes_on_with(parley: Parley) -> None:
     await add_agent(parley, "scout")
-    refused = Fault(status=400, body={"error": {"message": "no"}})
-    play(parley.model, asker=[Answer(tool_calls=[ask("scout")]), "Sorry."], scout=[refused])
+    fault = Fault(status=400, body={"error": {"message": "no"}})
+    play(parley.model, asker=[Answer(tool_calls=[ask("scout")]), "Sorry."], scout=[fault])
 
     reply = await parley.ask("look around")
 

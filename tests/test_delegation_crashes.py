@@ -31,11 +31,11 @@ async def add_scout(stage: Stage) -> None:
     await stage.owner.execute("INSERT INTO agents (name, description, persona_id) VALUES ('scout', 'Looks around.', 1)")
 
 
-async def until_rows(stage: Stage, query: str, *expected: tuple[Any, ...]) -> None:
+async def until_rows(stage: Stage, query: str, *rows: tuple[Any, ...]) -> None:
     """Wait until a query returns these rows."""
     async with asyncio.timeout(30):
         while True:
-            if await stage.rows(query) == list(expected):
+            if await stage.rows(query) == list(rows):
                 break
             await asyncio.sleep(0.05)
 
@@ -110,12 +110,12 @@ async def test_a_stopping_worker_hands_over_the_agent_with_its_asker(postgres: U
         inbox_id = await stage.accepts("room: look around")
         await first.until("model before 3")
         await first.stop()
-        left = await stage.rows("SELECT status FROM turns ORDER BY id")
-        held = await stage.rows("SELECT tokens_reserved FROM users")
+        statuses = await stage.rows("SELECT status FROM turns ORDER BY id")
+        reservation = await stage.rows("SELECT tokens_reserved FROM users")
         reservations = await stage.rows("SELECT * FROM budget_reservations")
         second = await stage.worker("second", ANSWERS)
 
-        assert (left, held, reservations) == ([("running",), ("running",)], [(0,)], [])
+        assert (statuses, reservation, reservations) == ([("running",), ("running",)], [(0,)], [])
         assert (await stage.response(inbox_id)).content == "It is done."
         await stage.until_delivered(1)
         await second.stop()

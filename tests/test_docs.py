@@ -53,34 +53,34 @@ def guest(module: str) -> Scope:
 
 
 async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: ModuleTools) -> None:
-    asked, box = guest("dice"), Toolbox((dice,), 8000)
-    offer = box.offered_to(asked)
+    caller, box = guest("dice"), Toolbox((dice,), 8000)
+    offer = box.offered_to(caller)
 
     assert dice.failures == {}
-    assert [each["function"]["name"] for each in offer.schemas] == ["dice__roll"]
-    rolled = await box.call(PendingCall("call-1", "dice__roll", {"count": 3}, asked, offer), bare_context("dice"))
+    assert [schema["function"]["name"] for schema in offer.schemas] == ["dice__roll"]
+    rolled = await box.call(PendingCall("call-1", "dice__roll", {"count": 3}, caller, offer), bare_context("dice"))
     assert re.fullmatch(r'\{"rolled": \[[1-6], [1-6], [1-6]\]\}', rolled.content)
-    refused = await box.call(PendingCall("call-2", "dice__roll", {"sides": 1}, asked, offer), bare_context("dice"))
-    assert "greater than or equal to 2" in refused.content
+    result = await box.call(PendingCall("call-2", "dice__roll", {"sides": 1}, caller, offer), bare_context("dice"))
+    assert "greater than or equal to 2" in result.content
 
 
 def test_the_page_on_modules_names_every_argument_and_field() -> None:
     page = document("docs/modules.md").text
-    arguments = [each.name for each in fields(Tool) if each.name not in {"run", "module"}]
-    given = set(ToolContext.__dataclass_fields__) - {"module", "database", "app_settings", "models", "credentials"}
+    arguments = [field.name for field in fields(Tool) if field.name not in {"run", "module"}]
+    names = set(ToolContext.__dataclass_fields__) - {"module", "database", "app_settings", "models", "credentials"}
 
     assert [name for name in arguments if f"| `{name}` |" not in page] == []
-    assert [name for name in given if not re.search(rf"`(context\.)?{name}`", page)] == []
+    assert [name for name in names if not re.search(rf"`(context\.)?{name}`", page)] == []
 
 
-async def parley(folder: Path, *arguments: str, stderr: int = STDOUT, **given: str) -> Process:
+async def parley(folder: Path, *arguments: str, stderr: int = STDOUT, **variables: str) -> Process:
     """Start the program in an empty folder with these settings; without `stderr` it goes to stdout."""
     environment = {
         name: value for name, value in os.environ.items() if name not in {*SETTING_NAMES, *list_setting_names()}
     }
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "adapters.cli", *arguments),
-        env={**environment, "PYTHONPATH": str(ROOT), "PARLEY_HOME": str(folder / ".parley"), **given},
+        env={**environment, "PYTHONPATH": str(ROOT), "PARLEY_HOME": str(folder / ".parley"), **variables},
         cwd=folder,
         stdin=PIPE,
         stdout=PIPE,
@@ -89,7 +89,7 @@ async def parley(folder: Path, *arguments: str, stderr: int = STDOUT, **given: s
 
 
 async def test_the_chat_in_the_readme_is_what_the_terminal_prints(address: Address, tmp_path: Path) -> None:
-    questions, answers, tools = [each.text for each in document("README.md").blocks("text")][1:4]
+    questions, answers, tools = [block.text for block in document("README.md").blocks("text")][1:4]
     process = await parley(tmp_path, "chat", stderr=PIPE, DATABASE_URL=address.libpq(as_owner=True))
 
     output, on_stderr = await process.communicate(questions.encode())
@@ -99,14 +99,14 @@ async def test_the_chat_in_the_readme_is_what_the_terminal_prints(address: Addre
 
 
 async def test_the_start_in_the_readme_is_what_the_program_prints(tmp_path: Path) -> None:
-    shown = [normal(line) for line in document("README.md").blocks("text")[0].text.splitlines()]
+    lines = [normal(line) for line in document("README.md").blocks("text")[0].text.splitlines()]
     process = await parley(tmp_path, "run", PORT="0")
     assert process.stdout is not None
 
     output: list[str] = []
     try:
         async with asyncio.timeout(60):
-            while shown[-1] not in output and (line := (await process.stdout.readline()).decode()):
+            while lines[-1] not in output and (line := (await process.stdout.readline()).decode()):
                 output.append(normal(line.rstrip()))
             process.send_signal(signal.SIGINT)
             await process.communicate()
@@ -115,7 +115,7 @@ async def test_the_start_in_the_readme_is_what_the_program_prints(tmp_path: Path
             process.kill()
 
     # The program also prints how to set a model, which the README explains in its text.
-    assert [line for line in output if not line.strip().startswith("For a real model")] == shown
+    assert [line for line in output if not line.strip().startswith("For a real model")] == lines
 
 
 def normal(line: str) -> str:
@@ -127,7 +127,7 @@ def normal(line: str) -> str:
 def talks() -> list[tuple[str, str]]:
     """Return the lists of the page on scripted answers, each with the conversation that follows it."""
     page = document("docs/mock.md")
-    return list(zip(*([each.text for each in page.blocks(kind)] for kind in ("json", "text")), strict=True))
+    return list(zip(*([block.text for block in page.blocks(kind)] for kind in ("json", "text")), strict=True))
 
 
 @pytest.mark.parametrize(("script", "talk"), talks(), ids=range(len(talks())))
@@ -166,16 +166,16 @@ def leads_somewhere(page: Document, link: str) -> bool:
     target = Document((page.path.parent / name).resolve()) if name else page
     if not target.path.is_file():
         return False
-    anchors = {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in target.headings()}
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in target.headings()}
     return not anchor or anchor in anchors
 
 
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
 def test_files_that_a_page_names_exist(page: Document) -> None:
-    named = re.findall(r"`((?:adapters|agent|docs|migrations|modules|shared|tests)/[\w./-]+)`", page.prose)
+    paths = re.findall(r"`((?:adapters|agent|docs|migrations|modules|shared|tests)/[\w./-]+)`", page.prose)
 
     # The reader creates these folders.
-    assert [name for name in named if not name.startswith(TO_MAKE) and not (ROOT / name).exists()] == []
+    assert [name for name in paths if not name.startswith(TO_MAKE) and not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
@@ -183,8 +183,8 @@ def test_python_on_a_page_parses_and_its_imports_exist(page: Document) -> None:
     for block in page.blocks("python"):
         for node in ast.walk(ast.parse(block.text)):
             if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("adapters.pond"):
-                found = importlib.import_module(node.module)
-                assert all(hasattr(found, alias.name) for alias in node.names), node.module
+                module = importlib.import_module(node.module)
+                assert all(hasattr(module, alias.name) for alias in node.names), node.module
 
 
 def test_every_page_of_the_docs_can_be_reached_from_the_first_one() -> None:
@@ -220,9 +220,9 @@ def test_the_commands_that_pages_name_exist() -> None:
     groups = {*GROUPS, "slack"}
     prose = "\n".join(page.prose for page in documents())
 
-    named = set(re.findall(r"`(?:\.venv/bin/)?parley ([a-z][\w-]*)(?: ([a-z][\w-]*))?", prose))
-    unknown = {first for first, _ in named if first not in commands | groups}
-    unknown |= {second for first, second in named if first in groups and second and second not in commands}
+    mentions = set(re.findall(r"`(?:\.venv/bin/)?parley ([a-z][\w-]*)(?: ([a-z][\w-]*))?", prose))
+    unknown = {first for first, _ in mentions if first not in commands | groups}
+    unknown |= {second for first, second in mentions if first in groups and second and second not in commands}
     assert unknown == set()
 
 
@@ -245,9 +245,9 @@ def test_decisions_are_numbered_and_short_with_context_decision_and_price() -> N
 
 
 def test_the_glossary_has_the_words_of_the_main_path() -> None:
-    known = set().union(*(words(row[0]) for row in glossary()))
+    terms = set().union(*(words(row[0]) for row in glossary()))
 
-    assert {"turn", "journal", "offer", "reservation", "persona", "place", "sender", "router", "outbox"} <= known
+    assert {"turn", "journal", "offer", "reservation", "persona", "place", "sender", "router", "outbox"} <= terms
     assert [row[0] for row in glossary()] == list(dict.fromkeys(row[0] for row in glossary()))
 
 

@@ -72,8 +72,8 @@ def send(text: str, *hosts: str, chunk: int = CHARS) -> str:
     outflow = Outflow(OutflowRules(secrets=Secrets(["a1b2c3d4" * 8])))
     if hosts:
         outflow.restrict(hosts)
-    sent = [outflow.feed(text[start : start + chunk]) for start in range(0, len(text), chunk)]
-    return "".join([*sent, outflow.finish()])
+    pieces = [outflow.feed(text[start : start + chunk]) for start in range(0, len(text), chunk)]
+    return "".join([*pieces, outflow.finish()])
 
 
 READERS: dict[str, Callable[[str], object]] = {
@@ -98,7 +98,9 @@ READERS: dict[str, Callable[[str], object]] = {
     "a sum": lambda text: (find_sum(text), work_out(text)),
     "a reference in a plan": lambda text: list(REFERENCE.finditer(text)),
     "an error of a tool": lambda text: NUMBER.sub("", QUOTED.sub("", text)),
-    "an error of a provider": lambda text: [each.search(text) for each in (TOO_LONG, IMAGES_REFUSED, WINDOW, COUNTED)],
+    "an error of a provider": lambda text: [
+        pattern.search(text) for pattern in (TOO_LONG, IMAGES_REFUSED, WINDOW, COUNTED)
+    ],
     "a call to approve": lambda text: UNSEEN.sub("", text),
     "a command": COMMAND_LINE.fullmatch,
     "a yes or no": TYPED.fullmatch,
@@ -274,11 +276,11 @@ def test_a_table_of_many_columns_and_rows_is_shown_as_it_was_written() -> None:
     rows = ["|" * 30_000, "|-|", *["|x"] * 10_000]
 
     with at_most(MOST_SECONDS):
-        shown = tables_to_blocks("\n".join(rows))
+        blocks = tables_to_blocks("\n".join(rows))
 
-    assert len(shown) < 2 * sum(map(len, rows))
-    assert shown.startswith("```\n||")
-    assert shown.endswith("|x\n```")
+    assert len(blocks) < 2 * sum(map(len, rows))
+    assert blocks.startswith("```\n||")
+    assert blocks.endswith("|x\n```")
 
 
 def test_a_table_is_aligned_and_one_without_a_rule_is_not() -> None:
@@ -292,8 +294,8 @@ def test_a_table_is_aligned_and_one_without_a_rule_is_not() -> None:
 def test_live_text_of_a_long_answer_is_its_end_in_its_code_block() -> None:
     text = "So:\n```python\n" + "\n".join(f"line {number}" for number in range(5000))
 
-    shown = render_live(text)
+    live_text = render_live(text)
 
-    assert shown.startswith("…\n```python\n")
-    assert shown.endswith("line 4999\n```")
-    assert len(shown) <= discord.MESSAGE_LIMIT
+    assert live_text.startswith("…\n```python\n")
+    assert live_text.endswith("line 4999\n```")
+    assert len(live_text) <= discord.MESSAGE_LIMIT

@@ -44,9 +44,9 @@ def in_company(tool: Tool, company: asyncio.Barrier) -> Tool:
     """Return the tool, whose calls end only when as many have begun as the barrier requires."""
 
     @functools.wraps(tool.run)
-    async def run(*given: Any, **arguments: Any) -> Any:
+    async def run(*positional: Any, **arguments: Any) -> Any:
         await company.wait()
-        return await tool.run(*given, **arguments)
+        return await tool.run(*positional, **arguments)
 
     return replace(tool, run=run)
 
@@ -59,10 +59,10 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
     async def opened(
         hotel: Hotel, company: asyncio.Barrier | None = None, *, plans: bool = False
     ) -> AsyncIterator[Site]:
-        dates = [each for each in discover().tools if each.module == "calendar"]
+        dates = [tool for tool in discover().tools if tool.module == "calendar"]
         if company is not None:
-            dates = [in_company(each, company) for each in dates]
-        changed = settings.model_copy(
+            dates = [in_company(tool, company) for tool in dates]
+        configuration = settings.model_copy(
             update={
                 "default_guest_modules": ("calendar", "pms"),
                 "default_guest_token_budget": 100_000,
@@ -72,7 +72,7 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
             }
         )
         modules = ModuleTools([*dates, hotel.tool()])
-        async with open_parley(changed, address, model, modules=modules) as parley, open_site(parley) as site:
+        async with open_parley(configuration, address, model, modules=modules) as parley, open_site(parley) as site:
             yield site
 
     return opened
@@ -80,12 +80,12 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
 
 def results_of(body: Body) -> list[dict[str, Any]]:
     """Return the results of the last wave, in the order in which the model is shown them."""
-    shown: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for message in reversed(body["messages"]):
         if message["role"] != "tool":
             break
-        shown.insert(0, json.loads(message["content"]))
-    return shown
+        results.insert(0, json.loads(message["content"]))
+    return results
 
 
 def plays_concierge(body: Body, _number: int) -> Answer:
@@ -94,15 +94,15 @@ def plays_concierge(body: Body, _number: int) -> Answer:
     if not results:
         return Answer(tool_calls=[(HOLIDAY, {"holiday_name": "Hanukkah"}), (HINT, {"hint": "next weekend"})])
     if "start" in results[0]:
-        stays = [{"check_in": each["check_in"], "check_out": each["check_out"]} for each in results]
+        stays = [{"check_in": result["check_in"], "check_out": result["check_out"]} for result in results]
         return Answer(tool_calls=[(AVAILABILITY, stay) for stay in stays])
-    return Answer(" and ".join(f"{each['nights']} nights from {each['check_in']}" for each in results))
+    return Answer(" and ".join(f"{result['nights']} nights from {result['check_in']}" for result in results))
 
 
 def asks_for_both(body: Body, _number: int) -> Answer:
     """Ask for two stays at once, then answer."""
     if not results_of(body):
-        starts = [date.fromisoformat(each) for each in (FIRST, SECOND)]
+        starts = [date.fromisoformat(day) for day in (FIRST, SECOND)]
         stays = [{"check_in": str(start), "check_out": str(start + timedelta(days=2))} for start in starts]
         return Answer(tool_calls=[(AVAILABILITY, stay) for stay in stays])
     return Answer("That is all.")
@@ -142,31 +142,31 @@ async def test_a_holiday_and_a_weekend_take_two_waves_and_three_model_calls(visi
 
 def plans_as_it_goes(body: Body, _number: int) -> Answer:
     """Plan the dates, then the stays, then the response."""
-    found = results_in(body)
-    if not found:
+    results = results_in(body)
+    if not results:
         return Answer(plan(*DATES))
-    if "holiday" in found:
-        stays = {each: {day: found[each][day] for day in ("check_in", "check_out")} for each in found}
-        return Answer(plan(*(call(STAY, f"stay-{each}", **dates) for each, dates in stays.items()), status="done"))
-    return Answer(plan(response=in_words(found)))
+    if "holiday" in results:
+        stays = {name: {day: results[name][day] for day in ("check_in", "check_out")} for name in results}
+        return Answer(plan(*(call(STAY, f"stay-{name}", **dates) for name, dates in stays.items()), status="done"))
+    return Answer(plan(response=in_words(results)))
 
 
 def plans_ahead(body: Body, _number: int) -> Answer:
     """Plan the dates and the stays in one plan, the stays with references to the dates; then the response."""
-    found = results_in(body)
-    if found:
-        return Answer(plan(response=in_words(found)))
+    results = results_in(body)
+    if results:
+        return Answer(plan(response=in_words(results)))
     stays = [
-        call(STAY, f"stay-{each}", each, check_in=f"${each}.check_in", check_out=f"${each}.check_out")
-        for each in ("holiday", "weekend")
+        call(STAY, f"stay-{name}", name, check_in=f"${name}.check_in", check_out=f"${name}.check_out")
+        for name in ("holiday", "weekend")
     ]
     return Answer(plan(*DATES, *stays, status="done"))
 
 
-def in_words(found: dict[str, Any]) -> str:
+def in_words(results: dict[str, Any]) -> str:
     """Return the two stays as the person reads them."""
     return " and ".join(
-        f"{each['nights']} nights from {each['check_in']}" for key, each in found.items() if "stay" in key
+        f"{stay['nights']} nights from {stay['check_in']}" for key, stay in results.items() if "stay" in key
     )
 
 
@@ -181,8 +181,8 @@ async def test_in_planner_mode_it_takes_two_waves_too_and_at_most_three_model_ca
         answer = await ask(site, QUESTION)
         waves = await site.parley.value("SELECT waves FROM turns")
 
-    holiday, weekend, first, second = (each["result"] for each in answer["tool_calls_made"])
-    assert [each["tool"] for each in answer["tool_calls_made"]][:2] == [
+    holiday, weekend, first, second = (call["result"] for call in answer["tool_calls_made"])
+    assert [call["tool"] for call in answer["tool_calls_made"]][:2] == [
         "calendar.resolve_holiday",
         "calendar.resolve_date_hint",
     ]
@@ -200,10 +200,10 @@ async def test_in_planner_mode_dates_that_need_no_calendar_take_one_wave_and_two
     visit: Visit, model: OpenAIStub, status: str
 ) -> None:
     def reads_dates(body: Body, _number: int) -> Answer:
-        found = results_in(body)
-        if not found:
+        results = results_in(body)
+        if not results:
             return Answer(plan(call(STAY, check_in="2027-01-17", check_out="2027-01-19"), status=status))
-        return Answer(plan(response=", ".join(f"{room['room']} {room['price']}" for room in found["a"]["rooms"])))
+        return Answer(plan(response=", ".join(f"{room['room']} {room['price']}" for room in results["a"]["rooms"])))
 
     model.play(reads_dates)
 
@@ -244,18 +244,18 @@ async def test_results_keep_the_models_order_whichever_ends_first(visit: Visit, 
         answer = await ask(site, "both stays")
 
     assert [call["result"]["check_in"] for call in answer["tool_calls_made"]] == [FIRST, SECOND]
-    assert [each["check_in"] for each in results_of(model.requests[-1].body)] == [FIRST, SECOND]
+    assert [result["check_in"] for result in results_of(model.requests[-1].body)] == [FIRST, SECOND]
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         (ToolError("The booking system is closed in January."), "The booking system is closed in January."),
         (RuntimeError("secret detail"), "pms.get_availability failed unexpectedly."),
     ],
 )
 async def test_a_call_that_fails_does_not_affect_the_others(
-    visit: Visit, model: OpenAIStub, fault: Exception, told: str
+    visit: Visit, model: OpenAIStub, fault: Exception, message: str
 ) -> None:
     both_have_begun, first_has_failed = asyncio.Barrier(2), asyncio.Event()
 
@@ -271,9 +271,9 @@ async def test_a_call_that_fails_does_not_affect_the_others(
     async with visit(Hotel(before=first_fails)) as site:
         answer = await ask(site, "both stays")
 
-    failed, found = (call["result"] for call in answer["tool_calls_made"])
-    assert (failed["error"], failed["message"]) == (True, told)
-    assert found["check_in"] == SECOND
+    failed, success = (call["result"] for call in answer["tool_calls_made"])
+    assert (failed["error"], failed["message"]) == (True, message)
+    assert success["check_in"] == SECOND
     assert (answer["content"], answer["finished"]) == ("That is all.", True)
 
 
@@ -287,7 +287,7 @@ async def test_only_the_call_that_never_ends_times_out(visit: Visit, model: Open
     async with visit(Hotel(before=first_never_ends, timeout_seconds=0.5)) as site:
         answer = await ask(site, "both stays")
 
-    given_up, found = (call["result"] for call in answer["tool_calls_made"])
+    given_up, success = (call["result"] for call in answer["tool_calls_made"])
     assert "took longer than" in given_up["message"]
-    assert found["check_in"] == SECOND
+    assert success["check_in"] == SECOND
     assert (answer["content"], answer["finished"]) == ("That is all.", True)

@@ -117,10 +117,10 @@ async def test_a_model_that_refuses_images_is_asked_without_them_and_from_then_o
     parley.model.play(plays)
 
     reply = await parley.ask("what is this?", attachments=[await attach(parley, picture())])
-    asked = len(parley.model.requests)
+    count = len(parley.model.requests)
     await parley.ask("really?")
 
-    assert (reply.content, asked, len(parley.model.requests)) == ("I can't see it.", 2, 3)
+    assert (reply.content, count, len(parley.model.requests)) == ("I can't see it.", 2, 3)
     assert "You can't see the image with the file_id 1" in text_of(parley, request=1)
     assert "You can't see the image with the file_id 1" in text_of(parley, message=1)
 
@@ -180,10 +180,10 @@ async def test_an_image_is_untrusted_so_actions_need_a_yes(parley: Parley) -> No
 
 
 async def test_images_are_included_in_the_reservation(parley: Parley) -> None:
-    held: list[int] = []
+    reservations: list[int] = []
 
     async def looks(_body: dict[str, Any], _number: int) -> Answer:
-        held.append(await parley.value("SELECT tokens FROM budget_reservations"))
+        reservations.append(await parley.value("SELECT tokens FROM budget_reservations"))
         return Answer("ok")
 
     parley.model.play(looks)
@@ -191,5 +191,5 @@ async def test_images_are_included_in_the_reservation(parley: Parley) -> None:
     await parley.ask("look", channel="two", attachments=[await attach(parley, picture())], is_direct=True)
     await parley.ask("again", channel="two", is_direct=True)
 
-    assert held[1] - held[0] > 1600
-    assert held[2] - held[0] > 1600
+    assert reservations[1] - reservations[0] > 1600
+    assert reservations[2] - reservations[0] > 1600

@@ -87,8 +87,8 @@ async def test_approved_calls_run_one_after_another(
         return "moved"
 
     tools = ModuleTools([*discover().tools, Tool(move, Permission.GUEST, module="office", confirms=True)])
-    given = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
-    async with open_parley(settings.model_copy(update=given), address, model, modules=tools) as parley:
+    parameters = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
+    async with open_parley(settings.model_copy(update=parameters), address, model, modules=tools) as parley:
         model.play([calls(*(("office__move", {"what": what}) for what in "abc")), Answer("Moved.")])
         await parley.ask("move all")
         await parley.ask("yes")
@@ -237,7 +237,7 @@ async def test_the_calls_of_an_agents_answer_are_asked_about_together_and_run_as
         reply = await parley.ask("yes")
 
     assert (asked.content, row.agent, row.tool) == (ASKED, "clerk", "office.send, office.send")
-    assert [held["arguments"] for held in json.loads(row.arguments)] == [MAIL[1], OTHER[1]]
+    assert [load["arguments"] for load in json.loads(row.arguments)] == [MAIL[1], OTHER[1]]
     assert (reply.content, office.sent) == ("Both have it.", BOTH)
 
 

@@ -163,7 +163,7 @@ async def test_a_program_that_is_too_old_for_the_tables_takes_no_more_work_and_s
 
     with capture_logs() as lines:
         await migrate(parley.app.database.address, write_next_release(tmp_path, contract.format(revision=NEXT)))
-        waiting = asyncio.create_task(parley.ask("are you there?"))
+        task = asyncio.create_task(parley.ask("are you there?"))
         async with asyncio.timeout(30):
             while not (causes := [line["cause"] for line in lines if line["event"] == "worker_restarting"]):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -174,7 +174,7 @@ async def test_a_program_that_is_too_old_for_the_tables_takes_no_more_work_and_s
         await migrate(parley.app.database.address)
     # The newer program answers what waits.
     await owner.execute(contract.format(revision=newest_revision()))
-    assert (await waiting).content.startswith("You said: are you there?")
+    assert (await task).content.startswith("You said: are you there?")
 
 
 async def test_tables_of_a_newer_release_are_left_alone(address: Address) -> None:
@@ -257,10 +257,10 @@ async def test_an_owner_without_the_rights_gets_one_line_with_what_a_superuser_m
     rights: str, owns: bool, has_vector: bool, reason: str, bare_postgres: URL
 ) -> None:
     async with given_database(bare_postgres, rights=rights, owns=owns, has_vector=has_vector) as address:
-        with pytest.raises(ConfigurationError) as refused:
+        with pytest.raises(ConfigurationError) as error:
             await migrate(address)
 
-        line = str(refused.value)
+        line = str(error.value)
         assert reason in line
         assert "\n" not in line
         async with connected(Address(bare_postgres.set(database=address.url.database), is_embedded=True)) as superuser:

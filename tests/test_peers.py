@@ -41,9 +41,9 @@ class FakePeers:
         """Record the request and answer."""
         self.asked.append((str(agent.url), task, hops, context_id))
         assert 0 < seconds <= 180
-        found = self.answer(task)
+        answer = self.answer(task)
         try:
-            return PeerAnswer(found) if isinstance(found, str) else await found
+            return PeerAnswer(answer) if isinstance(answer, str) else await answer
         except asyncio.CancelledError:
             self.cancelled += 1
             raise

@@ -28,13 +28,13 @@ async def test_a_plan_without_tools_is_the_answer(parley: Parley, model: OpenAIS
     reply = await parley.ask("hello")
 
     assert (reply.content, reply.finished, reply.iterations, reply.error) == ("Hi Ann.", True, 1, None)
-    asked = model.requests[0].body
-    assert asked["temperature"] == 0
-    assert asked["response_format"]["type"] == "json_schema"
-    assert "tools" not in asked
-    assert "- knowledge.remember: " in asked["messages"][0]["content"]
-    kept = await parley.sql("SELECT role, content, plan FROM messages ORDER BY seq")
-    assert [tuple(row) for row in kept] == [("user", "hello", None), ("assistant", "Hi Ann.", None)]
+    request = model.requests[0].body
+    assert request["temperature"] == 0
+    assert request["response_format"]["type"] == "json_schema"
+    assert "tools" not in request
+    assert "- knowledge.remember: " in request["messages"][0]["content"]
+    rows = await parley.sql("SELECT role, content, plan FROM messages ORDER BY seq")
+    assert [tuple(row) for row in rows] == [("user", "hello", None), ("assistant", "Hi Ann.", None)]
     assert [tuple(row) for row in await parley.sql("SELECT loop_mode, waves, iterations FROM turns")] == [
         ("planner", 0, 1)
     ]
@@ -51,7 +51,7 @@ async def test_tools_run_and_results_are_shown_with_the_ids_of_the_plan(parley: 
     reply = await parley.ask("remember that I like tea")
 
     assert (reply.content, reply.iterations) == ("Noted.", 2)
-    assert [(each.tool, each.args) for each in reply.tool_calls_made] == [
+    assert [(call.tool, call.args) for call in reply.tool_calls_made] == [
         ("knowledge.remember", {"content": "Ann likes tea"}),
         ("file_manager.list_files", {}),
     ]
@@ -65,11 +65,11 @@ async def test_tools_run_and_results_are_shown_with_the_ids_of_the_plan(parley: 
         (5, "tool_result", "file_manager.list_files"),
         (6, "assistant", None),
     ]
-    shown = model.requests[1].body["messages"]
-    assert [each["role"] for each in shown] == ["system", "user", "assistant", "user"]
-    assert json.loads(shown[2]["content"])["tools"][0]["id"] == "m"
-    assert '<tool_result name="knowledge.remember" id="m">' in shown[3]["content"]
-    assert shown[:2] == model.requests[0].body["messages"]
+    messages = model.requests[1].body["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert json.loads(messages[2]["content"])["tools"][0]["id"] == "m"
+    assert '<tool_result name="knowledge.remember" id="m">' in messages[3]["content"]
+    assert messages[:2] == model.requests[0].body["messages"]
 
 
 async def test_the_plan_on_the_page_runs(parley: Parley, model: OpenAIStub) -> None:
@@ -80,7 +80,7 @@ async def test_the_plan_on_the_page_runs(parley: Parley, model: OpenAIStub) -> N
     days, file = reply.tool_calls_made
     assert (reply.content, reply.iterations) == ("Here is your file.", 1)
     assert file.args["content"] == f"From {days.result['start']} to {days.result['end']}"
-    assert [each.file_id for each in reply.files] == [file.result["file_id"]]
+    assert [file.file_id for file in reply.files] == [file.result["file_id"]]
 
 
 def streamed(events: list[Any]) -> str:
@@ -101,7 +101,7 @@ async def test_a_plan_that_is_done_runs_its_tools_first_and_its_response_needs_n
     reply = await parley.ask("remember that I like tea")
 
     assert (reply.content, reply.finished, reply.iterations) == ("I will remember that.", True, 1)
-    assert [each.tool for each in reply.tool_calls_made] == ["knowledge.remember"]
+    assert [call.tool for call in reply.tool_calls_made] == ["knowledge.remember"]
     assert len(model.requests) == 1
     assert await parley.value("SELECT waves FROM turns") == 1
     # The response of a plan whose tools had not run yet is not in the transcript.
@@ -153,7 +153,7 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(parley: Parley
         "message",
         "turn_complete",
     ]
-    assert [each.payload["text"] for each in events if each.name == "thinking"] == [
+    assert [event.payload["text"] for event in events if event.name == "thinking"] == [
         "Files are asked for.",
         "There are none.",
     ]
@@ -165,7 +165,7 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(parley: Parley
 
 
 @pytest.mark.parametrize(
-    "written",
+    "text",
     [
         plan(response="Hello."),
         json.dumps({"response": "Hello.", "tools": [], "status": "done"}),
@@ -175,8 +175,8 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(parley: Parley
         plan(response="Hello.", status="continue"),
     ],
 )
-async def test_a_plan_is_found_however_it_is_written(parley: Parley, model: OpenAIStub, written: str) -> None:
-    model.play([Answer(written, chunk_chars=5)])
+async def test_a_plan_is_found_however_it_is_written(parley: Parley, model: OpenAIStub, text: str) -> None:
+    model.play([Answer(text, chunk_chars=5)])
 
     events = await parley.follow("hello")
 
@@ -229,12 +229,12 @@ async def test_a_persona_chooses_its_mode_and_a_conversation_may_change_it(parle
         "planner",
     ]
     native, last = model.requests[3].body["messages"], model.requests[-1].body["messages"]
-    assert [each["role"] for each in native][:5] == ["system", "user", "assistant", "tool", "assistant"]
+    assert [message["role"] for message in native][:5] == ["system", "user", "assistant", "tool", "assistant"]
     assert native[4]["content"] == "Planned."
     # A planning model is shown its earlier answers as plans.
-    shown = [json.loads(each["content"]) for each in last if each["role"] == "assistant"]
-    assert [each["status"] for each in shown] == ["continue", "done", "continue", "done", "continue"]
-    assert [each["response"] for each in shown] == ["", "Planned.", "", "Called.", ""]
+    plans = [json.loads(message["content"]) for message in last if message["role"] == "assistant"]
+    assert [plan["status"] for plan in plans] == ["continue", "done", "continue", "done", "continue"]
+    assert [plan["response"] for plan in plans] == ["", "Planned.", "", "Called.", ""]
 
 
 async def test_a_conversation_keeps_its_mode_as_the_share_grows(
@@ -242,13 +242,13 @@ async def test_a_conversation_keeps_its_mode_as_the_share_grows(
 ) -> None:
     model.play(lambda body, _number: Answer("native" if "response_format" not in body else plan(response="planner")))
     channels = [f"dm-{number}" for number in range(20)]
-    found: list[list[str]] = []
+    rounds: list[list[str]] = []
     for percent in (0, 30, 30, 60, 100):
-        changed = settings.model_copy(update={"planner_percent": percent})
-        async with open_parley(changed, address, model) as parley:
-            found.append([(await parley.ask("hello", channel=each)).content for each in channels])
+        configuration = settings.model_copy(update={"planner_percent": percent})
+        async with open_parley(configuration, address, model) as parley:
+            rounds.append([(await parley.ask("hello", channel=channel)).content for channel in channels])
 
-    none, some, same, more, every = ([mode == "planner" for mode in modes] for modes in found)
+    none, some, same, more, every = ([mode == "planner" for mode in modes] for modes in rounds)
     assert (any(none), all(every), some == same) == (False, True, True)
     assert 0 < sum(some) < sum(more) < len(channels)
     assert all(after or not before for before, after in zip(some, more, strict=True))
@@ -281,7 +281,7 @@ async def test_scripted_answers_may_be_plans_calls_or_blocks(
         reply = await parley.ask("hello")
 
         assert (reply.content, reply.iterations, reply.model) == ("That is all.", 5, "mock")
-        assert [each.tool for each in reply.tool_calls_made] == [
+        assert [call.tool for call in reply.tool_calls_made] == [
             "file_manager.list_files",
             "knowledge.list_memories",
             "file_manager.list_files",
@@ -290,15 +290,15 @@ async def test_scripted_answers_may_be_plans_calls_or_blocks(
 
 
 async def test_a_model_of_a_text_protocol_plans_too(settings: Settings, address: Address, model: OpenAIStub) -> None:
-    changed = settings.model_copy(update={"llm_protocols": {"openai/stub": "tool_tag"}})
-    noted = plan(call("knowledge.remember", content="a <tool> is {no} block"))
-    model.play([noted, plan(response="Noted, with `<tool>{}</tool>`.")])
-    async with open_parley(changed, address, model) as parley:
+    configuration = settings.model_copy(update={"llm_protocols": {"openai/stub": "tool_tag"}})
+    proposal = plan(call("knowledge.remember", content="a <tool> is {no} block"))
+    model.play([proposal, plan(response="Noted, with `<tool>{}</tool>`.")])
+    async with open_parley(configuration, address, model) as parley:
         reply = await parley.ask("remember this")
 
     assert reply.content == "Noted, with `<tool>{}</tool>`."
     assert reply.tool_calls_made[0].args == {"content": "a <tool> is {no} block"}
-    roles = [each["role"] for each in model.requests[-1].body["messages"]]
+    roles = [message["role"] for message in model.requests[-1].body["messages"]]
     assert roles == ["system", "user", "assistant", "user"]
     assert "<tool_result" in model.requests[-1].body["messages"][-1]["content"]
 

@@ -23,8 +23,8 @@ def office() -> Office:
 @pytest.fixture
 async def parley(settings: Settings, address: Address, model: OpenAIStub, office: Office) -> AsyncIterator[Parley]:
     """An installation in planner mode with tools that need a person's yes."""
-    changed = settings.model_copy(update={"planner_percent": 100})
-    async with open_office(changed, address, model, office) as parley:
+    configuration = settings.model_copy(update={"planner_percent": 100})
+    async with open_office(configuration, address, model, office) as parley:
         yield parley
         assert model.refusals == []
 
@@ -36,11 +36,11 @@ async def test_a_plan_waits_for_a_yes_and_goes_on_with_the_result(
     first = plan(SEND, notes, status="done", response="Bob knows now.")
     model.play([first, plan(notes | {"needs": []}), plan(response="Done.")])
 
-    asked = await parley.ask("mail Bob, then post that he knows")
+    question = await parley.ask("mail Bob, then post that he knows")
     before = (list(office.sent), list(office.posted))
     reply = await parley.ask("yes")
 
-    assert asked.content.startswith("Send “See you at eight.” to bob?")
+    assert question.content.startswith("Send “See you at eight.” to bob?")
     assert before == ([], [])
     assert (reply.content, office.sent, office.posted) == ("Done.", [("bob", "See you at eight.")], ["Bob knows."])
     assert await statuses(parley) == ["used"]

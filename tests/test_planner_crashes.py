@@ -48,12 +48,12 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost_while_a_plan_runs(
     def answer(body: Body, _number: int) -> Answer:
         if results_in(body):
             return Answer(plan(response="Noted."))
-        noted = call("knowledge.remember", "m", "f", content=last_user_text(body).partition("\n")[0])
-        return Answer(plan(call("file_manager.list_files", "f"), noted))
+        memory_call = call("knowledge.remember", "m", "f", content=last_user_text(body).partition("\n")[0])
+        return Answer(plan(call("file_manager.list_files", "f"), memory_call))
 
     model.play(answer)
-    changed = settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
-    async with losing_acknowledgements(changed, address, model, database) as losing:
+    configuration = settings.model_copy(update={"planner_percent": 100, "default_guest_token_budget": 100_000_000})
+    async with losing_acknowledgements(configuration, address, model, database) as losing:
         async for question in losing.messages():
             reply = await losing.parley.ask(question, channel=question)
             assert (reply.error, reply.content, len(reply.tool_calls_made)) == (None, "Noted.", 2)

@@ -83,8 +83,12 @@ async def test_a_broken_plan_is_not_shown_in_later_turns(parley: Parley, model: 
 
     await parley.ask("and now?")
 
-    shown = [json.loads(each["content"]) for each in model.requests[-1].body["messages"] if each["role"] == "assistant"]
-    assert [each["response"] for each in shown] == ["Here I am."]
+    plans = [
+        json.loads(message["content"])
+        for message in model.requests[-1].body["messages"]
+        if message["role"] == "assistant"
+    ]
+    assert [plan["response"] for plan in plans] == ["Here I am."]
 
 
 @pytest.mark.parametrize("broken", ['{"status": "done"', plan(LIST, LIST), '{"a": 1} Sorry, here is your answer.'])
@@ -137,12 +141,12 @@ async def test_tools_that_are_not_there_and_wrong_arguments_are_results_the_mode
 
     reply = await parley.ask("do what you can")
 
-    found = results_in(model.requests[1].body)
-    assert "knowledge__remember" in found["a"]["available_tools"]
-    assert "content" in found["b"]["parameters"]["properties"]
-    assert "not valid JSON" in found["c"]["message"]
-    assert "error" not in found["t1"]
-    assert [each.args for each in reply.tool_calls_made][3] == {"content": "Ann likes tea"}
+    results = results_in(model.requests[1].body)
+    assert "knowledge__remember" in results["a"]["available_tools"]
+    assert "content" in results["b"]["parameters"]["properties"]
+    assert "not valid JSON" in results["c"]["message"]
+    assert "error" not in results["t1"]
+    assert [call.args for call in reply.tool_calls_made][3] == {"content": "Ann likes tea"}
 
 
 async def test_of_ten_thousand_calls_in_a_plan_thirty_two_run(parley: Parley, model: OpenAIStub) -> None:
@@ -151,7 +155,7 @@ async def test_of_ten_thousand_calls_in_a_plan_thirty_two_run(parley: Parley, mo
 
     reply = await parley.ask("everything at once")
 
-    results = [each.result for each in reply.tool_calls_made]
+    results = [call.result for call in reply.tool_calls_made]
     assert (reply.content, len(results)) == ("Enough.", 33)
     assert "at most 32 calls" in results[32]["message"]
     assert not any("message" in result for result in results[:32])
@@ -162,7 +166,7 @@ async def test_a_chain_of_a_thousand_calls_runs_up_to_the_step_limit(parley: Par
 
     reply = await parley.ask("one after the other")
 
-    results = [each.result for each in reply.tool_calls_made]
+    results = [call.result for call in reply.tool_calls_made]
     assert len(results) == 33
     assert results[:10] == [[]] * 10
     assert results[10]["message"] == "Not run: there were no steps left for it."
@@ -203,7 +207,7 @@ async def test_a_last_plan_without_a_response_is_repaired_once(parley: Parley, m
 
 
 @pytest.mark.parametrize(
-    ("written", "expected"),
+    ("text", "prefix"),
     [
         (
             '{"reasoning": "r", "status": "done", "tools": [], "response": "Once upon a',
@@ -213,14 +217,14 @@ async def test_a_last_plan_without_a_response_is_repaired_once(parley: Parley, m
     ],
 )
 async def test_a_plan_cut_at_the_length_limit_is_shown_as_far_as_possible_or_repaired(
-    parley: Parley, model: OpenAIStub, written: str, expected: str
+    parley: Parley, model: OpenAIStub, text: str, prefix: str
 ) -> None:
-    model.play([Answer(written, finish_reason="length"), plan(response="Shorter.")])
+    model.play([Answer(text, finish_reason="length"), plan(response="Shorter.")])
 
     reply = await parley.ask("tell me a story")
 
-    assert reply.content.startswith(expected)
-    assert reply.finished == (expected == "Shorter.")
+    assert reply.content.startswith(prefix)
+    assert reply.finished == (prefix == "Shorter.")
     assert reply.tool_calls_made == ()
 
 
@@ -288,24 +292,24 @@ async def test_a_turn_that_outgrows_its_model_keeps_the_question_and_the_last_re
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     def reads(body: dict[str, Any], _number: int) -> Answer:
-        shown = [page for page in range(9) if f"page {page}:" in json.dumps(body["messages"])]
-        if 8 in shown:
-            return Answer(plan(response=f"I still see {shown}."))
-        page = shown[-1] + 1 if shown else 0
+        pages = [page for page in range(9) if f"page {page}:" in json.dumps(body["messages"])]
+        if 8 in pages:
+            return Answer(plan(response=f"I still see {pages}."))
+        page = pages[-1] + 1 if pages else 0
         return Answer(plan(call("books.read", f"p{page}", page=page)))
 
     model.windows["stub"] = 12_000
     model.play(reads)
-    changed = with_books(settings)
-    async with open_parley(changed, address, model, modules=BOOKS) as parley:
+    configuration = with_books(settings)
+    async with open_parley(configuration, address, model, modules=BOOKS) as parley:
         reply = await parley.ask("what do they say?")
 
     assert (reply.error, reply.iterations) == (None, 10)
     assert "8]" in reply.content
     assert "0" not in reply.content
     assert model.refusals == []
-    asked = model.requests[-1].body["messages"]
-    assert "You answer with a plan" in asked[0]["content"]
-    assert "what do they say?" in asked[1]["content"]
-    assert "Left out here" in asked[1]["content"]
+    messages = model.requests[-1].body["messages"]
+    assert "You answer with a plan" in messages[0]["content"]
+    assert "what do they say?" in messages[1]["content"]
+    assert "Left out here" in messages[1]["content"]
     assert list(results_in(model.requests[-1].body)) == ["p8"]

@@ -54,10 +54,10 @@ class Kitchen:
             self.echoed.set()
             return {"value": value, "more": more}
 
-        made = [give, fail, hold, echo]
-        for each in made:
-            object.__setattr__(each, "module", "kitchen")
-        return made
+        toolset = [give, fail, hold, echo]
+        for entry in toolset:
+            object.__setattr__(entry, "module", "kitchen")
+        return toolset
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def kitchen() -> Kitchen:
 @pytest.fixture
 async def parley(settings: Settings, address: Address, model: OpenAIStub, kitchen: Kitchen) -> AsyncIterator[Parley]:
     """An installation in planner mode with only the kitchen's tools."""
-    changed = settings.model_copy(
+    configuration = settings.model_copy(
         update={
             "planner_percent": 100,
             "default_guest_modules": ("kitchen",),
             "default_guest_token_budget": 1_000_000,
         }
     )
-    async with open_parley(changed, address, model, modules=ModuleTools(kitchen.tools())) as parley:
+    async with open_parley(configuration, address, model, modules=ModuleTools(kitchen.tools())) as parley:
         yield parley
         assert model.refusals == []
 
@@ -90,7 +90,7 @@ GIVE, FAIL, HOLD = call("kitchen.give", "g"), call("kitchen.fail", "x"), call("k
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("reference", "value"),
     [
         ("$g", GIVEN),
         ("$g.start", "2027-01-17"),
@@ -109,14 +109,14 @@ GIVE, FAIL, HOLD = call("kitchen.give", "g"), call("kitchen.fail", "x"), call("k
     ],
 )
 async def test_a_result_in_an_argument_keeps_its_type(
-    parley: Parley, model: OpenAIStub, written: Any, meant: Any
+    parley: Parley, model: OpenAIStub, reference: Any, value: Any
 ) -> None:
-    model.play([plan(GIVE, echo("e", "g", value=written)), plan(response="Done.")])
+    model.play([plan(GIVE, echo("e", "g", value=reference)), plan(response="Done.")])
 
     reply = await parley.ask("go")
 
-    assert reply.tool_calls_made[1].args == {"value": meant}
-    assert reply.tool_calls_made[1].result["value"] == meant
+    assert reply.tool_calls_made[1].args == {"value": value}
+    assert reply.tool_calls_made[1].result["value"] == value
 
 
 async def test_a_reference_is_a_need_without_being_listed(parley: Parley, model: OpenAIStub) -> None:
@@ -125,7 +125,7 @@ async def test_a_reference_is_a_need_without_being_listed(parley: Parley, model:
     reply = await parley.ask("go")
 
     # In the order of the plan, although they ran in the opposite order.
-    assert [(each.tool, each.args) for each in reply.tool_calls_made] == [
+    assert [(call.tool, call.args) for call in reply.tool_calls_made] == [
         ("kitchen.echo", {"value": 3}),
         ("kitchen.give", {}),
     ]
@@ -138,7 +138,7 @@ async def test_a_number_may_be_an_id_and_a_price_stays_a_price(parley: Parley, m
 
     reply = await parley.ask("go")
 
-    assert [each.args for each in reply.tool_calls_made] == [{}, {"value": 3}, {"value": "$5.50"}]
+    assert [call.args for call in reply.tool_calls_made] == [{}, {"value": 3}, {"value": "$5.50"}]
 
 
 async def test_an_earlier_plan_of_the_turn_may_be_needed_too(parley: Parley, model: OpenAIStub) -> None:
@@ -180,15 +180,15 @@ async def test_what_needs_a_call_that_failed_is_left_out_and_the_rest_runs(
     reply = await parley.ask("go")
 
     assert (reply.content, kitchen.begun) == ("Not all.", [3])
-    found = results_in(model.requests[1].body)
-    assert found["x"]["message"] == "The oven is cold."
-    assert found["a"]["message"] == "Not run, because what it needs has failed or was left out: x."
-    assert found["b"]["message"] == "Not run, because what it needs has failed or was left out: a."
-    assert found["c"]["value"] == 3
+    results = results_in(model.requests[1].body)
+    assert results["x"]["message"] == "The oven is cold."
+    assert results["a"]["message"] == "Not run, because what it needs has failed or was left out: x."
+    assert results["b"]["message"] == "Not run, because what it needs has failed or was left out: a."
+    assert results["c"]["value"] == 3
 
 
 @pytest.mark.parametrize(
-    ("reference", "told"),
+    ("reference", "message"),
     [
         ("$g.end", "$g.end: the result has no 'end' there; it has: start, rooms, count, a.b."),
         ("$g.rooms.2", "$g.rooms.2: the result has no '2' there; it has: 0, 1."),
@@ -197,7 +197,7 @@ async def test_what_needs_a_call_that_failed_is_left_out_and_the_rest_runs(
     ],
 )
 async def test_a_field_that_is_not_there_is_an_error_the_model_can_read(
-    parley: Parley, model: OpenAIStub, kitchen: Kitchen, reference: str, told: str
+    parley: Parley, model: OpenAIStub, kitchen: Kitchen, reference: str, message: str
 ) -> None:
     model.play([plan(GIVE, echo("e", "g", value=reference)), plan(response="Sorry.")])
 
@@ -205,14 +205,14 @@ async def test_a_field_that_is_not_there_is_an_error_the_model_can_read(
 
     assert (reply.content, kitchen.begun) == ("Sorry.", [])
     assert reply.tool_calls_made[1].args == {"value": reference}
-    assert reply.tool_calls_made[1].result == {"error": True, "message": told}
+    assert reply.tool_calls_made[1].result == {"error": True, "message": message}
 
 
-@pytest.mark.parametrize(("text", "written"), [("x" * 7000, ["$b"] * 500), ("x", "$b.value " * 50_000)])
+@pytest.mark.parametrize(("text", "argument"), [("x" * 7000, ["$b"] * 500), ("x", "$b.value " * 50_000)])
 async def test_results_cannot_inflate_the_arguments(
-    parley: Parley, model: OpenAIStub, kitchen: Kitchen, text: str, written: Any
+    parley: Parley, model: OpenAIStub, kitchen: Kitchen, text: str, argument: Any
 ) -> None:
-    model.play([plan(echo("b", value=text), echo("e", "b", value=written)), plan(response="Too much.")])
+    model.play([plan(echo("b", value=text), echo("e", "b", value=argument)), plan(response="Too much.")])
 
     reply = await parley.ask("go")
 
@@ -224,7 +224,7 @@ async def test_a_call_left_out_for_its_needs_does_not_count_as_a_failure(
     parley: Parley, model: OpenAIStub, kitchen: Kitchen
 ) -> None:
     fails = [call("kitchen.fail", "x", why=f"{word} is cold.") for word in ("It", "All", "This")]
-    plans = [plan(each, echo("e", "x", value=1)) for each in fails]
+    plans = [plan(fail, echo("e", "x", value=1)) for fail in fails]
     model.play([*plans, plan(echo("e", value=1)), plan(response="At last.")])
 
     reply = await parley.ask("go")

@@ -49,9 +49,9 @@ async def taken_up_again(parley: Parley) -> int:
 async def test_a_hundred_first_messages_of_one_person_make_one_user(parley: Parley) -> None:
     accepted = await asyncio.gather(*(parley.accept("hello", channel=f"c{number}") for number in range(100)))
 
-    found = await answers(parley, [each.inbox_id for each in accepted])
+    responses = await answers(parley, [acceptance.inbox_id for acceptance in accepted])
 
-    assert {each.error for each in found} == {None}
+    assert {response.error for response in responses} == {None}
     assert await parley.value("SELECT count(*) FROM users") == 1
     assert await parley.value("SELECT count(*) FROM user_platform_links") == 1
     assert await parley.value("SELECT count(*) FROM conversations") == 100
@@ -61,18 +61,18 @@ async def test_a_hundred_first_messages_of_one_person_make_one_user(parley: Parl
 async def test_an_event_that_comes_fifty_times_at_once_is_one_turn_with_one_reply(parley: Parley) -> None:
     accepted = await asyncio.gather(*(parley.accept("hello", event_id="42", adapter="fake") for _ in range(50)))
 
-    found = await answers(parley, [each.inbox_id for each in accepted])
+    responses = await answers(parley, [acceptance.inbox_id for acceptance in accepted])
 
-    assert [each.is_new for each in accepted].count(True) == 1
-    assert len({(each.turn_id, each.content) for each in found}) == 1
+    assert [acceptance.is_new for acceptance in accepted].count(True) == 1
+    assert len({(response.turn_id, response.content) for response in responses}) == 1
     assert parley.model.count == 1
     assert len(await parley.platform.wait_for(1)) == 1
     assert await parley.value("SELECT count(*) FROM outbox") == 1
 
 
 async def test_fifty_turns_at_once_keep_to_a_budget_with_room_for_three(parley: Parley) -> None:
-    held = await reserved_by_one_call(parley)
-    budget, spent = 2 * held + 1, held // 3
+    reservation = await reserved_by_one_call(parley)
+    budget, spent = 2 * reservation + 1, reservation // 3
     await parley.sql("UPDATE users SET token_budget_monthly = :budget, tokens_used_this_month = 0", budget=budget)
     first_three = asyncio.Barrier(3)
     before = parley.model.count
@@ -85,20 +85,20 @@ async def test_fifty_turns_at_once_keep_to_a_budget_with_room_for_three(parley: 
     parley.model.play(answer)
     parley.model.peak = 0
     accepted = await asyncio.gather(*(parley.accept("hello", channel=f"c{number}") for number in range(50)))
-    found = await answers(parley, [each.inbox_id for each in accepted])
+    responses = await answers(parley, [acceptance.inbox_id for acceptance in accepted])
 
-    result = Counter(each.error for each in found)
-    used = await parley.value("SELECT tokens_used_this_month FROM users")
+    result = Counter(response.error for response in responses)
+    tokens = await parley.value("SELECT tokens_used_this_month FROM users")
     assert parley.model.peak == 3
-    assert budget <= used < budget + spent
-    assert result == {None: used // spent, "budget_exhausted": 50 - used // spent}
+    assert budget <= tokens < budget + spent
+    assert result == {None: tokens // spent, "budget_exhausted": 50 - tokens // spent}
     assert parley.model.count - before == result[None]
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
     assert await taken_up_again(parley) == 0
-    refused = await parley.ask("hello?", channel="afterwards")
+    reply = await parley.ask("hello?", channel="afterwards")
     renews = await parley.value("SELECT to_char(budget_reset_at, 'DD FMMonth YYYY') FROM users")
-    assert refused.content == f"You have used this month's budget; it renews on {renews}."
-    assert (refused.iterations, parley.model.count - before) == (0, result[None])
+    assert reply.content == f"You have used this month's budget; it renews on {renews}."
+    assert (reply.iterations, parley.model.count - before) == (0, result[None])
 
 
 async def reserved_by_one_call(parley: Parley) -> int:
@@ -106,10 +106,10 @@ async def reserved_by_one_call(parley: Parley) -> int:
     model = HeldModel(parley)
     first = await parley.accept("hello", channel="measured")
     await parley.model.until(1)
-    held: int = await parley.value("SELECT tokens_reserved FROM users")
+    reservation: int = await parley.value("SELECT tokens_reserved FROM users")
     model.go.set()
     await answers(parley, [first.inbox_id])
-    return held
+    return reservation
 
 
 async def test_two_workers_never_answer_in_one_place_at_the_same_time(
@@ -134,10 +134,10 @@ async def test_two_workers_never_answer_in_one_place_at_the_same_time(
             )
             for number in range(40)
         ]
-        found = await answers(other, [each.inbox_id for each in accepted])
+        responses = await answers(other, [acceptance.inbox_id for acceptance in accepted])
 
     assert overlaps == []
-    assert texts(found) == [f"hello from room-{number % 4}" for number in range(40)]
+    assert texts(responses) == [f"hello from room-{number % 4}" for number in range(40)]
     assert parley.model.count == 40
 
 
@@ -152,15 +152,17 @@ async def test_two_people_at_once_in_one_channel_are_two_turns_each_on_its_own_a
     await parley.sql("DELETE FROM token_logs")
 
     pair = [parley.accept("who am I?", user=user, server="s", channel="general") for user in ("ann", "bob")]
-    found = await answers(parley, [each.inbox_id for each in await asyncio.gather(*pair)])
+    responses = await answers(parley, [acceptance.inbox_id for acceptance in await asyncio.gather(*pair)])
 
-    assert len({each.turn_id for each in found}) == 2
-    offered = {
-        last_user_text(each.body)[:3]: {tool["function"]["name"].partition("__")[0] for tool in each.body["tools"]}
-        for each in list(parley.model.requests)[before:]
+    assert len({response.turn_id for response in responses}) == 2
+    modules = {
+        last_user_text(request.body)[:3]: {
+            tool["function"]["name"].partition("__")[0] for tool in request.body["tools"]
+        }
+        for request in list(parley.model.requests)[before:]
     }
-    assert offered["Bob"] == {"file_manager"}
-    assert offered["Ann"] >= {"file_manager", "knowledge"}
+    assert modules["Bob"] == {"file_manager"}
+    assert modules["Ann"] >= {"file_manager", "knowledge"}
     paid = await parley.sql(
         "SELECT platform_user_id, count(*) FROM token_logs JOIN user_platform_links USING (user_id)"
         " GROUP BY 1 ORDER BY 1"
@@ -173,7 +175,7 @@ async def test_one_persons_empty_budget_does_not_silence_the_other_in_the_channe
     await parley.sql("UPDATE users SET token_budget_monthly = 0")
 
     pair = [parley.accept("hello", user=user, server="s", channel="general") for user in ("bob", "ann")]
-    bobs, anns = await answers(parley, [each.inbox_id for each in await asyncio.gather(*pair)])
+    bobs, anns = await answers(parley, [acceptance.inbox_id for acceptance in await asyncio.gather(*pair)])
 
     assert (bobs.error, anns.error) == ("budget_exhausted", None)
 
@@ -182,16 +184,16 @@ async def test_quick_messages_of_one_person_become_one_turn_in_the_order_they_we
     model = HeldModel(parley)
     first = await parley.accept("first")
     await parley.model.until(1)
-    sent = [
+    tasks = [
         parley.accept(f"word {number}", sent_at=NOON + timedelta(seconds=number), adapter="http")
         for number in (3, 0, 4, 1, 2)
     ]
-    quick = [each.inbox_id for each in await asyncio.gather(*sent)]
+    quick = [acceptance.inbox_id for acceptance in await asyncio.gather(*tasks)]
     model.go.set()
-    found = await answers(parley, [first.inbox_id, *quick])
+    responses = await answers(parley, [first.inbox_id, *quick])
 
     assert model.asked == ["first", "word 0\nword 1\nword 2\nword 3\nword 4"]
-    assert texts(found) == ["answer 1", *["answer 2"] * 5]
+    assert texts(responses) == ["answer 1", *["answer 2"] * 5]
     assert await parley.value("SELECT count(*) FROM outbox") == 2
 
 
@@ -201,21 +203,22 @@ async def test_another_persons_message_in_between_makes_turns_of_their_own(parle
     first = await asks("cyd", "wait", 0)
     await parley.model.until(1)
     others = [
-        await asks(*each) for each in (("ann", "three", 3), ("bob", "two", 2), ("ann", "one", 1), ("ann", "four", 4))
+        await asks(*arguments)
+        for arguments in (("ann", "three", 3), ("bob", "two", 2), ("ann", "one", 1), ("ann", "four", 4))
     ]
     model.go.set()
-    found = await answers(parley, [first, *others])
+    responses = await answers(parley, [first, *others])
 
     assert model.asked == ["Cyd: wait", "Ann: one", "Bob: two", "Ann: three\n  four"]
-    assert texts(found) == ["answer 1", "answer 4", "answer 3", "answer 2", "answer 4"]
+    assert texts(responses) == ["answer 1", "answer 4", "answer 3", "answer 2", "answer 4"]
 
 
 def asking(parley: Parley) -> Callable[[str, str, int], Awaitable[int]]:
     """Return a function that stores a sender's message in one channel, sent this many seconds after noon."""
 
-    async def ask(user: str, asked: str, second: int) -> int:
+    async def ask(user: str, content: str, second: int) -> int:
         sent_at = NOON + timedelta(seconds=second)
-        return (await parley.accept(asked, user=user, server="s", channel="general", sent_at=sent_at)).inbox_id
+        return (await parley.accept(content, user=user, server="s", channel="general", sent_at=sent_at)).inbox_id
 
     return ask
 
@@ -223,10 +226,10 @@ def asking(parley: Parley) -> Callable[[str, str, int], Awaitable[int]]:
 async def test_a_thousand_messages_to_one_place_are_all_answered(parley: Parley) -> None:
     accepted = await asyncio.gather(*(parley.accept(f"message {number}") for number in range(1000)))
 
-    found = await answers(parley, [each.inbox_id for each in accepted])
+    responses = await answers(parley, [acceptance.inbox_id for acceptance in accepted])
 
-    assert {each.error for each in found} == {None}
-    asked = await parley.sql("SELECT content FROM messages WHERE role = 'user'")
-    assert sorted(line for row in asked for line in row[0].splitlines()) == sorted(f"message {n}" for n in range(1000))
+    assert {response.error for response in responses} == {None}
+    rows = await parley.sql("SELECT content FROM messages WHERE role = 'user'")
+    assert sorted(line for row in rows for line in row[0].splitlines()) == sorted(f"message {n}" for n in range(1000))
     assert await parley.value("SELECT count(*) FROM inbox WHERE status <> 'answered'") == 0
     assert await parley.value("SELECT count(*) FROM turns") < 60

@@ -97,18 +97,18 @@ async def test_a_restart_of_postgres_during_turns_loses_nothing(
             for number in range(10)
             for kind in ("held", "free")
         ]
-        waiting = [asyncio.create_task(answered(parley, event)) for event in events]
+        tasks = [asyncio.create_task(answered(parley, event)) for event in events]
         await model.until(15)
         restarting = asyncio.create_task(control(own_home, "restart", mode))
         more = [message(f"late {number}", channel=f"late-{number}", adapter="fake") for number in range(5)]
-        waiting += [asyncio.create_task(answered(parley, event)) for event in more]
+        tasks += [asyncio.create_task(answered(parley, event)) for event in more]
         await restarting
         go.set()
-        found = await asyncio.gather(*waiting)
+        results = await asyncio.gather(*tasks)
 
-        assert found == [(None, f"re: {event.content}") for event in (*events, *more)]
+        assert results == [(None, f"re: {event.content}") for event in (*events, *more)]
         posts = await parley.platform.wait_for(25)
-        assert Counter(posts) == Counter(content for _, content in found)
+        assert Counter(posts) == Counter(content for _, content in results)
         assert await parley.value("SELECT count(*) FROM outbox") == 25
         assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
         assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
@@ -244,8 +244,8 @@ async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
                 INSERT INTO user_platform_links (user_id, platform, platform_user_id)
                 SELECT id, 'test', 'mallory' FROM made
             """)
-            held = asyncio.Event()
-            model.play(lambda _body, number: _after(held, Answer(f"answer {number}")))
+            event = asyncio.Event()
+            model.play(lambda _body, number: _after(event, Answer(f"answer {number}")))
             place = {"server": "s", "channel": "general"}
             first = await parley.accept("hello", user="ann", **place)
             await model.until(1)
@@ -253,13 +253,13 @@ async def test_a_message_for_which_no_turn_can_begin_is_set_aside_alone(
             last = await parley.accept("and now?", user="ann", **place)
             early = datetime(2020, 1, 1, tzinfo=UTC)
             broken = await parley.accept("hello", user="mallory", sent_at=early, adapter="fake", **place)
-            held.set()
-            found = [await parley.app.events.response(each.inbox_id) for each in (first, broken, last)]
+            event.set()
+            responses = [await parley.app.events.response(acceptance.inbox_id) for acceptance in (first, broken, last)]
             stories = await parley.sql("SELECT status FROM inbox ORDER BY id")
             posts = await parley.platform.wait_for(1)
 
-    assert [each.error for each in found] == [None, "parked", None]
-    assert posts == [found[1].content]
+    assert [response.error for response in responses] == [None, "parked", None]
+    assert posts == [responses[1].content]
     assert [row[0] for row in stories] == ["answered", "answered", "failed"]
 
 
@@ -316,9 +316,9 @@ async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other
             for _ in range(31):
                 await parley.sql(pass_minutes, minutes=1)
                 await sweep_past_bugs(parley)
-            left = await parley.sql("SELECT content, status, error FROM outbox ORDER BY id")
+            rows = await parley.sql("SELECT content, status, error FROM outbox ORDER BY id")
 
-    assert [tuple(row) for row in left] == [
+    assert [tuple(row) for row in rows] == [
         ("poison", "failed", "no delivery of it came to an end"),
         ("good", "delivered", None),
     ]

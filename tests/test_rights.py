@@ -32,7 +32,7 @@ def give_wall(parley: Parley, requires: Permission) -> list[str]:
     return posts
 
 
-async def post_while(parley: Parley, statement: str, **given: Any) -> Any:
+async def post_while(parley: Parley, statement: str, **fields: Any) -> Any:
     """Let the model post something, and run a statement while it thinks; return what the call came to."""
 
     async def think(_body: Body, _number: int) -> Answer:
@@ -41,7 +41,7 @@ async def post_while(parley: Parley, statement: str, **given: Any) -> Any:
         return calls(POST)
 
     parley.model.play(think)
-    reply = await parley.ask("post it", **given)
+    reply = await parley.ask("post it", **fields)
     return reply.tool_calls_made[0].result
 
 
@@ -51,9 +51,9 @@ async def test_an_admin_who_is_demoted_in_mid_turn_uses_no_tool_of_admins(parley
     await parley.sql("UPDATE users SET permission_level = 'admin', token_budget_monthly = NULL")
     assert await post_while(parley, "SELECT 1") == "posted"
 
-    refused = await post_while(parley, "UPDATE users SET permission_level = 'user'")
+    result = await post_while(parley, "UPDATE users SET permission_level = 'user'")
 
-    assert (posts, refused["error"]) == (["hello"], True)
+    assert (posts, result["error"]) == (["hello"], True)
 
 
 async def test_a_role_that_loses_its_grant_in_mid_turn_counts_no_more(parley: Parley) -> None:
@@ -64,9 +64,9 @@ async def test_a_role_that_loses_its_grant_in_mid_turn_counts_no_more(parley: Pa
     await parley.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = NULL")
     assert await post_while(parley, "SELECT 1", **around) == "posted"
 
-    refused = await post_while(parley, "DELETE FROM role_grants", **around)
+    result = await post_while(parley, "DELETE FROM role_grants", **around)
 
-    assert (posts, refused["error"]) == (["hello"], True)
+    assert (posts, result["error"]) == (["hello"], True)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,6 @@ async def test_a_module_that_the_persona_loses_in_mid_turn_is_not_used(parley: P
     await parley.sql(PERSONA)
     await parley.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = NULL")
 
-    refused = await post_while(parley, statement)
+    result = await post_while(parley, statement)
 
-    assert (posts, refused["error"]) == ([], True)
+    assert (posts, result["error"]) == ([], True)

@@ -92,12 +92,14 @@ def test_parameter_lists_are_short() -> None:
 
 def is_tool(node: FunctionNode) -> bool:
     """Tell whether the signature is a schema for models, who name all arguments."""
-    return any(isinstance(each, ast.Call) and dotted(each.func) == "tool" for each in node.decorator_list)
+    return any(
+        isinstance(decorator, ast.Call) and dotted(decorator.func) == "tool" for decorator in node.decorator_list
+    )
 
 
 def parameters(node: FunctionNode) -> list[str]:
-    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-    return [each.arg for each in given if each.arg not in {"self", "cls"}]
+    arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return [argument.arg for argument in arguments if argument.arg not in {"self", "cls"}]
 
 
 def test_classes_of_the_agent_have_few_fields() -> None:
@@ -113,23 +115,25 @@ def test_classes_of_the_agent_have_few_fields() -> None:
 
 def fields(node: ast.ClassDef) -> Iterator[str]:
     """Yield the fields of a dataclass, and what `__init__` assigns."""
-    is_dataclass = any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+    is_dataclass = any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
     for part in node.body:
         if is_dataclass and isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             yield part.target.id
         if isinstance(part, ast.FunctionDef) and part.name == "__init__":
-            stored = (each for each in ast.walk(part) if isinstance(each, ast.Attribute))
+            attributes = (expression for expression in ast.walk(part) if isinstance(expression, ast.Attribute))
             yield from (
-                each.attr for each in stored if isinstance(each.ctx, ast.Store) and dotted(each.value) == "self"
+                attribute.attr
+                for attribute in attributes
+                if isinstance(attribute.ctx, ast.Store) and dotted(attribute.value) == "self"
             )
 
 
 @pytest.mark.parametrize("package", LONG_CALLS)
 def test_calls_name_their_arguments(package: str) -> None:
-    found = [place for source in sources_in(package) for place in long_calls(source)]
+    calls = [place for source in sources_in(package) for place in long_calls(source)]
 
-    if len(found) > LONG_CALLS[package]:
-        agree(f"{place}: more than {MOST_POSITIONAL} positional arguments" for place in found)
+    if len(calls) > LONG_CALLS[package]:
+        agree(f"{place}: more than {MOST_POSITIONAL} positional arguments" for place in calls)
 
 
 def long_calls(source: Source) -> Iterator[str]:
@@ -151,7 +155,7 @@ def long_calls(source: Source) -> Iterator[str]:
 def test_files_do_not_import_each_other_in_a_circle() -> None:
     circle = find_circle(imports() - CLOSING_IMPORTS)
     closing = CLOSING_IMPORTS & imports()
-    stale = CLOSING_IMPORTS - {each for each in closing if find_circle(imports() - closing | {each})}
+    stale = CLOSING_IMPORTS - {edge for edge in closing if find_circle(imports() - closing | {edge})}
 
     assert circle == []
     assert stale == set(), "these close no circle any more: take them from the list"
@@ -159,18 +163,21 @@ def test_files_do_not_import_each_other_in_a_circle() -> None:
 
 @pytest.mark.parametrize("packages", OPTIONAL)
 def test_an_optional_part_is_imported_in_one_place(packages: tuple[str, ...]) -> None:
-    found = {
+    edges = {
         (importer, imported)
         for importer, imported in imports()
         if is_within(imported, packages) and not is_within(importer, packages + OPTIONAL[packages])
     }
-    known = {each for each in STRAY_IMPORTS if is_within(each[1], packages)}
+    exceptions = {edge for edge in STRAY_IMPORTS if is_within(edge[1], packages)}
 
-    agree(compare(map(" -> ".join, found), [" -> ".join(each) for each in known], "leads into an optional part"))
+    agree(compare(map(" -> ".join, edges), [" -> ".join(edge) for edge in exceptions], "leads into an optional part"))
 
 
-def compare(found: Iterable[str], exceptions: Collection[str], rule: str) -> list[str]:
+def compare(violations: Iterable[str], exceptions: Collection[str], rule: str) -> list[str]:
     """Return one complaint for each that is no exception, and one for each exception that is none any more."""
-    found = set(found)
-    new = [f"{each} {rule}" for each in sorted(found - set(exceptions))]
-    return new + [f"{each} is no exception any more: take it from the list" for each in sorted(set(exceptions) - found)]
+    violations = set(violations)
+    new = [f"{exception} {rule}" for exception in sorted(violations - set(exceptions))]
+    return new + [
+        f"{exception} is no exception any more: take it from the list"
+        for exception in sorted(set(exceptions) - violations)
+    ]

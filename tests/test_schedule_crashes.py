@@ -30,11 +30,11 @@ async def test_a_due_job_is_said_once_although_a_worker_dies_before_it_is_sent_a
     async with open_stage(postgres, tmp_path) as stage:
         await stage.owner.execute(DUE_JOB)
 
-        for point, left in (("fire before 1", ("active", 0)), ("fire after 1", ("finished", 1))):
+        for point, expectation in (("fire before 1", ("active", 0)), ("fire after 1", ("finished", 1))):
             worker = await stage.worker(point, at=point, action="kill")
             await worker.until_gone()
             await stage.age_the_dead()
-            assert await stage.rows(JOBS) == [left]
+            assert await stage.rows(JOBS) == [expectation]
         last = await stage.worker("last")
         await stage.until_delivered(1)
         # Further rounds of the schedule find nothing that is due.

@@ -77,23 +77,23 @@ LEFT_OUT = frozenset({"skip", "skipif", "xfail", "importorskip", "skipTest", "sk
 
 def agree(complaints: Iterable[str]) -> None:
     """Fail with every complaint on a line of its own."""
-    if listed := "\n".join(complaints):
-        pytest.fail(listed, pytrace=False)
+    if report := "\n".join(complaints):
+        pytest.fail(report, pytrace=False)
 
 
-def complaints_of(rule: str, found: Iterator[tuple[Source, int]]) -> list[str]:
+def complaints_of(rule: str, places: Iterator[tuple[Source, int]]) -> list[str]:
     """Return one `file:line: rule` for each place."""
-    return [f"{source.path}:{line}: {rule}" for source, line in found]
+    return [f"{source.path}:{line}: {rule}" for source, line in places]
 
 
 def test_the_agent_names_no_module() -> None:
     names = "|".join(sorted(module_names())) or "(?!)"
-    named = re.compile(rf"^(modules\.)?({names})((\.|__)\w+)?$")
+    pattern = re.compile(rf"^(modules\.)?({names})((\.|__)\w+)?$")
     complaints = [
         f"{source.path}:{node.lineno}: the agent finds modules by walking the folder and may not name {node.value!r}"
         for source in sources_in("agent")
         for node in source.nodes()
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and named.match(node.value)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and pattern.match(node.value)
         if id(node) not in docstrings(source.tree)
     ]
 
@@ -137,15 +137,15 @@ def test_jobs_are_enqueued_by_inbox_outbox_and_worker_alone() -> None:
 
 
 def test_adapters_store_messages_through_the_inbox_of_their_process() -> None:
-    found = (
+    places = (
         (source, node.lineno)
         for source in sources_in("adapters")
         for node in source.nodes()
         if isinstance(node, ast.ImportFrom) and node.module == "agent.queue.inbox"
-        if "accept" in {each.name for each in node.names}
+        if "accept" in {name.name for name in node.names}
     )
 
-    agree(complaints_of("app.inbox stores the messages of a burst together; the function `accept` stores one", found))
+    agree(complaints_of("app.inbox stores the messages of a burst together; the function `accept` stores one", places))
 
 
 def commits(node: ast.AST) -> bool:
@@ -165,7 +165,7 @@ def reads_time(node: ast.AST) -> bool:
     ],
 )
 def test_some_things_stand_in_one_place(place: str, what: str, stands: Callable[[ast.AST], bool]) -> None:
-    found = (
+    places = (
         (source, line_of(node))
         for source in sources()
         if source.package != "tests" and not source.path.startswith(place)
@@ -173,11 +173,11 @@ def test_some_things_stand_in_one_place(place: str, what: str, stands: Callable[
         if stands(node)
     )
 
-    agree(complaints_of(f"{what} in {place} alone", found))
+    agree(complaints_of(f"{what} in {place} alone", places))
 
 
 def test_broad_excepts_are_in_few_files() -> None:
-    found = (
+    places = (
         (source, line_of(node))
         for source in sources()
         if source.path not in BROAD_EXCEPT_OWNERS
@@ -185,7 +185,7 @@ def test_broad_excepts_are_in_few_files() -> None:
         if is_broad(node)
     )
 
-    agree(complaints_of(f"a broad except belongs in {', '.join(BROAD_EXCEPT_OWNERS)}", found))
+    agree(complaints_of(f"a broad except belongs in {', '.join(BROAD_EXCEPT_OWNERS)}", places))
 
 
 def test_modules_reach_outward_through_the_one_client() -> None:
@@ -235,18 +235,18 @@ def test_files_are_short() -> None:
 
 def test_nothing_is_left_unfinished() -> None:
     complaints = [
-        f"{source.path}:{number}: {found[0]} is left"
+        f"{source.path}:{number}: {match[0]} is left"
         for source in sources()
         if source.path != "tests/test_style.py"
         for number, line in enumerate(source.text.splitlines(), 1)
-        if (found := UNFINISHED.search(line))
+        if (match := UNFINISHED.search(line))
     ]
 
     agree(complaints)
 
 
 def test_no_test_is_skipped() -> None:
-    found = (
+    places = (
         (source, node.lineno)
         for source in sources_in("tests")
         for node in source.nodes()
@@ -254,7 +254,7 @@ def test_no_test_is_skipped() -> None:
         if dotted(node).startswith(("pytest.", "unittest.", "self."))
     )
 
-    agree(complaints_of("a test runs, or it is removed", found))
+    agree(complaints_of("a test runs, or it is removed", places))
 
 
 def test_tests_patch_nothing() -> None:

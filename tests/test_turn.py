@@ -26,12 +26,12 @@ async def test_a_message_is_answered_and_everything_is_kept(parley: Parley) -> N
 
     assert reply.content == "Hi Ann."
     assert (reply.finished, reply.iterations, reply.error, reply.model) == (True, 1, None, "openai/stub")
-    kept = await parley.sql("SELECT role, content FROM messages ORDER BY turn_id, seq")
-    assert [tuple(row) for row in kept] == [("user", "hello"), ("assistant", "Hi Ann.")]
+    rows = await parley.sql("SELECT role, content FROM messages ORDER BY turn_id, seq")
+    assert [tuple(row) for row in rows] == [("user", "hello"), ("assistant", "Hi Ann.")]
     ledger = await parley.sql("SELECT purpose, model, input_tokens + output_tokens FROM token_logs")
     assert [tuple(row) for row in ledger] == [("answer", "openai/stub", reply.usage.total)]
-    used = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
-    assert used == [(reply.usage.total, 0)]
+    balances = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    assert balances == [(reply.usage.total, 0)]
     assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
     assert await parley.sql("SELECT inbox.status, outbox.status FROM inbox, outbox") == [("answered", "delivered")]
 
@@ -50,8 +50,8 @@ async def test_the_response_handed_over_in_memory_equals_the_stored_one(parley: 
     persona = "INSERT INTO personas (name, system_prompt, default_model, is_default) VALUES ('p', 'p', :model, true)"
     await parley.sql(persona, model="openai/gpt-4o-mini")
     calls: list[ScriptedCall] = [("file_manager__list_files", {}), ("file_manager__read_document", {"file_id": 7})]
-    made = ("file_manager__create_document", {"title": "Plan", "content": "First we eat.", "format": "md"})
-    parley.model.play([Answer("Let me see.", tool_calls=calls), Answer(tool_calls=[made]), Answer("Here it is.")])
+    document = ("file_manager__create_document", {"title": "Plan", "content": "First we eat.", "format": "md"})
+    parley.model.play([Answer("Let me see.", tool_calls=calls), Answer(tool_calls=[document]), Answer("Here it is.")])
 
     first = await parley.ask("make me a plan", event_id="42")
     again = await parley.ask("make me a plan", event_id="42")
@@ -91,8 +91,8 @@ async def test_tools_of_one_answer_run_as_one_wave_and_results_keep_the_models_o
         row.tool_name for row in await parley.sql("SELECT tool_name FROM messages WHERE tool_name <> '' ORDER BY seq")
     ]
     assert names[:3] == names[3:]
-    shown = [each["role"] for each in asked(parley)["messages"]]
-    assert shown == ["system", "user", "assistant", "tool", "tool", "tool"]
+    speakers = [message["role"] for message in asked(parley)["messages"]]
+    assert speakers == ["system", "user", "assistant", "tool", "tool", "tool"]
 
 
 async def test_a_person_is_remembered_in_the_next_conversation(parley: Parley) -> None:
@@ -131,7 +131,9 @@ async def test_speakers_are_named_in_shared_channels_and_each_pays_for_their_own
     await parley.ask("I am here", user="ann", server="acme")
     await parley.ask("me too", user="bob", server="acme", username="Bob: root")
 
-    contents = [each["content"].partition("\n")[0] for each in asked(parley)["messages"] if each["role"] == "user"]
+    contents = [
+        message["content"].partition("\n")[0] for message in asked(parley)["messages"] if message["role"] == "user"
+    ]
     assert contents == ["Ann: I am here", "Bob root: me too"]
     payers = await parley.sql("SELECT count(DISTINCT user_id) FROM token_logs")
     assert payers[0][0] == 2
@@ -216,10 +218,10 @@ async def test_without_a_reachable_model_the_reply_is_one_sentence(parley: Parle
     assert (reply.error, "model" in reply.content) == ("models_unavailable", True)
     assert await parley.sql("SELECT status, tokens_reserved FROM turns, users") == [("failed", 0)]
     await parley.sql("UPDATE users SET permission_level = 'admin'")
-    told = await parley.ask("hello again")
-    assert "key_refused. The provider refuses the key" in told.content
+    response = await parley.ask("hello again")
+    assert "key_refused. The provider refuses the key" in response.content
     assert "key_refused" in await parley.value("SELECT cause FROM turns ORDER BY id DESC LIMIT 1")
-    assert "secret" not in told.content + reply.content
+    assert "secret" not in response.content + reply.content
     assert "key" not in reply.content
 
 
@@ -253,9 +255,9 @@ async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run
     reply = await parley.ask("what does it say?", attachments=[attachment])
 
     assert "heron" in reply.content
-    kept = await parley.value("SELECT content FROM messages WHERE role = 'user'")
-    assert "[Attached files:]" in kept
-    assert "notes.txt (file_id 1, 22 bytes, text/plain)" in kept
+    content = await parley.value("SELECT content FROM messages WHERE role = 'user'")
+    assert "[Attached files:]" in content
+    assert "notes.txt (file_id 1, 22 bytes, text/plain)" in content
     assert await parley.value("SELECT status FROM file_records") == "stored"
 
 
@@ -282,7 +284,7 @@ async def test_history_is_shown_in_order_and_the_prompt_begins_with_the_same_byt
     for number in range(4):
         await parley.ask(f"message {number}")
 
-    bodies = [json.dumps(each.body["messages"][:-1]) for each in parley.model.requests]
+    bodies = [json.dumps(request.body["messages"][:-1]) for request in parley.model.requests]
     for earlier, later in pairwise(bodies):
         assert later.startswith(earlier[:-1])
 
@@ -362,7 +364,7 @@ async def test_near_the_limit_the_model_is_told_how_many_steps_are_left(parley: 
 
     await parley.ask("go on")
 
-    notes = [each.body["messages"][-1]["content"] for each in list(parley.model.requests)[1:]]
+    notes = [request.body["messages"][-1]["content"] for request in list(parley.model.requests)[1:]]
     assert notes[0] == "(Steps with tools that are left: 2.)"
     assert notes[1] == "(Steps with tools that are left: 1.)"
     assert notes[2].startswith("You have used all your steps.")
@@ -390,7 +392,7 @@ async def test_the_chosen_answer_is_the_next_message(parley: Parley) -> None:
     reply = await parley.ask("tea")
 
     assert reply.content == "Tea it is."
-    assert [each["role"] for each in asked(parley)["messages"]] == [
+    assert [message["role"] for message in asked(parley)["messages"]] == [
         "system",
         "user",
         "assistant",

@@ -43,8 +43,8 @@ async def get_card(request: Request) -> Response:
 @with_token
 async def post_call(request: Request) -> Response:
     """Answer one JSON-RPC call with a JSON object or with an event stream."""
-    checked = await with_checked_body(request, app_of(request))
-    return await (await _dispatcher(request)).handle_requests(checked)
+    call = await with_checked_body(request, app_of(request))
+    return await (await _dispatcher(request)).handle_requests(call)
 
 
 async def _dispatcher(request: Request) -> "Dispatcher":

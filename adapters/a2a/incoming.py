@@ -28,7 +28,7 @@ ADDRESS: TypeAdapter[str] = TypeAdapter(WebAddress)
 
 
 def _are_hops(value: list[str]) -> list[str]:
-    if not all(is_hop(each) for each in value):
+    if not all(is_hop(hop) for hop in value):
         raise ValueError("each entry is a short name of letters, digits and . _ : / -")
     return value
 
@@ -95,12 +95,12 @@ def _is_nobody(sender: Sender) -> bool:
 
 
 def _read_metadata(params: SendMessageRequest, headers: Mapping[str, str]) -> MessageMetadata:
-    given: dict[str, Any] = {**MessageToDict(params.metadata), **MessageToDict(params.message.metadata)}
-    metadata = {key: given[key] for key in (PERSON, HOPS) if key in given}
+    parameters: dict[str, Any] = {**MessageToDict(params.metadata), **MessageToDict(params.message.metadata)}
+    metadata = {key: parameters[key] for key in (PERSON, HOPS) if key in parameters}
     if PERSON not in metadata and "parley-user" in headers:
         metadata[PERSON] = {"platform": headers.get("parley-platform"), "platform_user_id": headers["parley-user"]}
-    read: MessageMetadata = _checked(MessageMetadata, metadata)
-    return read
+    message_metadata: MessageMetadata = _checked(MessageMetadata, metadata)
+    return message_metadata
 
 
 def named_in(headers: Mapping[str, str]) -> Sender | None:
@@ -163,9 +163,9 @@ def _linked(part: Part) -> Attachment:
     return Attachment(clean_filename(name), cut(part.media_type, 200) or NO_TYPE, url=url)
 
 
-def _checked(shape: Any, given: Mapping[str, Any]) -> Any:
+def _checked(shape: Any, fields: Mapping[str, Any]) -> Any:
     try:
-        return shape.model_validate(given)
+        return shape.model_validate(fields)
     except ValidationError as error:
         raise from_validation(error) from None
 

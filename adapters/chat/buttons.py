@@ -75,16 +75,16 @@ class TurnButtons:
         self, choices: Sequence[str] = (), *, status: str = "answered", was_edited: bool = False
     ) -> AnswerButtons:
         """Return the buttons below an answer; `was_edited`: the question was edited since."""
-        offered = [
+        choice_buttons = [
             ShownButton(self._make(CHOICE, index), to_label(choice), to_kind(choice))
             for index, choice in enumerate(choices)
         ]
         again = self._make(AGAIN)
         if was_edited:
-            return AnswerButtons(offered, [ShownButton(again, EDITED_LABEL, "main")])
-        if offered or status == "refused":
+            return AnswerButtons(choice_buttons, [ShownButton(again, EDITED_LABEL, "main")])
+        if choice_buttons or status == "refused":
             # A question for confirmation has choices and no votes, and a refusal would be repeated by "again".
-            return AnswerButtons(offered)
+            return AnswerButtons(choice_buttons)
         votes = [ShownButton(self._make(action), emoji, is_emoji=True) for action, emoji in VOTES]
         again_shown = ShownButton(again, AGAIN_EMOJI, is_emoji=True)
         return AnswerButtons((), [again_shown, *(votes if status == "answered" else ())])
@@ -98,8 +98,8 @@ def buttons_below(reply: "Reply", now: datetime) -> AnswerButtons:
     delivery = reply.delivery
     if not reply.turn_id or delivery.asker is None:
         return AnswerButtons()
-    made = TurnButtons(reply.turn_id, delivery.asker, now)
-    return made.answer(reply.choices, status=delivery.status, was_edited=delivery.was_edited)
+    turn_buttons = TurnButtons(reply.turn_id, delivery.asker, now)
+    return turn_buttons.answer(reply.choices, status=delivery.status, was_edited=delivery.was_edited)
 
 
 def to_kind(choice: str) -> Literal["choice", "yes", "no"]:

@@ -51,15 +51,15 @@ class Checkpoint:
     async def find_gap(self) -> str | None:
         """Return the time since which no process has listened; None if one does, or if it is unknown."""
         async with self._database.statement() as session:
-            given = {"bot_id": await self._bot.find_id(), "held": HELD_SECONDS}
-            row = (await session.execute(LOOK, given)).one()
+            parameters = {"bot_id": await self._bot.find_id(), "held": HELD_SECONDS}
+            row = (await session.execute(LOOK, parameters)).one()
         return None if row.is_held else row.seen_id
 
     async def note(self, now: datetime) -> None:
         """Store that a process listens now."""
-        given = {"bot_id": await self._bot.find_id(), "seen": to_mark(now - IN_TRANSIT), "held": HELD_SECONDS}
+        parameters = {"bot_id": await self._bot.find_id(), "seen": to_mark(now - IN_TRANSIT), "held": HELD_SECONDS}
         async with self._database.statement() as session:
-            await session.execute(NOTE, given)
+            await session.execute(NOTE, parameters)
 
     async def release(self) -> None:
         """Store that this process no longer listens."""
@@ -79,14 +79,14 @@ async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], 
 async def _note_while_connected(
     app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]
 ) -> None:
-    last, noted = app.clock.monotonic(), 0.0
+    last, last_note = app.clock.monotonic(), 0.0
     while True:
         now = app.clock.monotonic()
         last = now if await is_connected() else last
         if now - last > LOST_SECONDS:
             raise Unavailable("The connection to the platform is lost.")
-        if last == now and now - noted >= NOTE_SECONDS:
-            noted = now
+        if last == now and now - last_note >= NOTE_SECONDS:
+            last_note = now
             with suppress(DatabaseLost):
                 await checkpoint.note(app.clock.now())
         await asyncio.sleep(LOOK_SECONDS)
@@ -97,9 +97,9 @@ async def accept_missed(
 ) -> int:
     """Accept the missed messages in this order; return how many there were."""
     count = 0
-    async for each in missed:
+    async for message in missed:
         count += 1
-        await isolated(accept(each), "missed_message_not_accepted", platform=platform)
+        await isolated(accept(message), "missed_message_not_accepted", platform=platform)
     if count:
         log.info("caught_up", platform=platform, messages=count)
     return count

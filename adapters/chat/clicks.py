@@ -118,12 +118,12 @@ async def _run_line(app: "App", click: Click, line: str) -> None:
 
 async def _ask_again(click: Click, row: Any) -> None:
     # Without what was deleted since.
-    left = [each for each in row.asked if each["content"] != DELETED]
-    if not left:
+    inbox_rows = [inbox_row for inbox_row in row.asked if inbox_row["content"] != DELETED]
+    if not inbox_rows:
         await click.whisper(WITHDRAWN)
         return
-    message = click.to_message(row, "\n".join(each["content"] for each in left))
-    files = tuple(Attachment(**file) for each in left for file in each["attachments"])
+    message = click.to_message(row, "\n".join(inbox_row["content"] for inbox_row in inbox_rows))
+    files = tuple(Attachment(**file) for inbox_row in inbox_rows for file in inbox_row["attachments"])
     await click.store(replace(message, attachments=files, again_of=click.button.turn_id), row)
 
 
@@ -159,7 +159,7 @@ async def _find_turn(app: "App", button: Button) -> Any:
     async with app.database.statement() as session:
         row = (await session.execute(TURN, {"turn_id": button.turn_id})).one_or_none()
     # Checked in the database, because an id can be made up.
-    if row is None or not row.asked or any(each["user"] != button.asker for each in row.asked):
+    if row is None or not row.asked or any(inbox_row["user"] != button.asker for inbox_row in row.asked):
         return None
     return row
 
@@ -167,13 +167,13 @@ async def _find_turn(app: "App", button: Button) -> Any:
 async def _stop(app: "App", button: Button) -> bool:
     """Cancel the button's turn; return whether it was running."""
     async with app.database.statement() as session:
-        given = {"turn_id": button.turn_id, "asker": button.asker}
-        row = (await session.execute(RUNNING, given)).one_or_none()
+        parameters = {"turn_id": button.turn_id, "asker": button.asker}
+        row = (await session.execute(RUNNING, parameters)).one_or_none()
     return row is not None and await request_stop(app.database, Place.from_row(row), row.user_id)
 
 
 async def _vote(app: "App", button: Button) -> bool:
     """Store a vote; return False if its turn no longer exists."""
-    given = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
+    parameters = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
     async with app.database.statement() as session:
-        return (await session.execute(VOTE, given)).one_or_none() is not None
+        return (await session.execute(VOTE, parameters)).one_or_none() is not None

@@ -44,5 +44,5 @@ class Edits:
         """
         answer = await find_answer(self._app.database, turn_id)
         if answer is not None:
-            made = TurnButtons(turn_id, asker, self._app.clock.now())
-            await show(answer, made.answer(answer.choices, was_edited=True))
+            turn_buttons = TurnButtons(turn_id, asker, self._app.clock.now())
+            await show(answer, turn_buttons.answer(answer.choices, was_edited=True))

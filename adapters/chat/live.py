@@ -55,29 +55,29 @@ class _Shown:
 
 
 async def _show_growing(turn: "LiveTurn", live_message: LiveMessage) -> None:
-    shown = _Shown(await turn.find_message())
+    state = _Shown(await turn.find_message())
     while True:
         try:
-            await _update(turn, live_message, shown)
+            await _update(turn, live_message, state)
         except Unavailable as error:
             log.info("live_text_late", turn=turn.turn_id, cause=str(error))
         if await turn.ends_within(SECONDS_PER_EDIT):
             return
-        shown.quiet += SECONDS_PER_EDIT
+        state.quiet += SECONDS_PER_EDIT
 
 
-async def _update(turn: "LiveTurn", live_message: LiveMessage, shown: _Shown) -> None:
-    seen = to_live_text(turn)
-    if seen and seen != shown.text:
-        if shown.message_id is None:
-            shown.message_id = await live_message.post(seen)
-            await turn.keep_message(shown.message_id)
+async def _update(turn: "LiveTurn", live_message: LiveMessage, state: _Shown) -> None:
+    text = to_live_text(turn)
+    if text and text != state.text:
+        if state.message_id is None:
+            state.message_id = await live_message.post(text)
+            await turn.keep_message(state.message_id)
         else:
-            await live_message.edit(shown.message_id, seen)
-        shown.text, shown.quiet = seen, 0.0
-    elif shown.quiet >= TYPING_LASTS:
+            await live_message.edit(state.message_id, text)
+        state.text, state.quiet = text, 0.0
+    elif state.quiet >= TYPING_LASTS:
         await live_message.type()
-        shown.quiet = 0.0
+        state.quiet = 0.0
 
 
 def to_live_text(turn: "LiveTurn") -> str:

@@ -44,6 +44,6 @@ async def notify_asker(
 
 
 async def _was_notified(app: "App", reply: "Reply", asker: str) -> bool:
-    given = {"platform": reply.place.platform, "channel": reply.place.channel, "asker": asker}
+    parameters = {"platform": reply.place.platform, "channel": reply.place.channel, "asker": asker}
     async with app.database.statement() as session:
-        return bool((await session.execute(NOTIFIED, given)).scalar_one())
+        return bool((await session.execute(NOTIFIED, parameters)).scalar_one())

@@ -78,12 +78,12 @@ def _pieces(line: str, limit: int, before: str, after: str) -> list[str]:
     if before and not after:
         # There is always room for a closing fence, but not for text behind it.
         return [line if size(line) <= len(fence_mark(before)) else fence_mark(before)]
-    left = limit - _closing_size(fence) - (size(_reopening(fence, limit)) + 1 if fence else 0)
+    room = limit - _closing_size(fence) - (size(_reopening(fence, limit)) + 1 if fence else 0)
     if may_fence(line):
-        left -= len(GUARD)
+        room -= len(GUARD)
     pieces, state = [], before
     # The indentation of a fence is not a place to split.
-    for piece in _cut(line if after == before else line.lstrip(), left):
+    for piece in _cut(line if after == before else line.lstrip(), room):
         is_meant = fence_after(state, piece) == state or (state != after and bool(fence_after(state, piece)))
         pieces.append(piece if is_meant else GUARD + piece)
         state = after
@@ -117,9 +117,9 @@ class Rendered:
     file: Upload | None = None
 
 
-def with_file(text: str, shown: str, limit: int) -> Rendered:
-    """Return an answer as a file behind its beginning; `shown` is the text in the platform's form."""
-    beginning = split_text(shown[: 2 * limit], limit)[0]
+def with_file(text: str, markup: str, limit: int) -> Rendered:
+    """Return an answer as a file behind its beginning; `markup` is the text in the platform's form."""
+    beginning = split_text(markup[: 2 * limit], limit)[0]
     return Rendered((f"{beginning}\n\n… {AS_FILE}",), Upload("answer.md", clean(text).encode()))
 
 
@@ -129,14 +129,14 @@ async def collect(
     """Return the files that fit into `max_bytes` bytes in all, with one place kept free, and the others."""
     uploads: list[Upload] = []
     others: list[ReplyFile] = []
-    for each in files:
+    for file in files:
         try:
-            upload = await _read(app, each) if each.size_bytes <= max_bytes and len(uploads) < MOST_FILES - 1 else None
+            upload = await _read(app, file) if file.size_bytes <= max_bytes and len(uploads) < MOST_FILES - 1 else None
         except (FileLost, FileDamaged) as error:
-            others.append(replace(each, filename=f"{each.filename} ({UNREADABLE[type(error)]})"))
+            others.append(replace(file, filename=f"{file.filename} ({UNREADABLE[type(error)]})"))
             continue
         if upload is None or not (upload.content or allows_empty):
-            others.append(each)
+            others.append(file)
             continue
         uploads.append(upload)
         max_bytes -= len(upload.content)

@@ -34,12 +34,12 @@ def write(file: Path, *, is_live: bool) -> None:
         raise BackupError(f"There is no folder {file.absolute().parent}.")
     settings = read_settings(quiet=True)
     address, secrets = find_database(settings), load_secrets(settings)
-    kept = {TOKEN: secrets.api_token, KEY: ",".join(secrets.secret_keys)}
+    secret_values = {TOKEN: secrets.api_token, KEY: ",".join(secrets.secret_keys)}
 
     async def work() -> Manifest:
         storage = _open_storage(settings, secrets)
         try:
-            source = Installation(address, storage, secrets=kept, version=__version__)
+            source = Installation(address, storage, secrets=secret_values, version=__version__)
             return await make_backup(source, file, is_live=is_live)
         finally:
             await storage.aclose()
@@ -73,10 +73,10 @@ def restore(file: Path, *, replaces: bool) -> None:
         restore_dump(file, yes=replaces)
         return
     settings = read_settings(quiet=True)
-    used = [name for name in KEPT if (settings.parley_home / name).exists()]
-    if used:
+    names = [name for name in KEPT if (settings.parley_home / name).exists()]
+    if names:
         raise ConfigurationError(
-            f"PARLEY_HOME: {settings.parley_home} holds {' and '.join(used)} already, and a backup replaces nothing; "
+            f"PARLEY_HOME: {settings.parley_home} holds {' and '.join(names)} already, and a backup replaces nothing; "
             f"name a new folder: PARLEY_HOME=/new/folder parley restore {file}."
         )
     manifest = _restore(file, settings)
@@ -85,10 +85,10 @@ def restore(file: Path, *, replaces: bool) -> None:
 
 def _restore(file: Path, settings: Settings) -> Manifest:
     schemas = list_schemas(settings.modules_path)
-    known = {owner: [path.name for path in list_files(folder)] for owner, folder in schemas.items()}
-    known["alembic_version"] = list(list_revisions(VERSIONS))
+    revisions = {owner: [path.name for path in list_files(folder)] for owner, folder in schemas.items()}
+    revisions["alembic_version"] = list(list_revisions(VERSIONS))
     with progress("reading the backup"), opened(file) as archive:
-        refuse_newer(archive.manifest, known)
+        refuse_newer(archive.manifest, revisions)
         asyncio.run(_restore_all(archive, settings))
         return archive.manifest
 

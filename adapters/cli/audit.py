@@ -45,19 +45,19 @@ def verify(
     expect: str | None = typer.Option(None, help="A last hash that was noted before: is that entry still there?"),
 ) -> None:
     """Check that nobody has changed the log; ends with 1 when somebody has."""
-    found = list_rows("SELECT * FROM parley_verify_audit()")[0]
-    if found.first_broken is not None:
-        complain(f"entry {found.first_broken} of audit_log was changed, or the one before it was removed")
+    row = list_rows("SELECT * FROM parley_verify_audit()")[0]
+    if row.first_broken is not None:
+        complain(f"entry {row.first_broken} of audit_log was changed, or the one before it was removed")
         raise typer.Exit(1)
-    known = "SELECT id FROM audit_log WHERE encode(hash, 'hex') = :expect"
-    if expect is not None and not list_rows(known, expect=expect.lower()):
+    statement = "SELECT id FROM audit_log WHERE encode(hash, 'hex') = :expect"
+    if expect is not None and not list_rows(statement, expect=expect.lower()):
         complain("the log ends before the entry with this hash: the newest entries were removed")
         raise typer.Exit(1)
-    if not found.entries:
+    if not row.entries:
         say("the log is empty")
         return
-    say(f"{found.entries} entries, none changed; note the last hash, which shows later whether some were cut off:")
-    say(found.last_hash)
+    say(f"{row.entries} entries, none changed; note the last hash, which shows later whether some were cut off:")
+    say(row.last_hash)
 
 
 def _shown(values: dict[str, Any] | None) -> str:

@@ -37,8 +37,8 @@ def show_budgets(
     if who is not None:
         show_fields({name: _shown(getattr(rows[0], name)) for name in COLUMNS}, values=rows[0]._mapping)
         return
-    shown = [(row.id, *(_shown(getattr(row, name)) for name in COLUMNS)) for row in rows]
-    show_table(("id", *COLUMNS), shown, values=[row._mapping for row in rows], empty="Nobody has written yet.")
+    table_rows = [(row.id, *(_shown(getattr(row, name)) for name in COLUMNS)) for row in rows]
+    show_table(("id", *COLUMNS), table_rows, values=[row._mapping for row in rows], empty="Nobody has written yet.")
 
 
 @app.command("set")

@@ -49,8 +49,8 @@ async def _talk(settings: "Settings", address: "Address") -> bool:
     from adapters.terminal import Chat
 
     talking = asyncio.current_task()
-    for each in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(each, lambda: talking and talking.cancel())
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(signal_number, lambda: talking and talking.cancel())
     async with kept_up(settings, address), open_app(settings, await prepare(settings, address)) as running_app:
         user = await resolve_terminal_user(running_app)
         reader, output = _choose_input_and_output(running_app, user)
@@ -73,7 +73,7 @@ def _choose_input_and_output(running_app: "App", user: "ResolvedUser") -> "tuple
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return PipedLines(), PlainOutput()
-    commands = [f"/{each.name}" for each in list_commands("terminal")]
+    commands = [f"/{command.name}" for command in list_commands("terminal")]
     output = LiveOutput()
     output.note(f"Parley {__version__}. You are {user.name} ({user.permission.label}).")
     output.note(f"Answers come from {describe_models(running_app.settings)}.")

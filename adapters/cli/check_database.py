@@ -85,11 +85,11 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
     """Yield the findings about the database, its tables, and what admins have written into them."""
     try:
         address = find_database(installation.settings)
-        found = await check(address)
+        postgres = await check(address)
     except ParleyError as error:
         yield Finding("fail", "database", str(error))
         return
-    async for finding in _check_server(address, found):
+    async for finding in _check_server(address, postgres):
         yield finding
     revision, newest = await find_revision(address), newest_revision()
     if revision == newest:
@@ -107,11 +107,11 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
         yield Finding("fail", "tables", text)
 
 
-async def _check_server(address: Address, found: Server) -> AsyncIterator[Finding]:
+async def _check_server(address: Address, postgres: Server) -> AsyncIterator[Finding]:
     kind = "embedded" if address.is_embedded else "given by DATABASE_URL"
     before = SystemClock().now()
     server = (await _fetch(address, SERVER, as_owner=True))[0]
-    yield Finding("ok", "database", f"{kind}, {found}")
+    yield Finding("ok", "database", f"{kind}, {postgres}")
     yield _check_extension(server["installed"], server["available"])
     yield _check_clock(before, server["now"])
 
@@ -157,31 +157,31 @@ async def _check_rows(address: Address, installation: Installation) -> AsyncIter
     yield await _check_roles(address)
     for row in await _fetch(address, BACKLOG, as_owner=True):
         verb = "waits" if row["replies"] == 1 else "wait"
-        waiting = f"{row['replies']} {verb} for {row['adapter']}, the oldest for {timedelta(seconds=int(row['age']))}"
+        backlog = f"{row['replies']} {verb} for {row['adapter']}, the oldest for {timedelta(seconds=int(row['age']))}"
         if row["age"] <= WAITS_SECONDS:
-            yield Finding("ok", "replies", waiting)
+            yield Finding("ok", "replies", backlog)
         else:
             cause = row["cause"] or "no worker that serves it runs"
-            yield Finding("warn", "replies", f"{waiting}: {cause.removesuffix('.')}; they are sent when it is back")
+            yield Finding("warn", "replies", f"{backlog}: {cause.removesuffix('.')}; they are sent when it is back")
     if installation.settings.embedding_model is not None:
         yield await _look_at_vectors(address, installation.settings.embedding_model)
     async for finding in _look_at_listed_skills(address, installation.skills):
         yield finding
     yield await _look_at_files(address, installation.settings)
     servers = await _fetch(address, SERVERS, as_owner=True)
-    for each in servers:
-        yield _check_remote(each)
-    known = {*installation.modules, *(each["name"] for each in servers), *BUILT_IN_MODULES}
+    for server in servers:
+        yield _check_remote(server)
+    modules = {*installation.modules, *(server["name"] for server in servers), *BUILT_IN_MODULES}
     for persona in await _fetch(address, PERSONAS, as_owner=True):
         if persona["default_model"]:
             installation.found_models.append((f"the persona {persona['name']}", persona["default_model"]))
-        for name in sorted({*json.loads(persona["allowed_modules"] or "[]")} - known):
-            nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        for name in sorted({*json.loads(persona["allowed_modules"] or "[]")} - modules):
+            nearest = get_close_matches(name, modules, n=1, cutoff=0.0)[0]
             text = f"{persona['name']} allows the module {name}, which does not exist; did you mean {nearest}?"
             yield Finding("warn", "persona", text)
     yield await _look_at_audit(address)
     yield await _look_at_ledger(address)
-    for route in await _fetch(address, ROUTES, [each.value for each in REMEDIES], as_owner=True):
+    for route in await _fetch(address, ROUTES, [model_cause.value for model_cause in REMEDIES], as_owner=True):
         remedy = REMEDIES[Cause(route["cause"])]
         yield Finding("fail", "model", f"{route['model']}: {route['cause']} at {route['last_at']:%H:%M} UTC. {remedy}")
 
@@ -235,19 +235,19 @@ async def _look_at_vectors(address: Address, model: str) -> Finding:
 
 
 async def _look_at_audit(address: Address) -> Finding:
-    found = (await _fetch(address, "SELECT entries, first_broken FROM parley_verify_audit()", as_owner=True))[0]
-    if found["first_broken"] is None:
-        return Finding("ok", "audit", f"changes by admins: {found['entries']:,}, none of them altered since")
-    text = f"entry {found['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
+    row = (await _fetch(address, "SELECT entries, first_broken FROM parley_verify_audit()", as_owner=True))[0]
+    if row["first_broken"] is None:
+        return Finding("ok", "audit", f"changes by admins: {row['entries']:,}, none of them altered since")
+    text = f"entry {row['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
     return Finding("fail", "audit", text)
 
 
 async def _look_at_ledger(address: Address) -> Finding:
-    found = (await _fetch(address, LEDGER, as_owner=True))[0]
-    if found["different"]:
-        text = f"different: {found['different']:,}; `parley budget check` shows them, and reconcile repairs"
+    row = (await _fetch(address, LEDGER, as_owner=True))[0]
+    if row["different"]:
+        text = f"different: {row['different']:,}; `parley budget check` shows them, and reconcile repairs"
         return Finding("warn", "ledger", text)
-    return Finding("ok", "ledger", f"calls: {found['calls']:,}; what limits have counted is their sum")
+    return Finding("ok", "ledger", f"calls: {row['calls']:,}; what limits have counted is their sum")
 
 
 async def _look_at_listed_skills(address: Address, usable_skills: Sequence[str]) -> AsyncIterator[Finding]:
@@ -255,9 +255,9 @@ async def _look_at_listed_skills(address: Address, usable_skills: Sequence[str])
     database = Database(address, pool_size=1)
     try:
         async with database.transaction() as session:
-            listed = await find_listed(session)
-            stored = set((await session.scalars(select(Skill.name).where(Skill.is_enabled))).all())
+            personas_by_skill = await find_listed(session)
+            rows = set((await session.scalars(select(Skill.name).where(Skill.is_enabled))).all())
     finally:
         await database.close()
-    for name in sorted(listed.keys() - stored - set(usable_skills)):
-        yield Finding("warn", "skills", f"{', '.join(listed[name])} lists {name}, which is missing or off")
+    for name in sorted(personas_by_skill.keys() - rows - set(usable_skills)):
+        yield Finding("warn", "skills", f"{', '.join(personas_by_skill[name])} lists {name}, which is missing or off")

@@ -25,10 +25,10 @@ async def check_models(settings: Settings, others: Sequence[tuple[str, str]], *,
         yield Finding("warn", "models", text)
     elif settings.debug_mock_responses is not None:
         yield Finding("ok", "models", describe_models(settings))
-    named = [("LLM_MODELS", name) for name in settings.llm_models]
-    named += [("SUMMARY_MODEL", settings.summary_model)] if settings.summary_model else []
+    model_uses = [("LLM_MODELS", name) for name in settings.llm_models]
+    model_uses += [("SUMMARY_MODEL", settings.summary_model)] if settings.summary_model else []
     async with aclosing(Router(settings, clock)) as router:
-        for user, name in (*named, *others):
+        for user, name in (*model_uses, *others):
             yield await _check_key(router, user, name)
         if settings.voice_transcription_model:
             yield await _check_key(
@@ -39,19 +39,19 @@ async def check_models(settings: Settings, others: Sequence[tuple[str, str]], *,
     is_complete, text = describe_recall(settings)
     yield Finding("ok" if is_complete else "warn", "recall", text)
     if call:
-        for called in settings.llm_models or (None,):
-            yield await call_model(settings, called)
+        for llm_model in settings.llm_models or (None,):
+            yield await call_model(settings, llm_model)
         if settings.embedding_model is not None and is_complete:
             yield await _call_embedder(settings, settings.embedding_model)
 
 
 async def _check_key(router: Router, user: str, name: str, *, subject: str = "model") -> Finding:
-    missing = await router.find_missing(name)
-    if missing is None:
+    variables = await router.find_missing(name)
+    if variables is None:
         similar = to_question(router.find_similar(name))
         return Finding("fail", subject, f"{user}: litellm knows no provider of {name}; write provider/model{similar}")
-    if missing:
-        return Finding("fail", subject, f"{user}: {name} needs {' and '.join(missing)}, which is not set")
+    if variables:
+        return Finding("fail", subject, f"{user}: {name} needs {' and '.join(variables)}, which is not set")
     unknown = await router.find_unknown(name)
     if unknown is None:
         return Finding("ok", subject, f"{user}: {name} has all variables that its provider needs")

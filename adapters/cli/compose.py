@@ -177,8 +177,8 @@ async def _end_orphans(app: App) -> None:
 
 
 def _list_origins(senders: Senders) -> dict[str, str]:
-    platforms = [each for each in senders.values() if isinstance(each, ChatPlatform)]
-    return {name: url for each in platforms for name, url in each.settings.origins.items()}
+    platforms = [sender for sender in senders.values() if isinstance(sender, ChatPlatform)]
+    return {name: url for platform in platforms for name, url in platform.settings.origins.items()}
 
 
 async def _open_senders(app: App, closing: AsyncExitStack) -> None:

@@ -44,30 +44,30 @@ class _Found:
 
 
 # None unless the command was given `--json`.
-_found: ContextVar[_Found | None] = ContextVar("found", default=None)
+_output: ContextVar[_Found | None] = ContextVar("found", default=None)
 
 
 def answer_in_json() -> None:
     """From now on keep what is shown; `end_json` writes it."""
-    _found.set(_Found())
+    _output.set(_Found())
 
 
 def is_json() -> bool:
     """Return whether the command was given `--json`."""
-    return _found.get() is not None
+    return _output.get() is not None
 
 
 def end_json(code: int) -> None:
     """Write what was kept as one JSON text, if the command was given `--json`."""
-    if (found := _found.get()) is not None:
-        _found.set(None)
-        typer.echo(json.dumps(found.to_value(code), default=str, ensure_ascii=False, indent=2))
+    if (output := _output.get()) is not None:
+        _output.set(None)
+        typer.echo(json.dumps(output.to_value(code), default=str, ensure_ascii=False, indent=2))
 
 
 def say(text: str = "") -> None:
     """Write one line to stdout."""
-    if (found := _found.get()) is not None:
-        found.sentences.append(text)
+    if (output := _output.get()) is not None:
+        output.sentences.append(text)
     else:
         typer.echo(text)
 
@@ -75,29 +75,29 @@ def say(text: str = "") -> None:
 def complain(text: str) -> None:
     """Write one line about an error to stderr."""
     line = redact_text(" ".join(text.split()))
-    if (found := _found.get()) is not None:
-        found.complaints.append(line)
+    if (output := _output.get()) is not None:
+        output.complaints.append(line)
     typer.echo(f"parley: {line}", err=True)
 
 
 def show_json(value: Any) -> None:
     """Write a value as JSON, whether or not the command was given `--json`."""
-    if (found := _found.get()) is not None:
-        found.value = value
+    if (output := _output.get()) is not None:
+        output.value = value
     else:
         typer.echo(json.dumps(value, default=str, ensure_ascii=False, indent=2))
 
 
 def keep_rows(rows: Sequence[Mapping[str, object]]) -> None:
     """Keep rows for a program; for people nothing is written."""
-    if (found := _found.get()) is not None:
-        found.rows = [dict(each) for each in rows]
+    if (output := _output.get()) is not None:
+        output.rows = [dict(row) for row in rows]
 
 
 def show_fields(fields: Mapping[str, object], *, values: Mapping[str, object] | None = None) -> None:
     """Write one line for each field that is not None; `values` are for programs, where they differ from the texts."""
-    if (found := _found.get()) is not None:
-        found.fields.update(_to_keys(fields) if values is None else values)
+    if (output := _output.get()) is not None:
+        output.fields.update(_to_keys(fields) if values is None else values)
         return
     width = max(map(len, fields), default=0)
     for name, value in fields.items():
@@ -136,12 +136,12 @@ def show_table(
     For programs a table with a name is a field, and one without a name is all that is written; `values` are its rows
     where they differ from the texts.
     """
-    if (found := _found.get()) is not None:
-        kept = [dict(each) for each in values] if values is not None else [_to_row(columns, row) for row in rows]
+    if (output := _output.get()) is not None:
+        json_rows = [dict(value) for value in values] if values is not None else [_to_row(columns, row) for row in rows]
         if name is None:
-            found.rows = kept
+            output.rows = json_rows
         else:
-            found.fields[name] = kept
+            output.fields[name] = json_rows
         return
     if not rows and empty:
         say(empty)
@@ -151,9 +151,9 @@ def show_table(
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
     # A pipe has no width, and whole lines are easier to search than wrapped ones.
     console = Console(width=None if sys.stdout.isatty() else 1000)
-    with console.capture() as written:
+    with console.capture() as capture:
         console.print(table)
-    say("\n".join(line.rstrip() for line in written.get().splitlines()))
+    say("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def _to_row(columns: Sequence[str], row: Sequence[object]) -> dict[str, object]:

@@ -33,9 +33,9 @@ def migrate_tables() -> None:
         await check(address)
         return await update_tables(address, settings.modules_path)
 
-    changed = asyncio.run(work())
-    say(f"the tables are at revision {newest_revision()}{'' if changed else ', nothing to change'}")
-    if owners := [owner for owner in changed if owner != "parley"]:
+    has_changed = asyncio.run(work())
+    say(f"the tables are at revision {newest_revision()}{'' if has_changed else ', nothing to change'}")
+    if owners := [owner for owner in has_changed if owner != "parley"]:
         say(f"the tables of {', '.join(owners)} are made")
 
 

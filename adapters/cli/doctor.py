@@ -51,14 +51,14 @@ def examine(
 
 async def _show(call: bool) -> bool:
     """Show the findings as they come; return whether something fails."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     with progress("looking at everything"):
         async for finding in _examine(call):
-            found.append(finding)
+            findings.append(finding)
             line = f"{typer.style(f'{finding.level:4}', COLOURS[finding.level])}  {finding.subject:9} {finding.text}"
             say(line)
-    keep_rows([asdict(each) for each in found])
-    return any(each.level == "fail" for each in found)
+    keep_rows([asdict(finding) for finding in findings])
+    return any(finding.level == "fail" for finding in findings)
 
 
 async def _examine(call: bool) -> AsyncIterator[Finding]:
@@ -71,9 +71,9 @@ async def _examine(call: bool) -> AsyncIterator[Finding]:
     for finding in _look_at_home(settings):
         yield finding
     skills, problems = examine_folder(settings)
-    usable = [each.name for each in skills if each.skill is not None]
+    usable = [skill.name for skill in skills if skill.skill is not None]
     modules = find_modules(settings.modules_path, settings)
-    installation = Installation(settings, [each.name for each in modules.loaded], usable)
+    installation = Installation(settings, [module.name for module in modules.loaded], usable)
     async for finding in check_database(installation):
         yield finding
     yield _look_at_open_files()
@@ -87,8 +87,8 @@ async def _examine(call: bool) -> AsyncIterator[Finding]:
         yield Finding("warn", "skills", problem)
     async for finding in check_models(settings, installation.found_models, call=call):
         yield finding
-    async for name, found in examine_platforms(settings):
-        yield Finding(found.level, name, found.text)
+    async for name, platform_finding in examine_platforms(settings):
+        yield Finding(platform_finding.level, name, platform_finding.text)
 
 
 def _look_at_home(settings: Settings) -> Iterator[Finding]:
@@ -103,11 +103,11 @@ def _look_at_home(settings: Settings) -> Iterator[Finding]:
         )
         return
     free = shutil.disk_usage(home).free
-    shown = f"{free / 1e9:.1f} GB free in {home}"
+    text = f"{free / 1e9:.1f} GB free in {home}"
     if free < NO_SPACE:
-        yield Finding("fail", "space", f"{shown}; Postgres stops when it is full: make room.")
+        yield Finding("fail", "space", f"{text}; Postgres stops when it is full: make room.")
     else:
-        yield Finding("warn" if free < LITTLE_SPACE else "ok", "space", shown)
+        yield Finding("warn" if free < LITTLE_SPACE else "ok", "space", text)
     yield from (_look_at_secret(home / name) for name in SECRET_FILES)
 
 
@@ -153,16 +153,16 @@ async def _look_at_sandbox() -> Finding:
     return Finding("ok", "sandbox", "attacks on it fail here; documents, images and other files are opened in it")
 
 
-def _look_at_modules(found: FoundModules) -> Iterator[Finding]:
+def _look_at_modules(modules: FoundModules) -> Iterator[Finding]:
     off: dict[str, list[str]] = {}
-    for module in found.loaded:
+    for module in modules.loaded:
         for tool, reason in module.off.items():
             off.setdefault(reason, []).append(tool)
-    count = sum(len(each.tools) for each in found.loaded)
-    left = count - sum(map(len, off.values()))
-    names = ", ".join(sorted(each.name for each in found.loaded))
-    yield Finding("ok", "modules", f"{left} of {count} tools are on, in {names}")
+    count = sum(len(module.tools) for module in modules.loaded)
+    active_count = count - sum(map(len, off.values()))
+    names = ", ".join(sorted(module.name for module in modules.loaded))
+    yield Finding("ok", "modules", f"{active_count} of {count} tools are on, in {names}")
     for reason, tools in off.items():
         yield Finding("off", "tools", f"{', '.join(sorted(tools))}: {reason}")
-    for each in found.failed:
-        yield Finding("warn", "modules", f"{each.name} ({each.source}) is off: {each.reason}")
+    for failure in modules.failed:
+        yield Finding("warn", "modules", f"{failure.name} ({failure.source}) is off: {failure.reason}")

@@ -42,29 +42,29 @@ def read_draft(draft: str, before: Mapping[str, Any]) -> dict[str, Any]:
     if not dashes:
         raise Refusal("The draft needs its settings between two lines of three dashes, and the prompt below them.")
     try:
-        given = yaml.safe_load(head)
+        fields = yaml.safe_load(head)
     except yaml.YAMLError as error:
         raise Refusal(f"The YAML can't be read: {' '.join(str(error).split())}") from None
-    if not isinstance(given, dict) or not set(given) <= set(EDITED):
+    if not isinstance(fields, dict) or not set(fields) <= set(EDITED):
         raise Refusal(f"Between the dashes stand lines NAME: VALUE, with the names {', '.join(EDITED)}.")
-    for name, value in given.items():
+    for name, value in fields.items():
         _check(name, value)
     if not prompt.strip():
         raise Refusal("The prompt is empty.")
-    return {name: before[name] for name in EDITED} | given | {PROMPT: prompt.strip()}
+    return {name: before[name] for name in EDITED} | fields | {PROMPT: prompt.strip()}
 
 
 def _check(name: str, value: object) -> None:
     if name in LISTS:
-        is_right = value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
-        wanted = "a list of names, or null"
+        is_right = value is None or (isinstance(value, list) and all(isinstance(entry, str) for entry in value))
+        expectation = "a list of names, or null"
     elif name in NUMBERS:
-        is_right, wanted = value is None or type(value) is int, "a whole number, or null"
+        is_right, expectation = value is None or type(value) is int, "a whole number, or null"
     elif name == "max_temperature":
-        is_right, wanted = value is None or type(value) in (int, float), "a number, or null"
+        is_right, expectation = value is None or type(value) in (int, float), "a number, or null"
     elif name == "allow_mentions":
-        is_right, wanted = isinstance(value, bool), "true or false"
+        is_right, expectation = isinstance(value, bool), "true or false"
     else:
-        is_right, wanted = value is None or isinstance(value, str), "a text (ids in quotes), or null"
+        is_right, expectation = value is None or isinstance(value, str), "a text (ids in quotes), or null"
     if not is_right:
-        raise Refusal(f"{name} is {value!r}; it has to be {wanted}.")
+        raise Refusal(f"{name} is {value!r}; it has to be {expectation}.")

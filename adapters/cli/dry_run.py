@@ -67,10 +67,10 @@ def dry_run(
         raise typer.BadParameter("--json asks nothing: add --yes.")
     replayed = asyncio.run(_run(read_settings(quiet=True), wish))
     if is_json():
-        show_json([_to_json(each) for each in replayed])
+        show_json([_to_json(replay) for replay in replayed])
     else:
         _show(replayed)
-    if any(each.error for each in replayed):
+    if any(replay.error for replay in replayed):
         raise typer.Exit(1)
 
 
@@ -88,9 +88,9 @@ async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
             _show_estimate(prepared)
             typer.confirm("Answer them again?", abort=True)
         replayed = []
-        for number, each in enumerate(prepared, start=1):
-            with progress(f"answering turn {each.recorded.id} ({number} of {len(prepared)})"):
-                replayed.append(await run.replay(each))
+        for number, plan in enumerate(prepared, start=1):
+            with progress(f"answering turn {plan.recorded.id} ({number} of {len(prepared)})"):
+                replayed.append(await run.replay(plan))
         return replayed
 
 
@@ -126,10 +126,10 @@ async def _prepare(running: "App", run: Any, wish: _Wish) -> "list[Prepared]":
         ids = await choose_turns(session, persona_id=persona_id, ids=wish.turns, last=wish.last)
         prepared = []
         for turn_id in ids:
-            recorded = await read_turn(session, running.memory, turn_id)
-            permission = recorded.user.permission
+            turn = await read_turn(session, running.memory, turn_id)
+            permission = turn.user.permission
             persona = await get_persona(session, persona_id, permission, settings=running.settings)
-            prepared.append(run.prepare(recorded, await _changed(session, persona, wish)))
+            prepared.append(run.prepare(turn, await _changed(session, persona, wish)))
     return prepared
 
 
@@ -156,38 +156,38 @@ async def _changed(session: Any, persona: "ResolvedPersona", wish: _Wish) -> "Re
 
 def _show_estimate(prepared: "list[Prepared]") -> None:
     rows = [
-        (each.recorded.id, each.recorded.user.name, each.recorded.question[:60], each.tokens, _dollars(each.dollars))
-        for each in prepared
+        (plan.recorded.id, plan.recorded.user.name, plan.recorded.question[:60], plan.tokens, _dollars(plan.dollars))
+        for plan in prepared
     ]
     show_table(("turn", "who", "message", "about tokens", "at most $"), rows)
-    known = [each.dollars for each in prepared if each.dollars is not None]
-    dollars = _dollars(sum(known) if len(known) == len(prepared) else None)
-    say(f"{len(prepared)} turns, about {sum(each.tokens for each in prepared):,} tokens, at most {dollars} $")
+    prices = [plan.dollars for plan in prepared if plan.dollars is not None]
+    dollars = _dollars(sum(prices) if len(prices) == len(prepared) else None)
+    say(f"{len(prepared)} turns, about {sum(plan.tokens for plan in prepared):,} tokens, at most {dollars} $")
 
 
 def _show(replayed: "list[Replayed]") -> None:
     from agent.commands.dry_run.replay import total
 
-    for each in replayed:
-        recorded = each.prepared.recorded
-        say(f"\nturn {recorded.id}, {recorded.user.name}: {recorded.question}")
-        then = f"then ({recorded.answer.model_used or 'no model'})"
-        would = "".join(f"\nwould call {call}" for call in each.would_call)
-        used = "".join(f"\ncalled {call}" for call in each.calls)
+    for replay in replayed:
+        turn = replay.prepared.recorded
+        say(f"\nturn {turn.id}, {turn.user.name}: {turn.question}")
+        then = f"then ({turn.answer.model_used or 'no model'})"
+        would = "".join(f"\nwould call {call}" for call in replay.would_call)
+        call_lines = "".join(f"\ncalled {call}" for call in replay.calls)
         show_table(
-            (then, f"now ({each.model or 'no model'})"),
-            [(recorded.answer.content, f"{each.text}{used}{would}".strip())],
+            (then, f"now ({replay.model or 'no model'})"),
+            [(turn.answer.content, f"{replay.text}{call_lines}{would}".strip())],
         )
     usage = total(replayed)
     say(f"\n{len(replayed)} turns, {usage.total:,} tokens, {_dollars(usage.cost)} $, on your ledger as dry_run")
 
 
 def _to_json(replayed: "Replayed") -> dict[str, Any]:
-    recorded = replayed.prepared.recorded
+    turn = replayed.prepared.recorded
     return {
-        "turn": recorded.id,
-        "message": recorded.question,
-        "then": {"model": recorded.answer.model_used, "text": recorded.answer.content},
+        "turn": turn.id,
+        "message": turn.question,
+        "then": {"model": turn.answer.model_used, "text": turn.answer.content},
         "now": {"model": replayed.model, "text": replayed.text},
         "called": list(replayed.calls),
         "would_call": list(replayed.would_call),
@@ -203,6 +203,9 @@ def _dollars(dollars: float | None) -> str:
 
 def _split(turns: str | None) -> tuple[int, ...]:
     numbers = [part.strip() for part in (turns or "").split(",") if part.strip()]
-    if not all(each.isascii() and each.isdecimal() and len(each) < 19 for each in numbers) or len(numbers) > MOST_TURNS:
+    if (
+        not all(number.isascii() and number.isdecimal() and len(number) < 19 for number in numbers)
+        or len(numbers) > MOST_TURNS
+    ):
         raise typer.BadParameter(f"--turns takes at most {MOST_TURNS} numbers of turns, comma-separated.")
     return tuple(map(int, numbers))

@@ -54,8 +54,8 @@ def explain_turn(
         return
     _show_turn(story)
     _show_tools(story["tools"])
-    for part, shown in _list_context(story["context"]):
-        say(f"{part:13} {shown}")
+    for part, words in _list_context(story["context"]):
+        say(f"{part:13} {words}")
     rows = story | story["budget"] | {"memories": story["context"].get("memories")}
     for name in TABLES:
         _show_rows(name.replace("_", " "), rows[name] or [], full=full)
@@ -80,26 +80,26 @@ def _show_turn(story: dict[str, Any]) -> None:
         "error": f"{turn['error'] or '-'}: {turn['cause'] or 'no cause noted'}",
         "stop": "asked for by the person",
     }
-    wanted = {
+    conditions = {
         "agent": turn["parent_turn"],
         "complete": turn["complete"] is False,
         "error": turn["error"] or turn["cause"],
         "stop": turn["stop_requested"],
     }
     for name, line in lines.items():
-        if wanted.get(name, True):
+        if conditions.get(name, True):
             say(f"{name:13} {line}" if name != "held budget" else f"{name}: {line}")
 
 
 def _describe_persona(persona: dict[str, Any]) -> str:
-    shown = str(persona["name"])
+    description = str(persona["name"])
     if persona["version"] is not None:
-        shown += f", version {persona['version']}"
+        description += f", version {persona['version']}"
         if persona["is_deleted"]:
-            shown += " (deleted since)"
+            description += " (deleted since)"
         elif persona["newest_version"] != persona["version"]:
-            shown += f" (now it is version {persona['newest_version']})"
-    return f"{shown}: {persona['why']}" if persona["why"] else shown
+            description += f" (now it is version {persona['newest_version']})"
+    return f"{description}: {persona['why']}" if persona["why"] else description
 
 
 def _dollars(dollars: float | None) -> str:
@@ -178,5 +178,5 @@ def _show_rows(name: str, rows: list[dict[str, Any]], *, full: bool) -> None:
 
 
 def _cell(value: Any, full: bool) -> str:
-    shown = "" if value in (None, "") else _to_words(value)
-    return shown if full or len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}… ({len(shown):,} characters)"
+    words = "" if value in (None, "") else _to_words(value)
+    return words if full or len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}… ({len(words):,} characters)"

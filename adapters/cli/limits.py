@@ -58,5 +58,5 @@ def reconcile() -> None:
 
 def _show_differences(rows: list[Any]) -> None:
     columns = ("table", "id", "counter", "counted", "ledger")
-    shown = [(row.subject, row.id, row.counter, f"{row.counted:f}", f"{row.ledger:f}") for row in rows]
-    show_table(columns, shown)
+    table_rows = [(row.subject, row.id, row.counter, f"{row.counted:f}", f"{row.ledger:f}") for row in rows]
+    show_table(columns, table_rows)

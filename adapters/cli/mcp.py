@@ -41,7 +41,7 @@ def serve_mcp(
                         running_app,
                         ModuleServer(running_app, modules or ()),
                         port,
-                        started=lambda url: complain(f"serving {url}"),
+                        on_start=lambda url: complain(f"serving {url}"),
                     )
                 else:
                     await serve_stdio(

@@ -143,12 +143,12 @@ def _reason(error: BaseException | None) -> str:
     return f"{cause}" if not detail else f"{getattr(cause, 'message', cause)}. {detail}"
 
 
-def list_rows(statement: str, **given: Any) -> list[Any]:
+def list_rows(statement: str, **parameters: Any) -> list[Any]:
     """Run one statement in a transaction of its own and return its rows."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
         from sqlalchemy import text
 
-        return list((await session.execute(text(statement), given)).all())
+        return list((await session.execute(text(statement), parameters)).all())
 
     return in_transaction(work)

@@ -37,5 +37,5 @@ async def find_owner_on_the_web(app: App) -> tuple[str, str]:
     """Return the owner's id on the platform `web`, and how the person is called whose session it opens."""
     await resolve_terminal_user(app)
     async with app.database.transaction() as session:
-        found = (await session.execute(OPENED_FOR, {"account": OWNER_ON_THE_WEB})).one()
-    return OWNER_ON_THE_WEB, f"{found.name} ({found.permission})"
+        row = (await session.execute(OPENED_FOR, {"account": OWNER_ON_THE_WEB})).one()
+    return OWNER_ON_THE_WEB, f"{row.name} ({row.permission})"

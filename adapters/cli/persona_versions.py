@@ -31,10 +31,12 @@ def show_history(name: str = NAME) -> None:
     versions = _list_versions(name)
     before: list[Any] = [None, *versions]
     rows = [
-        (each.version, each.at, each.who, _describe(each, earlier), each.turns)
-        for each, earlier in zip(versions, before, strict=False)
+        (version.version, version.at, version.who, _describe(version, earlier), version.turns)
+        for version, earlier in zip(versions, before, strict=False)
     ]
-    show_table(("version", "at", "who", "what", "turns"), rows[::-1], values=[dict(each._mapping) for each in versions])
+    show_table(
+        ("version", "at", "who", "what", "turns"), rows[::-1], values=[dict(version._mapping) for version in versions]
+    )
 
 
 @app.command("diff")
@@ -44,7 +46,7 @@ def show_difference(
     new: int | None = typer.Argument(None, min=1, help="Another version; none given: the last one."),
 ) -> None:
     """Show what differs between two versions of a persona, line by line."""
-    versions = {each.version: each for each in _list_versions(name)}
+    versions = {version.version: version for version in _list_versions(name)}
     last = max(versions)
     one, other = _pick(versions, old or max(1, last - 1)), _pick(versions, new or last)
     lines = list(
@@ -72,8 +74,8 @@ def roll_back(
     async def work(session: "AsyncSession", _settings: "Settings") -> str:
         from sqlalchemy import text
 
-        given = {"name": name, "version": version}
-        return str(await session.scalar(text("SELECT admin.rollback_persona(:name, :version)"), given))
+        parameters = {"name": name, "version": version}
+        return str(await session.scalar(text("SELECT admin.rollback_persona(:name, :version)"), parameters))
 
     say(in_transaction(work))
 
@@ -87,10 +89,10 @@ def _list_versions(name: str) -> list[Any]:
     return in_transaction(work)
 
 
-def _pick(versions: dict[int, Any], wanted: int) -> Any:
-    if wanted not in versions:
-        raise Refusal(f"There is no version {wanted}; there are 1 to {max(versions)}.")
-    return versions[wanted]
+def _pick(versions: dict[int, Any], number: int) -> Any:
+    if number not in versions:
+        raise Refusal(f"There is no version {number}; there are 1 to {max(versions)}.")
+    return versions[number]
 
 
 def _describe(version: Any, before: Any) -> str:
@@ -98,8 +100,8 @@ def _describe(version: Any, before: Any) -> str:
         return "deleted"
     if before is None or before.action == "delete":
         return "made"
-    changed = [name for name, value in version.fields.items() if before.fields.get(name) != value]
-    return f"changed: {', '.join(changed)}" if changed else "the same"
+    names = [name for name, value in version.fields.items() if before.fields.get(name) != value]
+    return f"changed: {', '.join(names)}" if names else "the same"
 
 
 def _to_lines(fields: dict[str, Any]) -> "Iterator[str]":

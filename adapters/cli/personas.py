@@ -37,11 +37,11 @@ def list_personas() -> None:
 
         return list((await session.scalars(select(Persona).order_by(Persona.id))).all())
 
-    found = in_transaction(work)
+    personas = in_transaction(work)
     show_table(
         ("id", "name", "answers in", "modules", "skills", "model", "prompt"),
-        [_row(each) for each in found],
-        values=[_to_values(each) for each in found],
+        [_row(persona) for persona in personas],
+        values=[_to_values(persona) for persona in personas],
         empty="There is no persona; the built-in one answers. Make one: parley persona create NAME --prompt TEXT",
     )
 
@@ -55,8 +55,8 @@ def show_persona(name: str = NAME) -> None:
 
     values = in_transaction(work)
     prompt = values["system_prompt"]
-    shown = {key: _to_text(value) for key, value in values.items() if key != "system_prompt" and value is not None}
-    show_fields(shown | {"prompt": f"\n\n{prompt}"}, values=values)
+    fields = {key: _to_text(value) for key, value in values.items() if key != "system_prompt" and value is not None}
+    show_fields(fields | {"prompt": f"\n\n{prompt}"}, values=values)
 
 
 @app.command("edit")
@@ -187,11 +187,11 @@ async def _get(session: "AsyncSession", name: str) -> "Persona":
 
     from shared.models import Persona
 
-    if (found := (await session.scalars(select(Persona).where(Persona.name == name))).first()) is not None:
-        return found
+    if (row := (await session.scalars(select(Persona).where(Persona.name == name))).first()) is not None:
+        return row
     nearest = get_close_matches(name, (await session.scalars(select(Persona.name))).all(), n=1)
-    meant = f" Did you mean {nearest[0]}?" if nearest else ""
-    raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.{meant}")
+    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.{hint}")
 
 
 async def _set_default(session: "AsyncSession", name: str | None) -> None:
@@ -210,14 +210,14 @@ def _prompt(prompt: str | None, prompt_file: Path | None) -> str:
     if (prompt is None) == (prompt_file is None):
         raise typer.BadParameter("Give the instructions by --prompt TEXT or by --prompt-file FILE.")
     if prompt_file is None:
-        found = prompt or ""
+        text = prompt or ""
     elif str(prompt_file) == "-":
-        found = typer.get_text_stream("stdin").read()
+        text = typer.get_text_stream("stdin").read()
     else:
-        found = prompt_file.read_text(encoding="utf-8", errors="replace")
-    if not found.strip():
+        text = prompt_file.read_text(encoding="utf-8", errors="replace")
+    if not text.strip():
         raise typer.BadParameter("The instructions are empty.")
-    return found.strip()
+    return text.strip()
 
 
 def _split(names: str | None) -> list[str] | None:
@@ -239,6 +239,6 @@ def _row(persona: Any) -> tuple[object, ...]:
         where.append("default")
     modules = "all" if persona.allowed_modules is None else ", ".join(persona.allowed_modules) or "none"
     prompt = " ".join(persona.system_prompt.split())
-    shown = prompt if len(prompt) <= 60 else prompt[:59] + "…"
+    excerpt = prompt if len(prompt) <= 60 else prompt[:59] + "…"
     place_shown, skills = ", ".join(where) or "nowhere yet", ", ".join(persona.skills or ())
-    return (persona.id, persona.name, place_shown, modules, skills, persona.default_model, shown)
+    return (persona.id, persona.name, place_shown, modules, skills, persona.default_model, excerpt)

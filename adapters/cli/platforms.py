@@ -46,9 +46,11 @@ def find_settings_class(name: str) -> "type[PlatformSettings]":
 
 def build_platforms(settings: "Settings", *, only_http: bool = False) -> "list[ChatPlatform]":
     """Return the configured platforms; with `only_http`, those that have routes on the web adapter."""
-    found = read_all_settings(settings)
+    platform_settings = read_all_settings(settings)
     return [
-        _build(name, own) for name, own in found.items() if own.missing is None and (own.serves_http or not only_http)
+        _build(name, own)
+        for name, own in platform_settings.items()
+        if own.missing is None and (own.serves_http or not only_http)
     ]
 
 
@@ -58,10 +60,10 @@ def build_platform(name: str, settings: "Settings") -> "ChatPlatform":
     if name in OTHERS:
         raise ConfigurationError(f"{name} is no chat platform; {OTHERS[name]}.")
     if name not in folders:
-        known = sorted([*folders, *OTHERS, WEB])
-        nearest = get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        names = sorted([*folders, *OTHERS, WEB])
+        nearest = get_close_matches(name, names, n=1, cutoff=0.0)[0]
         raise ConfigurationError(
-            f"This Parley has no adapter for {name}; there are: {', '.join(known)}. Did you mean {nearest}?"
+            f"This Parley has no adapter for {name}; there are: {', '.join(names)}. Did you mean {nearest}?"
         )
     own = settings.of_module(find_settings_class(name), name)
     if own.missing is not None:
@@ -85,9 +87,9 @@ def _build(name: str, own: "PlatformSettings") -> "ChatPlatform":
 
 def _find_class(module: str, kind: type[Kind]) -> type[Kind]:
     """Return the only class of this kind that a file defines."""
-    defined: list[Any] = [each for each in vars(import_module(module)).values() if isinstance(each, type)]
-    found = [each for each in defined if issubclass(each, kind) and each.__module__ == module]
-    if len(found) != 1:
-        raise ConfigurationError(f"{module} has to define one {kind.__name__}, and defines {len(found)}.")
-    chosen: type[Kind] = found[0]
+    defined: list[Any] = [var for var in vars(import_module(module)).values() if isinstance(var, type)]
+    classes = [candidate for candidate in defined if issubclass(candidate, kind) and candidate.__module__ == module]
+    if len(classes) != 1:
+        raise ConfigurationError(f"{module} has to define one {kind.__name__}, and defines {len(classes)}.")
+    chosen: type[Kind] = classes[0]
     return chosen

@@ -58,13 +58,13 @@ class Registry(TyperGroup):
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         """Return what help and completion need of a command, its name and its line of help."""
-        known = COMMANDS.get(cmd_name) or GROUPS.get(cmd_name) or _list_platforms().get(cmd_name)
-        return TyperCommand(name=cmd_name, help=known[1]) if known else None
+        entry = COMMANDS.get(cmd_name) or GROUPS.get(cmd_name) or _list_platforms().get(cmd_name)
+        return TyperCommand(name=cmd_name, help=entry[1]) if entry else None
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         """Return the command that is named, imported."""
         # What a mistyped name is compared with.
-        self.commands = {name: found for name in self.list_commands(ctx) if (found := self.get_command(ctx, name))}
+        self.commands = {name: command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))}
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load(args[0]), rest
 
@@ -90,8 +90,8 @@ def _list_platforms() -> dict[str, tuple[str, str]]:
 def _add_json(command: Command) -> None:
     """Give a command, or all of a group, the option `--json`."""
     if isinstance(command, TyperGroup):
-        for each in command.commands.values():
-            _add_json(each)
+        for subcommand in command.commands.values():
+            _add_json(subcommand)
     elif command.name not in WITHOUT_JSON:
         command.params.append(_json_option())
 

@@ -27,18 +27,20 @@ def run_all() -> None:
     settings = read_settings()
     platforms = build_platforms(settings)
     # Referenced here, because the event loop keeps no tasks.
-    waiting: list[asyncio.Task[None]] = []
+    tasks: list[asyncio.Task[None]] = []
 
     async def report(running_app: "App") -> None:
         lines = await _list_addresses(running_app)
         seconds = seconds_since_start()
         after = "" if seconds is None else f" after {seconds:.1f} s"
         say("\n".join([f"Parley {__version__} is ready{after}", *lines]))
-        for each in platforms:
-            say(f"  {each.name:9} {'listening' if each.connected.is_set() else 'connecting …'}")
+        for platform in platforms:
+            say(f"  {platform.name:9} {'listening' if platform.connected.is_set() else 'connecting …'}")
         say("Ctrl+C stops it.")
-        waiting.append(asyncio.create_task(_say_missing_keys(running_app)))
-        waiting.extend(asyncio.create_task(_say_connected(each)) for each in platforms if not each.connected.is_set())
+        tasks.append(asyncio.create_task(_say_missing_keys(running_app)))
+        tasks.extend(
+            asyncio.create_task(_say_connected(platform)) for platform in platforms if not platform.connected.is_set()
+        )
 
     serve(settings, Parts(web=True, worker=True, listeners=platforms, senders=platforms), report)
 
@@ -118,8 +120,8 @@ async def _say_connected(platform: "ChatPlatform") -> None:
 async def _say_missing_keys(running_app: "App") -> None:
     settings = running_app.settings
     for name in settings.llm_models if settings.debug_mock_responses is None else ():
-        if missing := await running_app.models.router.find_missing(name):
-            say(f"  model     {name} needs {' and '.join(missing)}, which is not set")
+        if variables := await running_app.models.router.find_missing(name):
+            say(f"  model     {name} needs {' and '.join(variables)}, which is not set")
 
 
 async def _print_addresses(running_app: "App") -> None:

@@ -70,9 +70,9 @@ def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[
 def allow_many_files() -> None:
     """Raise the number of files that the process may open, connections included, to what the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> bool:
@@ -82,7 +82,7 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
     address = await asyncio.to_thread(find_database, settings)
     if not await _wait_for_database(partial(prepare, settings, address), stopping):
         return True
-    senders = {each.name: each for each in parts.senders}
+    senders = {sender.name: sender for sender in parts.senders}
     async with kept_up(settings, address), open_app(settings, address, senders) as app:
         with _traced(app):
             await _run(app, parts, on_ready, stopping=stopping)
@@ -98,10 +98,10 @@ async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]
     await _wait_for_database(partial(on_ready, app), stopping)
     # After the start, because importing the models' library takes seconds.
     warming = asyncio.create_task(_warm(app, can_answer, answers=parts.worker), name="warm")
-    waiting = asyncio.create_task(stopping.wait(), name="signal")
+    task = asyncio.create_task(stopping.wait(), name="signal")
     with watched():
-        await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-        await _stop(tasks, [warming, waiting], is_asked=stopping.is_set())
+        await asyncio.wait({task, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        await _stop(tasks, [warming, task], is_asked=stopping.is_set())
 
 
 @contextmanager
@@ -124,16 +124,16 @@ async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: as
 
     A database that is away, full or locked is waited for: the operator sees why, and nothing has to be restarted.
     """
-    shown = ""
+    last_reason = ""
     while not stopping.is_set():
         try:
             await work()
         except (NoDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
             if not (isinstance(error, (NoDatabase, Unavailable)) or is_lost(error)):
                 raise
-            if (reason := f"{error}".partition("\n")[0]) != shown:
+            if (reason := f"{error}".partition("\n")[0]) != last_reason:
                 complain(f"waiting for the database: {reason}")
-                shown = reason
+                last_reason = reason
         else:
             return True
         with suppress(TimeoutError):
@@ -170,7 +170,7 @@ async def _work(app: App, can_answer: asyncio.Event) -> None:
 
 
 async def _start(app: App, parts: Parts, can_answer: asyncio.Event) -> list[asyncio.Task[None]]:
-    tasks = [asyncio.create_task(each.listen(app), name=each.name) for each in parts.listeners]
+    tasks = [asyncio.create_task(listener.listen(app), name=listener.name) for listener in parts.listeners]
     if parts.worker:
         tasks.append(asyncio.create_task(_work(app, can_answer), name="worker"))
     if parts.web:
@@ -208,11 +208,11 @@ def _catch_signals() -> asyncio.Event:
     def stop() -> None:
         stopping.set()
         end_within(END_SECONDS, EXIT_STATUS)
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(each)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(signal_number)
 
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, stop)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop)
     return stopping
 
 

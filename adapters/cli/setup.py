@@ -55,13 +55,13 @@ def set_up() -> None:
 def _ask_for(questions: Mapping[str, str], attempt: Callable[[Values], Sequence[Finding]]) -> Values:
     """Return what is typed once it works; nothing if the person leaves it out."""
     while True:
-        given = {name: answer for name, question in questions.items() if (answer := _ask(name, question))}
-        if not given:
+        values = {name: answer for name, question in questions.items() if (answer := _ask(name, question))}
+        if not values:
             return {}
-        for each in (found := attempt(given)):
-            say(f"  {each.level:4}  {each.text}")
-        if all(each.level != "fail" for each in found):
-            return given
+        for finding in (findings := attempt(values)):
+            say(f"  {finding.level:4}  {finding.text}")
+        if all(outcome.level != "fail" for outcome in findings):
+            return values
         if not sys.stdin.isatty():
             raise Refusal("This does not work, and nothing was written.")
         complain("try again, or press Enter to leave it out")
@@ -73,12 +73,15 @@ def _ask_for_platform(name: str, settings: Settings) -> Values:
     own = import_module(f"adapters.{name}.setup")
     say(f"\n{own.introduce(settings)}")
 
-    async def examine(given: Values) -> Sequence[Finding]:
-        changed = try_values(given)
-        return [Finding(each.level, name, each.text) async for each in build_platform(name, changed).examine(changed)]
+    async def examine(values: Values) -> Sequence[Finding]:
+        new_settings = try_values(values)
+        return [
+            Finding(finding.level, name, finding.text)
+            async for finding in build_platform(name, new_settings).examine(new_settings)
+        ]
 
-    def attempt(given: Values) -> Sequence[Finding]:
-        return _try(name, examine(given))
+    def attempt(values: Values) -> Sequence[Finding]:
+        return _try(name, examine(values))
 
     return _ask_for(own.QUESTIONS, attempt)
 
@@ -100,29 +103,29 @@ def _try(subject: str, attempt: Coroutine[Any, Any, Sequence[Finding]]) -> Seque
         return [Finding("fail", subject, str(error))]
 
 
-def _try_database(given: Values) -> Sequence[Finding]:
+def _try_database(values: Values) -> Sequence[Finding]:
     async def work() -> Sequence[Finding]:
-        await check(locate(try_values(given)))
+        await check(locate(try_values(values)))
         return [Finding("ok", "database", "it answers")]
 
     return _try("database", work())
 
 
-def _try_models(given: Values) -> Sequence[Finding]:
+def _try_models(values: Values) -> Sequence[Finding]:
     """Ask for the keys of these models, which become part of what is given, and for a call of each."""
-    names = try_values(given).llm_models
-    missing = _find_missing(try_values(given))
-    if any(each is None or OPENAI_KEY in each for each in missing.values()):
-        _add(given, BASE_URL, "a server that speaks OpenAI's protocol; without it, OpenAI's own")
-        missing = _find_missing(try_values(given))
-    if unknown := [name for name, each in missing.items() if each is None]:
+    names = try_values(values).llm_models
+    variables_by_model = _find_missing(try_values(values))
+    if any(variables is None or OPENAI_KEY in variables for variables in variables_by_model.values()):
+        _add(values, BASE_URL, "a server that speaks OpenAI's protocol; without it, OpenAI's own")
+        variables_by_model = _find_missing(try_values(values))
+    if unknown := [name for name, variables in variables_by_model.items() if variables is None]:
         return [Finding("fail", "models", f"litellm knows no provider of {', '.join(unknown)}; write provider/model")]
-    wanted = sorted({variable for each in missing.values() for variable in each or ()})
-    for variable in [*wanted, *([OPENAI_KEY] if BASE_URL in given else [])]:
-        _add(given, variable, "the key" if variable in wanted else "the key, if the server wants one")
-    settings = try_values(given)
+    key_names = sorted({variable for variables in variables_by_model.values() for variable in variables or ()})
+    for variable in [*key_names, *([OPENAI_KEY] if BASE_URL in values else [])]:
+        _add(values, variable, "the key" if variable in key_names else "the key, if the server wants one")
+    settings = try_values(values)
     still = _find_missing(settings)
-    if lacking := sorted({variable for each in still.values() for variable in each or ()}):
+    if lacking := sorted({variable for variables in still.values() for variable in variables or ()}):
         return [Finding("fail", "models", f"{', '.join(lacking)} is needed")]
     if _ask("Call each model once? It costs a few tokens", "yes or no, Enter is yes").lower() in {"n", "no"}:
         return [Finding("ok", "models", f"{', '.join(names)}; not tried")]
@@ -130,9 +133,9 @@ def _try_models(given: Values) -> Sequence[Finding]:
         return [asyncio.run(call_model(settings, name)) for name in names]
 
 
-def _add(given: Values, name: str, question: str) -> None:
+def _add(values: Values, name: str, question: str) -> None:
     if answer := _ask(name, question):
-        given[name] = answer
+        values[name] = answer
 
 
 def _find_missing(settings: Settings) -> dict[str, tuple[str, ...] | None]:

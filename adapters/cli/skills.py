@@ -36,21 +36,25 @@ def list_skills() -> None:
         rows = list((await session.scalars(select(Skill).order_by(Skill.name))).all())
         return rows, await find_listed(session), settings
 
-    stored, listed, settings = in_transaction(work)
+    skills, personas_by_skill, settings = in_transaction(work)
     in_folder, problems = examine_folder(settings)
-    names = {each.name for each in stored}
-    shown = [
-        (each.name, "table", "on" if each.is_enabled else "off", listed.get(each.name), each.description)
-        for each in stored
+    names = {skill.name for skill in skills}
+    entries = [
+        (skill.name, "table", "on" if skill.is_enabled else "off", personas_by_skill.get(skill.name), skill.description)
+        for skill in skills
     ]
-    for each in in_folder:
-        state = "off" if each.skill is None else "the row is used" if each.name in names else "on"
-        description = each.skill.description if each.skill else ""
-        shown.append((each.name, str(settings.skills_path), state, listed.get(each.name), description))
-    missing = sorted(listed.keys() - names - {each.name for each in in_folder})
-    problems += [f"{name}: listed by {', '.join(listed[name])}, but there is no such skill" for name in missing]
-    if shown:
-        rows = [(*each[:3], ", ".join(each[3] or ()), each[4]) for each in sorted(shown)]
+    for folder_skill in in_folder:
+        state = "off" if folder_skill.skill is None else "the row is used" if folder_skill.name in names else "on"
+        description = folder_skill.skill.description if folder_skill.skill else ""
+        entries.append(
+            (folder_skill.name, str(settings.skills_path), state, personas_by_skill.get(folder_skill.name), description)
+        )
+    missing_skills = sorted(personas_by_skill.keys() - names - {candidate.name for candidate in in_folder})
+    problems += [
+        f"{name}: listed by {', '.join(personas_by_skill[name])}, but there is no such skill" for name in missing_skills
+    ]
+    if entries:
+        rows = [(*row[:3], ", ".join(row[3] or ()), row[4]) for row in sorted(entries)]
         show_table(("skill", "source", "state", "personas", "description"), rows)
     elif not problems:
         say("There is no skill. Make one: parley skill add FOLDER, or name a folder of skills: SKILLS_PATH")
@@ -95,18 +99,23 @@ def show_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
         row = (await session.scalars(select(Skill).where(Skill.name == name))).one_or_none()
         return row, await find_listed(session), settings
 
-    row, listed, settings = in_transaction(work)
+    row, personas_by_skill, settings = in_transaction(work)
     if row is not None:
         source, description, body, files = "table", row.description, row.body, sorted(row.files)
     else:
-        found = next((each for each in examine_folder(settings)[0] if each.name == name), None)
-        if found is None or found.skill is None:
-            reason = f"{name} can't be used: {'; '.join(found.problems)}" if found else f"There is no skill {name!r}"
+        folder_skill = next((candidate for candidate in examine_folder(settings)[0] if candidate.name == name), None)
+        if folder_skill is None or folder_skill.skill is None:
+            reason = (
+                f"{name} can't be used: {'; '.join(folder_skill.problems)}"
+                if folder_skill
+                else f"There is no skill {name!r}"
+            )
             raise Refusal(f"{reason}; `parley skill list` shows all.")
-        source, description, body = str(settings.skills_path), found.skill.description, found.skill.body
-        files = list(found.skill.files)
+        source, description, body = str(settings.skills_path), folder_skill.skill.description, folder_skill.skill.body
+        files = list(folder_skill.skill.files)
     say(f"name:        {name}\ndescription: {description}\nsource:      {source}")
-    say(f"personas:    {', '.join(listed.get(name, ())) or 'none lists it'}\nfiles:       {', '.join(files) or 'none'}")
+    personas = personas_by_skill.get(name, ())
+    say(f"personas:    {', '.join(personas) or 'none lists it'}\nfiles:       {', '.join(files) or 'none'}")
     say(f"\n{body}")
 
 
@@ -142,17 +151,17 @@ def examine_folder(settings: "Settings") -> "tuple[list[Examined], list[str]]":
     from agent.tools.skills.folder import SkillFolder
     from agent.tools.skills.format import WrongSkill
 
-    found: list[Examined] = []
+    skills: list[Examined] = []
     if settings.skills_path is None:
-        return found, []
+        return skills, []
     try:
-        found = list(SkillFolder(settings.skills_path).examine())
+        skills = list(SkillFolder(settings.skills_path).examine())
     except WrongSkill as error:
-        return found, [f"SKILLS_PATH: {error}"]
-    return found, [
-        f"{each.name}{' is off' if each.skill is None else ''}: {problem}"
-        for each in found
-        for problem in each.problems
+        return skills, [f"SKILLS_PATH: {error}"]
+    return skills, [
+        f"{skill.name}{' is off' if skill.skill is None else ''}: {problem}"
+        for skill in skills
+        for problem in skill.problems
     ]
 
 
@@ -167,7 +176,7 @@ def _read(path: Path) -> dict[str, Any]:
         else:
             folder = SkillFolder(path.parent)
             skill = folder.read(path.name)
-            files = {each: folder.read_file(path.name, each) for each in skill.files}
+            files = {file: folder.read_file(path.name, file) for file in skill.files}
     except (WrongSkill, OSError) as error:
         raise Refusal(f"{path.name or INSTRUCTIONS}: {error}.") from None
     return {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}

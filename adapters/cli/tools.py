@@ -34,24 +34,32 @@ def list_tools(
     from agent.tools.modules import find_modules
 
     settings = read_settings(quiet=True)
-    found = find_modules(settings.modules_path, settings)
-    shown = sorted((each for each in found.loaded if module in (None, each.name)), key=lambda each: each.name)
-    failed = [each for each in found.failed if module in (None, each.name)]
-    rows = [row for each in shown for row in _to_rows(each)]
-    if (not shown and not failed) or module is None:
+    all_modules = find_modules(settings.modules_path, settings)
+    selection = sorted(
+        (candidate for candidate in all_modules.loaded if module in (None, candidate.name)),
+        key=lambda candidate: candidate.name,
+    )
+    failed = [candidate for candidate in all_modules.failed if module in (None, candidate.name)]
+    rows = [row for candidate in selection for row in _to_rows(candidate)]
+    if (not selection and not failed) or module is None:
         remote = asyncio.run(_list_mcp(settings))
-        rows += [_to_mcp_row(each) for each in remote if module in (None, each.server)]
+        rows += [_to_mcp_row(remote_tool) for remote_tool in remote if module in (None, remote_tool.server)]
     if not rows and not failed:
-        known = ", ".join(sorted(each.name for each in found.loaded))
-        raise typer.BadParameter(f"there is no module {module!r}; there are: {known}.")
+        names = ", ".join(sorted(candidate.name for candidate in all_modules.loaded))
+        raise typer.BadParameter(f"there is no module {module!r}; there are: {names}.")
     _show(rows)
     if module is None:
-        theirs = [tool for each in found.loaded if each.name in settings.default_guest_modules for tool in each.tools]
+        theirs = [
+            tool
+            for candidate in all_modules.loaded
+            if candidate.name in settings.default_guest_modules
+            for tool in candidate.tools
+        ]
         tokens = sum(_count(tool.schema) for tool in theirs if tool.requires.label == "guest")
         modules = ", ".join(settings.default_guest_modules)
         say(f"\nA guest without a persona has: {modules} (DEFAULT_GUEST_MODULES), {tokens} tokens in each prompt")
-    for each in failed:
-        complain(f"the module {each.name} ({each.source}) is off: {each.reason}")
+    for failure in failed:
+        complain(f"the module {failure.name} ({failure.source}) is off: {failure.reason}")
     if failed:
         raise typer.Exit(1)
 
@@ -59,13 +67,13 @@ def list_tools(
 def _show(rows: list[tuple[str, ...]]) -> None:
     """Show the rows; the reasons of tools that are off stand below the table, where they have room."""
     off: dict[str, list[str]] = {}
-    shown = []
+    table_rows = []
     for tool, source, needs, state, *rest in rows:
         word, _, reason = state.partition(": ")
-        shown.append((tool, source, needs, word, *rest))
+        table_rows.append((tool, source, needs, word, *rest))
         if reason:
             off.setdefault(reason, []).append(tool)
-    show_table(COLUMNS, shown)
+    show_table(COLUMNS, table_rows)
     for number, (reason, tools) in enumerate(off.items()):
         say(f"{'' if number else chr(10)}off: {', '.join(tools)}: {reason}")
 
@@ -73,7 +81,7 @@ def _show(rows: list[tuple[str, ...]]) -> None:
 def _to_rows(module: "Module") -> Iterator[tuple[str, ...]]:
     if not module.tools:
         yield module.name, module.source, "", "", "", "(has no tools)"
-    for tool in sorted(module.tools, key=lambda each: each.name):
+    for tool in sorted(module.tools, key=lambda tool: tool.name):
         yield _to_row(tool, module)
 
 

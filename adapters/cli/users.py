@@ -42,13 +42,13 @@ def list_users(limit: int = typer.Option(50, min=1, max=10_000, help="At most so
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
         return await _read(session, "", limit=limit)
 
-    found = in_transaction(work)
+    users = in_transaction(work)
     rows = [
-        (each.id, each.name, each.permission_level, to_spent(each), f"{each.budget_reset_at:%Y-%m-%d}", each.accounts)
-        for each in found
+        (user.id, user.name, user.permission_level, to_spent(user), f"{user.budget_reset_at:%Y-%m-%d}", user.accounts)
+        for user in users
     ]
     columns = ("id", "name", "permission", "tokens", "renews", "accounts")
-    show_table(columns, rows, values=[each._mapping for each in found])
+    show_table(columns, rows, values=[user._mapping for user in users])
 
 
 @app.command("show")
@@ -59,16 +59,16 @@ def show_user(who: str = WHO) -> None:
         return await read_user(session, await find_user(session, who))
 
     user = in_transaction(work)
-    held = f" ({user.reserved:,} held by running requests)" if user.reserved else ""
-    shown = {
+    reservation = f" ({user.reserved:,} held by running requests)" if user.reserved else ""
+    fields = {
         "user": user.id,
         "name": user.name or "(none)",
         "permission": user.permission_level,
-        "tokens": f"{to_spent(user)}{held}; renews {user.budget_reset_at:%Y-%m-%d}",
+        "tokens": f"{to_spent(user)}{reservation}; renews {user.budget_reset_at:%Y-%m-%d}",
         "time zone": user.time_zone,
         "accounts": user.accounts or "(none)",
     }
-    show_fields(shown, values=user._mapping)
+    show_fields(fields, values=user._mapping)
 
 
 @app.command("promote")
@@ -160,10 +160,10 @@ def erase(
     async def work(session: "AsyncSession", _settings: "Settings") -> int | None:
         from agent.commands.personal_data.erasure import find_erasure, request_erasure
 
-        known = await find_erasure(session, int(who)) if who.isdecimal() and len(who) <= 18 else None
-        if known is not None:
+        erasure = await find_erasure(session, int(who)) if who.isdecimal() and len(who) <= 18 else None
+        if erasure is not None:
             # An erasure that was interrupted, or a receipt that is wanted again.
-            return known
+            return erasure
         user_id = await find_user(session, who)
         return await request_erasure(session, user_id) if yes else None
 
@@ -192,10 +192,10 @@ def _open_storage(settings: "Settings") -> "Storage":
     return open_storage(settings, load_secrets(settings))
 
 
-async def _read(session: "AsyncSession", where: str, **given: Any) -> list[Any]:
+async def _read(session: "AsyncSession", where: str, **parameters: Any) -> list[Any]:
     from sqlalchemy import text
 
-    return list((await session.execute(text(LIST.format(where=where)), given)).all())
+    return list((await session.execute(text(LIST.format(where=where)), parameters)).all())
 
 
 async def find_user(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
@@ -240,23 +240,23 @@ async def _find_by_name(session: "AsyncSession", name: str) -> int:
         .order_by(User.id)
         .limit(10)
     )
-    found = (await session.scalars(query)).all()
-    if len(found) > 1:
-        raise Refusal(f"Several users are called {name}: {', '.join(map(str, found))}; say which by number.")
-    if not found:
+    rows = (await session.scalars(query)).all()
+    if len(rows) > 1:
+        raise Refusal(f"Several users are called {name}: {', '.join(map(str, rows))}; say which by number.")
+    if not rows:
         raise Refusal(f"There is no user called {name}{await _nearest(session, name)}; `parley user list` shows them.")
-    return found[0]
+    return rows[0]
 
 
 async def _nearest(session: "AsyncSession", name: str) -> str:
     from sqlalchemy import text
 
-    known = (await session.scalars(text("SELECT DISTINCT name FROM admin.users ORDER BY name LIMIT 10000"))).all()
-    nearest = get_close_matches(name, known, n=1)
+    rows = (await session.scalars(text("SELECT DISTINCT name FROM admin.users ORDER BY name LIMIT 10000"))).all()
+    nearest = get_close_matches(name, rows, n=1)
     return f" (the nearest name is {nearest[0]})" if nearest else ""
 
 
-def call_admin(statement: str, who: str, *, new: bool = False, **given: object) -> str:
+def call_admin(statement: str, who: str, *, new: bool = False, **arguments: object) -> str:
     """Call a function of the schema `admin` for one of a person's accounts, and return its sentence."""
 
     async def work(session: "AsyncSession", settings: "Settings") -> str:
@@ -264,8 +264,8 @@ def call_admin(statement: str, who: str, *, new: bool = False, **given: object) 
 
         user_id = await find_user(session, who, settings.default_guest_token_budget if new else None)
         link = (await session.execute(text(ACCOUNT), {"id": user_id})).one()
-        asked = {"platform": link.platform, "account": link.platform_user_id, **given}
-        return str(await session.scalar(text(statement), asked))
+        parameters = {"platform": link.platform, "account": link.platform_user_id, **arguments}
+        return str(await session.scalar(text(statement), parameters))
 
     return in_transaction(work)
 
@@ -284,16 +284,16 @@ async def set_permission(session: "AsyncSession", user_id: int, permission: Perm
 
     from shared.models import User
 
-    changed: dict[str, Any] = {
+    values: dict[str, Any] = {
         "permission_level": permission.label,
         "permission_until": None,
         "permission_after": None,
     }
     if permission >= Permission.ADMIN:
         # The trigger sees no change where an admin with a limit is made admin again, to be rid of the limit.
-        changed["token_budget_monthly"] = None
+        values["token_budget_monthly"] = None
     await session.execute(select(func.set_config("parley.guest_budget", str(guest_budget), True)))
-    await session.execute(update(User).where(User.id == user_id).values(changed))
+    await session.execute(update(User).where(User.id == user_id).values(values))
     user = await read_user(session, user_id)
     limit = "unlimited budget" if user.budget is None else f"{user.budget:,} tokens in 30 days"
     return f"user {user_id} ({user.name or user.accounts}): {permission.label}, {limit}"
@@ -309,9 +309,9 @@ async def _link(session: "AsyncSession", user_id: int, platform: str, account_id
     owner = (await session.scalars(select(Link.user_id).where(*is_theirs).with_for_update())).one_or_none()
     if owner not in (None, user_id) and not may_move:
         raise Refusal(f"{platform}:{account_id} belongs to user {owner}; --move takes it from there.")
-    made = insert(Link).values(user_id=user_id, platform=platform, platform_user_id=account_id)
+    statement = insert(Link).values(user_id=user_id, platform=platform, platform_user_id=account_id)
     await session.execute(
-        made.on_conflict_do_update(index_elements=["platform", "platform_user_id"], set_={"user_id": user_id})
+        statement.on_conflict_do_update(index_elements=["platform", "platform_user_id"], set_={"user_id": user_id})
     )
 
 

@@ -58,11 +58,11 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             PeriodicTask("MCP servers", app.tools.mcp.run),
             PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),
             *(
-                PeriodicTask(each.name, partial(each.work, app.context_of(each.module)), each.seconds)
-                for each in app.tools.modules.ticks
+                PeriodicTask(tick.name, partial(tick.work, app.context_of(tick.module)), tick.seconds)
+                for tick in app.tools.modules.ticks
             ),
             *list_periodic_tasks(app),
-            *(replace(each, can_wait=True) for each in _list_work_that_can_wait(app, maintenance_seconds)),
+            *(replace(task, can_wait=True) for task in _list_work_that_can_wait(app, maintenance_seconds)),
         ),
         limits=Limits(
             bounds=Bounds(

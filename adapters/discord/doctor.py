@@ -56,21 +56,25 @@ async def _examine(http: HTTPClient, token: str) -> AsyncGenerator[Finding]:
         yield Finding("warn", "it is on no server yet; open the link above")
     for guild in guilds:
         yield _look_at_guild(guild, invite)
-    known: Any = await http.request(Route("GET", "/applications/{application_id}/commands", application_id=me["id"]))
-    missing = {each["name"] for each in to_payload()} - {each["name"] for each in known}
-    if missing:
-        yield Finding("warn", f"commands: {', '.join(sorted(missing))} are missing; the next start registers them")
+    commands: Any = await http.request(Route("GET", "/applications/{application_id}/commands", application_id=me["id"]))
+    missing_commands = {command["name"] for command in to_payload()} - {command["name"] for command in commands}
+    if missing_commands:
+        yield Finding(
+            "warn", f"commands: {', '.join(sorted(missing_commands))} are missing; the next start registers them"
+        )
     else:
-        yield Finding("ok", f"commands: {len(known)} are registered")
+        yield Finding("ok", f"commands: {len(commands)} are registered")
 
 
 def _look_at_guild(guild: Any, invite: str) -> Finding:
     has = discord.Permissions(int(guild["permissions"]))
     if has.administrator:
         return Finding("warn", f"{guild['name']}: it is administrator there, which is more than it needs")
-    missing = [name for name in NEEDED if not getattr(has, name)]
-    if missing:
-        return Finding("fail", f"{guild['name']}: it lacks {', '.join(missing)}; give them to its role, or: {invite}")
+    permissions = [name for name in NEEDED if not getattr(has, name)]
+    if permissions:
+        return Finding(
+            "fail", f"{guild['name']}: it lacks {', '.join(permissions)}; give them to its role, or: {invite}"
+        )
     useful = [name for name in USEFUL if not getattr(has, name)]
     if useful:
         return Finding("warn", f"{guild['name']}: without {', '.join(useful)} some things are left out")

@@ -59,15 +59,15 @@ class Checkpoint:
         self._open: set[int] = set()
         self._held: Counter[int] = Counter()
 
-    def begin_at(self, known: str | None) -> None:
+    def begin_at(self, mark: str | None) -> None:
         """Continue from the previous holder's checkpoint; None means that there is nothing to catch up on."""
-        if known is not None and known.isdecimal():
-            self._newest = min(self._newest or int(known), int(known))
+        if mark is not None and mark.isdecimal():
+            self._newest = min(self._newest or int(mark), int(mark))
 
     @property
     def newest(self) -> int:
         """Return the id up to which everything is stored, 0 if unknown."""
-        return min([self._newest, *(each - 1 for each in self._open), *self._held])
+        return min([self._newest, *(message_id - 1 for message_id in self._open), *self._held])
 
     def to_text(self) -> str | None:
         """Return the checkpoint for the database."""
@@ -120,9 +120,9 @@ class Gateway(discord.AutoShardedClient):
         """Return the agent's user id, 0 before it is known."""
         return self.user.id if self.user is not None else 0
 
-    def _schedule_event(self, *given: Any, **named: Any) -> "asyncio.Task[None]":
+    def _schedule_event(self, *args: Any, **kwargs: Any) -> "asyncio.Task[None]":
         # The library keeps no reference to the tasks of its listeners and doesn't wait for them when it closes.
-        listening = super()._schedule_event(*given, **named)
+        listening = super()._schedule_event(*args, **kwargs)
         self._running.tasks.add(listening)
         listening.add_done_callback(self._running.tasks.discard)
         return listening
@@ -239,7 +239,7 @@ class Gateway(discord.AutoShardedClient):
         async with self._locked(channel_id):
             # Wait until a message that is being stored can be found.
             pass
-        await self._edits.delete(str(each) for each in message_ids)
+        await self._edits.delete(str(message_id_) for message_id_ in message_ids)
 
     def _locked(self, channel_id: int) -> asyncio.Lock:
         return self._locks.setdefault(channel_id, asyncio.Lock())

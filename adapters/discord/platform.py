@@ -63,8 +63,10 @@ class DiscordPlatform(ChatPlatform):
 
         app, rest = self.app, self.sender.rest
 
-        async def connect(shard_ids: list[int], count: int, seen: "Checkpoint") -> None:
-            async with Gateway(app, rest, seen, shard_ids=shard_ids, shard_count=count, **self._options) as client:
+        async def connect(shard_ids: list[int], count: int, checkpoint: "Checkpoint") -> None:
+            async with Gateway(
+                app, rest, checkpoint, shard_ids=shard_ids, shard_count=count, **self._options
+            ) as client:
                 await client.start_up(self._token)
 
         await Shards(app, self.settings, rest, connect=connect).run()

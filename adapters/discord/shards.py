@@ -62,51 +62,51 @@ class Shards:
     async def run(self) -> None:
         """Claim and hold shards until cancelled."""
         count = await self._count()
-        wanted = to_ids(self._settings.shard_ids, count)
+        shard_ids = to_ids(self._settings.shard_ids, count)
         try:
             while True:
-                await self._hold(wanted, count)
+                await self._hold(shard_ids, count)
                 await asyncio.sleep(RENEW_SECONDS)
         finally:
             await self._stop(list(self._running))
             await asyncio.shield(self._release())
 
     async def _count(self) -> int:
-        given = self._settings.shard_count
-        if given is not None:
-            return given
+        shard_count = self._settings.shard_count
+        if shard_count is not None:
+            return shard_count
         gateway = await self._rest.call("GET", "/gateway/bot")
         return int(gateway["shards"])
 
-    async def _hold(self, wanted: Collection[int], count: int) -> None:
+    async def _hold(self, shard_ids: Collection[int], count: int) -> None:
         try:
-            held = await self._claim(wanted)
+            claims = await self._claim(shard_ids)
         except DatabaseLost:
             if self._app.clock.monotonic() - self._renewed > GIVE_UP_SECONDS and self._running:
                 log.error("discord_shards_given_up", shards=sorted(self._held()))
                 await self._stop(list(self._running))
             return
         self._renewed = self._app.clock.monotonic()
-        lost = self._held() - held
+        lost = self._held() - claims
         if lost:
             log.warning("discord_shards_lost", shards=sorted(lost))
             await self._stop([ids for ids in self._running if lost & set(ids)])
-        if free := sorted(held - self._held()):
+        if free := sorted(claims - self._held()):
             log.info("discord_shards_leased", shards=free, of=count)
             name = f"discord {free[0]}"
             start = stay_up(PLATFORM, lambda: self._connect(free, count, self._checkpoint), self._app.clock.monotonic)
             self._running[tuple(free)] = asyncio.create_task(start, name=name)
 
-    async def _claim(self, wanted: Collection[int]) -> set[int]:
-        given = {
+    async def _claim(self, shard_ids: Collection[int]) -> set[int]:
+        parameters = {
             "bot_id": await self._rest.rate_limiter.bot.find_id(),
             "holder": self._holder,
             "lease": LEASE_SECONDS,
-            "wanted": list(wanted),
+            "wanted": list(shard_ids),
             "seen": self._checkpoint.to_text(),
         }
         async with self._app.database.statement() as session:
-            rows = (await session.execute(CLAIM, given)).all()
+            rows = (await session.execute(CLAIM, parameters)).all()
         for row in rows:
             if row.shard_id not in self._held():
                 self._checkpoint.begin_at(row.seen_id)
@@ -122,27 +122,27 @@ class Shards:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _release(self) -> None:
-        given = {
+        parameters = {
             "bot_id": await self._rest.rate_limiter.bot.find_id(),
             "holder": self._holder,
             "seen": self._checkpoint.to_text(),
         }
         try:
             async with self._app.database.statement() as session:
-                await session.execute(RELEASE, given)
+                await session.execute(RELEASE, parameters)
         except DatabaseLost:
             log.info("discord_shards_not_released")
 
 
-def to_ids(given: str | None, count: int) -> list[int]:
+def to_ids(ranges: str | None, count: int) -> list[int]:
     """Return the shard ids in a list like `0-3,7`, or all; raises `ConfigurationError`."""
-    if given is None:
+    if ranges is None:
         return list(range(count))
     ids: set[int] = set()
-    for part in given.split(","):
+    for part in ranges.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
-            raise ConfigurationError(f"DISCORD_SHARD_IDS is wrong: write 0-3,7, not {given!r}.")
+            raise ConfigurationError(f"DISCORD_SHARD_IDS is wrong: write 0-3,7, not {ranges!r}.")
         ids |= set(range(int(first), int(last or first) + 1))
     if max(ids) >= count:
         raise ConfigurationError(f"DISCORD_SHARD_IDS names shard {max(ids)}, but there are {count}, from 0.")

@@ -103,15 +103,15 @@ class ModuleServer:
         try:
             if tool is None:
                 raise ToolError(f"There is no tool {params.name[:64]!r} here.", available_tools=list(self._tools)[:40])
-            given = params.arguments or {}
-            if depth(given) > MAX_DEPTH:
+            fields = params.arguments or {}
+            if depth(fields) > MAX_DEPTH:
                 raise ToolError(NO_OBJECT)
             call = self._read_call(context, params.meta or {})
             scope, tool_context = await self._prepare(call, tool)
         except (ToolError, Refusal) as error:
             return _to_result(json.dumps({"error": True, "message": str(error), **error.fields}), is_error=True)
         toolbox, outflow = self._app.toolbox, self._app.events.outflow()
-        arguments = read_arguments(json.dumps(given))
+        arguments = read_arguments(json.dumps(fields))
         pending = PendingCall(call.call_id, tool.name, arguments, scope=scope, offer=toolbox.offered_to(scope))
         own = self._app.credentials.of_user(tool_context.user.id, on_read=outflow.hide)
         tool_context.storage.holds_secret = outflow.holds_secret
@@ -120,15 +120,15 @@ class ModuleServer:
 
     def _read_call(self, context: Context, meta: Mapping[str, Any]) -> _Call:
         call_id = str(meta.get(CALL_ID) or context.request_id)[:200]
-        given = meta.get(PERSON) or _person_in_headers(context.request)
-        if given is None and self._at_terminal is not None:
+        identity = meta.get(PERSON) or _person_in_headers(context.request)
+        if identity is None and self._at_terminal is not None:
             return _Call(terminal_sender(), terminal_place(terminal_sender()), call_id)
-        if given is None:
+        if identity is None:
             raise ToolError(f'Name the person: _meta["{PERSON}"] = {{"platform": …, "platform_user_id": …}}.')
         if self._at_terminal is not None and self._at_terminal.permission < Permission.OWNER:
             raise ToolError("Only the owner of this installation may call for another person.")
         try:
-            person = NamedPerson.model_validate(given)
+            person = NamedPerson.model_validate(identity)
             direct = {"platform": person.platform, "channel": person.platform_user_id, "is_direct": True}
             place = NamedPlace.model_validate(meta.get(PLACE) or direct)
         except ValidationError as error:
@@ -170,13 +170,13 @@ def _by_listed_name(tools: Sequence[Tool], modules: Sequence[str]) -> dict[str, 
 
     Raises `ConfigurationError` for an unknown module.
     """
-    known = sorted({each.module for each in tools})
-    unknown = [each for each in modules if each not in known]
+    module_names = sorted({tool.module for tool in tools})
+    unknown = [module for module in modules if module not in module_names]
     if unknown:
-        raise ConfigurationError(f"There is no module {unknown[0]!r} with tools; there are: {', '.join(known)}.")
+        raise ConfigurationError(f"There is no module {unknown[0]!r} with tools; there are: {', '.join(module_names)}.")
     # Tools that end a turn are left out: there is no turn to end.
-    served = [each for each in tools if not each.ends_turn and (not modules or each.module in modules)]
-    return {each.run.__name__ if len(modules) == 1 else each.wire_name: each for each in served}
+    served = [tool for tool in tools if not tool.ends_turn and (not modules or tool.module in modules)]
+    return {tool.run.__name__ if len(modules) == 1 else tool.wire_name: tool for tool in served}
 
 
 def _to_mcp_tool(name: str, tool: Tool) -> McpTool:
@@ -200,15 +200,15 @@ def _to_result(content: str, *, is_error: bool) -> CallToolResult:
 
 def _person_in_headers(request: Any) -> dict[str, str] | None:
     headers: Mapping[str, str] = getattr(request, "headers", {})
-    given = {"platform": headers.get("parley-platform"), "platform_user_id": headers.get("parley-user")}
-    return {name: value for name, value in given.items() if value is not None} or None
+    parameters = {"platform": headers.get("parley-platform"), "platform_user_id": headers.get("parley-user")}
+    return {name: value for name, value in parameters.items() if value is not None} or None
 
 
 async def serve_stdio(server: ModuleServer) -> None:
     """Serve on stdin and stdout until they are closed."""
     protocol = server.protocol
-    async with stdio_server() as (received, sent):
-        await protocol.run(received, sent, protocol.create_initialization_options())
+    async with stdio_server() as (read_stream, write_stream):
+        await protocol.run(read_stream, write_stream, protocol.create_initialization_options())
 
 
 def build_http(app: App, server: ModuleServer) -> ASGIApp:
@@ -278,7 +278,7 @@ async def _without_deep_nesting(receive: Receive) -> Receive:
         messages.append(message := await receive())
         size += len(message.get("body", b""))
         if message["type"] != "http.request" or not message.get("more_body"):
-            body = b"".join(each.get("body", b"") for each in messages)
+            body = b"".join(message.get("body", b"") for message in messages)
             if messages[-1]["type"] == "http.request" and body.count(b"[") + body.count(b"{") > KEPT_LEVELS:
                 shallow = cut_nesting(body.decode("utf-8", "surrogateescape"), KEPT_LEVELS)
                 messages = [{**message, "body": shallow.encode("utf-8", "surrogateescape")}]
@@ -301,13 +301,13 @@ def _is_loopback(host: str) -> bool:
     return _is_address(host) and ip_address(host).is_loopback
 
 
-async def serve_http(app: App, server: ModuleServer, port: int, started: Callable[[str], None]) -> None:
-    """Serve streamable HTTP until cancelled, and finish running requests; `started` is called with the URL.
+async def serve_http(app: App, server: ModuleServer, port: int, on_start: Callable[[str], None]) -> None:
+    """Serve streamable HTTP until cancelled, and finish running requests; `on_start` is called with the URL.
 
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings.model_copy(update={"port": port}))
     config = to_config(build_http(app, server), lifespan="on")
     host, bound = listening.getsockname()[:2]
-    started(f"http://{host}:{bound}{PATH}")
+    on_start(f"http://{host}:{bound}{PATH}")
     await run_server(config, listening)

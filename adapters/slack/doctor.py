@@ -72,10 +72,10 @@ async def _look_at_bot_token(clients: Clients, secret: SecretStr) -> AsyncGenera
         yield history
 
 
-def _look_at_scopes(given: Collection[str]) -> Finding:
-    missing, more = sorted(set(SCOPES) - set(given)), sorted(set(given) - set(SCOPES) - {""})
-    if missing:
-        return Finding("fail", f"scopes: {', '.join(missing)} are missing; {AGAIN}")
+def _look_at_scopes(scopes: Collection[str]) -> Finding:
+    missing_scopes, more = sorted(set(SCOPES) - set(scopes)), sorted(set(scopes) - set(SCOPES) - {""})
+    if missing_scopes:
+        return Finding("fail", f"scopes: {', '.join(missing_scopes)} are missing; {AGAIN}")
     if more:
         return Finding("warn", f"scopes: {', '.join(more)} are more than it needs; {AGAIN}")
     return Finding("ok", f"scopes: all {len(SCOPES)}, and no other")
@@ -83,8 +83,8 @@ def _look_at_scopes(given: Collection[str]) -> Finding:
 
 async def _look_at_history(web: Web) -> Finding | None:
     """Warn if Slack gives a history once a minute; two calls show it in any channel. None if there is no channel."""
-    found = await web.find("users.conversations", types="public_channel,private_channel", limit=1)
-    channels = [str(each["id"]) for each in (found or {}).get("channels", ())]
+    page = await web.find("users.conversations", types="public_channel,private_channel", limit=1)
+    channels = [str(conversation["id"]) for conversation in (page or {}).get("channels", ())]
     try:
         for channel in channels * 2:
             if not web.is_history_limited:

@@ -167,7 +167,7 @@ class SlackPlatform(ChatPlatform):
             reply = replace(reply, place=direct, reply_to=None)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
-            ts = await send(self.app, web, reply, rows=rows, kept=self._shown)
+            ts = await send(self.app, web, reply, rows=rows, live_messages=self._shown)
         except TokenRefused as error:
             if self._installations is not None:
                 uninstall = Uninstall(self.clients, self._installations)
@@ -211,7 +211,7 @@ class SlackPlatform(ChatPlatform):
         if await turn.ends_within(LIVE_AFTER):
             return
         web = await self.clients.get(turn.place.server)
-        await asyncio.gather(show(self.app, web, turn, kept=self._shown), offer_stop(self.app, web, turn))
+        await asyncio.gather(show(self.app, web, turn, live_messages=self._shown), offer_stop(self.app, web, turn))
 
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the workspace's token for a file on Slack's hosts, and no headers for any other URL."""

@@ -96,7 +96,7 @@ class Chat:
             await self._ask(text)
             return True
         hints = [ATTACH_HELP] if line.lower() == "/help" else []
-        self._output.write("\n".join([reply.text, *hints, *(describe_file(asdict(each)) for each in reply.files)]))
+        self._output.write("\n".join([reply.text, *hints, *(describe_file(asdict(file)) for file in reply.files)]))
         return not reply.quit
 
     async def _enter_credential(self, name: str) -> None:

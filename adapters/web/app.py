@@ -73,7 +73,7 @@ def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
 
 def platform_routes(app: App) -> list[Route]:
     """Return the routes of the chat platforms in this process."""
-    return [route for each in app.senders.values() if isinstance(each, ChatPlatform) for route in each.routes()]
+    return [route for sender in app.senders.values() if isinstance(sender, ChatPlatform) for route in sender.routes()]
 
 
 class Server(uvicorn.Server):
@@ -119,17 +119,17 @@ def to_config(application: ASGIApp, **own: Any) -> uvicorn.Config:
     )
 
 
-async def serve(app: App, started: Callable[[str, int], None] | None = None, *, mounted: Sequence[Route] = ()) -> None:
-    """Serve until cancelled, then finish the requests that are running; `started` is called with host and port.
+async def serve(app: App, on_start: Callable[[str, int], None] | None = None, *, mounted: Sequence[Route] = ()) -> None:
+    """Serve until cancelled, then finish the requests that are running; `on_start` is called with host and port.
 
     `mounted`: the routes of other adapters. The chat platforms in this process have theirs in any case.
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings)
     own: dict[str, Any] = {"lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
-    if started is not None:
+    if on_start is not None:
         # The socket listens already: requests that arrive before the server runs wait for a moment.
-        started(*listening.getsockname()[:2])
+        on_start(*listening.getsockname()[:2])
     web = build_web(app, mounted)
 
     def close() -> None:

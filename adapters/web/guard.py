@@ -60,19 +60,19 @@ class HalfOpen:
 
     def add(self, connection: "BoundedProtocol") -> None:
         """Count a connection, and close the oldest one of its address if they are too many."""
-        waiting = self._of[connection.address]
-        waiting[connection] = None
-        if len(waiting) > self._most:
-            oldest = next(iter(waiting))
+        connections = self._of[connection.address]
+        connections[connection] = None
+        if len(connections) > self._most:
+            oldest = next(iter(connections))
             self.discard(oldest)
             oldest.transport.abort()
 
     def discard(self, connection: "BoundedProtocol") -> None:
         """Stop counting a connection whose request is whole, or which is closed."""
-        waiting = self._of.get(connection.address)
-        if waiting is not None:
-            waiting.pop(connection, None)
-            if not waiting:
+        connections = self._of.get(connection.address)
+        if connections is not None:
+            connections.pop(connection, None)
+            if not connections:
                 del self._of[connection.address]
 
 
@@ -81,13 +81,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(
         self,
-        *given: Any,
+        *args: Any,
         half_open: HalfOpen,
         head_seconds: float = HEAD_SECONDS,
         body_seconds: float = BODY_SECONDS,
-        **named: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(*given, **named)
+        super().__init__(*args, **kwargs)
         self._half_open, self._head_seconds, self._body_seconds = half_open, head_seconds, body_seconds
         self._kept = self._body_bytes = 0
         self._is_in_head = True
@@ -205,8 +205,8 @@ def with_token(endpoint: Endpoint) -> Endpoint:
     @wraps(endpoint)
     async def checked(request: Request) -> Response:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        expected = app_of(request).secrets.api_token
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), expected.encode()):
+        api_token = app_of(request).secrets.api_token
+        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), api_token.encode()):
             reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
             raise Fault(401, "unauthorized", reason, headers={"WWW-Authenticate": "Bearer"})
         return await endpoint(request)

@@ -176,10 +176,10 @@ async def read_metrics(app: App) -> list[Metric]:
         ledger = await read_call_totals(session)
         tools = await read_tool_totals(session)
         events = await read_event_totals(session)
-        waiting, running, age, undeliverable, memories, unremembered = (await session.execute(QUEUES)).one()
+        queue_length, running, age, undeliverable, memories, unremembered = (await session.execute(QUEUES)).one()
         backlog = (await session.execute(BACKLOG)).all()
     gauges = {
-        "parley_inbox_waiting": waiting,
+        "parley_inbox_waiting": queue_length,
         "parley_inbox_oldest_seconds": age,
         "parley_turns_running": running,
         "parley_outbox_failed": undeliverable,
@@ -212,10 +212,10 @@ def build_gauge(name: str, value: float) -> Metric:
 def _backlog(app: App, rows: Sequence[Any]) -> list[Metric]:
     unsent = build_family("parley_outbox_open")
     oldest = build_family("parley_outbox_oldest_seconds")
-    waiting = {row.adapter: row for row in rows}
-    for adapter in sorted({*waiting, *app.senders}):
-        unsent.add_metric([adapter], float(waiting[adapter].replies) if adapter in waiting else 0.0)
-        oldest.add_metric([adapter], float(waiting[adapter].age) if adapter in waiting else 0.0)
+    rows_by_adapter = {row.adapter: row for row in rows}
+    for adapter in sorted({*rows_by_adapter, *app.senders}):
+        unsent.add_metric([adapter], float(rows_by_adapter[adapter].replies) if adapter in rows_by_adapter else 0.0)
+        oldest.add_metric([adapter], float(rows_by_adapter[adapter].age) if adapter in rows_by_adapter else 0.0)
     return [unsent, oldest]
 
 
@@ -224,13 +224,13 @@ def _calls(rows: Sequence[Any]) -> list[Metric]:
     unpriced = build_family("parley_model_calls_unpriced")
     tokens = build_family("parley_tokens")
     cost = build_family("parley_cost_usd")
-    for model, purpose, count, given, cached, made, dollars, without_price in rows:
+    for model, purpose, count, input_tokens, cached, output_tokens, dollars, without_price in rows:
         calls.add_metric([model, purpose], count)
         unpriced.add_metric([model, purpose], without_price)
         if without_price < count:
             # An unknown price is no price of 0.
             cost.add_metric([model, purpose], float(dollars))
-        for kind, sum_of_kind in (("input", given), ("cached", cached), ("output", made)):
+        for kind, sum_of_kind in (("input", input_tokens), ("cached", cached), ("output", output_tokens)):
             tokens.add_metric([model, purpose, kind], sum_of_kind)
     return [calls, unpriced, tokens, cost]
 
@@ -243,32 +243,32 @@ def _tools(rows: Sequence[Any]) -> list[Metric]:
         for bound in (*TOOL_SECONDS, float("inf")):
             below += int(classes[bound].calls) if bound in classes else 0
             buckets.append(("+Inf" if bound == float("inf") else str(bound), below))
-        family.add_metric([tool, outcome], buckets, sum_value=sum(float(each.seconds) for each in classes.values()))
+        family.add_metric([tool, outcome], buckets, sum_value=sum(float(class_.seconds) for class_ in classes.values()))
     return [family]
 
 
 def _events(rows: Sequence[Any]) -> list[Metric]:
     errors = build_family("parley_turn_errors")
-    refused = build_family("parley_budget_refusals")
+    family = build_family("parley_budget_refusals")
     failures = build_family("parley_route_failures")
     fallbacks = build_family("parley_fallbacks")
     families = {"turn_error": errors, "route_failure": failures, "fallback": fallbacks}
     for kind, subject, detail, count in rows:
         families[kind].add_metric([subject, detail] if detail else [subject], count)
         if kind == "turn_error" and OF_A_BUDGET in subject:
-            refused.add_metric([subject], count)
-    return [*families.values(), refused]
+            family.add_metric([subject], count)
+    return [*families.values(), family]
 
 
 async def _vectors(app: App) -> list[Metric]:
     if app.settings.embedding_model is None:
         return []
     progress = await read_progress(app.database, app.settings.embedding_model)
-    missing = build_family("parley_memories_without_vectors")
+    family = build_family("parley_memories_without_vectors")
     share = build_family("parley_memory_vectors_ratio")
-    missing.add_metric([progress.model], progress.missing)
+    family.add_metric([progress.model], progress.missing)
     share.add_metric([progress.model], progress.share)
-    return [missing, share]
+    return [family, share]
 
 
 def _turns(rows: Sequence[Any]) -> list[Metric]:

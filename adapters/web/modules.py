@@ -24,22 +24,22 @@ async def answer_module(request: Request) -> Response:
     """Let the module answer; an address that no module has is 404."""
     app = app_of(request)
     module, path = request.path_params["module"], request.path_params["path"].strip("/")
-    here = [each for each in app.tools.modules.routes if (each.module, each.path) == (module, path)]
+    here = [route for route in app.tools.modules.routes if (route.module, route.path) == (module, path)]
     if not here:
         raise Fault(404, "not_found", "There is nothing at this address.")
-    found = next((each for each in here if request.method in each.methods), None)
-    if found is None:
+    endpoint = next((candidate for candidate in here if request.method in candidate.methods), None)
+    if endpoint is None:
         raise Fault(405, "method_not_allowed", "This address takes another method.")
     body = b"".join([chunk async for chunk in capped(request, MAX_BODY_BYTES)])
     # The browser's session is none of the module's business.
     headers = {name: value for name, value in request.headers.items() if name != "cookie"}
     query = dict(request.query_params)
-    asked = HttpRequest(request.method, path, headers=headers, query=query, body=body)
+    http_request = HttpRequest(request.method, path, headers=headers, query=query, body=body)
     try:
-        response = await found.answer(app.context_of(module), asked)
+        response = await endpoint.answer(app.context_of(module), http_request)
     except ToolError as error:
         raise Fault(400, error.code, str(error)) from None
     except Unavailable as error:
         raise Fault(503, error.code, str(error)) from None
-    kept = {name: value for name, value in response.headers.items() if name.lower() in KEPT_HEADERS}
-    return Response(response.body, response.status, SAFE_HEADERS | kept)
+    response_headers = {name: value for name, value in response.headers.items() if name.lower() in KEPT_HEADERS}
+    return Response(response.body, response.status, SAFE_HEADERS | response_headers)

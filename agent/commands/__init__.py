@@ -44,8 +44,8 @@ async def answer(
     if match is None:
         return None
     name = match[1].lower()
-    found = find_command(place.platform, name)
-    if found is None:
+    command = find_command(place.platform, name)
+    if command is None:
         return CommandReply(unknown_command(place.platform, name), is_private=True)
     async with app.database.transaction() as session:
         user = await resolve_user(session, sender, app.settings.default_guest_token_budget)
@@ -54,22 +54,22 @@ async def answer(
         )
     argument = (match[2] or "").strip()
     request = Request(app, sender, place, user=user, argument=argument, adapter=adapter or place.platform)
-    return await _run(found, request)
+    return await _run(command, request)
 
 
-async def _run(found: Command, request: Request) -> CommandReply:
+async def _run(command: Command, request: Request) -> CommandReply:
     try:
-        request.require(found.requires)
-        answered = await found.run(request)
+        request.require(command.requires)
+        reply = await command.run(request)
     except ParleyError as error:
         return CommandReply(str(error), is_private=True)
-    if isinstance(answered, str):
-        return CommandReply(cut(answered, MAX_CHARS), found.is_private, found.quits)
+    if isinstance(reply, str):
+        return CommandReply(cut(reply, MAX_CHARS), command.is_private, command.quits)
     # What deletes or contains a person's data is nobody else's concern, whatever the command says.
-    return CommandReply(_with_hint(answered), True, confirmation=answered.confirmation, files=answered.files)
+    return CommandReply(_with_hint(reply), True, confirmation=reply.confirmation, files=reply.files)
 
 
-def _with_hint(answered: Answered) -> str:
-    text = cut(answered.text, MAX_CHARS)
-    number = answered.confirmation
+def _with_hint(reply: Answered) -> str:
+    text = cut(reply.text, MAX_CHARS)
+    number = reply.confirmation
     return text if number is None else f"{text}\n\nTo do it, write /confirm {number}; otherwise /confirm no."

@@ -9,13 +9,13 @@ async def explain_commands(request: Request) -> str:
     """List the commands, or explain one."""
     platform = request.place.platform
     if not request.words:
-        allowed = [each for each in list_commands(platform) if each.requires <= request.user.permission]
+        commands = [command for command in list_commands(platform) if command.requires <= request.user.permission]
         return "\n".join(
-            ["Write to me in plain words, or use:", *(f"{each.usage} - {each.summary}" for each in allowed)]
+            ["Write to me in plain words, or use:", *(f"{command.usage} - {command.summary}" for command in commands)]
         )
     name = request.words[0].removeprefix("/").lower()
-    found = find_command(platform, name)
-    return unknown_command(platform, name) if found is None else f"{found.usage} - {found.summary}"
+    topic = find_command(platform, name)
+    return unknown_command(platform, name) if topic is None else f"{topic.usage} - {topic.summary}"
 
 
 @command("/quit", only_on="terminal", quits=True)

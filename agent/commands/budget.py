@@ -14,9 +14,9 @@ async def ask_for_more(request: Request) -> str:
     """Ask an admin for more when a limit refuses you."""
     amount = _read_number(request.words[0], MOST_AMOUNT) if request.words else None
     async with request.app.database.transaction() as session:
-        number, told = await ask(session, request.user, request.place, amount=amount)
+        number, notices = await ask(session, request.user, request.place, amount=amount)
     texts = prompts().budgets
-    return texts.asked.format(number=number, told=told) if told else texts.asked_nobody.format(number=number)
+    return texts.asked.format(number=number, told=notices) if notices else texts.asked_nobody.format(number=number)
 
 
 @command("/grant [REQUEST [AMOUNT [DAYS]]]", requires=Permission.ADMIN)
@@ -28,7 +28,7 @@ async def grant_more(request: Request) -> str:
     amount = numbers[1] if len(numbers) > 1 else None
     days = int(_read_number(request.words[2], MOST_DAYS)) if len(numbers) > 2 else None
     async with request.app.database.transaction() as session:
-        return await decide(session, _approver(request), int(numbers[0]), amount=amount, days=days, granted=True)
+        return await decide(session, _approver(request), int(numbers[0]), amount=amount, days=days, is_granted=True)
 
 
 @command("/refuse REQUEST", requires=Permission.ADMIN)
@@ -36,21 +36,21 @@ async def refuse_more(request: Request) -> str:
     """Refuse a request for more."""
     number = int(_read_number(request.words[0] if request.words else "", MOST_AMOUNT))
     async with request.app.database.transaction() as session:
-        return await decide(session, _approver(request), number, amount=None, days=None, granted=False)
+        return await decide(session, _approver(request), number, amount=None, days=None, is_granted=False)
 
 
 async def _list(request: Request) -> str:
     texts = prompts().budgets
     async with request.app.database.transaction() as session:
-        found = await list_requests(session, _approver(request))
+        requests = await list_requests(session, _approver(request))
     lines = [
         texts.listed.format(
-            number=each.id,
-            amount=f"{each.amount:,g} {each.limit.unit}",
-            title=each.limit.title,
-            used=each.limit.shown_use,
+            number=request.id,
+            amount=f"{request.amount:,g} {request.limit.unit}",
+            title=request.limit.title,
+            used=request.limit.shown_use,
         )
-        for each in found
+        for request in requests
     ]
     return "\n".join(lines) or texts.no_requests
 

@@ -52,10 +52,10 @@ async def reset(request: Request) -> str:
         .returning(Conversation.id, Conversation.summarized_turn_id)
     )
     async with request.app.database.transaction() as session:
-        found = (await session.execute(query)).first()
-        if found is not None:
-            await session.execute(AFRESH, {"id": found.id, "last": found.summarized_turn_id})
-            await close_questions(session, found.id)
-    if found is None:
+        row = (await session.execute(query)).first()
+        if row is not None:
+            await session.execute(AFRESH, {"id": row.id, "last": row.summarized_turn_id})
+            await close_questions(session, row.id)
+    if row is None:
         return "Nothing has been said here yet."
     return "I begin afresh: earlier messages are kept, but I no longer look at them here."

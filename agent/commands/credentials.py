@@ -37,8 +37,8 @@ async def credential(request: Request) -> str:
 
 def find_credential_form(line: str) -> str | None:
     """Return the name of the credential for which this command wants a form; None for every other line."""
-    found = FORM.fullmatch(line)
-    return None if found is None else found[1]
+    match = FORM.fullmatch(line)
+    return None if match is None else match[1]
 
 
 async def keep_credential(app: App, sender: Sender, name: str, value: str) -> str:
@@ -51,7 +51,7 @@ async def keep_credential(app: App, sender: Sender, name: str, value: str) -> st
 
 
 async def _list(own: CredentialsOfUser) -> str:
-    names = [f"{each.name} (since {each.created_at:%d %B %Y})" for each in await own.list()]
+    names = [f"{credential.name} (since {credential.created_at:%d %B %Y})" for credential in await own.list()]
     return f"Your credentials here: {', '.join(names)}." if names else f"You have no credentials here. {USAGE}"
 
 

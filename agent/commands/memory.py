@@ -49,8 +49,8 @@ async def show_or_forget_memories(request: Request) -> str | Answered:
             return await _ask_to_forget_about(request, request.argument.split(maxsplit=2)[2])
         case ["forget", given] if given.lstrip("#").isdecimal():
             return await _forget(request, int(given.lstrip("#")))
-        case ["forget", *given] if given and all(_is_id(each) for each in given):
-            ids = [number for each in given if (number := to_id(each.strip("#,"))) is not None]
+        case ["forget", *given] if given and all(_is_id(word) for word in given):
+            ids = [number for word in given if (number := to_id(word.strip("#,"))) is not None]
             return await _ask_to_forget(request, ids)
     raise Refusal(USAGE)
 
@@ -73,12 +73,12 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
 
 async def _list(request: Request) -> str:
     memories = request.app.memory.of_user(request.user.id, request.place, None)
-    found = await memories.list_all()
-    if not found:
+    own_memories = await memories.list_all()
+    if not own_memories:
         return "I remember nothing about you here."
-    lines = [f"{each.id}: {cut(each.content, 150)}" for each in found[:MOST_LISTED]]
-    if len(found) > MOST_LISTED:
-        lines.append(f"… and {len(found) - MOST_LISTED} more.")
+    lines = [f"{memory.id}: {cut(memory.content, 150)}" for memory in own_memories[:MOST_LISTED]]
+    if len(own_memories) > MOST_LISTED:
+        lines.append(f"… and {len(own_memories) - MOST_LISTED} more.")
     return "\n".join(["I remember about you:", *lines])
 
 
@@ -105,24 +105,24 @@ async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
     visibility = Visibility(request.user.id, request.place)
     similar = await request.app.memory.find_similar(visibility, words, limit=MOST_LISTED)
     async with request.app.database.transaction() as session:
-        found = await list_own(session, visibility, words, limit=MOST_FORGOTTEN)
-        ids = [each.id for each in found]
-        others = [each for each in similar if each.id not in ids][:MOST_SIMILAR]
-        if not found:
+        own = await list_own(session, visibility, words, limit=MOST_FORGOTTEN)
+        ids = [memory.id for memory in own]
+        others = [memory for memory in similar if memory.id not in ids][:MOST_SIMILAR]
+        if not own:
             nothing = f'I find no memory of yours here with the words "{cut(words, 100)}"; /memory list shows some.'
             return "\n".join([nothing, *_to_similar(others)])
         number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
-    return Answered("\n".join([*_to_lines(found), *_to_similar(others)]), confirmation=number)
+    return Answered("\n".join([*_to_lines(own), *_to_similar(others)]), confirmation=number)
 
 
 async def _ask_to_forget(request: Request, ids: Sequence[int]) -> Answered | str:
     async with request.app.database.transaction() as session:
-        found = await get_own(session, Visibility(request.user.id, request.place), ids)
-        if not found:
+        own = await get_own(session, Visibility(request.user.id, request.place), ids)
+        if not own:
             return "You have no memories with these ids; /memory list shows them."
-        ids = [each.id for each in found]
+        ids = [memory.id for memory in own]
         number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
-    return Answered("\n".join(_to_lines(found)), confirmation=number)
+    return Answered("\n".join(_to_lines(own)), confirmation=number)
 
 
 def _is_id(word: str) -> bool:
@@ -133,17 +133,23 @@ def _is_id(word: str) -> bool:
 def _to_similar(similar: Sequence[OwnMemory]) -> list[str]:
     if not similar:
         return []
-    ids = " ".join(str(each.id) for each in similar)
+    ids = " ".join(str(memory.id) for memory in similar)
     return [
         f"Perhaps these are about it, in other words. /memory forget {ids} forgets them; leave out the ids of others:",
-        *(f"{each.id}: {each.said_at:%d %B %Y}{_said_by(each)}: {cut(each.content, 150)}" for each in similar),
+        *(
+            f"{memory.id}: {memory.said_at:%d %B %Y}{_said_by(memory)}: {cut(memory.content, 150)}"
+            for memory in similar
+        ),
     ]
 
 
-def _to_lines(found: Sequence[OwnMemory]) -> list[str]:
-    lines = [f"- {each.said_at:%d %B %Y}{_said_by(each)}: {cut(each.content, 150)}" for each in found[:MOST_LISTED]]
-    if len(found) > MOST_LISTED:
-        lines.append(f"… and {len(found) - MOST_LISTED:,} more.")
+def _to_lines(memories: Sequence[OwnMemory]) -> list[str]:
+    lines = [
+        f"- {memory.said_at:%d %B %Y}{_said_by(memory)}: {cut(memory.content, 150)}"
+        for memory in memories[:MOST_LISTED]
+    ]
+    if len(memories) > MOST_LISTED:
+        lines.append(f"… and {len(memories) - MOST_LISTED:,} more.")
     return [
         "I would forget this, and what else was made of these messages, such as the answers, facts and summaries:",
         *lines,

@@ -21,17 +21,17 @@ async def show_budget(request: Request) -> str:
 
 def _of_server(status: BudgetStatus) -> str:
     limit = status.limit or 0
-    used = f"All together have used {status.used:,} of the {limit:,} tokens of this server"
-    return f"{used}; {max(0, limit - status.used):,} are left. They renew on {status.renews_on:%d %B %Y}."
+    sentence = f"All together have used {status.used:,} of the {limit:,} tokens of this server"
+    return f"{sentence}; {max(0, limit - status.used):,} are left. They renew on {status.renews_on:%d %B %Y}."
 
 
 def _sentences(status: BudgetStatus) -> list[str]:
-    held = [f"Running requests hold {status.reserved:,} tokens."] if status.reserved else []
+    reservations = [f"Running requests hold {status.reserved:,} tokens."] if status.reserved else []
     if status.limit is None:
-        return [f"Your budget is unlimited; you have used {status.used:,} tokens in this period.", *held]
-    left = max(0, status.limit - status.used)
-    used = f"You have used {status.used:,} of {status.limit:,} tokens; {left:,} are left."
-    return [used, *held, f"The budget renews on {status.renews_on:%d %B %Y}."]
+        return [f"Your budget is unlimited; you have used {status.used:,} tokens in this period.", *reservations]
+    remainder = max(0, status.limit - status.used)
+    sentence = f"You have used {status.used:,} of {status.limit:,} tokens; {remainder:,} are left."
+    return [sentence, *reservations, f"The budget renews on {status.renews_on:%d %B %Y}."]
 
 
 @command("/me")
@@ -46,7 +46,7 @@ async def show_user(request: Request) -> str:
     async with request.app.database.transaction() as session:
         links = (await session.execute(query)).all()
     user = request.user
-    accounts = (f"{each.platform} {each.platform_username or each.platform_user_id}" for each in links)
+    accounts = (f"{link.platform} {link.platform_username or link.platform_user_id}" for link in links)
     return (
         f"You are {user.name} (user {user.id}) with the permission {user.permission.label}. "
         f"Linked accounts: {', '.join(accounts)}. Your time zone is {user.time_zone}."

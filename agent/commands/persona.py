@@ -41,11 +41,11 @@ async def _show(request: Request) -> str:
         persona = await resolve_persona(session, request.place, request.user.permission, settings=request.app.settings)
     source = "the built-in persona" if persona.id is None else "a persona of this installation"
     if persona.allowed_modules is None:
-        allowed = "all modules that your permission allows"
+        modules = "all modules that your permission allows"
     else:
-        allowed = f"the modules {', '.join(sorted(persona.allowed_modules)) or '(none)'}"
+        modules = f"the modules {', '.join(sorted(persona.allowed_modules)) or '(none)'}"
     model = f", asks {persona.model} first" if persona.model else ""
-    return f"{persona.name} answers here ({source}){model} and may use {allowed}."
+    return f"{persona.name} answers here ({source}){model} and may use {modules}."
 
 
 async def _bind(request: Request, name: str) -> str:
@@ -81,12 +81,12 @@ async def _find(session: AsyncSession, name: str) -> _Bound | None:
     row = (await session.execute(select(*columns).where(Persona.name == name).with_for_update())).one_or_none()
     if row is None:
         names = (await session.scalars(select(Persona.name).order_by(Persona.name).limit(MOST_NAMES))).all()
-        known = f"there are: {', '.join(names)}" if names else "there is none yet; `parley persona create` makes one"
-        raise Refusal(f"There is no persona {name[:60]!r}; {known}.")
+        hint = f"there are: {', '.join(names)}" if names else "there is none yet; `parley persona create` makes one"
+        raise Refusal(f"There is no persona {name[:60]!r}; {hint}.")
     if row.is_default:
         raise Refusal(f"{name} is the default persona, which answers wherever no other does; choose another one.")
-    shown = " / ".join(part for part in row[:3] if part)
-    return _Bound(shown, (row.platform, row.platform_server_id)) if shown else None
+    place = " / ".join(part for part in row[:3] if part)
+    return _Bound(place, (row.platform, row.platform_server_id)) if place else None
 
 
 async def _require_everywhere(session: AsyncSession, request: Request) -> None:

@@ -24,9 +24,9 @@ async def export(request: Request) -> Answered:
     """Send you everything that I keep about you, as a file that only you get."""
     app = request.app
     file = await store_archive(app.database, app.files.storage, request.user.id, clock=app.clock)
-    shown = ReplyFile(file.file_id, file.filename, file.mime_type, size_bytes=file.size_bytes, url=file.url)
+    reply_file = ReplyFile(file.file_id, file.filename, file.mime_type, size_bytes=file.size_bytes, url=file.url)
     text = "This is everything that I keep about you. The links in it are valid for a day."
-    return Answered(text, files=(shown,))
+    return Answered(text, files=(reply_file,))
 
 
 @command("/erase me")
@@ -46,12 +46,12 @@ async def erase_me(request: Request) -> Answered:
 @command("/confirm NUMBER")
 async def confirm(request: Request) -> str:
     """Do what I have asked you to confirm; with "no" instead of the number, drop it."""
-    user_id, given = request.user.id, request.argument.lower()
+    user_id, answer = request.user.id, request.argument.lower()
     async with request.app.database.transaction() as session:
-        if given == "no":
+        if answer == "no":
             dropped = await drop_confirmation(session, user_id)
             return "Nothing was changed." if dropped else "There was nothing to confirm."
-        number = to_id(given)
+        number = to_id(answer)
         if number is None:
             raise Refusal("Write /confirm and the number that I have named, or /confirm no.")
         confirmed = await take_confirmed(session, user_id, number)

@@ -42,11 +42,11 @@ def jobs_of(request: Request) -> JobsOfUser:
 
 
 async def _list(request: Request) -> str:
-    found = await jobs_of(request).list(MOST_LISTED + 1)
-    if not found:
+    jobs = await jobs_of(request).list(MOST_LISTED + 1)
+    if not jobs:
         return f"Nothing is scheduled here. {USAGE}"
-    lines = [describe(each, request.user.time_zone) for each in found[:MOST_LISTED]]
-    return "\n".join(["Scheduled:", *lines, *(["… and more."] if len(found) > MOST_LISTED else [])])
+    lines = [describe(job, request.user.time_zone) for job in jobs[:MOST_LISTED]]
+    return "\n".join(["Scheduled:", *lines, *(["… and more."] if len(jobs) > MOST_LISTED else [])])
 
 
 async def _add(request: Request, text: str) -> str:

@@ -30,22 +30,24 @@ ORDER BY turns.id DESC LIMIT 1
 @command("/why [TURN]")
 async def explain_answer(request: Request) -> str:
     """Show why you got your last answer here: who answered, with what tools and memories, and what it cost you."""
-    given = request.argument.removeprefix("#")
-    turn_id = to_id(given)
-    if given and turn_id is None:
+    argument = request.argument.removeprefix("#")
+    turn_id = to_id(argument)
+    if argument and turn_id is None:
         raise Refusal("Write /why for your last answer here, or /why and the number of one of your turns.")
     place = request.place
-    wanted = asdict(place) | {"user_id": request.user.id, "turn_id": turn_id}
+    parameters = asdict(place) | {"user_id": request.user.id, "turn_id": turn_id}
     async with request.app.database.transaction() as session:
-        story = (await session.execute(EXPLAIN, wanted)).scalar_one_or_none()
+        story = (await session.execute(EXPLAIN, parameters)).scalar_one_or_none()
     if story is None:
-        raise Refusal("You have no such turn here." if given else "I have not answered you here yet.")
+        raise Refusal("You have no such turn here." if argument else "I have not answered you here yet.")
     recalled = story["context"].get("memories") or []
-    known = await request.app.memory.of_user(request.user.id, place, None).read([each["id"] for each in recalled])
+    memories_by_id = await request.app.memory.of_user(request.user.id, place, None).read(
+        [entry["id"] for entry in recalled]
+    )
     memories = [
-        f'"{cut(known[each["id"]].content, MEMORY_CHARS)}" ({each["score"]})'
-        for each in recalled
-        if each["id"] in known
+        f'"{cut(memories_by_id[entry["id"]].content, MEMORY_CHARS)}" ({entry["score"]})'
+        for entry in recalled
+        if entry["id"] in memories_by_id
     ]
     return "\n".join(_lines(story, memories))
 
@@ -64,35 +66,35 @@ def _lines(story: dict[str, Any], memories: Sequence[str]) -> Iterator[str]:
         yield from (f"Not {_some(names)}: {rule}." for rule, names in tools["removed"].items())
     calls = [call for wave in story["waves"] or () for call in wave["calls"]]
     if calls:
-        used = _some([f"{each['tool']} ({each['outcome'] or 'no result'})" for each in calls])
-        yield f"Tools I used: {used}."
+        uses = _some([f"{call['tool']} ({call['outcome'] or 'no result'})" for call in calls])
+        yield f"Tools I used: {uses}."
     if story["routes"]:
-        tried = _some([f"{each['route']} {each['outcome']}, {each['seconds']} s" for each in story["routes"]])
+        tried = _some([f"{route['route']} {route['outcome']}, {route['seconds']} s" for route in story["routes"]])
         yield f"Models: {tried}."
     dollars = "an unknown price" if story["dollars"] is None else f"{story['dollars']} $"
     yield f"It cost you {budget['spent'] or 0:,} tokens, {dollars}."
-    yield from (f"Budget: {each['refusal']}" for each in budget["admissions"] or () if "refusal" in each)
+    yield from (f"Budget: {admission['refusal']}" for admission in budget["admissions"] or () if "refusal" in admission)
     # The budgets of others are not this person's concern.
-    own = [each for each in budget["limits"] or () if each["limit"] == "person"]
-    for each in own:
-        limit = "any number of" if each["allowed"] is None else f"{each['allowed'] + each['granted']:,}"
-        yield f"Before the last call you had used {each['used']:,} of {limit} tokens; {each['reserved']:,} were held."
-    yield from (f"The reply was {each['status']}." for each in story["delivery"] or ())
+    own = [limit for limit in budget["limits"] or () if limit["limit"] == "person"]
+    for row in own:
+        limit = "any number of" if row["allowed"] is None else f"{row['allowed'] + row['granted']:,}"
+        yield f"Before the last call you had used {row['used']:,} of {limit} tokens; {row['reserved']:,} were held."
+    yield from (f"The reply was {delivery['status']}." for delivery in story["delivery"] or ())
 
 
 def _describe_context(context: dict[str, Any]) -> str:
     history, summary = context.get("history") or {}, context.get("summary") or {}
     turns = history.get("turns", 0)
     tokens = f" ({history.get('tokens', 0):,} tokens)"
-    shown = [_count(turns, "earlier turn") + tokens if turns else "no earlier turns"]
+    parts = [_count(turns, "earlier turn") + tokens if turns else "no earlier turns"]
     if context.get("turns_left_out"):
-        shown.append(f"of {_count(context['turns_left_out'], 'older turn')} not the words")
+        parts.append(f"of {_count(context['turns_left_out'], 'older turn')} not the words")
     if summary.get("tokens"):
-        shown.append(f"a summary of what was before ({summary['tokens']:,} tokens)")
+        parts.append(f"a summary of what was before ({summary['tokens']:,} tokens)")
     for name, one, several in (("memories", "memory", "memories"), ("image_ids", "picture", "pictures")):
         if context.get(name):
-            shown.append(_count(len(context[name]), one, several))
-    return ", ".join(shown)
+            parts.append(_count(len(context[name]), one, several))
+    return ", ".join(parts)
 
 
 def _count(number: int, one: str, several: str | None = None) -> str:

@@ -28,8 +28,8 @@ def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
     if not files:
         return content
     lines = [
-        f"- {clean_filename(each.attachment.filename)} (file_id {each.file_id}, {_describe(each.attachment)})"
-        for each in files
+        f"- {clean_filename(file.attachment.filename)} (file_id {file.file_id}, {_describe(file.attachment)})"
+        for file in files
     ]
     return "\n".join([content, "", FILES_HEADING, *lines, prompts().turn.files_hint]).strip()
 
@@ -38,7 +38,7 @@ def _describe(attachment: Attachment) -> str:
     if attachment.size_bytes is None:
         return attachment.mime_type
     size = attachment.size_bytes
-    shown = (
+    label = (
         f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
     )
-    return f"{shown}, {attachment.mime_type}"
+    return f"{label}, {attachment.mime_type}"

@@ -17,8 +17,8 @@ ON CONFLICT (turn_id, seq) DO UPDATE SET content = excluded.content
 """)
 
 
-async def keep_full_results(session: Session, key: TurnKey, kept: Sequence[tuple[int, str]]) -> None:
+async def keep_full_results(session: Session, key: TurnKey, results: Sequence[tuple[int, str]]) -> None:
     """Keep these results (JSON) of a running turn by the positions of their steps; a repeated call replaces them."""
-    seqs, contents = [seq for seq, _ in kept], [content for _, content in kept]
-    given = {"turn_id": key.id, "attempt": key.attempt, "seqs": seqs, "contents": contents}
-    await session.execute(KEEP, given)
+    seqs, contents = [seq for seq, _ in results], [content for _, content in results]
+    parameters = {"turn_id": key.id, "attempt": key.attempt, "seqs": seqs, "contents": contents}
+    await session.execute(KEEP, parameters)

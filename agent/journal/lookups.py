@@ -30,5 +30,5 @@ async def list_steps(session: Session, turn_id: int) -> list[Step]:
 
 async def count_calls(session: Session, conversation_id: int, turn_id: int) -> int:
     """Return the number of model calls in the conversation up to this turn, including those of its child turns."""
-    given = {"conversation_id": conversation_id, "turn_id": turn_id}
-    return int((await session.execute(COUNT_CALLS, given)).scalar_one())
+    parameters = {"conversation_id": conversation_id, "turn_id": turn_id}
+    return int((await session.execute(COUNT_CALLS, parameters)).scalar_one())

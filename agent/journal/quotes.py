@@ -32,7 +32,9 @@ def without_context_tags(text: str) -> str:
 def to_speaker(name: str | None) -> str:
     """Clean a name for the prompt: one line, visible characters, no colons or context tags, limited length."""
     visible = "".join(
-        each for each in name or "somebody" if each.isspace() or unicodedata.category(each) not in INVISIBLE
+        character
+        for character in name or "somebody"
+        if character.isspace() or unicodedata.category(character) not in INVISIBLE
     )
     return without_context_tags(" ".join(COLONS.sub(" ", visible).split())[:MAX_NAME_CHARS]) or "somebody"
 
@@ -55,7 +57,7 @@ def with_earlier(text: str, earlier: Sequence[QuotedMessage]) -> str:
     text = text.replace(heading, f"({heading[1:-1]})")
     if not earlier:
         return text
-    lines = [with_speaker(each.speaker, each.text.replace(heading, f"({heading[1:-1]})")) for each in earlier]
+    lines = [with_speaker(line.speaker, line.text.replace(heading, f"({heading[1:-1]})")) for line in earlier]
     return "\n".join([text, "", heading, *lines]).strip()
 
 

@@ -52,11 +52,11 @@ async def record(session: Session, key: TurnKey, entry: Entry, *, payment: Payme
 
     Raises `Superseded` when another attempt has taken over the turn.
     """
-    given = {"turn_id": key.id, "attempt": key.attempt} | entry.to_parameters()
+    parameters = {"turn_id": key.id, "attempt": key.attempt} | entry.to_parameters()
     if payment is None:
-        row = (await session.execute(RECORD, given)).one_or_none()
+        row = (await session.execute(RECORD, parameters)).one_or_none()
     else:
-        row = (await session.execute(RECORD_AND_SETTLE, given | payment.to_parameters())).one_or_none()
+        row = (await session.execute(RECORD_AND_SETTLE, parameters | payment.to_parameters())).one_or_none()
     if row is None:
         raise Superseded
     return Recorded(row.stop_requested, to_rights(row), None if payment is None else to_admission(row))
@@ -67,8 +67,8 @@ async def pay(session: Session, key: TurnKey, payment: Payment) -> Admission:
 
     Raises `Superseded` when another attempt has taken over the turn.
     """
-    given = {"turn_id": key.id, "attempt": key.attempt} | payment.to_parameters()
-    row = (await session.execute(SETTLE, given)).one_or_none()
+    parameters = {"turn_id": key.id, "attempt": key.attempt} | payment.to_parameters()
+    row = (await session.execute(SETTLE, parameters)).one_or_none()
     if row is None:
         raise Superseded
     return to_admission(row)
@@ -76,5 +76,5 @@ async def pay(session: Session, key: TurnKey, payment: Payment) -> Admission:
 
 async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> None:
     """Pay for calls without a step and release the turn's reservation; no effect when another attempt runs the turn."""
-    given = {"turn_id": key.id, "attempt": key.attempt} | Payment(calls).to_parameters()
-    await session.execute(SETTLE, given)
+    parameters = {"turn_id": key.id, "attempt": key.attempt} | Payment(calls).to_parameters()
+    await session.execute(SETTLE, parameters)

@@ -54,8 +54,8 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
     return AgentResponse(
         turn_id=row.id,
         content=row.content,
-        files=tuple(ReplyFile(**each) for each in row.files),
-        tool_calls_made=to_calls_made([to_call_step(each) for each in row.steps or []]),
+        files=tuple(ReplyFile(**file) for file in row.files),
+        tool_calls_made=to_calls_made([to_call_step(step) for step in row.steps or []]),
         finished=bool(row.finished),
         iterations=row.iterations,
         model=row.model,

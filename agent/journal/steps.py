@@ -265,7 +265,7 @@ class TurnLog:
         """Return the results of the last answer's calls, sorted by position."""
         last = self.last_answer
         behind = -1 if last is None else last.seq
-        return sorted((each for each in self._results.values() if each.seq > behind), key=lambda step: step.seq)
+        return sorted((result for result in self._results.values() if result.seq > behind), key=lambda step: step.seq)
 
     @property
     def partial(self) -> str:

@@ -232,9 +232,9 @@ class LiveTurn:
 
     async def keep_message(self, message_id: str) -> bool:
         """Store the id of the live message for the final delivery; return False if another worker has the turn."""
-        given = {"message_id": message_id, "turn_id": self._key.id, "attempt": self._key.attempt}
+        parameters = {"message_id": message_id, "turn_id": self._key.id, "attempt": self._key.attempt}
         async with self._database.statement() as session:
-            return (await session.execute(KEEP_LIVE, given)).one_or_none() is not None
+            return (await session.execute(KEEP_LIVE, parameters)).one_or_none() is not None
 
 
 @runtime_checkable
@@ -309,7 +309,7 @@ class TurnReaders:
         try:
             yield
         finally:
-            self._wake([each for each in inbox_ids if each in self._here])
+            self._wake([inbox_id for inbox_id in inbox_ids if inbox_id in self._here])
 
     def finish(self, inbox_ids: Sequence[int], response: AgentResponse | None = None) -> None:
         """Pass the answer of a turn to the readers in this process; if it is None, they read it from the tables."""
@@ -322,10 +322,10 @@ class TurnReaders:
         """
         outage = Outage()
         with self._queue(inbox_id) as queue:
-            found = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
-            while found is None:
-                found = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id, outage)
-        return found
+            reply = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
+            while reply is None:
+                reply = await self._wait_for_end(inbox_id, queue) or await self._read_response(inbox_id, outage)
+        return reply
 
     def stop_readers(self) -> None:
         """Let those who wait here ask again, because this process ends: they get `Stopping`."""

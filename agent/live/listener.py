@@ -80,29 +80,29 @@ class Listener(TurnReaders):
             self._task.cancel()
             await asyncio.gather(self._task, *self._answering, return_exceptions=True)
 
-    def on_cancellation(self, called: Callable[[int], None]) -> None:
+    def on_cancellation(self, callback: Callable[[int], None]) -> None:
         """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
-        self._observers.of_cancellations.append(called)
+        self._observers.of_cancellations.append(callback)
 
-    def on_change(self, called: Callable[[str | None], None]) -> None:
+    def on_change(self, callback: Callable[[str | None], None]) -> None:
         """Register a callback, which is called with the name of a table when an admin has changed it, by any way.
 
         It is called with None when notes may have been missed, because the connection was lost: anything may have
         changed.
         """
-        self._observers.of_changes.append(called)
+        self._observers.of_changes.append(callback)
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
         """Yield the events of the turn that answers this message, stored ones and live deltas, until its end."""
         last, outage = -1, Outage()
         with self._queue(inbox_id) as queue:
             while True:
-                stored = await self._read_events(inbox_id, last, outage)
-                for event in stored:
+                events = await self._read_events(inbox_id, last, outage)
+                for event in events:
                     yield event
-                if stored and stored[-1].name == LAST_EVENT:
+                if events and events[-1].name == LAST_EVENT:
                     return
-                last = stored[-1].seq if stored else last
+                last = events[-1].seq if events else last
                 async for delta in self._deltas(inbox_id, queue, last):
                     last = delta.seq
                     yield delta
@@ -127,10 +127,10 @@ class Listener(TurnReaders):
         if self._has_reader(inbox_ids):
             return True
         token = uuid4().hex
-        answered = self._asked[token] = asyncio.Event()
+        event = self._asked[token] = asyncio.Event()
         try:
             await self._notify_readers({"asked": token, "inbox": list(inbox_ids)})
-            await asyncio.wait_for(answered.wait(), seconds)
+            await asyncio.wait_for(event.wait(), seconds)
         except TimeoutError:
             return self._has_reader(inbox_ids)
         finally:
@@ -164,19 +164,25 @@ class Listener(TurnReaders):
     async def _read_events(self, inbox_id: int, after: int, outage: Outage) -> list[Event]:
         with outage.bridged():
             async with self._database.statement() as session:
-                given = {"inbox_id": inbox_id, "after": after}
-                stored = [Event(*row) for row in (await session.execute(EVENTS_AFTER, given)).all()]
-            return stored or await self._read_set_aside(inbox_id, outage)
+                parameters = {"inbox_id": inbox_id, "after": after}
+                events = [Event(*row) for row in (await session.execute(EVENTS_AFTER, parameters)).all()]
+            return events or await self._read_set_aside(inbox_id, outage)
         return []
 
     async def _read_set_aside(self, inbox_id: int, outage: Outage) -> list[Event]:
         # A message for which no turn could begin has no events, so its end is built from its response.
-        found = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
-        if found is None or found.turn_id:
+        response = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
+        if response is None or response.turn_id:
             return []
-        end = {"iterations": 0, "usage": asdict(found.usage), "finished": False, "error": found.error, "model": None}
+        end = {
+            "iterations": 0,
+            "usage": asdict(response.usage),
+            "finished": False,
+            "error": response.error,
+            "model": None,
+        }
         return [
-            Event(0, 0, name="message", payload={"content": found.content, "files": []}),
+            Event(0, 0, name="message", payload={"content": response.content, "files": []}),
             Event(0, 1, name=LAST_EVENT, payload=end),
         ]
 
@@ -192,9 +198,9 @@ class Listener(TurnReaders):
     async def _keep(self, connection: asyncpg.Connection) -> None:
         try:
             while True:
-                gone = asyncio.Event()
-                connection.add_termination_listener(lambda _connection, gone=gone: gone.set())
-                await _until_lost(connection, gone)
+                loss = asyncio.Event()
+                connection.add_termination_listener(lambda _connection, event=loss: event.set())
+                await _until_lost(connection, loss)
                 log.warning("listener_reconnecting")
                 connection.terminate()
                 connection = await self._open_again()
@@ -219,7 +225,7 @@ class Listener(TurnReaders):
     def _wake_all(self) -> None:
         for queue in [queue for queues in self._queues.values() for queue in queues]:
             queue.put_nowait({"end": True})
-        for arrived in [each for readers in self._places.values() for each in readers]:
+        for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
 
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -227,15 +233,15 @@ class Listener(TurnReaders):
             arrived.set()
 
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        for called in self._observers.of_cancellations:
-            called(int(str(payload)))
+        for cancellation in self._observers.of_cancellations:
+            cancellation(int(str(payload)))
 
     def _on_change_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         self._tell_change(str(payload))
 
     def _tell_change(self, table: str | None) -> None:
-        for called in self._observers.of_changes:
-            called(table)
+        for of_change in self._observers.of_changes:
+            of_change(table)
 
     def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(payload)
@@ -252,10 +258,10 @@ class Listener(TurnReaders):
             await self._notify_readers({"here": token})
 
 
-async def _until_lost(connection: asyncpg.Connection, gone: asyncio.Event) -> None:
+async def _until_lost(connection: asyncpg.Connection, loss: asyncio.Event) -> None:
     with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         while not connection.is_closed():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(gone.wait(), PING_SECONDS)
+                await asyncio.wait_for(loss.wait(), PING_SECONDS)
                 return
             await connection.execute("SELECT 1", timeout=PONG_SECONDS)

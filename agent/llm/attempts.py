@@ -151,15 +151,15 @@ class Attempts:
     def is_too_small(self, name: str) -> bool:
         """Return whether this route, or one with at least as large a window, has refused the prompt as too long."""
         window = self.known.window(name)
-        refused = [each.window for each in self._routes.values() if each.window is not None]
-        return self._routes[name].window is not None or (window is not None and window <= max(refused, default=0))
+        windows = [route.window for route in self._routes.values() if route.window is not None]
+        return self._routes[name].window is not None or (window is not None and window <= max(windows, default=0))
 
     def gave_up(self, retry_after: float | None) -> ModelsUnavailable | PromptTooLong:
         """Return the error for a call that no route answered.
 
         `PromptTooLong` if all routes refused the prompt as too long, else `ModelsUnavailable` with the paid attempts.
         """
-        causes = {name: each.cause.value for name, each in self._routes.items() if each.cause is not None}
+        causes = {name: route.cause.value for name, route in self._routes.items() if route.cause is not None}
         if set(causes.values()) == {Cause.TOO_LONG.value}:
             return PromptTooLong()
         log.error("models_unavailable", causes=causes, rejected=len(self.observer.spent))
@@ -265,22 +265,22 @@ class _Stream:
 
 async def _complete(name: str, model: Model, request: ModelRequest, *, attempt: AttemptState) -> Completion:
     provider = name.partition("/")[0] if "/" in name else None
-    given = {
+    parameters = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": name,
         "gen_ai.request.max_tokens": request.max_tokens,
         "parley.try": attempt.tries,
     }
-    with span(f"chat {name}", given, kind="client") as opened:
+    with span(f"chat {name}", parameters, kind="client") as current_span:
         try:
             completion = await model.complete(name, request, attempt)
         except RouteFailed as failure:
-            opened.fail(failure.cause.value)
-            opened.note({"http.response.status_code": failure.status})
+            current_span.fail(failure.cause.value)
+            current_span.note({"http.response.status_code": failure.status})
             raise
         usage = completion.usage
-        opened.note(
+        current_span.note(
             {
                 "gen_ai.response.model": completion.model,
                 "gen_ai.response.finish_reasons": (completion.stop,),
@@ -295,5 +295,5 @@ async def _complete(name: str, model: Model, request: ModelRequest, *, attempt: 
 
 def _log_failure(name: str, failure: RouteFailed, tries: int) -> None:
     facts = {"status": failure.status, "retry_after": failure.retry_after, "remedy": REMEDIES.get(failure.cause)}
-    known = {key: value for key, value in facts.items() if value is not None}
-    log.warning("route_failed", route=name, cause=failure.cause.value, tries=tries, **known)
+    fields = {key: value for key, value in facts.items() if value is not None}
+    log.warning("route_failed", route=name, cause=failure.cause.value, tries=tries, **fields)

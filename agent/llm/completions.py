@@ -28,10 +28,10 @@ class ToolCall:
     arguments: str
 
 
-def to_tool_calls(given: Iterable[tuple[str | None, str | None, str | None]]) -> tuple[ToolCall, ...]:
+def to_tool_calls(triples: Iterable[tuple[str | None, str | None, str | None]]) -> tuple[ToolCall, ...]:
     """Return the tool calls of (id, name, arguments) tuples, cleaned; missing or repeated ids are replaced."""
     calls: dict[str, ToolCall] = {}
-    for call_id, name, arguments in given:
+    for call_id, name, arguments in triples:
         unique = call_id if call_id and call_id not in calls else f"call_{uuid4().hex[:24]}"
         calls[unique] = ToolCall(unique, clean(name or ""), clean(arguments or "") or "{}")
     return tuple(calls.values())

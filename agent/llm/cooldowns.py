@@ -72,16 +72,16 @@ class Cooldowns(dict[str, Cooldown]):
         ]
         if not due:
             return []
-        _, name, entry = min(due, key=lambda each: each[0])
+        _, name, entry = min(due, key=lambda probe: probe[0])
         entry.probe_at = now + PROBE_SECONDS
         return [name]
 
     def seconds_until_open(self, names: Iterable[str]) -> float | None:
         """Return the seconds until the first route opens that is closed for a time; None if there is none."""
-        closed = [
+        ends = [
             entry.until for name in names if (entry := self.get(name)) and entry.is_closed and entry.probe_at is None
         ]
-        return max(0.0, min(closed) - self._clock.monotonic()) if closed else None
+        return max(0.0, min(ends) - self._clock.monotonic()) if ends else None
 
     def seconds_until_probe(self, names: Iterable[str]) -> float | None:
         """Return the seconds until the first route is probed that an operator has to mend; None if there is none."""

@@ -32,8 +32,12 @@ class DrawingRequest(_MediaRequest):
 
     def to_usage(self, reported: Any, cost: float | None) -> Usage:
         """Return the usage that the provider has reported, with the price of the image."""
-        given, made = _counts(reported)
-        return Usage(given, 0, made, cost=cost) if made else EstimatedUsage(given, 0, self.tokens, cost=cost)
+        input_tokens, output_tokens = _counts(reported)
+        return (
+            Usage(input_tokens, 0, output_tokens, cost=cost)
+            if output_tokens
+            else EstimatedUsage(input_tokens, 0, self.tokens, cost=cost)
+        )
 
     @property
     def estimated(self) -> Usage:
@@ -55,8 +59,8 @@ class TranscriptionRequest(_MediaRequest):
 
     def to_usage(self, reported: Any) -> Usage:
         """Return the usage that the provider has reported, without its price."""
-        heard, written = _counts(reported)
-        return Usage(heard, 0, written) if heard else self.estimated
+        heard, output_tokens = _counts(reported)
+        return Usage(heard, 0, output_tokens) if heard else self.estimated
 
     @property
     def paid_for(self) -> dict[str, Any]:
@@ -93,5 +97,5 @@ class SpeechRequest(_MediaRequest):
 
 def _counts(reported: Any) -> tuple[int, int]:
     counts = [getattr(reported, name, None) for name in ("input_tokens", "output_tokens")]
-    given, made = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
-    return given, made
+    input_tokens, output_tokens = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return input_tokens, output_tokens

@@ -37,18 +37,18 @@ def prune(request: ModelRequest, window: int) -> ModelRequest:
     # The same for all calls of a turn, so that the block size is the same too.
     always = request.max_tokens + sum(map(count_prompt, (request.tools, parts.system, parts.this_message)))
     sizes = [count_prompt(part) for part in (*parts.history, *parts.waves[:-1])]
-    gone = _how_many(sizes, surplus + NOTE_TOKENS, (window - always) // BLOCK_SHARE)
-    return replace(request, messages=parts.without(gone))
+    count = _how_many(sizes, surplus + NOTE_TOKENS, (window - always) // BLOCK_SHARE)
+    return replace(request, messages=parts.without(count))
 
 
-def estimate_window(refused: ModelRequest, failure: RouteFailed) -> int:
+def estimate_window(request: ModelRequest, failure: RouteFailed) -> int:
     """Return an estimate of the window of a model that has refused this request as too long."""
-    sent = refused.max_tokens + _count(refused)
+    tokens = request.max_tokens + _count(request)
     share = 0.5
     if failure.window and failure.counted and failure.counted > failure.window:
         # The provider's count differs from ours by a roughly constant factor, and may exclude the answer.
         share = 0.85 * failure.window / failure.counted
-    return int(sent * share)
+    return int(tokens * share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Parts:
 
     @classmethod
     def of(cls, messages: Part) -> "_Parts":
-        begin = next((place for place, each in enumerate(messages) if each["role"] != "system"), len(messages))
+        begin = next((place for place, message in enumerate(messages) if message["role"] != "system"), len(messages))
         # A user message right after a tool result was added by us, so it belongs to that exchange.
         spoken = [place for place in range(begin, len(messages)) if _is_spoken(messages, place)]
         this = spoken[-1] if spoken else begin
@@ -75,10 +75,10 @@ class _Parts:
             waves=tuple(messages[start:end] for start, end in pairwise(ends)),
         )
 
-    def without(self, gone: int) -> tuple[Message, ...]:
-        waves = max(0, gone - len(self.history))
-        kept = [*self.history[gone:], self.this_message, _note(self.waves[:waves]), *self.waves[waves:]]
-        return (*self.system, *(message for part in kept for message in part))
+    def without(self, count: int) -> tuple[Message, ...]:
+        waves = max(0, count - len(self.history))
+        parts = [*self.history[count:], self.this_message, _note(self.waves[:waves]), *self.waves[waves:]]
+        return (*self.system, *(message for part in parts for message in part))
 
 
 def _is_spoken(messages: Part, place: int) -> bool:
@@ -91,14 +91,14 @@ def _count(request: ModelRequest) -> int:
 
 def _how_many(sizes: Sequence[int], surplus: int, block: int) -> int:
     # Only whole blocks are dropped, so that successive calls drop the same number until another block is needed.
-    gone = since = 0
+    tokens = since = 0
     for number, size in enumerate(sizes, 1):
-        gone += size
+        tokens += size
         since += size
         if since < block:
             continue
         since = 0
-        if gone >= surplus:
+        if tokens >= surplus:
             return number
     return len(sizes)
 

@@ -25,5 +25,5 @@ def build_protocols(chosen: Mapping[str, str]) -> dict[str, Protocol]:
     Any other route uses native tool calling. Names with and without the prefix `openai/` mean the same model.
     """
     bare = {name.removeprefix("openai/"): PROTOCOLS[protocol] for name, protocol in chosen.items()}
-    bare |= {each.name: each.protocol for each in BUILT_IN_MODELS}
+    bare |= {entry.name: entry.protocol for entry in BUILT_IN_MODELS}
     return bare | {f"openai/{name}": protocol for name, protocol in bare.items()}

@@ -35,7 +35,7 @@ class Router:
         self._providers = Providers(settings, clock, self.prices)
         self.media = Media(self._providers, clock)
         self._built_in: dict[str, Model] = {
-            each.name: model for each in BUILT_IN_MODELS if (model := each.build(settings, clock)) is not None
+            entry.name: model for entry in BUILT_IN_MODELS if (model := entry.build(settings, clock)) is not None
         }
         self._known = RouteKnowledge(
             clock=clock,
@@ -47,7 +47,7 @@ class Router:
         )
         # What a summary in the background was refused says nothing about the answers to people, who may be served.
         self._known_in_background = replace(self._known, cooldowns=Cooldowns(clock))
-        self._only = tuple(each.name for each in BUILT_IN_MODELS if each.is_only and each.name in self._built_in)
+        self._only = tuple(entry.name for entry in BUILT_IN_MODELS if entry.is_only and entry.name in self._built_in)
 
     def _published_window(self, name: str) -> int | None:
         return sys.maxsize if name in self._built_in else self._providers.window(name)
@@ -86,19 +86,19 @@ class Router:
         """Return the model names to try, in order: `models`, then the configured ones, else the built-in fallback."""
         if self._only:
             return self._only
-        named = tuple(dict.fromkeys((*models, *self._configured)))
-        return named or tuple(each.name for each in BUILT_IN_MODELS if each.is_fallback)
+        names = tuple(dict.fromkeys((*models, *self._configured)))
+        return names or tuple(entry.name for entry in BUILT_IN_MODELS if entry.is_fallback)
 
     def highest_price(self, model: str | None = None) -> float | None:
         """Return the highest price of a token, in US dollars, on the routes to try; None when one is unknown."""
         names = self.routes((model,) if model else ())
         prices = [0.0 if name in self._built_in else self._providers.highest_price(name) for name in names]
-        known = [each for each in prices if each is not None]
-        return max(known) if len(known) == len(prices) else None
+        amounts = [price for price in prices if price is not None]
+        return max(amounts) if len(amounts) == len(prices) else None
 
     def can_plan(self, models: tuple[str, ...] = ()) -> bool:
         """Return whether at least one of the routes to try can answer planner requests."""
-        without_plans = {each.name for each in BUILT_IN_MODELS if not each.can_plan}
+        without_plans = {entry.name for entry in BUILT_IN_MODELS if not entry.can_plan}
         return not without_plans.issuperset(self.routes(models))
 
     async def find_missing(self, name: str) -> tuple[str, ...] | None:
@@ -131,9 +131,9 @@ class Router:
 
     def take_events(self) -> Counter[tuple[str, str, str]]:
         """Return what went wrong since the last time: failed attempts with their cause, and answers of other routes."""
-        taken = self._known.events.copy()
+        events = self._known.events.copy()
         self._known.events.clear()
-        return taken
+        return events
 
     async def complete(
         self,
@@ -150,11 +150,11 @@ class Router:
         all refused the prompt as too long.
         """
         observer = observer or CallObserver()
-        known = self._known_in_background if is_background else self._known
-        attempts = Attempts(request, deadline, known=known, observer=observer)
+        knowledge = self._known_in_background if is_background else self._known
+        attempts = Attempts(request, deadline, known=knowledge, observer=observer)
         names = self.routes(request.models)
         while True:
-            cooldowns = known.cooldowns
+            cooldowns = knowledge.cooldowns
             open_names = cooldowns.in_order(names) if cooldowns else list(names)
             for name in names:
                 if name not in open_names:
@@ -166,7 +166,7 @@ class Router:
                 model = self._built_in.get(name, self._providers)
                 completion = await attempts.on_route(name, model, is_last=name == open_names[-1])
                 if completion is not None:
-                    known.note_answer(name, first=names[0])
+                    knowledge.note_answer(name, first=names[0])
                     return replace(completion, rejected=tuple(observer.spent))
             wait = cooldowns.seconds_until_open(names)
             if wait is None or wait >= attempts.seconds_left:

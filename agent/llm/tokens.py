@@ -16,12 +16,12 @@ IMAGE_TOKENS = 1600
 def count_prompt(messages: Iterable[dict[str, Any]]) -> int:
     """Return an upper estimate of the tokens of messages or tools in the OpenAI shape."""
     # The model sees only a tool's function, without its wrapper; the JSON is compact, as it is sent.
-    shown = (each.get("function", each) for each in messages)
+    payloads = (message.get("function", message) for message in messages)
     return sum(
         TOKENS_PER_MESSAGE
-        + count_tokens(json.dumps(each, ensure_ascii=False, separators=(",", ":")))
-        + IMAGE_TOKENS * _count_images(each.get("content"))
-        for each in shown
+        + count_tokens(json.dumps(payload, ensure_ascii=False, separators=(",", ":")))
+        + IMAGE_TOKENS * _count_images(payload.get("content"))
+        for payload in payloads
     )
 
 
@@ -31,5 +31,5 @@ def _count_images(content: Any) -> int:
 
 def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> EstimatedUsage:
     """Return an upper estimate of the usage of an answer, for providers that do not report it."""
-    written = text + "".join(call.name + call.arguments for call in tool_calls)
-    return EstimatedUsage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(written))
+    output = text + "".join(call.name + call.arguments for call in tool_calls)
+    return EstimatedUsage(count_prompt(request.messages) + count_prompt(request.tools), 0, count_tokens(output))

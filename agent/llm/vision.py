@@ -15,7 +15,7 @@ BLIND_SECONDS = 600.0
 
 def fill(request: ModelRequest) -> list[dict[str, Any]]:
     """Return the messages of a request, with the placeholders replaced by the images."""
-    return [{**each, "content": _filled(each["content"], request.images)} for each in request.messages]
+    return [{**message, "content": _filled(message["content"], request.images)} for message in request.messages]
 
 
 def _filled(content: Any, images: Mapping[int, str]) -> Any:
@@ -52,15 +52,15 @@ def _file_id(part: Mapping[str, Any]) -> int:
 class VisionSupport:
     """Which models accept images: as litellm says; unknown models until they refuse one."""
 
-    def __init__(self, known: Callable[[str], bool | None], clock: Clock) -> None:
-        self._known = known
+    def __init__(self, lookup: Callable[[str], bool | None], clock: Clock) -> None:
+        self._known = lookup
         self._clock = clock
         self._blind: dict[str, float] = {}
 
     def fit(self, name: str, request: ModelRequest) -> ModelRequest:
         """Return the request, without images if this route's model does not accept them."""
-        known = self._known(name)
-        is_blind = self._blind.get(name, 0.0) > self._clock.monotonic() if known is None else not known
+        has_vision = self._known(name)
+        is_blind = self._blind.get(name, 0.0) > self._clock.monotonic() if has_vision is None else not has_vision
         return without_images(request) if is_blind else request
 
     def learn(self, name: str) -> None:

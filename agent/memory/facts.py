@@ -64,21 +64,23 @@ KnownFacts = Mapping[int, Sequence[StoredMemory]]
 
 async def list_known(memory: Memories, place: Place, statements: Sequence[Statement]) -> KnownFacts:
     """Return what is known about those who spoke and visible in this place, by user id."""
-    user_ids = list(dict.fromkeys(each.user_id for each in statements))[:MAX_PERSONS]
-    return {each: await memory.of_user(each, place, None).list_all(limit=MAX_KNOWN) for each in user_ids}
+    user_ids = list(dict.fromkeys(statement.user_id for statement in statements))[:MAX_PERSONS]
+    return {user_id_: await memory.of_user(user_id_, place, None).list_all(limit=MAX_KNOWN) for user_id_ in user_ids}
 
 
-def read_facts(given: Any, statements: Mapping[int, Statement], known: KnownFacts) -> list[Fact]:
+def read_facts(entries: Any, statements: Mapping[int, Statement], facts_by_user: KnownFacts) -> list[Fact]:
     """Return the usable ones of the facts that a model listed; `statements` by their number in the prompt."""
     facts: list[Fact] = []
-    for entry in given if isinstance(given, list) else ():
+    for entry in entries if isinstance(entries, list) else ():
         fact = _read(entry, statements)
         if fact is None or len(facts) == MAX_FACTS:
             continue
-        about = known.get(fact.statement.user_id, ())
-        own = {each.id for each in about}
-        same = [each.content for each in facts] + [each.content for each in about if each.id != fact.replaces]
-        if not any(_is_same(fact.content, each) for each in same):
+        about = facts_by_user.get(fact.statement.user_id, ())
+        own = {old_fact.id for old_fact in about}
+        same = [fact.content for fact in facts] + [
+            old_fact.content for old_fact in about if old_fact.id != fact.replaces
+        ]
+        if not any(_is_same(fact.content, content) for content in same):
             replaces = fact.replaces if fact.replaces in own else None
             facts.append(replace(fact, replaces=replaces))
     return facts
@@ -90,22 +92,22 @@ async def store_facts(
     """Store the facts, each with its source, and mark those that they replace."""
     rows = [
         NewMemory(
-            each.statement.user_id,
-            Origin(place, conversation_id, turn_id=each.statement.turn_id, message_id=each.statement.message_id),
-            each.content,
-            said_at=each.statement.said_at,
+            fact.statement.user_id,
+            Origin(place, conversation_id, turn_id=fact.statement.turn_id, message_id=fact.statement.message_id),
+            fact.content,
+            said_at=fact.statement.said_at,
             source="fact",
-            speaker=each.statement.speaker,
-            confidence=each.confidence,
-            author=each.author,
+            speaker=fact.statement.speaker,
+            confidence=fact.confidence,
+            author=fact.author,
         )
-        for each in facts
+        for fact in facts
     ]
-    added = await memory.add(rows, session) if rows else []
-    for fact, stored in zip(facts, added, strict=True):
-        if fact.replaces is not None and stored is not None and stored.memory_id is not None:
+    results = await memory.add(rows, session) if rows else []
+    for fact, result in zip(facts, results, strict=True):
+        if fact.replaces is not None and result is not None and result.memory_id is not None:
             await act_in(session, Visibility(fact.statement.user_id, place))
-            await session.execute(SUPERSEDE, {"old": fact.replaces, "new": stored.memory_id})
+            await session.execute(SUPERSEDE, {"old": fact.replaces, "new": result.memory_id})
 
 
 def _read(entry: Any, statements: Mapping[int, Statement]) -> Fact | None:
@@ -120,7 +122,7 @@ def _read(entry: Any, statements: Mapping[int, Statement]) -> Fact | None:
     if not 0 < len(content) <= MAX_FACT_CHARS or not LEAST_CONFIDENCE <= confidence <= 1:
         return None
     words = set(split_words(content))
-    beginnings = {each[:4] for each in split_words(f"{statement.speaker} {statement.typed}")}
+    beginnings = {split_word[:4] for split_word in split_words(f"{statement.speaker} {statement.typed}")}
     shared = sum(word[:4] in beginnings for word in words)
     if shared < LEAST_SHARED * len(words):
         return None
@@ -136,4 +138,4 @@ def _read(entry: Any, statements: Mapping[int, Statement]) -> Fact | None:
 def _is_same(one: str, other: str) -> bool:
     first, second = set(split_words(one)), set(split_words(other))
     # Another number makes it another fact, however many words are the same.
-    return len(first & second) >= SAME * len(first | second) and not any(each.isdigit() for each in first ^ second)
+    return len(first & second) >= SAME * len(first | second) and not any(word.isdigit() for word in first ^ second)

@@ -37,16 +37,16 @@ def list_transcripts(content: str, files: Iterable[tuple[int, str]]) -> list[Tra
 
     They stand at its end: whoever writes such a heading into a message writes it before the real one.
     """
-    found = []
+    headings = []
     for file_id, filename in files:
         for is_own in (True, False):
             heading = heading_of(file_id, filename, is_own=is_own)
             at = f"\n{content}".rfind(f"\n{heading}\n")
             if at >= 0:
-                found.append((at, file_id, heading, is_own))
-    found.sort()
-    ends = [*(at for at, *_ in found), len(content)][1:]
+                headings.append((at, file_id, heading, is_own))
+    headings.sort()
+    ends = [*(at for at, *_ in headings), len(content)][1:]
     return [
         Transcript(file_id, heading, content[at + len(heading) + 1 : end].strip(), is_own=is_own)
-        for (at, file_id, heading, is_own), end in zip(found, ends, strict=True)
+        for (at, file_id, heading, is_own), end in zip(headings, ends, strict=True)
     ]

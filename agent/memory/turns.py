@@ -105,16 +105,18 @@ class TurnMemories:
         return len(turn_ids)
 
     async def _list_memories(self, session: Session, turn_ids: Sequence[int]) -> list[NewMemory]:
-        given = {"turn_ids": turn_ids}
+        parameters = {"turn_ids": turn_ids}
         # What an agent elsewhere writes on behalf of a person was not said by that person, nor was a scheduled job.
-        messages = (await session.execute(MESSAGES, given | {"agents": list(AGENT_ADAPTERS)})).all()
+        messages = (await session.execute(MESSAGES, parameters | {"agents": list(AGENT_ADAPTERS)})).all()
         by_turn = {turn_id: list(rows) for turn_id, rows in groupby(messages, key=lambda row: row.turn_id)}
-        turns = (await session.execute(TURNS, given)).all()
+        turns = (await session.execute(TURNS, parameters)).all()
         return [memory for turn in turns for memory in self._of_turn(turn, by_turn.get(turn.id, []))]
 
     def _of_turn(self, turn: Any, messages: Sequence[Any]) -> list[NewMemory]:
         place = Place(turn.platform, turn.server, channel=turn.channel, thread=turn.thread, is_direct=turn.is_direct)
-        own = [(each.content, each.sent_at, each.message_id) for each in messages if each.content != DELETED]
+        own = [
+            (message.content, message.sent_at, message.message_id) for message in messages if message.content != DELETED
+        ]
         if messages:
             own += [(content, messages[-1].sent_at, None) for content in _list_spoken(turn)]
         memories = [
@@ -140,29 +142,31 @@ class TurnMemories:
             not messages
             or (turn.is_direct and turn.reads_untrusted)
             or prompts().voice.recording in (turn.content or "")
-            or any(each.content == DELETED or each.edited_at is not None for each in messages)
+            or any(message.content == DELETED or message.edited_at is not None for message in messages)
         ):
             return False
         tools = [self._find_tool(name) for name in turn.tools]
-        return all(each is not None and not each.reads_untrusted and not each.resumable for each in tools)
+        return all(tool is not None and not tool.reads_untrusted and not tool.resumable for tool in tools)
 
 
 def _list_spoken(turn: Any) -> Iterator[str]:
-    for each in list_transcripts(turn.content or "", zip(turn.file_ids, turn.filenames, strict=True)):
-        if not each.has_speech:
+    for transcript in list_transcripts(turn.content or "", zip(turn.file_ids, turn.filenames, strict=True)):
+        if not transcript.has_speech:
             continue
-        if each.is_own:
-            yield each.text
+        if transcript.is_own:
+            yield transcript.text
             continue
         # Each part keeps the heading: it may be somebody else's speech, which counts as untrusted in a prompt.
-        for part in split_text(each.text, max(MAX_CONTENT_CHARS - len(each.heading) - 1, MAX_CONTENT_CHARS // 2)):
-            yield f"{each.heading}\n{part}"
+        for part in split_text(
+            transcript.text, max(MAX_CONTENT_CHARS - len(transcript.heading) - 1, MAX_CONTENT_CHARS // 2)
+        ):
+            yield f"{transcript.heading}\n{part}"
 
 
 async def forget_turns(
     session: Session, *, platform: str, message_ids: Iterable[str] = (), turn_ids: Iterable[int | None] = ()
 ) -> None:
     """Delete the memories of these messages and of these turns, facts included; what is left is stored anew."""
-    turns = [each for each in turn_ids if each is not None]
+    turns = [turn_id_ for turn_id_ in turn_ids if turn_id_ is not None]
     await session.execute(FORGET, {"turn_ids": turns, "platform": platform, "message_ids": list(message_ids)})
     await session.execute(AGAIN, {"turn_ids": turns})

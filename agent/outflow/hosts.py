@@ -22,17 +22,17 @@ class Hosts:
     """The hosts that the trusted texts of a turn mention, and the installation's own."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = frozenset(normalise(each) for each in names)
+        self._names = frozenset(normalise(name) for name in names)
 
     def allow(self, authority: str) -> bool:
         """Return whether a link with this authority, as it is written, leads to one of the hosts."""
-        found = AUTHORITY.fullmatch(authority)
-        return found is not None and normalise(found[1].strip("_")) in self._names
+        match = AUTHORITY.fullmatch(authority)
+        return match is not None and normalise(match[1].strip("_")) in self._names
 
 
 def hosts_in(text: str) -> set[str]:
     """Return the hosts that a text mentions, with or without an address around them."""
-    return {normalise(each.strip("_")) for each in MENTIONED.findall(text)}
+    return {normalise(host.strip("_")) for host in MENTIONED.findall(text)}
 
 
 def host_of(url: str) -> str:
@@ -54,5 +54,5 @@ def normalise(host: str) -> str:
 def scheme_of(destination: str) -> str | None:
     """Return the scheme of a link as a browser reads it, in lower case; None for a relative link."""
     plain = UNSEEN.sub("", ESCAPED.sub(r"\1", html.unescape(destination)))
-    found = SCHEME.match(plain)
-    return None if found is None else found[1].lower()
+    match = SCHEME.match(plain)
+    return None if match is None else match[1].lower()

@@ -152,8 +152,8 @@ class LinkFilter:
             return self._code(code, is_fence=fence != after)
         if not line.strip():
             self._is_ambiguous = False
-        checked, self._line_head = self._part(rest), ""
-        return checked
+        text, self._line_head = self._part(rest), ""
+        return text
 
     def _settled(self) -> int:
         """Return up to where the line that has begun can be decided."""
@@ -161,12 +161,12 @@ class LinkFilter:
         # Without a place, the next look is worth it only behind more text: else the work grows with its square.
         self._look_at = end + end // LOOK_SHARE
         for _ in range(MAX_LOOKS):
-            found = CUTS.search(self._pending, 0, end)
-            if found is None or (not self._line_head and FENCE_BEGINNING.match(self._pending)):
+            match = CUTS.search(self._pending, 0, end)
+            if match is None or (not self._line_head and FENCE_BEGINNING.match(self._pending)):
                 return 0
-            end = -1 if self._fence else _find_open(self._pending, found.end())
+            end = -1 if self._fence else _find_open(self._pending, match.end())
             if end < 0:
-                return found.end()
+                return match.end()
         return 0
 
     def _part(self, text: str) -> str:
@@ -177,20 +177,20 @@ class LinkFilter:
             return self._without_bare_hosts(text)
         out, at = [], 0
         while at < len(text):
-            found = None if self._is_ambiguous else TICKS.search(text, at)
-            if found is None:
+            match = None if self._is_ambiguous else TICKS.search(text, at)
+            if match is None:
                 break
-            end = _find_end(text, found)
-            if len(found[0]) >= 3:
+            end = _find_end(text, match)
+            if len(match[0]) >= 3:
                 self._is_doubtful = True
-            if end < 0 or text[found.start() - 1 : found.start()] == "\\":
+            if end < 0 or text[match.start() - 1 : match.start()] == "\\":
                 self._is_ambiguous = self._is_doubtful = True
                 break
-            code = text[found.start() : end]
+            code = text[match.start() : end]
             if "|" in code:
                 self._is_ambiguous = True
                 break
-            out += [self._prose(text[at : found.start()], self._line_head + text[:at]), self._without_links(code)]
+            out += [self._prose(text[at : match.start()], self._line_head + text[:at]), self._without_links(code)]
             at = end
         self._is_doubtful = self._is_doubtful or "```" in text
         return "".join([*out, self._prose(text[at:], self._line_head + text[:at])])
@@ -207,9 +207,9 @@ class LinkFilter:
     def _prose(self, text: str, before: str, *, is_code: bool = False) -> str:
         out: list[str] = []
         at, before = 0, before[:MAX_HEAD]
-        while (found := MARK.search(text, at)) is not None:
-            out.append(self._without_bare_hosts(text[at : found.start()]))
-            at = self._decide(text, found, out, before=before, is_code=is_code)
+        while (match := MARK.search(text, at)) is not None:
+            out.append(self._without_bare_hosts(text[at : match.start()]))
+            at = self._decide(text, match, out, before=before, is_code=is_code)
         out.append(self._without_bare_hosts(text[at:]))
         return "".join(out)
 
@@ -218,45 +218,45 @@ class LinkFilter:
             return text
         return WWW.sub(self._bare_host, text)
 
-    def _decide(self, text: str, found: re.Match[str], out: list[str], before: str, *, is_code: bool) -> int:
+    def _decide(self, text: str, match: re.Match[str], out: list[str], before: str, *, is_code: bool) -> int:
         """Append what takes the place of a mark; return where to go on."""
-        mark = found[0]
+        mark = match[0]
         if mark[0] in ":\\&":
-            return self._url(text, found, out)
+            return self._url(text, match, out)
         if is_code:
             out.append(mark)
-            return found.end()
+            return match.end()
         if mark[0] == "!":
-            return self._image(text, found, out)
-        line = (before + text[: min(found.start(), MAX_HEAD)])[:MAX_HEAD]
+            return self._image(text, match, out)
+        line = (before + text[: min(match.start(), MAX_HEAD)])[:MAX_HEAD]
         if mark[0] == "<":
-            return self._tag(text, found, out, line=line)
+            return self._tag(text, match, out, line=line)
         if mark[1] == "(" or DEFINITION.match(line):
-            return self._link(text, found, out)
+            return self._link(text, match, out)
         out.append(mark)
-        return found.end()
+        return match.end()
 
-    def _image(self, text: str, found: re.Match[str], out: list[str]) -> int:
-        own = self._own_image.match(text, found.end() - 2)
+    def _image(self, text: str, match: re.Match[str], out: list[str]) -> int:
+        own = self._own_image.match(text, match.end() - 2)
         if own is not None:
             out.append(own[0])
             return own.end()
         # The mark goes: what remains is a link.
-        out.append("[" if IMAGE.match(text, found.start()) else f"{found[0][:-1]}{BREAK}[")
-        return found.end()
+        out.append("[" if IMAGE.match(text, match.start()) else f"{match[0][:-1]}{BREAK}[")
+        return match.end()
 
-    def _link(self, text: str, found: re.Match[str], out: list[str]) -> int:
-        whole = DESTINATION.match(text, found.end())
+    def _link(self, text: str, match: re.Match[str], out: list[str]) -> int:
+        whole = DESTINATION.match(text, match.end())
         destination = whole[0].strip("<>") if whole else ""
         if destination and self._leads_to_allowed(destination):
-            is_in_brackets = text[found.end() : found.end() + 1] == "<" and scheme_of(destination) is not None
-            out.append(text[found.start() : found.end() + is_in_brackets])
-            return found.end() + is_in_brackets
-        if found[0][1] == "(":
+            is_in_brackets = text[match.end() : match.end() + 1] == "<" and scheme_of(destination) is not None
+            out.append(text[match.start() : match.end() + is_in_brackets])
+            return match.end() + is_in_brackets
+        if match[0][1] == "(":
             out.append("] (")
         else:
-            out.append(f"]{BREAK}:{found[0][2:]}")
-        return found.end()
+            out.append(f"]{BREAK}:{match[0][2:]}")
+        return match.end()
 
     def _leads_to_allowed(self, destination: str) -> bool:
         scheme = scheme_of(destination)
@@ -273,34 +273,34 @@ class LinkFilter:
         goes_on = rest[end : end + 1] == "\\" or rest[: end + 1].endswith(":/")
         return authority is not None and not goes_on and self._rules.hosts.allow(authority[0])
 
-    def _url(self, text: str, found: re.Match[str], out: list[str]) -> int:
+    def _url(self, text: str, match: re.Match[str], out: list[str]) -> int:
         if self._rules.hosts is None:
-            out.append(found[0])
-            return found.end()
+            out.append(match[0])
+            return match.end()
         before = SCHEME_BEFORE.search(out[-1])
         if before is None:
             out.append(f":{BREAK}//")
-            return found.end()
-        if found[0] == "://" and self._is_allowed(before[0], text[found.end() :][:300]):
-            out.append(found[0])
-            return found.end()
+            return match.end()
+        if match[0] == "://" and self._is_allowed(before[0], text[match.end() :][:300]):
+            out.append(match[0])
+            return match.end()
         out[-1] = out[-1][: before.start()]
-        host = HOST.match(text, found.end())
+        host = HOST.match(text, match.end())
         # What stood before the scheme must not become the scheme of this host.
-        last = next((each[-1] for each in reversed(out) if each), "")
+        last = next((piece[-1] for piece in reversed(out) if piece), "")
         out.append((BREAK if last in ("/", ":", "\\") else "") + (_plain(host[0]) if host else ""))
-        return host.end() if host else found.end()
+        return host.end() if host else match.end()
 
-    def _bare_host(self, found: re.Match[str]) -> str:
-        is_allowed = self._rules.hosts is not None and self._rules.hosts.allow(found[0].lstrip("/"))
-        return found[0] if is_allowed else _plain(found[0])
+    def _bare_host(self, match: re.Match[str]) -> str:
+        is_allowed = self._rules.hosts is not None and self._rules.hosts.allow(match[0].lstrip("/"))
+        return match[0] if is_allowed else _plain(match[0])
 
-    def _tag(self, text: str, found: re.Match[str], out: list[str], line: str) -> int:
-        at = found.start()
+    def _tag(self, text: str, match: re.Match[str], out: list[str], line: str) -> int:
+        at = match.start()
         # Behind an odd number of backslashes it is escaped already.
         is_escaped = (at - len(text[:at].rstrip("\\"))) % 2 == 1
         out.append("<" if is_escaped or self._is_harmless(text, at, line) else "\\<")
-        return found.end()
+        return match.end()
 
     def _is_harmless(self, text: str, at: int, line: str) -> bool:
         address = ADDRESS.match(text, at)
@@ -319,9 +319,9 @@ def _plain(host: str) -> str:
 
 def _find_end(text: str, opening: re.Match[str]) -> int:
     """Return the end of the code that these backticks open in this line; -1 if it is not near."""
-    for found in TICKS.finditer(text, opening.end(), opening.end() + MAX_SPAN):
-        if len(found[0]) == len(opening[0]):
-            return found.end()
+    for match in TICKS.finditer(text, opening.end(), opening.end() + MAX_SPAN):
+        if len(match[0]) == len(opening[0]):
+            return match.end()
     return -1
 
 
@@ -329,18 +329,18 @@ def _find_open(text: str, end: int) -> int:
     """Return where the construct begins that may go on behind the part of a line up to `end`; -1 if there is none."""
     far, part = max(0, end - MAX_SPAN), text[:end]
     tag, image = part.rfind("<", far), part.rfind("![", far)
-    found = [
+    starts = [
         # A second bracket before the first is closed decides what the first one is.
         start
         for start, closing in ((tag, TAG_END.search(text, tag + 1)), (image, IMAGE_END.match(text, max(0, image))))
         if start >= 0 and (closing is None or (closing.end() > end and closing[0][-1] not in "<["))
     ]
     if (last := OPEN_END.search(part, far)) is not None:
-        found.append(last.start())
+        starts.append(last.start())
     at = 0
     while (ticks := TICKS.search(part, at)) is not None:
         at = _find_end(part, ticks)
         if at < 0:
-            found += [ticks.start()] if len(part) - ticks.start() <= MAX_SPAN else []
+            starts += [ticks.start()] if len(part) - ticks.start() <= MAX_SPAN else []
             break
-    return min(found, default=-1)
+    return min(starts, default=-1)

@@ -39,8 +39,8 @@ class Secrets:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)
-        found = {squeeze(form) for value in self._values for form in _forms(value)}
-        self._needles = sorted(each for each in found if len(each) >= LEAST_CHARS)
+        forms = {squeeze(form) for value in self._values for form in _forms(value)}
+        self._needles = sorted(form for form in forms if len(form) >= LEAST_CHARS)
         self._longest = max(map(len, self._needles), default=0)
         self._by_head: dict[str, list[str]] = defaultdict(list)
         for needle in self._needles:
@@ -55,7 +55,7 @@ class Secrets:
         if not self._needles:
             return text
         squeezed = squeeze(text)
-        needles = [each for each in self._needles if each in squeezed]
+        needles = [needle for needle in self._needles if needle in squeezed]
         if not needles:
             return text
         places = _places(text)
@@ -74,15 +74,15 @@ class Secrets:
         if isinstance(value, str):
             return self.removed_from(value)
         if isinstance(value, dict):
-            return {self.removed_from(str(key)): self.removed_from_json(each) for key, each in value.items()}
+            return {self.removed_from(str(key)): self.removed_from_json(node) for key, node in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.removed_from_json(each) for each in value]
+            return [self.removed_from_json(node) for node in value]
         return value
 
     def are_in(self, text: str) -> bool:
         """Return whether the text contains a secret."""
         squeezed = squeeze(text)
-        return any(each in squeezed for each in self._needles)
+        return any(needle in squeezed for needle in self._needles)
 
     def settled(self, text: str) -> int:
         """Return how much of a text that goes on may be passed on: what follows may be the beginning of a secret."""
@@ -94,7 +94,7 @@ class Secrets:
         squeezed = "".join(text[at] for at in places).lower()
         for at in range(len(squeezed) - HEAD_CHARS + 1):
             rest = squeezed[at:]
-            if any(each.startswith(rest) for each in self._by_head.get(rest[:HEAD_CHARS], ())):
+            if any(needle.startswith(rest) for needle in self._by_head.get(rest[:HEAD_CHARS], ())):
                 return places[at]
         return places[-HEAD_CHARS + 1] if len(places) >= HEAD_CHARS else (places[0] if places else len(text))
 
@@ -105,7 +105,7 @@ def squeeze(text: str) -> str:
 
 
 def _places(text: str) -> list[int]:
-    return [at for at, each in enumerate(text) if each.isascii() and each.isalnum()]
+    return [at for at, character in enumerate(text) if character.isascii() and character.isalnum()]
 
 
 def _finds(text: str, needle: str) -> Iterator[int]:
@@ -219,10 +219,10 @@ class TextStream:
 
     def feed(self, text: str) -> str:
         """Add a piece and return what may be sent."""
-        held = self._secrets.removed_from(self._held + _readable(clean(text)))
-        settled = self._secrets.settled(held)
-        self._held = held[settled:]
-        return self._checked(held[:settled])
+        buffer = self._secrets.removed_from(self._held + _readable(clean(text)))
+        settled = self._secrets.settled(buffer)
+        self._held = buffer[settled:]
+        return self._checked(buffer[:settled])
 
     def finish(self) -> str:
         """Return the rest."""

@@ -23,9 +23,9 @@ class ListedAgent:
     persona_id: int | None
 
 
-def to_agents(listed: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
+def to_agents(rows: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
     """Return the agents of a value of `LISTED`."""
     return tuple(
         ListedAgent(name, description, requires=Permission.from_label(label), persona_id=persona_id)
-        for name, description, label, persona_id in listed or ()
+        for name, description, label, persona_id in rows or ()
     )

@@ -92,8 +92,8 @@ def outbound_hops(path: Sequence[str], installation: str) -> list[str]:
 
     `path`: the result of `inbound_hops`, followed by the names of our own agents that passed the question on.
     """
-    received = [hop.removeprefix(AT) for hop in path if hop.startswith(AT)]
-    return [*received, installation, *(f"{installation}/{name}" for name in path if not name.startswith(AT))]
+    hops = [hop.removeprefix(AT) for hop in path if hop.startswith(AT)]
+    return [*hops, installation, *(f"{installation}/{name}" for name in path if not name.startswith(AT))]
 
 
 def _signed(secrets: Secrets, what: str) -> str:

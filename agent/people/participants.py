@@ -175,14 +175,14 @@ async def resolve_participants(
 
 async def _find_participants(session: Session, message: IncomingMessage, settings: Settings) -> Participants | None:
     sender, place = message.sender, message.place
-    given = {
+    parameters = {
         "sender_platform": sender.platform,
         "platform_user_id": sender.platform_user_id,
         **asdict(place),
         "memory_thread": restricted_thread(place),
         "is_remembered": message.is_remembered,
     }
-    row = (await session.execute(FIND_PARTICIPANTS, given)).one_or_none()
+    row = (await session.execute(FIND_PARTICIPANTS, parameters)).one_or_none()
     if row is None:
         return None
     await note_username(session, _Part(row, "identity"), sender)
@@ -286,8 +286,8 @@ def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversatio
 
 async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
     """Return the user of this identity and store a changed username; None if the identity is unknown."""
-    given = {"sender_platform": sender.platform, "platform_user_id": sender.platform_user_id}
-    row = (await session.execute(USER, given)).one_or_none()
+    parameters = {"sender_platform": sender.platform, "platform_user_id": sender.platform_user_id}
+    row = (await session.execute(USER, parameters)).one_or_none()
     if row is None:
         return None
     await note_username(session, row, sender)
@@ -312,9 +312,9 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
     user = await find_user(session, sender)
     if user is not None:
         return user
-    made = await session.execute(insert(User).values(token_budget_monthly=guest_budget).returning(User.id))
+    result = await session.execute(insert(User).values(token_budget_monthly=guest_budget).returning(User.id))
     link = {
-        "user_id": made.scalar_one(),
+        "user_id": result.scalar_one(),
         "platform": sender.platform,
         "platform_user_id": sender.platform_user_id,
         "platform_username": sender.username,
@@ -332,21 +332,21 @@ async def with_roles(
     """Return the user with the highest permission that the roles on this server grant; also stores their budget."""
     if platform_context.role_ids is None or place.server is None:
         return user
-    given = {
+    parameters = {
         "platform": sender.platform,
         "platform_user_id": sender.platform_user_id,
         "server": place.server,
         "user_id": user.id,
         "roles": list(platform_context.role_ids),
     }
-    rows = (await session.execute(GRANTS, given)).all()
-    granted = [Permission.from_label(row.permission_level) for row in rows]
-    return replace(user, permission=max([user.permission, *granted]))
+    rows = (await session.execute(GRANTS, parameters)).all()
+    permissions = [Permission.from_label(row.permission_level) for row in rows]
+    return replace(user, permission=max([user.permission, *permissions]))
 
 
 async def resolve_conversation(
     session: Session, user_id: int, persona_id: int | None, place: Place
 ) -> ResolvedConversation:
     """Return the conversation of a place, created if there is none; sets its last activity to now."""
-    given = {**asdict(place), "user_id": user_id, "persona_id": persona_id}
-    return to_conversation((await session.execute(RESOLVE_CONVERSATION, given)).one(), place, user_id)
+    parameters = {**asdict(place), "user_id": user_id, "persona_id": persona_id}
+    return to_conversation((await session.execute(RESOLVE_CONVERSATION, parameters)).one(), place, user_id)

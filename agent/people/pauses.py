@@ -35,8 +35,8 @@ def is_server_paused(platform: ColumnElement[str], server: ColumnElement[str]) -
 
 async def find_pause(session: AsyncSession, place: Place, *, is_person_paused: bool) -> Refusal | None:
     """Return what is said instead of a call that belongs to no turn; None where neither person nor server is paused."""
-    given = {"platform": place.platform, "server": place.server}
-    if is_person_paused or (await session.execute(PAUSED_SERVER, given)).one_or_none() is not None:
+    parameters = {"platform": place.platform, "server": place.server}
+    if is_person_paused or (await session.execute(PAUSED_SERVER, parameters)).one_or_none() is not None:
         return to_refusal(is_person_paused=is_person_paused)
     return None
 

@@ -16,8 +16,8 @@ async def resolve_persona(
     session: Session, place: Place, permission: Permission, *, settings: Settings
 ) -> ResolvedPersona:
     """Return the persona of the channel, else of the server, the platform, the default, or the built-in one."""
-    given = {"platform": place.platform, "server": place.server, "channel": place.channel}
-    return to_persona((await session.execute(CLOSEST, given)).one_or_none(), permission, settings)
+    parameters = {"platform": place.platform, "server": place.server, "channel": place.channel}
+    return to_persona((await session.execute(CLOSEST, parameters)).one_or_none(), permission, settings)
 
 
 async def get_persona(
@@ -29,11 +29,11 @@ async def get_persona(
 
 def with_fields(persona: ResolvedPersona, fields: Mapping[str, Any]) -> ResolvedPersona:
     """Return the persona with the instructions, model, modules and limits of `persona_versions.fields`."""
-    allowed = fields.get("allowed_modules")
+    field = fields.get("allowed_modules")
     return replace(
         persona,
         system_prompt=fields["system_prompt"],
-        allowed_modules=None if allowed is None else frozenset(allowed),
+        allowed_modules=None if field is None else frozenset(field),
         model=fields.get("default_model"),
         max_output_tokens=fields.get("max_tokens_per_request") or DEFAULT_MAX_OUTPUT_TOKENS,
         max_iterations=fields.get("max_iterations") or persona.max_iterations,

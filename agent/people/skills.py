@@ -36,6 +36,6 @@ class PersonaSkills:
 NO_SKILLS = PersonaSkills()
 
 
-def to_skills(names: Sequence[str] | None, stored: Sequence[Sequence[str]] | None) -> PersonaSkills:
+def to_skills(names: Sequence[str] | None, rows: Sequence[Sequence[str]] | None) -> PersonaSkills:
     """Return the skills from the column `skills` and a value of `STORED`."""
-    return PersonaSkills(tuple(names or ()), tuple(ListedSkill(*each) for each in stored or ()))
+    return PersonaSkills(tuple(names or ()), tuple(ListedSkill(*row) for row in rows or ()))

@@ -123,18 +123,18 @@ TABLE = cast(Table, Conversation.__table__)
 
 def upsert(user: FromClause, persona: FromClause) -> ReturningInsert[int, str | None, int, int, int | None, bool]:
     """Return the upsert of the conversation of a place, with this user and this persona."""
-    made = postgresql.insert(TABLE).from_select(
+    statement = postgresql.insert(TABLE).from_select(
         CONVERSATION_COLUMNS,
         select(*PLACE, user.c.id, persona.c.id, NEXT_PAUSE).select_from(user.outerjoin(persona, true())),
     )
     touched = {
         "last_active_at": func.now(),
-        "persona_id": made.excluded.persona_id,
+        "persona_id": statement.excluded.persona_id,
         "is_summarized": False,
         # Kept while it is set, so that the turns of a lively conversation need not change the index.
-        "summary_due_at": func.coalesce(TABLE.c.summary_due_at, made.excluded.summary_due_at),
+        "summary_due_at": func.coalesce(TABLE.c.summary_due_at, statement.excluded.summary_due_at),
     }
-    return made.on_conflict_do_update(constraint="uq_conversations_place", set_=touched).returning(
+    return statement.on_conflict_do_update(constraint="uq_conversations_place", set_=touched).returning(
         Conversation.id,
         Conversation.summary,
         Conversation.window_turn_id,
@@ -167,7 +167,7 @@ PLACE_HAS_MEMORIES: Label[bool] = case(
 ).label("place_has_memories")
 
 FIND_PARTICIPANTS = select(
-    *[part.label(f"{each.name}_{part.name}") for each in (IDENTITY, PERSONA, CONVERSATION) for part in each.c],
+    *[part.label(f"{cte.name}_{part.name}") for cte in (IDENTITY, PERSONA, CONVERSATION) for part in cte.c],
     PLACE_HAS_MEMORIES,
     is_server_paused(PLACE[0], PLACE[1]),
     literal_column("nextval('turns_id_seq')").label("turn_id"),

@@ -66,7 +66,7 @@ async def _list_together(database: Database, inbox_id: int) -> Sequence[int]:
 
 
 async def _try_cancel(database: Database, inbox_id: int) -> str | None:
-    given = {"inbox_id": inbox_id, "note": to_note(0, [inbox_id], is_end=True)}
+    parameters = {"inbox_id": inbox_id, "note": to_note(0, [inbox_id], is_end=True)}
     async with database.statement() as session:
-        row = (await session.execute(CANCEL, given)).one_or_none()
+        row = (await session.execute(CANCEL, parameters)).one_or_none()
     return None if row is None else str(row.outcome)

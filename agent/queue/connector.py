@@ -100,9 +100,9 @@ class RetryingConnector(procrastinate.PsycopgConnector):
     listen_notify = _retried(procrastinate.PsycopgConnector.listen_notify)
 
 
-def _open_pool(**given: Any) -> AsyncConnectionPool:
+def _open_pool(**options: Any) -> AsyncConnectionPool:
     # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
-    return AsyncConnectionPool(**given | {"check": None, "reconnect_failed": _renew})
+    return AsyncConnectionPool(**options | {"check": None, "reconnect_failed": _renew})
 
 
 async def _configure(setup: str, connection: AsyncConnection[Any]) -> None:

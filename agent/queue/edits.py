@@ -38,9 +38,9 @@ class Edited:
 
 async def change_message(database: Database, platform: str, message_id: str, content: str) -> Edited | None:
     """Replace the text of an accepted message; returns None if it was never accepted."""
-    given = {"platform": platform, "message_id": message_id, "content": without_typed(content)}
+    parameters = {"platform": platform, "message_id": message_id, "content": without_typed(content)}
     async with database.transaction() as session:
-        row = (await session.execute(CHANGE, given)).one_or_none()
+        row = (await session.execute(CHANGE, parameters)).one_or_none()
         if row is not None and row.turn_id is not None:
             # Memories and summaries are made from the edited text. Summaries first: it waits for a worker that writes
             # one just now, whose facts are then seen.

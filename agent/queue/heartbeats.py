@@ -50,15 +50,15 @@ class Heartbeats:
         if now - self._last_look > AWAY_SECONDS:
             self._seen.clear()
         self._last_look = now
-        seen: dict[int, tuple[datetime, float]] = {}
+        sightings: dict[int, tuple[datetime, float]] = {}
         dead: list[int] = []
         for worker_id, at, is_old in heartbeats:
-            known = self._seen.get(worker_id)
-            since = known[1] if known is not None and known[0] == at else now
-            seen[worker_id] = (at, since)
+            sighting = self._seen.get(worker_id)
+            since = sighting[1] if sighting is not None and sighting[0] == at else now
+            sightings[worker_id] = (at, since)
             if now - since >= (OLD_SECONDS if is_old else STALE_SECONDS):
                 dead.append(worker_id)
-        self._seen = seen
+        self._seen = sightings
         return dead
 
 
@@ -76,12 +76,12 @@ class LiveWorkers:
 
     def note(self, heartbeats: Iterable[Heartbeat], now: float) -> bool:
         """Return whether one of these heartbeats is that of a live worker."""
-        seen: dict[int, tuple[datetime, float]] = {}
+        sightings: dict[int, tuple[datetime, float]] = {}
         for worker_id, at, is_old in heartbeats:
-            known = self._seen.get(worker_id)
-            if known is None:
-                seen[worker_id] = (at, float("-inf") if is_old else now)
+            sighting = self._seen.get(worker_id)
+            if sighting is None:
+                sightings[worker_id] = (at, float("-inf") if is_old else now)
             else:
-                seen[worker_id] = known if known[0] == at else (at, now)
-        self._seen = seen
-        return any(now - lived_at < STALE_SECONDS for _, lived_at in seen.values())
+                sightings[worker_id] = sighting if sighting[0] == at else (at, now)
+        self._seen = sightings
+        return any(now - lived_at < STALE_SECONDS for _, lived_at in sightings.values())

@@ -170,14 +170,16 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
 
     Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message.
     """
-    given = to_row(message)
+    parameters = to_row(message)
     async with database.statement() as session:
-        stored = (await session.execute(ACCEPT, given)).one_or_none()
-        if stored is not None:
-            return Accepted(stored.id, is_new=True)
-        first = (await session.execute(KNOWN, {"platform": given["platform"], "event_id": given["event_id"]})).one()
+        row = (await session.execute(ACCEPT, parameters)).one_or_none()
+        if row is not None:
+            return Accepted(row.id, is_new=True)
+        first = (
+            await session.execute(KNOWN, {"platform": parameters["platform"], "event_id": parameters["event_id"]})
+        ).one()
     # A caller who reuses the event id of another person must not get that person's answer.
-    if (first.place_key, first.platform_user_id) != (given["place_key"], given["user_id"]):
+    if (first.place_key, first.platform_user_id) != (parameters["place_key"], parameters["user_id"]):
         raise EventIdInUse
     return Accepted(first.id, is_new=False)
 
@@ -207,8 +209,8 @@ class Inbox:
         began = clock()
         accepted = await self._store(message)
         if accepted.is_new:
-            given = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
-            record_first(accepted.inbox_id, f"accept {message.adapter}", given, seconds=clock() - began)
+            parameters = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
+            record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=clock() - began)
         return accepted
 
     async def _store(self, message: IncomingMessage) -> Accepted:
@@ -227,8 +229,8 @@ class Inbox:
         for number, (key, row) in enumerate(zip(keys, rows, strict=True)):
             firsts.setdefault(key, _to_json(row) | {"number": number})
         async with self._database.statement() as session:
-            found = (await session.execute(ACCEPT_ALL, {"rows": json.dumps(list(firsts.values()))})).all()
-        new = {(row.platform, row.platform_event_id): Accepted(row.id, is_new=True) for row in found}
+            new_rows = (await session.execute(ACCEPT_ALL, {"rows": json.dumps(list(firsts.values()))})).all()
+        new = {(row.platform, row.platform_event_id): Accepted(row.id, is_new=True) for row in new_rows}
         return [new.pop(key, None) for key in keys]
 
 
@@ -247,8 +249,8 @@ async def accept_answered(database: Database, message: IncomingMessage) -> bool:
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:
     """Return the open messages of the job's place, in order; empty if another worker has taken over the job."""
-    found = await session.execute(OPEN, {"job_id": job.id, "inbox_id": job.inbox_id})
-    return [_to_waiting(row) for row in found.all()]
+    result = await session.execute(OPEN, {"job_id": job.id, "inbox_id": job.inbox_id})
+    return [_to_waiting(row) for row in result.all()]
 
 
 async def requeue_lost(session: Session) -> int:
@@ -267,8 +269,8 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
     These are the oldest open messages, not necessarily the one that the job names. For adapters with a sender,
     `sentence` is stored as the reply and delivered by the sweeper.
     """
-    named = {"cause": job.last_error, "sentence": sentence, "read_by_caller": sorted(READ_BY_CALLER)}
-    await session.execute(GIVE_UP, {"inbox_id": job.inbox_id} | named)
+    parameters = {"cause": job.last_error, "sentence": sentence, "read_by_caller": sorted(READ_BY_CALLER)}
+    await session.execute(GIVE_UP, {"inbox_id": job.inbox_id} | parameters)
 
 
 def to_row(message: IncomingMessage) -> dict[str, Any]:
@@ -286,7 +288,7 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "username": _cleaned_or_none(sender.username),
         "message_id": _cleaned_or_none(message.platform_message_id),
         "content": content,
-        "attachments": json.dumps(clean_json([asdict(each) for each in message.attachments])),
+        "attachments": json.dumps(clean_json([asdict(attachment) for attachment in message.attachments])),
         "wants_stream": message.wants_stream,
         "platform_context": json.dumps(clean_json(_without_typed(message.platform_context).to_row())),
         "sent_at": message.sent_at,
@@ -302,7 +304,7 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
 def _without_typed(context: PlatformContext) -> PlatformContext:
     if not context.earlier:
         return context
-    return replace(context, earlier=tuple(replace(each, text=without_typed(each.text)) for each in context.earlier))
+    return replace(context, earlier=tuple(replace(line, text=without_typed(line.text)) for line in context.earlier))
 
 
 def _cleaned(place: Place) -> Place:
@@ -310,8 +312,8 @@ def _cleaned(place: Place) -> Place:
     return replace(place, server=server, channel=clean(place.channel), thread=thread)
 
 
-def _cleaned_or_none(given: str | None) -> str | None:
-    return clean(given) if given is not None else None
+def _cleaned_or_none(text_: str | None) -> str | None:
+    return clean(text_) if text_ is not None else None
 
 
 # Platforms repeat earlier messages also after their persons asked to forget them.
@@ -371,7 +373,7 @@ def _to_waiting(row: Any) -> Waiting:
         event_id=row.platform_event_id,
         content=row.content,
         sent_at=row.sent_at,
-        attachments=tuple(Attachment(**each) for each in row.attachments),
+        attachments=tuple(Attachment(**attachment) for attachment in row.attachments),
         platform_message_id=row.platform_message_id,
         wants_stream=row.wants_stream,
         platform_context=PlatformContext.from_row(row.platform_context),

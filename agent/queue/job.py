@@ -177,21 +177,21 @@ class Waiting:
     turn_id: int | None
 
 
-def next_run(waiting: Sequence[Waiting]) -> list[Waiting]:
+def next_run(entries: Sequence[Waiting]) -> list[Waiting]:
     """Return the messages of the next turn: those of an interrupted turn, else the first person's consecutive ones."""
-    cut_off = [each for each in waiting if each.turn_id is not None]
+    cut_off = [entry for entry in entries if entry.turn_id is not None]
     if cut_off:
-        return [each for each in cut_off if each.turn_id == cut_off[0].turn_id]
+        return [entry for entry in cut_off if entry.turn_id == cut_off[0].turn_id]
     run: list[Waiting] = []
-    for each in waiting:
-        first = run[0].message if run else each.message
+    for candidate in entries:
+        first = run[0].message if run else candidate.message
         if (
-            each.message.sender.platform_user_id != first.sender.platform_user_id
-            or each.message.adapter != first.adapter
-            or (run and (_is_alone(each.message) or _is_alone(first)))
+            candidate.message.sender.platform_user_id != first.sender.platform_user_id
+            or candidate.message.adapter != first.adapter
+            or (run and (_is_alone(candidate.message) or _is_alone(first)))
         ):
             break
-        run.append(each)
+        run.append(candidate)
     return run[:MAX_COALESCED]
 
 
@@ -208,11 +208,12 @@ def merge(run: Sequence[Waiting]) -> IncomingMessage:
         return last
     return replace(
         last,
-        content="\n".join(each.message.content for each in run),
-        attachments=tuple(file for each in run for file in each.message.attachments),
-        wants_stream=any(each.message.wants_stream for each in run),
-        replied_to=next((each.message.replied_to for each in reversed(run) if each.message.replied_to), None),
+        content="\n".join(entry.message.content for entry in run),
+        attachments=tuple(file for entry in run for file in entry.message.attachments),
+        wants_stream=any(entry.message.wants_stream for entry in run),
+        replied_to=next((entry.message.replied_to for entry in reversed(run) if entry.message.replied_to), None),
         platform_context=replace(
-            last.platform_context, earlier=tuple(line for each in run for line in each.message.platform_context.earlier)
+            last.platform_context,
+            earlier=tuple(line for entry in run for line in entry.message.platform_context.earlier),
         ),
     )

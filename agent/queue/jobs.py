@@ -80,12 +80,12 @@ class Gate:
 
     async def wait_until_quiet(self, seconds: float, *, most: float) -> None:
         """Wait until no job has run for so many seconds, but at most for `most` seconds."""
-        begun = -1
+        count = -1
         with suppress(TimeoutError):
             async with asyncio.timeout(most):
-                while begun != self._begun:
+                while count != self._begun:
                     await self._is_empty.wait()
-                    begun = self._begun
+                    count = self._begun
                     await asyncio.sleep(seconds)
 
     @asynccontextmanager
@@ -119,19 +119,19 @@ class FairJobs(JobManager):
         """Return the next job that has a slot, if there is one."""
         if self._taken:
             return self._taken.popleft()
-        told, self._emptied_at = self._emptied_at, -1
+        signals, self._emptied_at = self._emptied_at, -1
         # procrastinate forgets what it is told during a fetch, and asks once more after the last job.
-        while not self._taken and told != self._told:
-            told = self._told
+        while not self._taken and signals != self._told:
+            signals = self._told
             if await self._take(worker_id):
-                self._emptied_at = told
+                self._emptied_at = signals
         return self._taken.popleft() if self._taken else None
 
     async def finish_job_by_id_async(self, job_id: int, status: Status, delete_job: bool) -> None:
         """Set a job to its final state, unless another worker has it by now; then look for one that waits for it."""
-        told = self._told
+        signals = self._told
         try:
-            if await self._finishing.load((job_id, status.value, delete_job)) or told != self._told:
+            if await self._finishing.load((job_id, status.value, delete_job)) or signals != self._told:
                 await self.wake()
         except ConnectorException as error:
             # Another worker considered this one dead, ended this job and queued it again.

@@ -256,7 +256,7 @@ class Outbox:
         async with self._database.transaction() as session:
             claimed = await claim(session, list(self.senders), self._hours)
             replies = [reply for reply, _ in claimed if reply is not None]
-            first = await _find_messages(session, [each.turn_id for each in replies]) if is_tracing() else {}
+            first = await _find_messages(session, [reply.turn_id for reply in replies]) if is_tracing() else {}
         for reply, row in claimed:
             if reply is None and row.status == "claimed":
                 await self._fail(row.id, row.attempts, "the stored reply can't be read", is_final=True)
@@ -302,12 +302,12 @@ class Outbox:
         with nullcontext() if inbox_id is None else span_of(inbox_id, "deliver_again", attributes):
             await self.deliver(reply)
 
-    async def _record(self, sent: Sequence[tuple[int, str | None]]) -> list[None]:
+    async def _record(self, deliveries: Sequence[tuple[int, str | None]]) -> list[None]:
         # The platform has accepted these replies.
-        ids, message_ids = zip(*sent, strict=True)
+        ids, message_ids = zip(*deliveries, strict=True)
         async with self._database.statement() as session:
             await session.execute(DELIVERED, {"ids": list(ids), "message_ids": list(message_ids)})
-        return [None] * len(sent)
+        return [None] * len(deliveries)
 
 
 @asynccontextmanager
@@ -370,7 +370,7 @@ async def _find_messages(session: Session, turn_ids: Sequence[int]) -> dict[int,
 def to_reply(row: Any) -> Reply:
     """Return the reply of an outbox row whose earlier delivery is unfinished."""
     place = Place.from_row(row)
-    files = tuple(ReplyFile(**each) for each in row.files)
+    files = tuple(ReplyFile(**file) for file in row.files)
     return Reply(
         id=row.id,
         turn_id=row.turn_id or 0,

@@ -140,39 +140,39 @@ async def redact(
 
     With `is_author_gone`, quotes of them do not say any more whose they were.
     """
-    gone = _Gone(platform, message_ids, is_author_gone)
+    deletion = _Gone(platform, message_ids, is_author_gone)
     async with database.transaction() as session:
-        found = await _redact(session, gone)
-    if found.is_waiting:
+        result = await _redact(session, deletion)
+    if result.is_waiting:
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
         async with database.transaction() as session:
-            await _redact(session, gone)
-    for key in found.keys:
+            await _redact(session, deletion)
+    for key in result.keys:
         try:
             await storage.delete(key)
         except Unavailable as error:
             log.error("deleted_file_left_in_storage", key=key, cause=str(error))
-    if found.own or found.quoting:
+    if result.own or result.quoting:
         log.info(
-            "messages_redacted", platform=platform, messages=found.own, quotes=found.quoting, files=len(found.keys)
+            "messages_redacted", platform=platform, messages=result.own, quotes=result.quoting, files=len(result.keys)
         )
-    return found.own
+    return result.own
 
 
-async def _redact(session: Session, gone: _Gone) -> _Found:
-    platform, message_ids = gone.platform, gone.message_ids
-    given = {"platform": platform, "message_ids": list(message_ids)}
-    own = (await session.execute(OWN, given)).all()
-    quoting = (await session.execute(QUOTING, given)).all()
-    found = _Found(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))
+async def _redact(session: Session, deletion: _Gone) -> _Found:
+    platform, message_ids = deletion.platform, deletion.message_ids
+    parameters = {"platform": platform, "message_ids": list(message_ids)}
+    own = (await session.execute(OWN, parameters)).all()
+    quoting = (await session.execute(QUOTING, parameters)).all()
+    result = _Found(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))
     own_ids = {row.id for row in own}
     for turn_id in sorted({row.turn_id for row in (*own, *quoting) if row.turn_id is not None}):
-        found.keys += await _rebuild_message(session, turn_id, own_ids=own_ids, gone=gone)
+        result.keys += await _rebuild_message(session, turn_id, own_ids=own_ids, deletion=deletion)
     for row in own:
         await _remove_repeated(session, row)
-    expired = {row.turn_id for row in (await session.execute(EXPIRED, given)).all()} - {row.turn_id for row in own}
+    expired = {row.turn_id for row in (await session.execute(EXPIRED, parameters)).all()} - {row.turn_id for row in own}
     for turn_id in sorted(expired):
-        found.keys += await _remove_expired(session, turn_id, gone)
+        result.keys += await _remove_expired(session, turn_id, deletion)
     await forget_summaries(session, {row.turn_id for row in (*own, *quoting)} | expired)
     if own_ids:
         await session.execute(REMOVE, {"ids": list(own_ids), "deleted": DELETED})
@@ -183,30 +183,34 @@ async def _redact(session: Session, gone: _Gone) -> _Found:
         await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=forgotten)
     for row in quoting:
         if row.id not in own_ids:
-            platform_context = json.dumps(_without(row.platform_context, gone))
+            platform_context = json.dumps(_without(row.platform_context, deletion))
             await session.execute(REMOVE_QUOTES, {"id": row.id, "platform_context": platform_context})
-    return found
+    return result
 
 
-async def _remove_expired(session: Session, turn_id: int, gone: _Gone) -> list[str]:
+async def _remove_expired(session: Session, turn_id: int, deletion: _Gone) -> list[str]:
     """Remove a turn's user message that the inbox does not have any more; return the storage keys of its files."""
     files = (await session.execute(EXPIRED_FILES, {"turn_id": turn_id})).all()
-    keys = await _rebuild_message(session, turn_id, own_ids=set(), gone=gone)
+    keys = await _rebuild_message(session, turn_id, own_ids=set(), deletion=deletion)
     if files:
-        await session.execute(REMOVE_FILES, {"ids": [each.id for each in files]})
-    return [*keys, *(each.minio_key for each in files)]
+        await session.execute(REMOVE_FILES, {"ids": [file.id for file in files]})
+    return [*keys, *(file.minio_key for file in files)]
 
 
-async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], gone: _Gone) -> list[str]:
+async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], deletion: _Gone) -> list[str]:
     """Rebuild the user message of a turn; return the storage keys of the deleted messages' files."""
     rows = (await session.execute(MESSAGES, {"turn_id": turn_id})).all()
     files = await _list_files(session, turn_id, rows)
-    kept = [row for row in rows if row.id not in own_ids]
-    text_left = "\n".join(row.content for row in kept) or DELETED
-    earlier = [line for row in kept for line in PlatformContext.from_row(_without(row.platform_context, gone)).earlier]
-    left = [file for row in kept for file in files[row.id]]
-    content = with_earlier(with_file_lines(text_left, left), earlier)
-    content = "\n\n".join([content, *(await _list_transcripts(session, turn_id, left))])
+    other_rows = [row for row in rows if row.id not in own_ids]
+    text_left = "\n".join(row.content for row in other_rows) or DELETED
+    earlier = [
+        line
+        for row in other_rows
+        for line in PlatformContext.from_row(_without(row.platform_context, deletion)).earlier
+    ]
+    other_files = [file for row in other_rows for file in files[row.id]]
+    content = with_earlier(with_file_lines(text_left, other_files), earlier)
+    content = "\n\n".join([content, *(await _list_transcripts(session, turn_id, other_files))])
     await session.execute(REBUILD, {"turn_id": turn_id, "content": content})
     lost = [file for row in rows if row.id in own_ids for file in files[row.id]]
     if lost:
@@ -218,19 +222,19 @@ async def _list_transcripts(session: Session, turn_id: int, files: Sequence[Pend
     """Return the transcripts of these files as they stand in the turn's message, before any file record is removed."""
     rows = (await session.execute(SAID, {"turn_id": turn_id})).all()
     content = rows[0].content if rows else ""
-    kept = {each.file_id for each in files}
+    file_ids = {file.file_id for file in files}
     transcripts = list_transcripts(content, [(row.file_id, row.filename) for row in rows])
-    return [each.block for each in transcripts if each.file_id in kept]
+    return [transcript.block for transcript in transcripts if transcript.file_id in file_ids]
 
 
 async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> dict[int, list[PendingFile]]:
     """Return the files by inbox id; file records have the order in which the turn read the messages."""
-    given = {"turn_id": turn_id, "count": sum(len(row.attachments) for row in rows)}
-    records = iter((await session.execute(FILES, given)).all())
+    parameters = {"turn_id": turn_id, "count": sum(len(row.attachments) for row in rows)}
+    records = iter((await session.execute(FILES, parameters)).all())
     pairs = {row.id: list(zip(row.attachments, records, strict=False)) for row in rows}
     return {
-        inbox_id: [PendingFile(record.id, record.minio_key, Attachment(**file)) for file, record in found]
-        for inbox_id, found in pairs.items()
+        inbox_id: [PendingFile(record.id, record.minio_key, Attachment(**file)) for file, record in attachments]
+        for inbox_id, attachments in pairs.items()
     }
 
 
@@ -240,7 +244,7 @@ async def _remove_repeated(session: Session, row: Any) -> None:
         await session.execute(REMOVE_REPEATED, {"turn_id": row.turn_id, "repeated": repeated, "deleted": DELETED})
 
 
-def _without(platform_context: dict[str, Any], gone: _Gone) -> dict[str, Any]:
+def _without(platform_context: dict[str, Any], deletion: _Gone) -> dict[str, Any]:
     lines = platform_context.get("earlier", ())
-    redacted = [gone.redacted(each) if each.get("message_id") in gone.message_ids else each for each in lines]
+    redacted = [deletion.redacted(line) if line.get("message_id") in deletion.message_ids else line for line in lines]
     return platform_context | {"earlier": redacted} if redacted else platform_context

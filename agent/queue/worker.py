@@ -114,9 +114,9 @@ class _Sweeper:
         async with self._database.transaction() as session:
             # procrastinate stops its heartbeat when shutdown begins: without ours, others would take over running jobs.
             await session.execute(BEAT, {"workers": list(self._runner.live_ids)})
-            held = {row.id for row in (await session.execute(MINE, {"workers": list(self._runner.own_ids)})).all()}
+            job_ids = {row.id for row in (await session.execute(MINE, {"workers": list(self._runner.own_ids)})).all()}
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
-            unknown = held - self._runner.slots.jobs
+            unknown = job_ids - self._runner.slots.jobs
             lost, self._unknown = unknown & self._unknown, unknown
             heartbeats = (await session.execute(HEARTBEATS, {"stale": STALE_SECONDS})).all()
             dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
@@ -153,7 +153,10 @@ class Worker:
     async def run(self) -> None:
         """Run jobs until the task is cancelled; running jobs then finish or are queued again for another worker."""
         async with opened(self._queue):
-            running = [asyncio.create_task(self._repeat(each), name=each.name) for each in self._periodic_tasks]
+            running = [
+                asyncio.create_task(self._repeat(periodic_task), name=periodic_task.name)
+                for periodic_task in self._periodic_tasks
+            ]
             try:
                 await self._run_on()
             finally:

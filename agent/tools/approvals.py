@@ -19,17 +19,17 @@ UNSEEN = re.compile(
 )
 
 
-def request_for_tool(call: PendingCall, needed: ConfirmationNeeded) -> NeedsApproval | Failed:
+def request_for_tool(call: PendingCall, confirmation: ConfirmationNeeded) -> NeedsApproval | Failed:
     """Return the outcome of a call whose tool asks for the user's approval."""
-    level: Permission | None = needed.fields.get("approver")
-    question, approver = str(needed.fields["question"]), level.label if level is not None else None
+    level: Permission | None = confirmation.fields.get("approver")
+    question, approver = str(confirmation.fields["question"]), level.label if level is not None else None
     request = _to_request(call, question, reason="tool", approver=approver)
     return _hold(call, request, prompts().confirmation.asked)
 
 
-def request_for_agent(call: PendingCall, asked: ApprovalRequest, work: ModelWork) -> NeedsApproval | Failed:
+def request_for_agent(call: PendingCall, request: ApprovalRequest, work: ModelWork) -> NeedsApproval | Failed:
     """Return the outcome of a delegation to an agent that waits for the approval of one of its own calls."""
-    return _hold(call, asked, prompts().confirmation.asked_by_child, work=work)
+    return _hold(call, request, prompts().confirmation.asked_by_child, work=work)
 
 
 def request_for_taint(call: PendingCall) -> NeedsApproval | Failed:
@@ -68,4 +68,4 @@ def to_taint_question(tool: str, arguments: Mapping[str, Any]) -> str:
 def show_arguments(arguments: Mapping[str, Any]) -> str:
     """Return indented JSON for the user, with backquotes and invisible characters escaped."""
     plain = json.dumps(arguments, ensure_ascii=False, indent=2)
-    return UNSEEN.sub(lambda found: "\\u0060" if found[0] == "`" else json.dumps(found[0])[1:-1], plain)
+    return UNSEEN.sub(lambda match: "\\u0060" if match[0] == "`" else json.dumps(match[0])[1:-1], plain)

@@ -24,12 +24,12 @@ TOO_LARGE = f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters."
 UNREADABLE = object()
 
 
-def parse_arguments(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
+def parse_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Check the arguments against the tool's schema; raises `ToolError` with the schema in its fields."""
-    if GARBLED in given:
-        raise _wrong(tool, str(given.get(PROBLEM, NO_JSON)))
+    if GARBLED in arguments:
+        raise _wrong(tool, str(arguments.get(PROBLEM, NO_JSON)))
     try:
-        return tool.check(given)
+        return tool.check(arguments)
     except ToolError as error:
         raise _wrong(tool, str(error), **error.fields) from None
 
@@ -46,8 +46,8 @@ def read_arguments(text: str) -> dict[str, Any]:
         with suppress(RecursionError):
             plain = _read_json(text)
             if isinstance(plain, dict) and depth(plain) <= MAX_DEPTH:
-                read: dict[str, Any] = clean_json(plain)
-                return read
+                arguments: dict[str, Any] = clean_json(plain)
+                return arguments
             problem = NO_JSON if plain is UNREADABLE else NO_OBJECT
     return {GARBLED: clean(text[:GARBLED_CHARS]), PROBLEM: problem}
 
@@ -83,7 +83,7 @@ def depth(value: Any) -> int:
     level = [value]
     while level:
         deepest += 1
-        level = [inner for each in level for inner in _children(each)]
+        level = [inner for node in level for inner in _children(node)]
     return deepest
 
 

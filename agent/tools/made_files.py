@@ -11,13 +11,13 @@ SHOWN = ("file_id", "filename", "url")
 
 def list_file_ids(steps: Sequence[Step]) -> tuple[int, ...]:
     """Return the ids of the files that the tool results name, without duplicates, at most `MAX_FILES`."""
-    return tuple(dict.fromkeys(each["file_id"] for each in _find(steps)))[:MAX_FILES]
+    return tuple(dict.fromkeys(file["file_id"] for file in _find(steps)))[:MAX_FILES]
 
 
 def list_files(steps: Sequence[Step]) -> tuple[dict[str, Any], ...]:
     """Return the same files as entries for the `files` list of a tool result, at most `MAX_FILES`."""
-    found = {each["file_id"]: each for each in _find(steps)}
-    return tuple({key: each[key] for key in SHOWN if key in each} for each in list(found.values())[:MAX_FILES])
+    files = {file["file_id"]: file for file in _find(steps)}
+    return tuple({key: file[key] for key in SHOWN if key in file} for file in list(files.values())[:MAX_FILES])
 
 
 def _find(steps: Sequence[Step]) -> Iterator[dict[str, Any]]:
@@ -25,10 +25,10 @@ def _find(steps: Sequence[Step]) -> Iterator[dict[str, Any]]:
         result = step.value if step.role == "tool_result" else None
         if not isinstance(result, dict):
             continue
-        listed = result.get("files")
-        for each in (result, *(listed if isinstance(listed, list) else ())):
-            if isinstance(each, dict) and _is_id(each.get("file_id")) and isinstance(each.get("url"), str):
-                yield each
+        files = result.get("files")
+        for file in (result, *(files if isinstance(files, list) else ())):
+            if isinstance(file, dict) and _is_id(file.get("file_id")) and isinstance(file.get("url"), str):
+                yield file
 
 
 def _is_id(value: Any) -> bool:

@@ -91,7 +91,7 @@ class ModuleTools(ToolProvider):
         find: Callable[[], FoundModules] | None = None,
     ) -> None:
         """Provide these tools, or with `find` those that it returns."""
-        self._tools = {each.name: each for each in sorted(tools, key=lambda tool: tool.name)}
+        self._tools = {entry.name: entry for entry in sorted(tools, key=lambda tool: tool.name)}
         self._instructions = dict(instructions)
         self.failures: dict[str, str] = {}
         self.off: Mapping[str, str] = {}
@@ -103,23 +103,23 @@ class ModuleTools(ToolProvider):
         """Load the modules again that have failed: what they lacked, a file or a server, may be there by now."""
         if not self.failures or self._find is None:
             return
-        found = await asyncio.to_thread(self._find)
-        if self.failures.keys() != {each.name for each in found.failed}:
-            self._use(found)
+        modules = await asyncio.to_thread(self._find)
+        if self.failures.keys() != {failure.name for failure in modules.failed}:
+            self._use(modules)
             self.version += 1
             log.info("modules_loaded", failed=sorted(self.failures))
 
-    def _use(self, found: FoundModules) -> None:
-        self.off = {name: reason for module in found.loaded for name, reason in module.off.items()}
-        tools = [tool for module in found.loaded for tool in module.tools if tool.name not in self.off]
-        for each in found.failed:
-            if each.name not in self.failures:
-                log.error("module_failed_to_load", module=each.name, source=each.source, exc_info=each.error)
-        self._tools = {each.name: each for each in sorted(tools, key=lambda tool: tool.name)}
-        self._instructions = {each.name: each.instructions for each in found.loaded}
-        self.routes = tuple(route for each in found.loaded for route in each.routes)
-        self.ticks = tuple(tick for each in found.loaded for tick in each.ticks)
-        self.failures = {each.name: each.reason for each in found.failed}
+    def _use(self, modules: FoundModules) -> None:
+        self.off = {name: reason for module in modules.loaded for name, reason in module.off.items()}
+        tools = [tool for module in modules.loaded for tool in module.tools if tool.name not in self.off]
+        for failure in modules.failed:
+            if failure.name not in self.failures:
+                log.error("module_failed_to_load", module=failure.name, source=failure.source, exc_info=failure.error)
+        self._tools = {entry.name: entry for entry in sorted(tools, key=lambda tool: tool.name)}
+        self._instructions = {module.name: module.instructions for module in modules.loaded}
+        self.routes = tuple(route for module in modules.loaded for route in module.routes)
+        self.ticks = tuple(tick for module in modules.loaded for tick in module.ticks)
+        self.failures = {module.name: module.reason for module in modules.failed}
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -158,7 +158,7 @@ def find_modules(modules_path: Path | None = None, settings: Settings | None = N
     """Load every module of the three sources; a module whose name is already in use fails."""
     loaded, failed = _load_all(modules_path)
     settings = settings or Settings()
-    return FoundModules(tuple(replace(each, off=_find_off(each, settings)) for each in loaded), tuple(failed))
+    return FoundModules(tuple(replace(module, off=_find_off(module, settings)) for module in loaded), tuple(failed))
 
 
 def _find_off(module: Module, settings: Settings) -> dict[str, str]:
@@ -170,14 +170,14 @@ def _load_all(modules_path: Path | None) -> tuple[list[Module], list[ModuleFailu
     sources: dict[str, str] = {}
     loaded: list[Module] = []
     failed: list[ModuleFailure] = []
-    for each in _list_candidates(modules_path):
+    for candidate in _list_candidates(modules_path):
         try:
-            _check_name(each.name, sources.get(each.name))
-            sources[each.name] = each.source
-            loaded.append(_load(each))
+            _check_name(candidate.name, sources.get(candidate.name))
+            sources[candidate.name] = candidate.source
+            loaded.append(_load(candidate))
         except (Exception, SystemExit) as error:  # noqa: BLE001  # reported with its module
             # A module may raise anything while it is imported; the others must still load.
-            failed.append(ModuleFailure(each.name, each.source, error))
+            failed.append(ModuleFailure(candidate.name, candidate.source, error))
     return loaded, failed
 
 
@@ -187,7 +187,7 @@ def refuse_unfit(tool: Tool) -> None:
         raise ValueError(f"{tool.wire_name}: a tool's name with its module has at most 64 letters, digits, _ and -")
     if not tool.description:
         raise ValueError(f"{tool.name}: the docstring tells the model what the tool is for, and there is none")
-    untyped = [name for name, each in tool.parameters.items() if each.annotation is each.empty]
+    untyped = [name for name, parameter in tool.parameters.items() if parameter.annotation is parameter.empty]
     if untyped:
         raise ValueError(f"{tool.name}: {', '.join(untyped)} has no type")
     # Build the schema now, so that an unsupported type is found at startup and not during a turn.
@@ -198,7 +198,7 @@ def _list_candidates(modules_path: Path | None) -> Iterator[_Candidate]:
     yield from _list_folder(MODULES_FOLDER, "built in")
     if modules_path is not None:
         yield from _list_folder(modules_path, str(modules_path))
-    for point in sorted(entry_points(group=MODULES_GROUP), key=lambda each: each.name):
+    for point in sorted(entry_points(group=MODULES_GROUP), key=lambda entry_point: entry_point.name):
         package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
         yield _Candidate(point.name, package, partial(_import_entry_point, point))
 
@@ -244,30 +244,30 @@ def _check_name(name: str, first_source: str | None) -> None:
 def _load(candidate: _Candidate) -> Module:
     module = candidate.load()
     # Only tools defined in this module: it may import tools of others without offering them.
-    own = [each for each in vars(module).values() if isinstance(each, Tool) and each.run.__module__ == module.__name__]
+    own = [var for var in vars(module).values() if isinstance(var, Tool) and var.run.__module__ == module.__name__]
     # A tool that is already named by its module keeps the schema that it has built before.
-    tools = tuple(each if each.module == candidate.name else replace(each, module=candidate.name) for each in own)
+    tools = tuple(tool if tool.module == candidate.name else replace(tool, module=candidate.name) for tool in own)
     for tool in tools:
         refuse_unfit(tool)
     hooks = [
-        each.of_module(candidate.name) for each in vars(module).values() if isinstance(each, ModuleRoute | ModuleTick)
+        var.of_module(candidate.name) for var in vars(module).values() if isinstance(var, ModuleRoute | ModuleTick)
     ]
     return Module(
         candidate.name,
         candidate.source,
         tools,
         instructions=str(getattr(module, "INSTRUCTIONS", "")).strip(),
-        routes=tuple(each.of_module(candidate.name) for each in hooks if isinstance(each, ModuleRoute)),
-        ticks=tuple(each.of_module(candidate.name) for each in hooks if isinstance(each, ModuleTick)),
+        routes=tuple(hook.of_module(candidate.name) for hook in hooks if isinstance(hook, ModuleRoute)),
+        ticks=tuple(hook.of_module(candidate.name) for hook in hooks if isinstance(hook, ModuleTick)),
     )
 
 
 def _import_folder(init: Path) -> ModuleType:
     """Import a folder in any location as `modules.<name>`; its files can be imported as `modules.<name>.<file>`."""
     name = f"{MODULES_FOLDER.name}.{init.parent.name}"
-    known = sys.modules.get(name)
-    if known is not None and known.__file__ == str(init):
-        return known
+    package = sys.modules.get(name)
+    if package is not None and package.__file__ == str(init):
+        return package
     if init.parent.parent == MODULES_FOLDER:
         return importlib.import_module(name)
     spec = spec_from_file_location(name, init, submodule_search_locations=[str(init.parent)])

@@ -41,8 +41,8 @@ def with_rights(scope: Scope, rights: Rights, settings: Settings) -> Scope:
     """Return the scope with the rights of this moment. They may shrink while a turn runs; a turn never gains any."""
     permission, persona = min(scope.user.permission, rights.permission), scope.persona
     if rights.has_persona:
-        allowed = None if rights.allowed_modules is None else frozenset(rights.allowed_modules)
-        persona = replace(persona, allowed_modules=allowed)
+        modules = None if rights.allowed_modules is None else frozenset(rights.allowed_modules)
+        persona = replace(persona, allowed_modules=modules)
     elif persona.id is None:
         persona = replace(persona, allowed_modules=built_in_modules(permission, settings))
     return replace(scope, user=replace(scope.user, permission=permission), persona=persona)
@@ -64,7 +64,7 @@ class Offer:
     @cached_property
     def schemas(self) -> tuple[dict[str, Any], ...]:
         """Return the tools in the OpenAI function format."""
-        return tuple(each.schema for each in self.tools)
+        return tuple(tool.schema for tool in self.tools)
 
     def full_name(self, name: str) -> str:
         """Return `module.tool` for a name that a model wrote; an unknown name is cleaned and cut to 64 characters."""
@@ -75,8 +75,8 @@ class Offer:
     def reasons(self) -> dict[str, Any]:
         """Return which tools are offered, found by search and removed, by name, as it is kept with the turn."""
         return {
-            "offered": [each.name for each in self.tools],
-            "found_by_search": [each.name for each in self.left_out],
+            "offered": [tool.name for tool in self.tools],
+            "found_by_search": [tool.name for tool in self.left_out],
             "removed": {rule: list(names) for rule, names in self.removed.items()},
         }
 
@@ -95,15 +95,15 @@ class Offer:
 
     def list_meant(self, name: str) -> list[Tool]:
         """Return the tools that a bare name may mean; several when it does not decide between them."""
-        bare = [each for each in (*self.tools, *self.left_out) if each.run.__name__ == LOCAL.sub("", name)]
-        return [each for each in bare if each.owns_bare_name] or bare
+        bare = [tool for tool in (*self.tools, *self.left_out) if tool.run.__name__ == LOCAL.sub("", name)]
+        return [tool for tool in bare if tool.owns_bare_name] or bare
 
     def _find(self, name: str) -> Tool | None:
-        for each in (*self.tools, *self.left_out):
-            if name in (each.wire_name, each.name):
-                return each
-        meant = self.list_meant(name)
-        return meant[0] if len(meant) == 1 else None
+        for tool in (*self.tools, *self.left_out):
+            if name in (tool.wire_name, tool.name):
+                return tool
+        matches = self.list_meant(name)
+        return matches[0] if len(matches) == 1 else None
 
 
 def to_wire_name(name: str) -> str:

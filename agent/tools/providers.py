@@ -53,7 +53,7 @@ class ToolProvider(Protocol):
     @property
     def modules(self) -> frozenset[str]:
         """Return the module names that its tools use or may use."""
-        return frozenset(each.module for each in self.tools)
+        return frozenset(tool.module for tool in self.tools)
 
     @property
     def instructions(self) -> Mapping[str, str]:
@@ -78,7 +78,7 @@ class ToolProvider(Protocol):
 
     def find(self, name: str) -> Tool | None:
         """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""
-        return next((each for each in self.tools if each.name == name), None)
+        return next((tool for tool in self.tools if tool.name == name), None)
 
     async def try_again(self) -> None:
         """Look again for what was missing so far; a worker calls this from time to time."""

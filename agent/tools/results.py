@@ -27,20 +27,20 @@ def to_json(result: Any, limit: int) -> str:
     return to_shown_and_kept(result, limit)[0]
 
 
-def to_shown_and_kept(result: Any, limit: int, kept: int = 0) -> tuple[str, str | None]:
+def to_shown_and_kept(result: Any, limit: int, capacity: int = 0) -> tuple[str, str | None]:
     """Convert a result to the JSON that the model is shown, as `to_json` does, and to what is kept of a longer one.
 
     That has at most `kept` characters, cut in the same way. None when the model is shown all of the result, or when
     no more than that may be kept.
     """
-    copier = _Copier(max(MOST_CHARS, 4 * limit, kept))
+    copier = _Copier(max(MOST_CHARS, 4 * limit, capacity))
     plain = copier.copy(result)
     text = json.dumps(plain, ensure_ascii=False)
     if len(text) <= limit and not copier.is_cut:
         return text, None
     size = {"more_than_chars" if copier.is_cut else "total_chars": len(text)}
-    whole = text if len(text) <= kept and not copier.is_cut else _cut(text, size, kept)
-    return _cut(text, size, limit), whole if kept > limit else None
+    whole = text if len(text) <= capacity and not copier.is_cut else _cut(text, size, capacity)
+    return _cut(text, size, limit), whole if capacity > limit else None
 
 
 def _cut(text: str, size: Mapping[str, int], limit: int) -> str:
@@ -101,10 +101,10 @@ class _Copier:
         return copied
 
     def _copy_text(self, text: str) -> str:
-        left = max(0, self._left)
+        remainder = max(0, self._left)
         self._left -= len(text)
-        self.is_cut = self.is_cut or len(text) > left
-        return clean(text[:left])
+        self.is_cut = self.is_cut or len(text) > remainder
+        return clean(text[:remainder])
 
     def _is_full(self) -> bool:
         self.is_cut = self.is_cut or self._left <= 0

@@ -36,7 +36,7 @@ class ToolSearch(ToolProvider):
 
     def __init__(self, offered_to: Callable[[Scope], Offer]) -> None:
         self._offered_to = offered_to
-        self._of_nothing = {each.name: each for each in build_search(())}
+        self._of_nothing = {tool.name: tool for tool in build_search(())}
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -45,7 +45,7 @@ class ToolSearch(ToolProvider):
 
     def list(self, scope: Scope) -> Sequence[Tool]:
         """Return the two tools if the offer of this scope leaves tools out."""
-        return [each for each in self._offered_to(scope).tools if each.module == MODULE]
+        return [tool for tool in self._offered_to(scope).tools if tool.module == MODULE]
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with this name, without anything to search in."""
@@ -67,24 +67,24 @@ def fit(
     ranked = sorted(
         tools, key=lambda tool: (-use.get(tool.name, 0), tool.module not in first, sizes[tool.name], tool.name)
     )
-    offered, left_out = [*others], list[Tool]()
+    selection, left_out = [*others], list[Tool]()
     tokens = SEARCH_TOKENS + count_prompt(tool.schema for tool in others)
     for tool in ranked:
-        if len(offered) + SEARCH_TOOLS < MAX_OFFERED_TOOLS and tokens + sizes[tool.name] < MAX_OFFERED_TOKENS:
-            offered, tokens = [*offered, tool], tokens + sizes[tool.name]
+        if len(selection) + SEARCH_TOOLS < MAX_OFFERED_TOOLS and tokens + sizes[tool.name] < MAX_OFFERED_TOKENS:
+            selection, tokens = [*selection, tool], tokens + sizes[tool.name]
         else:
             left_out.append(tool)
-    return offered, left_out
+    return selection, left_out
 
 
 def build_search(left_out: Sequence[Tool]) -> tuple[Tool, Tool]:
     """Return `find_tool` and `use_tool` for these tools."""
-    modules = sorted({each.module for each in left_out})
+    modules = sorted({tool.module for tool in left_out})
 
     async def find_tool(context: ToolContext, query: str) -> dict[str, Any]:
         limit = int(context.app_settings.tool_result_max_chars * RESULT_SHARE)
-        found = _describe(_rank(left_out, query), limit)
-        return {"tools": found} if found else {"tools": [], "servers": modules}
+        functions = _describe(_rank(left_out, query), limit)
+        return {"tools": functions} if functions else {"tools": [], "servers": modules}
 
     async def use_tool(_context: ToolContext, name: str, arguments: dict[str, Any] | None = None) -> None:
         raise ToolError(f"There is no tool {name[:64]!r} here. Look for it with find_tool.")
@@ -102,33 +102,33 @@ def unwrap(offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[str, dic
     tool = offer.find(name)
     if tool is None or tool.name != USE:
         return name, arguments
-    meant, given = offer.find(str(arguments.get("name"))), arguments.get("arguments", {})
-    if meant is None or meant.module == MODULE or not isinstance(given, dict):
+    target, tool_arguments = offer.find(str(arguments.get("name"))), arguments.get("arguments", {})
+    if target is None or target.module == MODULE or not isinstance(tool_arguments, dict):
         return name, arguments
-    return meant.name, given
+    return target.name, tool_arguments
 
 
 def _rank(tools: Sequence[Tool], query: str) -> list[Tool]:
-    wanted = {each.lower() for each in WORD.findall(query)}
-    scored = [(_score(each, wanted), each) for each in tools]
-    return [each for score, each in sorted(scored, key=lambda pair: (-pair[0], pair[1].name)) if score][:MAX_FOUND]
+    words = {word.lower() for word in WORD.findall(query)}
+    scored = [(_score(tool, words), tool) for tool in tools]
+    return [tool for score, tool in sorted(scored, key=lambda pair: (-pair[0], pair[1].name)) if score][:MAX_FOUND]
 
 
-def _score(tool: Tool, wanted: set[str]) -> int:
-    name = {each.lower() for each in WORD.findall(tool.name)}
-    described = {each.lower() for each in WORD.findall(tool.description)}
+def _score(tool: Tool, words: set[str]) -> int:
+    name = {word.lower() for word in WORD.findall(tool.name)}
+    description = {word.lower() for word in WORD.findall(tool.description)}
     return sum(
-        3 * any(each.startswith(word) or word.startswith(each) for each in name) + (word in described)
-        for word in wanted
+        3 * any(part.startswith(word) or word.startswith(part) for part in name) + (word in description)
+        for word in words
     )
 
 
 def _describe(tools: Sequence[Tool], limit: int) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = []
-    for each in tools:
-        function = each.schema["function"]
+    functions: list[Mapping[str, Any]] = []
+    for tool in tools:
+        function = tool.schema["function"]
         limit -= len(str(function))
-        if limit < 0 and found:
+        if limit < 0 and functions:
             break
-        found.append(function)
-    return found
+        functions.append(function)
+    return functions

@@ -43,8 +43,8 @@ def authorize(scope: Scope, tool: Tool) -> bool:
     """
     if scope.is_anonymous and not is_impersonal(tool):
         return False
-    allowed = scope.persona.allowed_modules
-    return tool.requires <= scope.user.permission and (allowed is None or tool.module in allowed)
+    modules = scope.persona.allowed_modules
+    return tool.requires <= scope.user.permission and (modules is None or tool.module in modules)
 
 
 class Toolbox:
@@ -53,7 +53,7 @@ class Toolbox:
     def __init__(self, providers: Sequence[ToolProvider], result_limit: int, kept_limit: int = 0) -> None:
         """Cut results to so many characters for the model, and to `kept_limit` for what is kept of longer ones."""
         self._providers = tuple(providers)
-        self._varying = [each for each in self._providers if each.varies]
+        self._varying = [provider for provider in self._providers if provider.varies]
         self._result_limit, self._kept_limit = result_limit, kept_limit
         self._offers: dict[Hashable, Offer] = {}
         self._use: Mapping[str, int] = {}
@@ -73,8 +73,8 @@ class Toolbox:
 
     def offered_to(self, scope: Scope) -> Offer:
         """Return the tools for a scope. Offers are cached: scopes with equal rights share one object."""
-        persona, versions = scope.persona, tuple([each.version for each in self._providers])
-        variants = tuple([each.variant(scope) for each in self._varying])
+        persona, versions = scope.persona, tuple([provider.version for provider in self._providers])
+        variants = tuple([provider.variant(scope) for provider in self._varying])
         rights = (scope.user.permission, persona.id, persona.allowed_modules, persona.skills)
         key = (rights, scope.agents, scope.hops, scope.is_anonymous, versions, variants)
         if key not in self._offers:
@@ -96,74 +96,76 @@ class Toolbox:
         self._offers.clear()
 
     def _build_offer(self, scope: Scope) -> Offer:
-        permitted = [(each, tool) for each in self._providers for tool in _permitted(each, scope)]
+        permitted = [(provider, tool) for provider in self._providers for tool in _permitted(provider, scope)]
         permitted.sort(key=lambda pair: (pair[0].is_personal, pair[1].name))
         personal = [tool for provider, tool in permitted if provider.is_personal]
         shared = [tool for provider, tool in permitted if not provider.is_personal]
-        offered, left_out = fit(shared, personal, use=self._use, first=self._first)
-        shown = {id(each) for each in offered}
-        tools = tuple(tool for _, tool in permitted if id(tool) in shown) + (build_search(left_out) if left_out else ())
-        known = {module: text for each in self._providers for module, text in each.describe(scope).items()}
+        selection, left_out = fit(shared, personal, use=self._use, first=self._first)
+        ids = {id(tool) for tool in selection}
+        tools = tuple(tool for _, tool in permitted if id(tool) in ids) + (build_search(left_out) if left_out else ())
+        descriptions = {
+            module: text for provider in self._providers for module, text in provider.describe(scope).items()
+        }
         # Of a module whose tools are found by search the model knows what to mind; of a server that an admin has added,
         # whose text may be long, only with its tools.
-        told = [tool for provider, tool in permitted if id(tool) in shown or not provider.is_searchable]
-        texts = [known.get(module, "") for module in dict.fromkeys(tool.module for tool in told)]
+        relevant_tools = [tool for provider, tool in permitted if id(tool) in ids or not provider.is_searchable]
+        texts = [descriptions.get(module, "") for module in dict.fromkeys(tool.module for tool in relevant_tools)]
         instructions = "\n\n".join(text for text in texts if text)
         return Offer(tools, instructions, tuple(left_out), removed=self._list_removed(scope))
 
     def _list_removed(self, scope: Scope) -> dict[str, tuple[str, ...]]:
         # By the rule that removes them, in the words that people are shown.
-        removed: dict[str, list[str]] = defaultdict(list)
+        removals: dict[str, list[str]] = defaultdict(list)
         for provider in self._providers:
             for name, reason in provider.off.items():
-                removed[f"off: {reason}"].append(name)
+                removals[f"off: {reason}"].append(name)
             for tool in () if provider.is_personal else provider.list(scope):
                 if tool.requires > scope.user.permission:
-                    removed[f"needs the permission {tool.requires.label}"].append(tool.name)
+                    removals[f"needs the permission {tool.requires.label}"].append(tool.name)
                 elif scope.is_anonymous and not is_impersonal(tool):
-                    removed["nobody is named whose it would be"].append(tool.name)
+                    removals["nobody is named whose it would be"].append(tool.name)
                 elif not authorize(scope, tool):
-                    removed["the persona does not allow the module"].append(tool.name)
-        return {rule: tuple(sorted(names)) for rule, names in removed.items()}
+                    removals["the persona does not allow the module"].append(tool.name)
+        return {rule: tuple(sorted(names)) for rule, names in removals.items()}
 
     def find(self, name: str) -> Tool | None:
         """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""
         providers = (*self._providers, self._search)
-        return next((tool for each in providers if (tool := each.find(name)) is not None), None)
+        return next((tool for provider in providers if (tool := provider.find(name)) is not None), None)
 
     async def find_scope(self, scope: Scope, agent: str) -> Scope:
         """Return the scope of an agent, for an approved call of that agent; raises `ToolError` for an unknown agent."""
         for provider in self._providers:
-            if (found := await provider.find_scope(scope, agent)) is not None:
-                return found
+            if (agent_scope := await provider.find_scope(scope, agent)) is not None:
+                return agent_scope
         raise ToolError(prompts().delegation.switched_off.format(agent=agent))
 
     def resolve(self, call: PendingCall) -> Tool | None:
         """Return the current tool of a call; None when it no longer exists or is not permitted."""
-        found = self._find_permitted(call)
-        return None if found is None else found[1]
+        permitted = self._find_permitted(call)
+        return None if permitted is None else permitted[1]
 
     def refuse(self, call: PendingCall) -> Failed | None:
         """Return a failed outcome when the tool of a call is missing or not permitted, otherwise None."""
         if self._find_permitted(call) is not None:
             return None
-        if len(meant := call.offer.list_meant(call.name)) > 1:
+        if len(matches := call.offer.list_meant(call.name)) > 1:
             # Which of them it is can't be guessed: they do different things.
             reason = f"Several tools are called {call.name!r}; call one of them by its full name."
-            return self._fail(reason, available_tools=[each.wire_name for each in meant])
-        reasons = (each.explain_missing(call.scope, call.name) for each in self._providers)
-        reason = next((each for each in reasons if each is not None), f"There is no tool {call.name!r} here.")
-        return self._fail(reason, available_tools=[each.wire_name for each in call.offer.tools[:MAX_NAMED_TOOLS]])
+            return self._fail(reason, available_tools=[tool.wire_name for tool in matches])
+        reasons = (provider.explain_missing(call.scope, call.name) for provider in self._providers)
+        reason = next((reason for reason in reasons if reason is not None), f"There is no tool {call.name!r} here.")
+        return self._fail(reason, available_tools=[tool.wire_name for tool in call.offer.tools[:MAX_NAMED_TOOLS]])
 
     async def call(self, call: PendingCall, context: ToolContext, turn: CallingTurn | None = None) -> Outcome:
         """Run one call; failures become outcomes that help the model to correct the call.
 
         Raises `DatabaseLost` for a resumable tool, and `CancelledError` when the task is cancelled from outside.
         """
-        found = self._find_permitted(call)
-        if found is None:
+        permitted = self._find_permitted(call)
+        if permitted is None:
             return self.refuse(call) or unknown_outcome()
-        provider, tool = found
+        provider, tool = permitted
         try:
             arguments = parse_arguments(tool, call.arguments)
         except ToolError as error:
@@ -184,8 +186,8 @@ class Toolbox:
         # Returns the error itself when a retry may help. `temporary` errors do not depend on the arguments.
         try:
             return self._to_outcome(call, await run_with_timeout(tool.timeout_seconds, running))
-        except ConfirmationNeeded as needed:
-            return request_for_tool(call, needed)
+        except ConfirmationNeeded as confirmation:
+            return request_for_tool(call, confirmation)
         except ToolError as error:
             return self._fail(str(error), **error.fields)
         except DatabaseLost:
@@ -216,12 +218,12 @@ class Toolbox:
 
     def _find_permitted(self, call: PendingCall) -> tuple[ToolProvider, Tool] | None:
         # Checked against the current tools: the offered one may have been removed, or permissions may have changed.
-        if (offered := call.tool) is None:
+        if (target := call.tool) is None:
             return None
         for provider in (*self._providers, self._search):
-            now = provider.list(call.scope) if provider.is_personal else (provider.find(offered.name),)
+            now = provider.list(call.scope) if provider.is_personal else (provider.find(target.name),)
             for tool in now:
-                if tool is not None and tool.name == offered.name:
+                if tool is not None and tool.name == target.name:
                     return (provider, tool) if _is_permitted(provider, call.scope, tool) else None
         return None
 
@@ -230,8 +232,8 @@ class Toolbox:
             return request_for_agent(call, returned.asked, returned.work)
         if returned.error is not None:
             return self._fail(str(returned.error), returned.work, **returned.error.fields)
-        shown, full = to_shown_and_kept(returned.value, self._result_limit, self._kept_limit)
-        return Result(shown, returned.work, full=full)
+        text, full = to_shown_and_kept(returned.value, self._result_limit, self._kept_limit)
+        return Result(text, returned.work, full=full)
 
     def _fail(self, message: str, work: ModelWork = NO_WORK, /, **valid: Any) -> Failed:
         failure = {"error": True, "message": cut(message, self._result_limit // 2)}

@@ -115,7 +115,7 @@ def find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
         if plain["message"].strip():
             options = plain.get("options")
             # A choice that looks like a command would give one.
-            choices = tuple(str(each).lstrip("/ ") for each in options) if isinstance(options, list) else ()
+            choices = tuple(str(option).lstrip("/ ") for option in options) if isinstance(options, list) else ()
             return TurnResult(plain["message"], choices=choices, file_ids=list_file_ids(log.steps))
     response = mode.find_response(turn)
     return TurnResult(response, file_ids=list_file_ids(log.steps)) if response else None
@@ -198,7 +198,7 @@ def _to_row(reply: Reply, lease: float | None) -> dict[str, Any]:
         "place_key": reply.place.key,
         "reply_to": reply.reply_to,
         "content": reply.content,
-        "files": [asdict(each) for each in reply.files],
+        "files": [asdict(file) for file in reply.files],
         "choices": list(reply.choices),
         "status": "delivered" if lease is None else "claimed",
         "lease": lease,
@@ -224,7 +224,7 @@ async def end_turn(
     # Who gets the reply on a platform does not wait for the note, for which commits would wait for each other.
     has_reader = turn.message.adapter in READ_BY_CALLER or turn.message.wants_stream
     note = turn.announcer.note(is_end=True) if reply is not None and has_reader else ""
-    given = Entry([_to_last_step(turn, answer)], events, note).to_parameters() | {
+    parameters = Entry([_to_last_step(turn, answer)], events, note).to_parameters() | {
         "turn_id": turn.key.id,
         "attempt": turn.key.attempt,
         "status": answer.status,
@@ -238,7 +238,7 @@ async def end_turn(
         "reasons": json.dumps(clean_json(_to_reasons(turn))),
         "is_remembered": turn.message.is_remembered,
     }
-    row = (await session.execute(END_AND_NOTE if reply is None else END_AND_REMEMBER, given)).one_or_none()
+    row = (await session.execute(END_AND_NOTE if reply is None else END_AND_REMEMBER, parameters)).one_or_none()
     if row is None:
         raise Superseded
     return row
@@ -278,19 +278,19 @@ def count_iterations(turn: RunningTurn) -> int:
     return turn.log.model_calls + (1 if turn.spend.unpaid else 0)
 
 
-def to_response(turn: RunningTurn, answer: TurnResult, closed: ClosedTurn) -> AgentResponse:
+def to_response(turn: RunningTurn, answer: TurnResult, closure: ClosedTurn) -> AgentResponse:
     """Convert the result to the response for the caller of the turn, without querying the database."""
     return AgentResponse(
         turn_id=turn.key.id,
-        content=closed.reply.content,
-        files=closed.reply.files,
+        content=closure.reply.content,
+        files=closure.reply.files,
         tool_calls_made=to_calls_made(turn.log.in_order) if turn.log.answers else (),
         finished=answer.finished,
         iterations=count_iterations(turn),
         model=turn.spend.model,
         usage=turn.spend.usage,
         error=answer.error,
-        confirmation=None if closed.confirmation_id is None else AskedConfirmation(closed.confirmation_id),
+        confirmation=None if closure.confirmation_id is None else AskedConfirmation(closure.confirmation_id),
         conversation_id=turn.conversation.id,
     )
 
@@ -300,13 +300,13 @@ async def _find_files(
 ) -> list[ReplyFile]:
     if not file_ids:
         return []
-    given = {"ids": list(file_ids), "user_id": turn.user.id, "conversation_id": turn.conversation.id}
-    records = {row.id: row for row in (await session.execute(STORED_FILES, given)).all()}
-    described = [storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
+    parameters = {"ids": list(file_ids), "user_id": turn.user.id, "conversation_id": turn.conversation.id}
+    records = {row.id: row for row in (await session.execute(STORED_FILES, parameters)).all()}
+    files = [storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
     name = turn.announcer.outflow.without_secrets
     return [
-        ReplyFile(each.file_id, name(each.filename), each.mime_type, size_bytes=each.size_bytes, url=each.url)
-        for each in described
+        ReplyFile(file.file_id, name(file.filename), file.mime_type, size_bytes=file.size_bytes, url=file.url)
+        for file in files
     ]
 
 
@@ -314,15 +314,15 @@ def _last_events(
     turn: RunningTurn, answer: TurnResult, files: Sequence[ReplyFile], confirmation_id: int | None
 ) -> list[Event]:
     labels = {choice: label for choice in answer.choices if (label := find_command_label(choice))}
-    offered = [choice for choice in answer.choices if choice not in labels]
-    choices: dict[str, Any] = {"choices": offered} if offered else {}
+    options = [choice for choice in answer.choices if choice not in labels]
+    choices: dict[str, Any] = {"choices": options} if options else {}
     if labels:
         choices["commands"] = [{"label": label, "line": line} for line, label in labels.items()]
     if confirmation_id is not None:
         choices["confirmation"] = {"id": confirmation_id}
     return [
         *turn.announcer.thinking(answer.thinking),
-        turn.announcer.event("message", content=answer.text, files=[asdict(each) for each in files], **choices),
+        turn.announcer.event("message", content=answer.text, files=[asdict(file) for file in files], **choices),
         turn.announcer.event(
             "turn_complete",
             iterations=count_iterations(turn),

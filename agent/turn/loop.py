@@ -80,9 +80,9 @@ async def _admit(services: TurnServices, turn: RunningTurn) -> None:
 
 
 async def _reserve(services: TurnServices, turn: RunningTurn) -> Admission:
-    wanted = turn.spend.to_reservation(turn.user.id, turn.key, _reservation_seconds(services, turn))
+    reservation = turn.spend.to_reservation(turn.user.id, turn.key, _reservation_seconds(services, turn))
     async with services.database.statement() as session:
-        turn.spend.admit(await reserve(session, wanted))
+        turn.spend.admit(await reserve(session, reservation))
     return turn.spend.admission
 
 
@@ -214,16 +214,16 @@ async def _record(
             return await record(session, turn.key, Entry(steps, events, turn.announcer.note()), payment=payment)
 
     async def record_it() -> Recorded:
-        recorded = await retry_on_lost_db(write, turn.deadline - services.clock.monotonic())
+        result = await retry_on_lost_db(write, turn.deadline - services.clock.monotonic())
         turn.log.append(steps)
         if payment is not None:
-            turn.spend.settle(recorded.admission)
-        return recorded
+            turn.spend.settle(result.admission)
+        return result
 
-    recorded = await shield_until_done(record_it())
-    if recorded.stop_requested:
+    receipt = await shield_until_done(record_it())
+    if receipt.stop_requested:
         raise Stopped
-    return with_rights(turn.scope, recorded.rights, services.settings)
+    return with_rights(turn.scope, receipt.rights, services.settings)
 
 
 async def _run_wave(
@@ -238,11 +238,11 @@ async def _run_wave(
     mode = services.models.modes[turn.loop_mode]
     async with ToolBatch(services, turn, taint, interrupted=interrupted) as batch:
         await batch.start([to_pending(step, scope, turn.offer) for step in calls])
-        while finished := await batch.finished():
-            results = [(_to_step(turn, call, outcome), call, outcome) for call, outcome in finished]
+        while outcomes := await batch.finished():
+            results = [(_to_step(turn, call, outcome), call, outcome) for call, outcome in outcomes]
             results.sort(key=lambda result: result[0].seq)
             calls = mode.ready_calls(turn, [step for step, *_ in results])
-            scope = await _record_results(services, turn, results=results, following=calls)
+            scope = await _record_results(services, turn, results=results, calls=calls)
             await batch.start([to_pending(step, scope, turn.offer) for step in calls])
 
 
@@ -266,14 +266,16 @@ async def _record_results(
     services: TurnServices,
     turn: RunningTurn,
     results: Sequence[tuple[Step, PendingCall, Outcome]],
-    following: Sequence[Step],
+    calls: Sequence[Step],
 ) -> Scope:
     tool_events = _events(services, turn)
-    events = [event for result in results for event in tool_events.of_result(*result)] + tool_events.of_calls(following)
-    steps = [*(step for step, *_ in results), *following]
+    events = [event for result in results for event in tool_events.of_result(*result)] + tool_events.of_calls(calls)
+    steps = [*(step for step, *_ in results), *calls]
     turn.spend.grow(sum(step.token_count for step in steps))
     secret = turn.announcer.outflow.json_without_secrets
-    full = [(step.seq, secret(each.full)) for step, _, each in results if isinstance(each, Result) and each.full]
+    full = [
+        (step.seq, secret(outcome.full)) for step, _, outcome in results if isinstance(outcome, Result) and outcome.full
+    ]
     return await _record(services, turn, steps, events=events, full=full)
 
 
@@ -289,13 +291,13 @@ class NativeMode:
     def request(self, turn: RunningTurn, context: Context) -> ModelRequest:
         """Build the next request; it offers no tools when the turn has no waves left."""
         messages = [*context.messages, *to_messages(turn.log.in_order)]
-        left = turn.waves_left
-        note = steps_note(turn) if left > 0 else prompts().turn.last_answer
+        waves = turn.waves_left
+        note = steps_note(turn) if waves > 0 else prompts().turn.last_answer
         if note and turn.log.waves:
             messages.append({"role": "user", "content": note})
         return ModelRequest(
             messages=tuple(messages),
-            tools=turn.offer.schemas if left > 0 else (),
+            tools=turn.offer.schemas if waves > 0 else (),
             max_tokens=turn.persona.max_output_tokens,
             models=turn.persona.models,
             position=turn.spend.next_number(),
@@ -341,5 +343,5 @@ class NativeMode:
 
 def steps_note(turn: RunningTurn) -> str:
     """Return a note for the model that few waves are left; empty when there are more than that."""
-    left = turn.waves_left
-    return prompts().turn.steps_left.format(left=left) if left <= STEPS_LEFT_NOTED else ""
+    waves = turn.waves_left
+    return prompts().turn.steps_left.format(left=waves) if waves <= STEPS_LEFT_NOTED else ""

@@ -89,13 +89,13 @@ class Mode(Protocol):
 
 def to_step(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
     """Convert a tool call of a model to a journal step at position `seq`; `arguments` is the text the model wrote."""
-    name, given = unwrap(turn.offer, name, turn.announcer.outflow.without_secrets(read_arguments(arguments)))
-    content = json.dumps(given, ensure_ascii=False)
+    name, tool_arguments = unwrap(turn.offer, name, turn.announcer.outflow.without_secrets(read_arguments(arguments)))
+    content = json.dumps(tool_arguments, ensure_ascii=False)
     return Step(
         seq=seq,
         role="tool_call",
         content=content,
         token_count=count_tokens(to_shown_arguments(content)) + count_tokens(name),
         tool=ToolUse(to_call_id(turn.key.id, seq), turn.offer.full_name(name)),
-        read=given,
+        read=tool_arguments,
     )

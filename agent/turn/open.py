@@ -84,10 +84,10 @@ async def prepare(
     else:
         window, user_id = _find_window(services, participants.persona, offer), participants.user.id
         history = await load_history(session, participants.conversation, window, user_id=user_id, turn_id=turn_id)
-    may_answer = any(each.message.decision or TYPED.fullmatch(each.message.content) for each in run)
+    may_answer = any(entry.message.decision or TYPED.fullmatch(entry.message.content) for entry in run)
     return Opening(
         job=job,
-        inbox_ids=tuple(each.inbox_id for each in run),
+        inbox_ids=tuple(entry.inbox_id for entry in run),
         turn_id=turn_id,
         message=message,
         participants=participants,
@@ -237,9 +237,9 @@ async def _begin(
     # From here on the turn may exist, even if the acknowledgement of its commit is lost.
     opening.job.unpaid[key] = ()
     seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
-    wanted = Spend(NOT_REQUESTED, tokens + room, price).to_reservation(participants.user.id, key, seconds)
+    reservation = Spend(NOT_REQUESTED, tokens + room, price).to_reservation(participants.user.id, key, seconds)
     entry = Entry(steps, events, announcer.note())
-    admission = await _begin_turn(session, opening, entry, loop_mode=loop_mode, reservation=wanted)
+    admission = await _begin_turn(session, opening, entry, loop_mode=loop_mode, reservation=reservation)
     if admission is None:
         return None
     return RunningTurn(
@@ -267,7 +267,7 @@ async def _begin_turn(
     # Returns None, without any change, when a message has been cancelled or another worker has claimed the job since
     # they were read.
     persona = opening.participants.persona
-    given = {
+    parameters = {
         "job_id": opening.job.id,
         "inbox_ids": list(opening.inbox_ids),
         "conversation_id": opening.participants.conversation.id,
@@ -275,7 +275,7 @@ async def _begin_turn(
         "persona_version_id": persona.choice.version_id,
         "loop_mode": loop_mode,
     }
-    row = (await session.execute(BEGIN, given | asdict(reservation) | entry.to_parameters())).one_or_none()
+    row = (await session.execute(BEGIN, parameters | asdict(reservation) | entry.to_parameters())).one_or_none()
     return None if row is None else to_admission(row)
 
 
@@ -284,7 +284,7 @@ def _first_steps(opening: Opening, files: Sequence[PendingFile], decision: Decis
     content = with_file_lines(message.content, files) if files else message.content
     if earlier or prompts().turn.earlier_heading in content:
         content = with_earlier(content, earlier)
-    asked = Step(
+    question = Step(
         seq=0,
         role="user",
         content=content,
@@ -292,8 +292,8 @@ def _first_steps(opening: Opening, files: Sequence[PendingFile], decision: Decis
         speaker=opening.participants.user.name,
         platform_message_id=message.platform_message_id,
     )
-    checked = () if message.due_job is None else list_check_steps(message.due_job, opening.turn_id)
-    return [asked, *(decision.steps if decision else ()), *checked]
+    check_steps = () if message.due_job is None else list_check_steps(message.due_job, opening.turn_id)
+    return [question, *(decision.steps if decision else ()), *check_steps]
 
 
 async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
@@ -303,8 +303,8 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
     async with services.database.transaction() as session:
         # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
         is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
-        given = {"turn_id": turn_id, "forgiven": int(is_forgiven)}
-        row = (await session.execute(TAKE_OVER, given)).one_or_none()
+        parameters = {"turn_id": turn_id, "forgiven": int(is_forgiven)}
+        row = (await session.execute(TAKE_OVER, parameters)).one_or_none()
         if row is None:
             raise Superseded
         key = TurnKey(turn_id, row.attempt)

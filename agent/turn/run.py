@@ -54,12 +54,12 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
         view = LiveTurn(database, turn.key, turn.message)
         async with shown_live(services.outbox.senders.get(turn.message.adapter), view, turn.announcer):
             answer = await answer_turn(services, turn, cancellations)
-        closed = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
+        closure = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
         end.answer, end.closed_at = answer, services.clock.monotonic()
         # What attempts before this one did is known to the tables alone.
-        services.events.finish(inbox_ids, to_response(turn, answer, closed) if turn.key.attempt == 1 else None)
-        if closed.reply.claim is not None:
-            await services.outbox.deliver(closed.reply)
+        services.events.finish(inbox_ids, to_response(turn, answer, closure) if turn.key.attempt == 1 else None)
+        if closure.reply.claim is not None:
+            await services.outbox.deliver(closure.reply)
     if turn.request.files:
         with suppress(DatabaseLost):
             await drop_pending(database, storage, turn_id=turn.key.id, files=turn.request.files)
@@ -85,8 +85,8 @@ async def answer_turn(services: TurnServices, turn: RunningTurn, cancellations: 
             if answer is None:
                 prompt = await build_prompt(services, turn)
                 context = prompt.context
-                shown = to_taint(untrusted=context.shows_untrusted, private=context.shows_private)
-                taint.show(shown, context.own_memories)
+                context_taint = to_taint(untrusted=context.shows_untrusted, private=context.shows_private)
+                taint.show(context_taint, context.own_memories)
                 answer = await respond(services, turn, context, taint=taint)
                 answer = with_notices(services, turn, prompt, answer=answer)
     except TimeoutError:

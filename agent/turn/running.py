@@ -39,19 +39,19 @@ class Decisions:
         """Note the budget's answer to the request for a model call of at most so many tokens."""
         if admission.status is AdmissionStatus.NOT_REQUESTED:
             return
-        noted: dict[str, Any] = {"tokens": tokens, "status": admission.status.name.lower()}
+        entry: dict[str, Any] = {"tokens": tokens, "status": admission.status.name.lower()}
         if not admission.is_admitted:
-            noted["refusal"] = str(admission.refusal())
+            entry["refusal"] = str(admission.refusal())
         last = self.admissions[-1] if self.admissions else {}
-        if noted == {name: last[name] for name in last if name != "times"}:
+        if entry == {name: last[name] for name in last if name != "times"}:
             # While other turns hold the rest of a budget, the same is asked several times a second.
             last["times"] = last.get("times", 1) + 1
         elif len(self.admissions) < MOST_DECISIONS:
-            self.admissions.append(noted)
+            self.admissions.append(entry)
 
     def describe(self) -> dict[str, Any]:
         """Return the decisions in the form that `turn_contexts.reasons` stores."""
-        routes = [asdict(each) for each in self.attempts[:MOST_DECISIONS]]
+        routes = [asdict(attempt) for attempt in self.attempts[:MOST_DECISIONS]]
         return {"budget": {"admissions": self.admissions}, "routes": routes}
 
 
@@ -103,8 +103,8 @@ class Spend:
 
     def to_paid(self, calls: Sequence[RejectedCall]) -> list[PaidCall]:
         """Convert calls to the ledger's form; they were made with the reservation that is held."""
-        held = self.admission.reservation_id
-        return [PaidCall(each.model, each.usage, self.purpose, reservation_id=held) for each in calls]
+        reservation_id = self.admission.reservation_id
+        return [PaidCall(call.model, call.usage, self.purpose, reservation_id=reservation_id) for call in calls]
 
     def settle(self, admission: Admission | None) -> None:
         """Mark all calls as paid, and set the admission of the next call if there is one."""

@@ -56,32 +56,32 @@ class ToolBatch:
             async with self._services.database.statement() as session:
                 await release(session, self._turn.key.id)
             spend.release()
-        checked = [(call, await check_call(self._policies, call)) for call in calls]
-        self._running |= {asyncio.create_task(self._finish(*each), name=each[0].id) for each in checked}
+        pairs = [(call, await check_call(self._policies, call)) for call in calls]
+        self._running |= {asyncio.create_task(self._finish(*pair), name=pair[0].id) for pair in pairs}
 
     async def finished(self) -> list[Finished]:
         """Wait until calls finish and return them with their outcomes; an empty list when none are running."""
         if not self._running:
             return []
         await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-        done, self._running = await asyncio.wait(self._running, timeout=GROUPING_SECONDS)
-        return [each.result() for each in done]
+        tasks, self._running = await asyncio.wait(self._running, timeout=GROUPING_SECONDS)
+        return [task.result() for task in tasks]
 
-    async def _finish(self, call: PendingCall, checked: PendingCall | Outcome) -> Finished:
-        if not isinstance(checked, PendingCall):
-            return call, checked
+    async def _finish(self, call: PendingCall, verdict: PendingCall | Outcome) -> Finished:
+        if not isinstance(verdict, PendingCall):
+            return call, verdict
         # A name that the model made up may hold anything.
-        name = checked.tool.name if checked.tool is not None else "unknown"
-        given: Attributes = {
+        name = verdict.tool.name if verdict.tool is not None else "unknown"
+        attributes: Attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.type": "function",
             "gen_ai.tool.call.id": call.id,
         }
         async with self._slots:
-            with span(f"execute_tool {name}", given) as opened:
-                outcome = await self._run(checked)
-                opened.note({"parley.outcome": kind_of(outcome)})
+            with span(f"execute_tool {name}", attributes) as current_span:
+                outcome = await self._run(verdict)
+                current_span.note({"parley.outcome": kind_of(outcome)})
         return call, outcome
 
     async def _run(self, call: PendingCall) -> Outcome:

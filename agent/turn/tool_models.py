@@ -78,10 +78,10 @@ class ToolModels:
             media = self.services.models.router.media
             call = _Call(tokens, await media.cost(request))
             async with self._paid(call):
-                drawn = await media.draw(request, deadline=self.turn.deadline, spent=call.spent)
-        if isinstance(drawn, bytes):
-            return drawn
-        return (await self.services.files.http.get(drawn, max_bytes=MAX_DRAWING_BYTES)).body
+                drawing = await media.draw(request, deadline=self.turn.deadline, spent=call.spent)
+        if isinstance(drawing, bytes):
+            return drawing
+        return (await self.services.files.http.get(drawing, max_bytes=MAX_DRAWING_BYTES)).body
 
     async def speak(self, text: str, *, model: str, voice: str, tokens: int) -> bytes:
         """Return a text spoken by this model, as MP3; raises as `complete` does."""
@@ -103,10 +103,10 @@ class ToolModels:
     async def _show(self, image_id: int) -> str:
         turn, files = self.turn, self.services.files
         own = files.storage.of_user(self.services.database, turn.user.id, turn.conversation.id, turn.key.id)
-        shown = await files.images.show(await own.find_content(image_id))
-        if shown is None:
+        image = await files.images.show(await own.find_content(image_id))
+        if image is None:
             raise ToolError("This file is no image that can be shown: PNG, JPEG, WebP and GIF can.")
-        return shown
+        return image
 
     @asynccontextmanager
     async def _paid(self, call: "_Call") -> AsyncIterator[None]:
@@ -125,7 +125,7 @@ class ToolModels:
 
     async def _admit(self, call: "_Call") -> None:
         # Waits as long as only other calls of the same person hold the rest of the budget.
-        wanted = Reservation(
+        reservation = Reservation(
             self.turn.user.id,
             self.turn.key.id,
             self.turn.key.attempt,
@@ -136,7 +136,7 @@ class ToolModels:
 
         async def request() -> Admission:
             async with self.services.database.statement() as session:
-                admission = await reserve(session, wanted)
+                admission = await reserve(session, reservation)
             call.reservation_id = admission.reservation_id
             return admission
 
@@ -176,8 +176,8 @@ class ToolModels:
             raise
 
     def _count(self, calls: Sequence[RejectedCall]) -> None:
-        for each in calls:
-            self.turn.spend.usage = add_usage(self.turn.spend.usage, each.usage)
+        for call in calls:
+            self.turn.spend.usage = add_usage(self.turn.spend.usage, call.usage)
 
     @property
     def _seconds_left(self) -> float:
@@ -198,5 +198,5 @@ class _Call:
     def paid(self) -> list[PaidCall]:
         """Return the attempts in the ledger's form."""
         return [
-            PaidCall(each.model, each.usage, self.purpose, reservation_id=self.reservation_id) for each in self.spent
+            PaidCall(call.model, call.usage, self.purpose, reservation_id=self.reservation_id) for call in self.spent
         ]

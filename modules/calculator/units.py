@@ -37,13 +37,13 @@ def convert(expression: str) -> str | None:
         return None
     import pint
 
-    units, wanted = _units(), match["wanted"].strip()
+    units, target = _units(), match["wanted"].strip()
     amount = Decimal(work_out(match["amount"]))
     try:
-        found = units.Quantity(amount, _to_unit(units, match["unit"] + match["rest"])).to(_to_unit(units, wanted))
+        quantity = units.Quantity(amount, _to_unit(units, match["unit"] + match["rest"])).to(_to_unit(units, target))
     except (pint.PintError, ArithmeticError) as error:
         raise NoSum(str(error)[:200].rstrip(".")) from None
-    return f"{_shown(Decimal(found.magnitude))} {wanted}"
+    return f"{_shown(Decimal(quantity.magnitude))} {target}"
 
 
 @lru_cache(maxsize=1)
@@ -53,19 +53,21 @@ def _units() -> Any:
     return pint.UnitRegistry(non_int_type=Decimal)
 
 
-def _to_unit(units: Any, written: str) -> Any:
-    spelled = written.strip()
+def _to_unit(units: Any, text: str) -> Any:
+    spelled = text.strip()
     for pattern, plain in SPELLINGS:
         spelled = pattern.sub(plain, spelled)
     if not UNIT.fullmatch(spelled):
-        raise NoSum(f"{written.strip()[:40]} is no unit that is known")
+        raise NoSum(f"{text.strip()[:40]} is no unit that is known")
     # As it is written first: MB and mb are not the same.
-    known = (
-        each for each in (spelled, spelled.lower()) if all(name in units for name in re.findall(r"[a-zA-Z_]\w*", each))
+    spellings = (
+        spelling
+        for spelling in (spelled, spelled.lower())
+        if all(name in units for name in re.findall(r"[a-zA-Z_]\w*", spelling))
     )
-    name = next(known, None)
+    name = next(spellings, None)
     if name is None:
-        raise NoSum(f"{written.strip()[:40]} is no unit that is known")
+        raise NoSum(f"{text.strip()[:40]} is no unit that is known")
     return units.Unit(name)
 
 

@@ -53,14 +53,14 @@ async def list_holidays(
     Example: {"country": "France", "year": 2027} -> 2027-07-14
     """
     today = today_in(context.clock.now(), context.user.time_zone)
-    asked = today.year if year is None else year
-    letters, holidays = await asyncio.to_thread(list_of_country, country, asked)
-    return {"country": letters, "year": asked, "holidays": holidays}
+    target_year = today.year if year is None else year
+    letters, holidays = await asyncio.to_thread(list_of_country, country, target_year)
+    return {"country": letters, "year": target_year, "holidays": holidays}
 
 
-def _to_result(found: DatedHoliday) -> dict[str, Any]:
-    dates = found.date_range
-    return {"name": found.name, **_to_fields(dates), "begins_at_sunset": dates.begins_at_sunset, "note": dates.note}
+def _to_result(holiday: DatedHoliday) -> dict[str, Any]:
+    dates = holiday.date_range
+    return {"name": holiday.name, **_to_fields(dates), "begins_at_sunset": dates.begins_at_sunset, "note": dates.note}
 
 
 def _to_fields(date_range: DateRange) -> dict[str, Any]:

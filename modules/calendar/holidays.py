@@ -31,14 +31,14 @@ class DatedHoliday:
 
 def get_holiday(name: str, year: int | None, today: date) -> DatedHoliday:
     """Return the holiday's dates in that year, or else the next ones; raises `ToolError` with similar names."""
-    found = find_holiday(name, year, today)
-    if found is not None:
-        return found
+    holiday = find_holiday(name, year, today)
+    if holiday is not None:
+        return holiday
     near = get_close_matches(_key(name), _by_key(), n=5, cutoff=MIN_SUGGESTION_SIMILARITY)
-    nearest = list(dict.fromkeys(_by_key()[each].name for each in near))
+    nearest = list(dict.fromkeys(_by_key()[key].name for key in near))
     raise ToolError(
         f"I know no holiday {name.strip()[:MAX_NAME_CHARS]!r}. Name a country too, as in 'National Day in Norway'.",
-        nearest=nearest or [each.name for each in HOLIDAYS],
+        nearest=nearest or [holiday.name for holiday in HOLIDAYS],
     )
 
 
@@ -62,7 +62,7 @@ def _days(holiday: Holiday, year: int | None, today: date) -> DateRange:
     if year is not None and not FIRST_YEAR <= year <= LAST_YEAR:
         raise ToolError(f"I know holidays from {FIRST_YEAR} to {LAST_YEAR}.")
     years = range(today.year - 1, today.year + 3) if year is None else (year,)
-    ranges = [_span(holiday, first) for each in years for first in holiday.first(each)]
+    ranges = [_span(holiday, first) for calendar_year in years for first in holiday.first(calendar_year)]
     ranges = [date_range for date_range in ranges if year is not None or date_range.end >= today]
     if not ranges:
         raise ToolError(f"I have no date of {holiday.name} in {year or today.year}.")
@@ -94,10 +94,10 @@ def _of_country(key: str, year: int) -> Holiday | None:
         letters = countries().get(country)
         if letters is None:
             continue
-        names = {_key(name): name for listed in list_days(letters, year).values() for name in listed}
+        names = {_key(name): name for day_names in list_days(letters, year).values() for name in day_names}
         near = [words] if words in names else get_close_matches(words, names, n=1, cutoff=MIN_SIMILARITY)
         if words in NATIONAL_DAY and not near:
-            near = [each for kind in KINDS_OF_NATIONAL_DAY for each in names if kind in each][:1]
+            near = [name_key for kind in KINDS_OF_NATIONAL_DAY for name_key in names if kind in name_key][:1]
         if near:
             name = names[near[0]]
             title = f"{name} ({country.title() if len(country) > 3 else letters})"
@@ -110,21 +110,21 @@ def list_of_country(country: str, year: int) -> tuple[str, list[dict[str, str]]]
     letters = _to_letters(country)
     if not FIRST_YEAR <= year <= LAST_YEAR:
         raise ToolError(f"I know holidays from {FIRST_YEAR} to {LAST_YEAR}.")
-    listed = [_to_entry(day, name) for day, names in list_days(letters, year).items() for name in names]
-    if not listed:
+    entries = [_to_entry(day, name) for day, names in list_days(letters, year).items() for name in names]
+    if not entries:
         raise ToolError(f"I have no holidays of {letters} in {year}.")
-    return letters, listed
+    return letters, entries
 
 
 def _to_letters(country: str) -> str:
-    given = country.strip()
-    if given.upper() in set(countries().values()):
-        return given.upper()
-    key = _key(given)
+    text = country.strip()
+    if text.upper() in set(countries().values()):
+        return text.upper()
+    key = _key(text)
     if key in countries():
         return countries()[key]
     near = get_close_matches(key, countries(), n=5, cutoff=MIN_SUGGESTION_SIMILARITY)
-    raise ToolError(f"I know no country {given[:MAX_NAME_CHARS]!r}.", nearest=near)
+    raise ToolError(f"I know no country {text[:MAX_NAME_CHARS]!r}.", nearest=near)
 
 
 def _to_entry(day: date, name: str) -> dict[str, str]:
@@ -133,8 +133,8 @@ def _to_entry(day: date, name: str) -> dict[str, str]:
 
 
 def _begins_at_sunset(name: str) -> bool:
-    known = _by_key().get(_key(name))
-    return known is not None and known.begins_at_sunset
+    holiday = _by_key().get(_key(name))
+    return holiday is not None and holiday.begins_at_sunset
 
 
 def _splits(key: str) -> list[tuple[str, str]]:
@@ -146,7 +146,7 @@ def _splits(key: str) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def _by_key() -> dict[str, Holiday]:
-    return {_key(name): each for each in reversed(HOLIDAYS) for name in (each.name, *each.others)}
+    return {_key(name): holiday for holiday in reversed(HOLIDAYS) for name in (holiday.name, *holiday.others)}
 
 
 def _key(name: str) -> str:

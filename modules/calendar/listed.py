@@ -22,21 +22,26 @@ def list_days(country: str, year: int) -> dict[date, tuple[str, ...]]:
     """Return the English names of the holidays of a country (a two-letter code) in a year, by date."""
     import holidays
 
-    known = holidays.country_holidays(country)
-    if year not in SUPPORTED_YEARS.get(country, range(known.start_year, known.end_year + 1)):
+    national_days = holidays.country_holidays(country)
+    if year not in SUPPORTED_YEARS.get(country, range(national_days.start_year, national_days.end_year + 1)):
         return {}
-    english = next((each for each in known.supported_languages if each.startswith("en_")), None)
-    language = ENGLISH if ENGLISH in known.supported_languages else english
+    english = next((language for language in national_days.supported_languages if language.startswith("en_")), None)
+    language = ENGLISH if ENGLISH in national_days.supported_languages else english
     left_out = set() if country in SCHOOL_HOLIDAY_COUNTRIES else EXCLUDED_CATEGORIES
-    categories = [each for each in known.supported_categories if each not in left_out]
+    categories = [category for category in national_days.supported_categories if category not in left_out]
     days = holidays.country_holidays(country, years=year, observed=False, language=language, categories=categories)
     return {day: tuple(_without_remark(name) for name in names.split("; ")) for day, names in sorted(days.items())}
 
 
 def first_days(country: str, name: str, year: int) -> Iterator[date]:
     """Yield the first day of each occurrence in the year of this holiday of a country."""
-    listed = {day for each in (year - 1, year) for day, names in list_days(country, each).items() if name in names}
-    yield from (day for day in sorted(listed) if day.year == year and add_days(day, -1) not in listed)
+    days = {
+        day
+        for calendar_year in (year - 1, year)
+        for day, names in list_days(country, calendar_year).items()
+        if name in names
+    }
+    yield from (day for day in sorted(days) if day.year == year and add_days(day, -1) not in days)
 
 
 @lru_cache(maxsize=1)
@@ -44,10 +49,10 @@ def countries() -> dict[str, str]:
     """Return the two-letter codes of all countries, by normalised name."""
     from holidays.registry import COUNTRIES
 
-    named = {re.sub(r"(?<=[a-z])(?=[A-Z])", " ", each[0]).lower(): each[1] for each in COUNTRIES.values()}
+    letters_by_name = {re.sub(r"(?<=[a-z])(?=[A-Z])", " ", entry[0]).lower(): entry[1] for entry in COUNTRIES.values()}
     others = {"us": "US", "usa": "US", "america": "US", "uk": "GB", "britain": "GB", "england": "GB"}
     german = {"deutschland": "DE", "oesterreich": "AT", "schweiz": "CH", "frankreich": "FR", "italien": "IT"}
-    return {normalise(name): letters for name, letters in (named | others | german).items()}
+    return {normalise(name): letters for name, letters in (letters_by_name | others | german).items()}
 
 
 def _without_remark(name: str) -> str:

@@ -92,7 +92,7 @@ async def list_files(context: ToolContext) -> dict[str, Any]:
     files = await list_workspace(context)
     return {
         "files": [
-            {"file_id": each.file_id, "filename": each.filename, "size_bytes": each.size_bytes} for each in files
+            {"file_id": file.file_id, "filename": file.filename, "size_bytes": file.size_bytes} for file in files
         ],
         "has_variables": (await read_workspace(context)).state is not None,
     }

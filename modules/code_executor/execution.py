@@ -58,18 +58,18 @@ async def execute(context: ToolContext, request: Request) -> dict[str, Any]:
     async with pool.enter(context.user.id):
         # Of the places in the sandbox, code takes some: parsers need theirs for fractions of a second.
         outcome = await _run(context, request, settings)
-        stored, notes = await _store(context, outcome.made)
-        result = _describe(outcome, context.app_settings.tool_result_max_chars // 2) | {"files": stored, **notes}
+        files, notes = await _store(context, outcome.made)
+        result = _describe(outcome, context.app_settings.tool_result_max_chars // 2) | {"files": files, **notes}
         if request.keeps_state:
             result |= _describe_state(outcome, settings.state_mb)
         state = outcome.state if outcome.state and len(outcome.state) <= settings.state_mb * MEGABYTE else None
-        if stored or state is not None:
-            await update_workspace(context, [each["file_id"] for each in stored], state)
+        if files or state is not None:
+            await update_workspace(context, [file["file_id"] for file in files], state)
     return {key: value for key, value in result.items() if value not in ([], None)}
 
 
 async def _run(context: ToolContext, request: Request, settings: CodeExecutorSettings) -> _Outcome:
-    files = {each.filename: (await context.storage.read(each.file_id))[1] for each in await list_workspace(context)}
+    files = {file.filename: (await context.storage.read(file.file_id))[1] for file in await list_workspace(context)}
     state = (await read_workspace(context)).state if request.keeps_state else None
     folder = await asyncio.to_thread(make_run_folder, settings.environment)
     try:
@@ -87,9 +87,9 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
         if ended.status == NO_CONFINEMENT and not ended.has_entered:
             log.error("sandbox_not_entered", reason=output.strip())
             raise ToolError("The sandbox can't be entered here, so no code runs; the operator has to look at the log.")
-        made = await asyncio.to_thread(read_made, folder, before, job.limits.folder_bytes)
+        products = await asyncio.to_thread(read_made, folder, before, job.limits.folder_bytes)
         report, state = await asyncio.to_thread(_read_report, job, request)
-        return _Outcome(ended, output, made, report=report, state=state)
+        return _Outcome(ended, output, products, report=report, state=state)
     finally:
         if not await asyncio.to_thread(remove, folder):
             log.warning("run_folder_left", folder=folder.name)
@@ -109,23 +109,23 @@ def _read_report(job: Job, request: Request) -> tuple[dict[str, list[str]], byte
     # Written by the confined process, so by the code, if it wants: names at most.
     try:
         plain = json.loads(read_file(job.folder / REPORT, MEGABYTE) or b"{}")
-        report = {key: [str(each)[:100] for each in plain[key][:50]] for key in ("kept", "left_out")}
+        report = {key: [str(name)[:100] for name in plain[key][:50]] for key in ("kept", "left_out")}
     except (ValueError, TypeError, KeyError, RecursionError):
         return {}, None
     state = read_file(job.folder / STATE, job.limits.folder_bytes) if request.keeps_state else None
     return report, state or None
 
 
-async def _store(context: ToolContext, made: Made) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    stored, refused = [], []
-    for name, content in made.files.items():
+async def _store(context: ToolContext, products: Made) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    files, refusals = [], []
+    for name, content in products.files.items():
         try:
             file = await context.storage.create(name, content)
         except ToolError as error:
-            refused.append(f"{clean(name)}: {error}")
+            refusals.append(f"{clean(name)}: {error}")
         else:
-            stored.append({"file_id": file.file_id, "filename": file.filename, "url": file.url})
-    return stored, {"files_not_stored": refused, "more_files": _shorten(made.left_out)}
+            files.append({"file_id": file.file_id, "filename": file.filename, "url": file.url})
+    return files, {"files_not_stored": refusals, "more_files": _shorten(products.left_out)}
 
 
 def _describe(outcome: _Outcome, limit: int) -> dict[str, Any]:
@@ -154,4 +154,4 @@ def _describe_state(outcome: _Outcome, most_mb: int) -> dict[str, Any]:
 
 
 def _shorten(names: Sequence[str]) -> list[str]:
-    return [clean(each)[:100] for each in names[:20]]
+    return [clean(name)[:100] for name in names[:20]]

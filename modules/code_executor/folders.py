@@ -80,5 +80,5 @@ def read_made(folder: Path, before: Stamps, most_bytes: int) -> Made:
     return Made(files, tuple(left_out))
 
 
-def _stamp(found: os.stat_result) -> tuple[int, int]:
-    return found.st_mtime_ns, found.st_size
+def _stamp(status: os.stat_result) -> tuple[int, int]:
+    return status.st_mtime_ns, status.st_size

@@ -57,10 +57,10 @@ async def run_small(code: str) -> SmallResult:
                 pool.checkout(limits=limits) as session,
             ):
                 value = await session.feed_run(code, print_callback=printed)
-        shown = "" if value is None else f"{await asyncio.to_thread(repr, value)}\n"
+        text = "" if value is None else f"{await asyncio.to_thread(repr, value)}\n"
     except (MontyError, TimeoutError, OSError, ValueError, RecursionError, MemoryError) as error:
         raise NotSmall(f"{type(error).__name__}: {error}") from None
-    if "Monty" in shown:
+    if "Monty" in text:
         # An object of the code's own class: only Python itself writes it as its class says.
         raise NotSmall("The value at the end is an object of a class; print what should be shown.")
-    return SmallResult(printed.output + shown)
+    return SmallResult(printed.output + text)

@@ -50,14 +50,14 @@ async def read_workspace(context: ToolContext) -> Found:
 
 async def update_workspace(context: ToolContext, file_ids: Sequence[int], state: bytes | None = None) -> None:
     """Add files, and replace the variables unless `state` is None; of more than `MAX_FILES` the newest stay."""
-    asked = {"user_id": context.user.id, "conversation_id": context.conversation_id}
+    parameters = {"user_id": context.user.id, "conversation_id": context.conversation_id}
     async with context.transaction() as session:
         await session.execute(FORGET)
-        await session.execute(MAKE, asked)
-        workspace = await session.scalar(select(Workspace).filter_by(**asked).with_for_update())
+        await session.execute(MAKE, parameters)
+        workspace = await session.scalar(select(Workspace).filter_by(**parameters).with_for_update())
         if workspace is None:
             return
-        others = [each for each in workspace.file_ids if each not in file_ids]
+        others = [file_id_ for file_id_ in workspace.file_ids if file_id_ not in file_ids]
         workspace.file_ids = [*others, *file_ids][-MAX_FILES:]
         workspace.used_at = func.now()
         if state is not None:
@@ -66,7 +66,7 @@ async def update_workspace(context: ToolContext, file_ids: Sequence[int], state:
 
 async def list_workspace(context: ToolContext) -> list[StoredFile]:
     """Return the files that the next run finds, the oldest first; of the same name the newest."""
-    found: dict[str, StoredFile] = {}
+    files: dict[str, StoredFile] = {}
     size = 0
     for file_id in reversed((await read_workspace(context)).file_ids):
         try:
@@ -74,7 +74,7 @@ async def list_workspace(context: ToolContext) -> list[StoredFile]:
         except ToolError:
             # Deleted since, or not to be seen in this place.
             continue
-        if file.filename not in found and size + file.size_bytes <= MAX_BYTES:
+        if file.filename not in files and size + file.size_bytes <= MAX_BYTES:
             size += file.size_bytes
-            found[file.filename] = file
-    return list(reversed(found.values()))
+            files[file.filename] = file
+    return list(reversed(files.values()))

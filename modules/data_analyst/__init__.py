@@ -51,8 +51,8 @@ async def list_sources(context: ToolContext) -> dict[str, Any]:
     Example: {} -> "name": "orders"
     """
     sources = [
-        {"name": each.name, "description": each.description, "kind": each.kind}
-        for each in await list_sources_for(context)
+        {"name": source.name, "description": source.description, "kind": source.kind}
+        for source in await list_sources_for(context)
     ]
     return {"sources": sources}
 
@@ -63,16 +63,16 @@ async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
 
     Example: {"source": "orders"} -> region
     """
-    found = await get_source(context, source)
-    engine = open_engine(context, found)
+    source_row = await get_source(context, source)
+    engine = open_engine(context, source_row)
     relation = await engine.describe()
     examples = await engine.fetch(build_example(relation), EXAMPLE_ROWS)
     return {
-        "name": found.name,
-        "description": found.description,
-        "kind": found.kind,
-        "name_in_sql": relation.name if found.allow_sql else None,
-        "columns": [{"name": each.name, "type": each.type} for each in relation.columns[:MAX_SHOWN_COLUMNS]],
+        "name": source_row.name,
+        "description": source_row.description,
+        "kind": source_row.kind,
+        "name_in_sql": relation.name if source_row.allow_sql else None,
+        "columns": [{"name": column.name, "type": column.type} for column in relation.columns[:MAX_SHOWN_COLUMNS]],
         "example_rows": [list(row) for row in examples.rows],
     }
 
@@ -93,16 +93,16 @@ async def query_source(
 
     Example: {"source": "orders", "measure": "amount", "dimensions": ["region"]} -> "EU"
     """
-    found = await get_source(context, source)
-    if sql is not None and not found.allow_sql:
-        raise ToolError(f"{found.name} takes no SQL; give measure, dimensions and filters.")
-    engine = open_engine(context, found)
+    source_row = await get_source(context, source)
+    if sql is not None and not source_row.allow_sql:
+        raise ToolError(f"{source_row.name} takes no SQL; give measure, dimensions and filters.")
+    engine = open_engine(context, source_row)
     rows_at_most = min(limit, context.settings(AnalystSettings).row_limit)
     if sql is not None:
         rows = await engine.fetch(Query(sql), rows_at_most)
     else:
         rows = await _aggregate(engine, measure, (dimensions or [], filters or {}), limit=rows_at_most)
-    return {"source": found.name, **rows.to_result()}
+    return {"source": source_row.name, **rows.to_result()}
 
 
 @tool(**READS)
@@ -121,12 +121,12 @@ async def compare_sources(
 
     Example: {"source_a": "orders", "source_b": "ledger", "measure": "amount", "keys": ["region"]} -> "matches": 1
     """
-    sources = [await get_source(context, each) for each in (source_a, source_b)]
-    a, b = (open_engine(context, each) for each in sources)
+    sources = [await get_source(context, name) for name in (source_a, source_b)]
+    a, b = (open_engine(context, source) for source in sources)
     limits = {"tolerance": Decimal(str(tolerance)), "major_threshold_pct": Decimal(str(major_threshold_pct))}
-    asked = Comparison(measure, keys, filters=filters or {}, **limits, top=top)
-    found = await compare(context.storage, (a, b), asked, settings=context.settings(AnalystSettings))
-    return {"source_a": sources[0].name, "source_b": sources[1].name, **found}
+    comparison = Comparison(measure, keys, filters=filters or {}, **limits, top=top)
+    answer = await compare(context.storage, (a, b), comparison, settings=context.settings(AnalystSettings))
+    return {"source_a": sources[0].name, "source_b": sources[1].name, **answer}
 
 
 # `acts=False`: the picture is shown only to the person, like an answer.
@@ -144,10 +144,12 @@ async def chart(
 
     Example: {"source": "orders", "dimension": "region", "measure": "amount"} -> orders.png
     """
-    found = await get_source(context, source)
-    rows = await _aggregate(open_engine(context, found), measure, ([dimension], filters or {}), limit=MAX_POINTS)
-    image = await draw(context.storage, rows, kind, title=title or f"{found.name}: {rows.columns[-1]} by {dimension}")
-    file = await context.storage.create(f"{title or found.name}.png", image, "image/png")
+    source_row = await get_source(context, source)
+    rows = await _aggregate(open_engine(context, source_row), measure, ([dimension], filters or {}), limit=MAX_POINTS)
+    image = await draw(
+        context.storage, rows, kind, title=title or f"{source_row.name}: {rows.columns[-1]} by {dimension}"
+    )
+    file = await context.storage.create(f"{title or source_row.name}.png", image, "image/png")
     note = {"note": f"Only the {MAX_POINTS} largest are drawn."} if rows.is_cut else {}
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url, **note}
 

@@ -26,7 +26,7 @@ def _draw(chart: dict[str, Any]) -> bytes:
     figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, layout="constrained")
     axes = figure.add_subplot()
     # A name between dollar signs would be read as a formula.
-    labels, values = [_plain(each) for each in chart["labels"]], chart["values"]
+    labels, values = [_plain(label) for label in chart["labels"]], chart["values"]
     if chart["kind"] == "pie":
         axes.pie(values, labels=labels, autopct="%1.1f%%", startangle=90, counterclock=False)
     else:

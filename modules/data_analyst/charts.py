@@ -22,15 +22,17 @@ Kind = Literal["bar", "line", "pie"]
 
 async def draw(files: FilesOfUser, rows: Rows, kind: Kind, *, title: str) -> bytes:
     """Return a PNG of the last column by the others; raises `ToolError` when there is nothing to draw."""
-    drawn = [row for row in rows.rows if row[-1] is not None]
+    points = [row for row in rows.rows if row[-1] is not None]
     if kind == "line":
-        drawn.sort(key=lambda row: [str(each) for each in row[:-1]])
-    values = [float(row[-1]) for row in drawn]
-    if not drawn:
+        points.sort(key=lambda row: [str(cell) for cell in row[:-1]])
+    values = [float(row[-1]) for row in points]
+    if not points:
         raise ToolError("There are no rows to draw.")
     if kind == "pie" and (len(values) > MAX_SLICES or min(values) < 0 or sum(values) <= 0):
         raise ToolError(f"A pie has at most {MAX_SLICES} slices, none below 0; take a bar chart.")
-    labels = [" / ".join("none" if each is None else str(each) for each in row[:-1])[:MAX_LABEL_CHARS] for row in drawn]
+    labels = [
+        " / ".join("none" if cell is None else str(cell) for cell in row[:-1])[:MAX_LABEL_CHARS] for row in points
+    ]
     chart = {"kind": kind, "labels": labels, "values": values, "measure": rows.columns[-1]}
     content = json.dumps(chart | {"title": title[:MAX_TITLE_CHARS]}).encode()
     try:

@@ -33,13 +33,13 @@ class Comparison:
 
 
 async def compare(
-    files: FilesOfUser, engines: tuple[Engine, Engine], asked: Comparison, *, settings: AnalystSettings
+    files: FilesOfUser, engines: tuple[Engine, Engine], comparison: Comparison, *, settings: AnalystSettings
 ) -> dict[str, Any]:
     """Return the fields of the tool's result; raises `ToolError` for columns that a source does not have."""
     a, b = await asyncio.gather(*(engine.describe() for engine in engines))
-    keys = find_shared_keys(a, b, measure=asked.measure) if asked.keys is None else asked.keys
+    keys = find_shared_keys(a, b, measure=comparison.measure) if comparison.keys is None else comparison.keys
     queries = [
-        build_side(relation, read_measure(asked.measure, relation), keys=keys, filters=asked.filters)
+        build_side(relation, read_measure(comparison.measure, relation), keys=keys, filters=comparison.filters)
         for relation in (a, b)
     ]
     with tempfile.TemporaryDirectory(prefix="parley-compare-") as folder:
@@ -50,11 +50,15 @@ async def compare(
             )
         )
         sides = {"a": side_a, "b": side_b}
-        paths = [each["csv"] if "csv" in each else each["file"]["path"] for each in sides.values()]
-        limits = {"tolerance": str(asked.tolerance), "threshold": str(asked.major_threshold_pct), "top": asked.top}
+        paths = [side["csv"] if "csv" in side else side["file"]["path"] for side in sides.values()]
+        limits = {
+            "tolerance": str(comparison.tolerance),
+            "threshold": str(comparison.major_threshold_pct),
+            "top": comparison.top,
+        }
         task = {"task": "compare", "paths": paths, "keys": len(keys), **limits, **sides}
-        found = await run_task(files, task, settings)
-    return {"keys": list(keys), **_to_result(found, keys)}
+        answer = await run_task(files, task, settings)
+    return {"keys": list(keys), **_to_result(answer, keys)}
 
 
 def find_shared_keys(a: Relation, b: Relation, measure: str) -> list[str]:
@@ -62,22 +66,22 @@ def find_shared_keys(a: Relation, b: Relation, measure: str) -> list[str]:
 
     Raises `ToolError` with the columns of both when there are none.
     """
-    names = {each.name.lower(): each for each in b.columns}
-    shared = [(each, names[each.name.lower()]) for each in a.columns if each.name.lower() in names]
+    names = {column.name.lower(): column for column in b.columns}
+    shared = [(column, names[column.name.lower()]) for column in a.columns if column.name.lower() in names]
     measured = read_measure(measure, a).column
     keys = [mine.name for mine, theirs in shared if not (mine.is_number or theirs.is_number)]
     keys = keys or [mine.name for mine, theirs in shared if mine != measured and mine.is_whole and theirs.is_whole]
     if not keys:
-        columns_a, columns_b = ([each.name for each in relation.columns][:SHOWN_COLUMNS] for relation in (a, b))
+        columns_a, columns_b = ([column.name for column in relation.columns][:SHOWN_COLUMNS] for relation in (a, b))
         raise ToolError(
             "The sources share no column that could be a key; name keys.", columns_a=columns_a, columns_b=columns_b
         )
     return keys[:MAX_KEYS]
 
 
-def _to_result(found: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    counts = {status: found["counts"].get(status, 0) for status in STATUSES}
-    total_a, total_b = Decimal(found["total_a"]), Decimal(found["total_b"])
+def _to_result(answer: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    counts = {status: answer["counts"].get(status, 0) for status in STATUSES}
+    total_a, total_b = Decimal(answer["total_a"]), Decimal(answer["total_b"])
     summary = {
         "total_rows": sum(counts.values()),
         "matches": counts["match"],
@@ -89,13 +93,13 @@ def _to_result(found: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
         "total_source_b": to_number(total_b),
         "total_diff": to_number(total_a - total_b),
     }
-    top = [_to_difference(each, keys) for each in found["top"]]
+    top = [_to_difference(row, keys) for row in answer["top"]]
     return {"summary": summary, "top_differences": top, "interpretation": _interpret(counts, total_a, total_b)}
 
 
-def _to_difference(found: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
-    values, *figures, status = found
-    a, b, difference, percentage = (None if each is None else to_number(Decimal(each)) for each in figures)
+def _to_difference(row: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
+    values, *figures, status = row
+    a, b, difference, percentage = (None if figure is None else to_number(Decimal(figure)) for figure in figures)
     return {
         "key": dict(zip(keys, values, strict=True)),
         "source_a_value": a,

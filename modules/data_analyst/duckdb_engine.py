@@ -42,17 +42,19 @@ class FileSource:
 
     async def describe(self) -> Relation:
         """Return the file's columns; raises `ToolError` when it can't be read."""
-        found = await self._run({"task": "describe"})
-        columns = tuple(Column(each["name"], each["type"], is_number=each["is_number"]) for each in found["columns"])
+        answer = await self._run({"task": "describe"})
+        columns = tuple(
+            Column(column["name"], column["type"], is_number=column["is_number"]) for column in answer["columns"]
+        )
         return Relation("duckdb", quote(self.name), columns)
 
     async def fetch(self, query: Query, limit: int) -> Rows:
         """Return the first rows of a SELECT; raises `ToolError` when it fails."""
-        asked = {"sql": query.text, "parameters": query.parameters, "limit": limit}
-        asked |= {"max_chars": MAX_CELL_CHARS + 1, "max_columns": MAX_COLUMNS}
-        found = await self._run({"task": "fetch"} | asked)
-        rows = [tuple(map(_read_cell, row, found["numbers"])) for row in found["rows"]]
-        return to_rows(found["columns"], rows, limit)
+        task = {"sql": query.text, "parameters": query.parameters, "limit": limit}
+        task |= {"max_chars": MAX_CELL_CHARS + 1, "max_columns": MAX_COLUMNS}
+        answer = await self._run({"task": "fetch"} | task)
+        rows = [tuple(map(_read_cell, row, answer["numbers"])) for row in answer["rows"]]
+        return to_rows(answer["columns"], rows, limit)
 
     async def export(self, query: Query, folder: Path, side: str) -> dict[str, Any]:
         """Return what the join needs to run the query itself."""

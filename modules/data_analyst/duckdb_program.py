@@ -66,7 +66,7 @@ def _run(duckdb: Any, task: dict[str, Any]) -> dict[str, Any]:
     options = {"memory_limit": f"{task['memory_mb']}MB", "threads": 2, "temp_directory": "."}
     connection = duckdb.connect(":memory:", config=options | {"preserve_insertion_order": False})
     connection.execute("SET TimeZone = 'UTC'")
-    paths = ", ".join(_quoted(each) for each in task["paths"])
+    paths = ", ".join(_quoted(path) for path in task["paths"])
     connection.execute(f"SET allowed_paths = [{paths}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -84,16 +84,16 @@ def _fetch(duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, Any]
     statements = duckdb.extract_statements(task["sql"])
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise Refused("Give one statement, a SELECT.")
-    found = connection.sql(task["sql"], params=task["parameters"])
-    if found is None:
+    relation = connection.sql(task["sql"], params=task["parameters"])
+    if relation is None:
         raise Refused("Give one statement, a SELECT.")
-    columns, kinds = found.columns, [str(each) for each in found.types]
+    columns, kinds = relation.columns, [str(kind) for kind in relation.types]
     if len(columns) > task["max_columns"]:
         raise Refused(f"Give a SELECT of at most {task['max_columns']} columns.")
     # As text: Python has no values for some types, and numbers keep all their digits.
     cell = f"left(CAST(COLUMNS(*) AS VARCHAR), {int(task['max_chars'])})"
-    rows = found.limit(task["limit"] + 1).project(cell).fetchall()
-    return {"columns": columns, "numbers": [_is_number(each) for each in kinds], "rows": rows}
+    rows = relation.limit(task["limit"] + 1).project(cell).fetchall()
+    return {"columns": columns, "numbers": [_is_number(kind) for kind in kinds], "rows": rows}
 
 
 def _compare(_duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, Any]:
@@ -116,26 +116,26 @@ def _compare(_duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, A
     }
 
 
-def _load_side(connection: Any, side: str, given: dict[str, Any], *, keys: list[str]) -> None:
-    if "file" in given:
-        _make_view(connection, given["file"])
-        connection.execute(SIDE.format(side=side, sql=given["sql"]), given["parameters"])
+def _load_side(connection: Any, side: str, source: dict[str, Any], *, keys: list[str]) -> None:
+    if "file" in source:
+        _make_view(connection, source["file"])
+        connection.execute(SIDE.format(side=side, sql=source["sql"]), source["parameters"])
         return
     columns = ", ".join(f"'{key}': 'VARCHAR'" for key in keys) + f", 'value': '{DECIMAL}'"
-    read = (
-        f"SELECT * FROM read_csv({_quoted(given['csv'])}, header = false, auto_detect = false, delim = ',',"
+    query = (
+        f"SELECT * FROM read_csv({_quoted(source['csv'])}, header = false, auto_detect = false, delim = ',',"
         f" quote = '\"', escape = '\"', allow_quoted_nulls = false, columns = {{{columns}}})"
     )
-    connection.execute(SIDE.format(side=side, sql=read))
+    connection.execute(SIDE.format(side=side, sql=query))
 
 
-def _figures(found: tuple[Any, ...]) -> list[Any]:
-    a, b, difference, status = found
+def _figures(row: tuple[Any, ...]) -> list[Any]:
+    a, b, difference, status = row
     percentage = None
     if a is not None and b is not None and a != 0:
         with localcontext(prec=60):
             percentage = (difference * 100 / abs(a)).quantize(Decimal("0.0001"), ROUND_HALF_EVEN)
-    return [None if each is None else str(each) for each in (a, b, difference, percentage, status)]
+    return [None if figure is None else str(figure) for figure in (a, b, difference, percentage, status)]
 
 
 def _make_view(connection: Any, file: dict[str, str]) -> None:
@@ -146,13 +146,13 @@ def _make_view(connection: Any, file: dict[str, str]) -> None:
         connection.execute(f"{view} * FROM read_parquet({_quoted(path)})")
         return
     # All rows are looked at, so that no later one has another type.
-    read = f"read_csv({_quoted(path)}, sample_size = -1"
-    columns = connection.execute(f"DESCRIBE SELECT * FROM {read})").fetchall()
+    reader = f"read_csv({_quoted(path)}, sample_size = -1"
+    columns = connection.execute(f"DESCRIBE SELECT * FROM {reader})").fetchall()
     fractions = {column for column, kind, *_ in columns if kind in FRACTIONS}
     types = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in fractions)
     # Fractions are read as decimals and not through binary floating point.
-    shown = ", ".join(_as_decimal(column) if column in fractions else _name(column) for column, *_ in columns)
-    connection.execute(f"{view} {shown} FROM {read}{f', types = {{{types}}}' if types else ''})")
+    select_list = ", ".join(_as_decimal(column) if column in fractions else _name(column) for column, *_ in columns)
+    connection.execute(f"{view} {select_list} FROM {reader}{f', types = {{{types}}}' if types else ''})")
 
 
 def _as_decimal(column: str) -> str:

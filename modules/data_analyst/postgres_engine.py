@@ -45,12 +45,14 @@ class PostgresSource:
     async def describe(self) -> Relation:
         """Return the table's columns; raises `ToolError` when the login can't see it."""
         async with self._connected() as connection:
-            found = await connection.fetchrow(NAME, self.relation)
-            if found[0] is None:
+            row = await connection.fetchrow(NAME, self.relation)
+            if row[0] is None:
                 raise ToolError(f"The source {self.name} names {self.relation}, which its login can't see.")
-            columns = await connection.fetch(COLUMNS, found[0])
-        described = tuple(Column(each["attname"], each["type"], is_number=each["is_number"]) for each in columns)
-        return Relation("postgres", found[1], described)
+            columns = await connection.fetch(COLUMNS, row[0])
+        relation_columns = tuple(
+            Column(column["attname"], column["type"], is_number=column["is_number"]) for column in columns
+        )
+        return Relation("postgres", row[1], relation_columns)
 
     async def fetch(self, query: Query, limit: int) -> Rows:
         """Return the first rows of a SELECT, values cut to a readable length; raises `ToolError` when it fails."""
@@ -60,12 +62,12 @@ class PostgresSource:
             columns = (await connection.prepare(sql)).get_attributes()
             if not 0 < len(columns) <= MAX_COLUMNS:
                 raise ToolError(f"Give one SELECT of 1 to {MAX_COLUMNS} columns.")
-            shown = ", ".join(_shortened(f"c{at}", each.type.name) for at, each in enumerate(columns))
+            select_list = ", ".join(_shortened(f"c{at}", column.type.name) for at, column in enumerate(columns))
             names = ", ".join(f"c{at}" for at in range(len(columns)))
             # As a subquery, it can be nothing but a query; a comment at its end ends with the line.
-            shortened = f"SELECT {shown} FROM ({sql}\n) AS found({names}) LIMIT {limit + 1}"
+            shortened = f"SELECT {select_list} FROM ({sql}\n) AS found({names}) LIMIT {limit + 1}"
             rows = await connection.fetch(shortened, *query.parameters)
-        return to_rows([each.name for each in columns], [tuple(row) for row in rows], limit)
+        return to_rows([column.name for column in columns], [tuple(row) for row in rows], limit)
 
     async def export(self, query: Query, folder: Path, side: str) -> dict[str, Any]:
         """Write the result of the query to a CSV file, and return what the join needs to read it."""

@@ -50,12 +50,12 @@ class Relation:
 
     def find(self, name: str) -> Column:
         """Return the column; raises `ToolError` with those that there are."""
-        named = [each for each in self.columns if each.name == name]
-        named = named or [each for each in self.columns if each.name.lower() == name.strip().lower()]
-        if len(named) != 1:
-            columns = [each.name for each in self.columns][:SHOWN_COLUMNS]
+        matches = [column for column in self.columns if column.name == name]
+        matches = matches or [column for column in self.columns if column.name.lower() == name.strip().lower()]
+        if len(matches) != 1:
+            columns = [column.name for column in self.columns][:SHOWN_COLUMNS]
             raise ToolError(f"There is no column {name[:80]}.", available_columns=columns)
-        return named[0]
+        return matches[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,43 +88,43 @@ class Measure:
         return f"{self.function}(CAST({name} AS {DECIMALS[dialect]}))"
 
 
-def read_measure(written: str, relation: Relation) -> Measure:
+def read_measure(text: str, relation: Relation) -> Measure:
     """Return the measure that `amount`, `avg(amount)` or `count` means; a column alone is summed."""
-    if written.strip().lower() in {"count", "count(*)", "*"}:
+    if text.strip().lower() in {"count", "count(*)", "*"}:
         return Measure("count", None)
-    match = MEASURE.fullmatch(written)
+    match = MEASURE.fullmatch(text)
     if match is None:
-        function, column = "sum", relation.find(written)
+        function, column = "sum", relation.find(text)
     else:
         function, column = match["function"].lower(), relation.find(match["column"].strip().strip('"'))
     if function != "count" and not column.is_number:
-        numbers = [each.name for each in relation.columns if each.is_number][:SHOWN_COLUMNS]
+        numbers = [column.name for column in relation.columns if column.is_number][:SHOWN_COLUMNS]
         raise ToolError(f"{column.name} is {column.type} and not a number.", number_columns=numbers)
     return Measure(function, column)
 
 
 def build_aggregate(relation: Relation, measure: Measure, dimensions: Sequence[str], filters: Filters) -> Query:
     """Return the statement for the measure by each combination of the dimensions, the largest first."""
-    names = [quote(relation.find(each).name) for each in dimensions]
+    names = [quote(relation.find(dimension).name) for dimension in dimensions]
     where, parameters = _build_where(relation, filters)
     value = f"{measure.to_sql(relation.dialect)} AS {quote(measure.label)}"
     text = f"SELECT {', '.join([*names, value])} FROM {relation.name}{where}"
     if names:
-        places = ", ".join(str(each + 1) for each in range(len(names)))
+        places = ", ".join(str(number + 1) for number in range(len(names)))
         text += f" GROUP BY {places} ORDER BY {len(names) + 1} DESC NULLS LAST, {places}"
     return Query(text, parameters)
 
 
 def build_side(relation: Relation, measure: Measure, keys: Sequence[str], filters: Filters) -> Query:
     """Return the statement for one side of a comparison: columns `k0`, `k1`, … as text, and `value` as decimal."""
-    columns = [relation.find(each) for each in keys]
+    columns = [relation.find(key) for key in keys]
     where, parameters = _build_where(relation, filters)
-    groups = ", ".join(f"{quote(each.name)} AS k{at}" for at, each in enumerate(columns))
+    groups = ", ".join(f"{quote(column.name)} AS k{at}" for at, column in enumerate(columns))
     value = f"CAST({measure.to_sql(relation.dialect)} AS {DECIMALS[relation.dialect]})"
     places = ", ".join(str(at + 1) for at in range(len(columns)))
     inner = f"SELECT {groups}, {value} AS value FROM {relation.name}{where} GROUP BY {places}"
     keys_as_text = ", ".join(
-        f"{_to_text(each, f'k{at}', relation.dialect)} AS k{at}" for at, each in enumerate(columns)
+        f"{_to_text(column, f'k{at}', relation.dialect)} AS k{at}" for at, column in enumerate(columns)
     )
     return Query(f"SELECT {keys_as_text}, value FROM ({inner}) AS side", parameters)
 
@@ -164,7 +164,7 @@ def _list_comparisons(condition: Condition) -> list[tuple[str, Scalar | list[Sca
 
 def _compare(column: Column, operator: str, value: Scalar | list[Scalar], *, parameters: list[str]) -> str:
     if isinstance(value, list):
-        choices = [_compare(column, "=", each, parameters=parameters) for each in value]
+        choices = [_compare(column, "=", choice, parameters=parameters) for choice in value]
         return f"({' OR '.join(choices)})" if choices else "false"
     name = quote(column.name)
     if value is None:

@@ -38,17 +38,17 @@ class Engine(Protocol):
 async def list_sources_for(context: ToolContext) -> list[Source]:
     """Return the sources that the person may use, by name."""
     async with context.transaction() as session:
-        found = await session.scalars(select(Source).where(Source.is_enabled).order_by(Source.name))
-        return [each for each in found if _may_use(context.user.permission, each)]
+        sources = await session.scalars(select(Source).where(Source.is_enabled).order_by(Source.name))
+        return [source for source in sources if _may_use(context.user.permission, source)]
 
 
 async def get_source(context: ToolContext, name: str) -> Source:
     """Return the source; raises `ToolError` with the available ones when there is none that the person may use."""
     sources = await list_sources_for(context)
-    for each in sources:
-        if each.name == name.strip().lower():
-            return each
-    raise ToolError(f"There is no source {name[:80]}.", available_sources=[each.name for each in sources])
+    for source in sources:
+        if source.name == name.strip().lower():
+            return source
+    raise ToolError(f"There is no source {name[:80]}.", available_sources=[source.name for source in sources])
 
 
 def open_engine(context: ToolContext, source: Source) -> Engine:
@@ -63,4 +63,4 @@ def open_engine(context: ToolContext, source: Source) -> Engine:
 
 
 def _may_use(permission: Permission, source: Source) -> bool:
-    return permission >= min(Permission.from_label(each) for each in source.allowed_roles)
+    return permission >= min(Permission.from_label(allowed_role) for allowed_role in source.allowed_roles)

@@ -31,8 +31,8 @@ class Rows:
 
 def to_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], limit: int) -> Rows:
     """Return at most `limit` of the rows with values for JSON."""
-    listed = [tuple(to_json_value(each) for each in row) for row in rows]
-    return Rows(tuple(columns), tuple(listed[:limit]), is_cut=len(listed) > limit)
+    json_rows = [tuple(to_json_value(cell) for cell in row) for row in rows]
+    return Rows(tuple(columns), tuple(json_rows[:limit]), is_cut=len(json_rows) > limit)
 
 
 def to_json_value(value: Any) -> Any:

@@ -36,8 +36,8 @@ async def create_document(
 
     Example: {"title": "Plan", "content": "# Plan", "format": "md"} -> Plan.md
     """
-    filename, made = await render(context.storage, title, content, kind=format)
-    file = await context.storage.create(filename, made, MIME_TYPES[format])
+    filename, document = await render(context.storage, title, content, kind=format)
+    file = await context.storage.create(filename, document, MIME_TYPES[format])
     return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 

@@ -73,10 +73,12 @@ def pdf(title: str, content: str) -> bytes:
         document.add_font("roboto", style, fonts / f"Roboto-{name}.ttf")
     document.set_font("roboto", size=11)
     font: Any = document.fonts["roboto"]
-    missing = sorted({each for each in content if each > " " and ord(each) not in font.cmap})
-    if missing:
-        shown = "".join(missing[:MAX_SHOWN_LETTERS])
-        sys.stderr.write(f"the font of PDF files has no letters for {shown!r}; leave them out, or write docx or html.")
+    letters = sorted({letter for letter in content if letter > " " and ord(letter) not in font.cmap})
+    if letters:
+        excerpt = "".join(letters[:MAX_SHOWN_LETTERS])
+        sys.stderr.write(
+            f"the font of PDF files has no letters for {excerpt!r}; leave them out, or write docx or html."
+        )
         sys.exit(IMPOSSIBLE)
     document.add_page()
     document.write_html(to_html(content), font_family="roboto")

@@ -53,20 +53,20 @@ async def render(files: FilesOfUser, title: str, content: str, kind: str) -> tup
     title = filename.removesuffix(f".{kind}")
     match kind:
         case "json":
-            made = (await asyncio.to_thread(_json, content)).encode()
+            document = (await asyncio.to_thread(_json, content)).encode()
         case "csv":
-            made = (await asyncio.to_thread(_csv, content, to_cell=to_text_cell)).encode()
+            document = (await asyncio.to_thread(_csv, content, to_cell=to_text_cell)).encode()
         case "html":
-            made = (await _html(files, title, content)).encode()
+            document = (await _html(files, title, content)).encode()
         case "xlsx":
-            made = await _convert(files, kind, title, content=await asyncio.to_thread(_csv, content))
+            document = await _convert(files, kind, title, content=await asyncio.to_thread(_csv, content))
         case "docx" | "pdf":
-            made = await _convert(files, kind, title, content=content)
+            document = await _convert(files, kind, title, content=content)
         case "md" if not content.lstrip().startswith("#"):
-            made = f"# {title}\n\n{content.rstrip()}\n".encode()
+            document = f"# {title}\n\n{content.rstrip()}\n".encode()
         case _:
-            made = (content.rstrip("\n") + "\n").encode()
-    return filename, made
+            document = (content.rstrip("\n") + "\n").encode()
+    return filename, document
 
 
 async def _convert(files: FilesOfUser, kind: str, title: str, *, content: str) -> bytes:

@@ -25,34 +25,34 @@ async def search(files: FilesOfUser, query: str) -> dict[str, Any]:
     words = clean(query).lower().split()
     if not words:
         raise ToolError("query is empty; name words of the file's name or text.")
-    listed = await files.list(limit=MAX_NAMES)
-    found = [_to_result(each) for each in listed if _has_all(words, each.filename)][:MAX_FOUND]
-    named = {each["file_id"] for each in found}
-    readable = [each for each in listed if each.file_id not in named and _is_readable(each)]
-    left = iter(readable[:MAX_READ] if len(found) < MAX_FOUND else ())
+    stored_files = await files.list(limit=MAX_NAMES)
+    matches = [_to_result(file) for file in stored_files if _has_all(words, file.filename)][:MAX_FOUND]
+    match_ids = {match["file_id"] for match in matches}
+    readable = [file for file in stored_files if file.file_id not in match_ids and _is_readable(file)]
+    queue = iter(readable[:MAX_READ] if len(matches) < MAX_FOUND else ())
     with suppress(TimeoutError):
         async with asyncio.timeout(SEARCH_SECONDS):
-            await _search_texts(files, left, words, found=found)
-    unread = len(list(left)) + max(0, len(readable) - MAX_READ)
-    return {"files": found, **({"note": UNREAD.format(count=unread)} if unread else {})}
+            await _search_texts(files, queue, words, matches=matches)
+    unread = len(list(queue)) + max(0, len(readable) - MAX_READ)
+    return {"files": matches, **({"note": UNREAD.format(count=unread)} if unread else {})}
 
 
 async def _search_texts(
-    files: FilesOfUser, left: Iterator[StoredFile], words: list[str], *, found: list[dict[str, Any]]
+    files: FilesOfUser, queue: Iterator[StoredFile], words: list[str], *, matches: list[dict[str, Any]]
 ) -> None:
-    """Add files of `left` to `found` until it is full."""
-    for each in left:
-        text = await _find_text(files, each)
+    """Add files of `queue` to `matches` until it is full."""
+    for file in queue:
+        text = await _find_text(files, file)
         if _has_all(words, text):
-            found.append({**_to_result(each), "text": _excerpt(text, words[0])})
-        if len(found) == MAX_FOUND:
+            matches.append({**_to_result(file), "text": _excerpt(text, words[0])})
+        if len(matches) == MAX_FOUND:
             return
 
 
 async def _find_text(files: FilesOfUser, file: StoredFile) -> str:
     try:
-        stored, content = await files.read(file.file_id)
-        return await read_text(files, stored, content, seconds=READ_SECONDS)
+        stored_file, content = await files.read(file.file_id)
+        return await read_text(files, stored_file, content, seconds=READ_SECONDS)
     except ToolError:
         # A file without text, or one that has just been deleted, is no error of the search.
         return ""

@@ -47,13 +47,13 @@ async def generate_image(
     Example: {"prompt": "A red bridge at dawn"} -> image.png
     """
     settings = context.settings(ImagesSettings)
-    wanted = clean(prompt).strip()
+    text = clean(prompt).strip()
     if settings.model is None:
         raise ToolError(f"No image can be made: {NOT_CONFIGURED}.")
-    if not 0 < len(wanted) <= MAX_PROMPT_CHARS:
+    if not 0 < len(text) <= MAX_PROMPT_CHARS:
         raise ToolError(f"prompt needs 1 to {MAX_PROMPT_CHARS:,} characters.")
-    drawn = await context.draw(wanted, model=settings.model, size=size, tokens=settings.tokens)
-    file = await context.storage.create(f"{clean(title).strip() or 'image'}.png", drawn)
+    image = await context.draw(text, model=settings.model, size=size, tokens=settings.tokens)
+    file = await context.storage.create(f"{clean(title).strip() or 'image'}.png", image)
     if not file.mime_type.startswith("image/"):
         await context.storage.delete(file.file_id)
         raise ToolError("The image model has answered with something that is no image.")
@@ -73,6 +73,6 @@ async def describe_image(context: ToolContext, file_id: int, question: str = QUE
 
     Example: {"file_id": 2, "question": "What is on it?"} -> "answer":
     """
-    asked = clean(question).strip()[:MAX_PROMPT_CHARS] or QUESTION
-    answer = await context.complete(asked, instructions=INSTRUCTIONS_TO_MODEL, image_id=file_id)
+    text = clean(question).strip()[:MAX_PROMPT_CHARS] or QUESTION
+    answer = await context.complete(text, instructions=INSTRUCTIONS_TO_MODEL, image_id=file_id)
     return {"file_id": file_id, "answer": answer}

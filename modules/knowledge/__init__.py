@@ -36,7 +36,7 @@ async def recall(
 
     Example: {"query": "tea"} -> green tea
     """
-    found = await context.memory.recall(
+    memories = await context.memory.recall(
         query,
         min(max(k, 1), MAX_RECALLED),
         since=_midnight(context, since),
@@ -45,9 +45,11 @@ async def recall(
     )
     # Others may have written what was said in a channel.
     note = (
-        {"untrusted": True} if any(each.scope == "conversation" or each.author == "stranger" for each in found) else {}
+        {"untrusted": True}
+        if any(memory.scope == "conversation" or memory.author == "stranger" for memory in memories)
+        else {}
     )
-    return {"memories": list(_fitting(context, found)), **note}
+    return {"memories": list(_fitting(context, memories)), **note}
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
@@ -57,12 +59,14 @@ async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
     Example: {} -> green tea
     """
     skip = min(max(skip, 0), MAX_SKIPPED)
-    found = await context.memory.list_all(limit=PAGE + 1, skip=skip)
-    shown = list(_fitting(context, found[:PAGE]))
-    more: dict[str, Any] = {"note": f"There are more: skip {skip + len(shown)}."} if len(shown) < len(found) else {}
-    if any(memory.author == "stranger" for memory in found):
+    memories = await context.memory.list_all(limit=PAGE + 1, skip=skip)
+    entries = list(_fitting(context, memories[:PAGE]))
+    more: dict[str, Any] = (
+        {"note": f"There are more: skip {skip + len(entries)}."} if len(entries) < len(memories) else {}
+    )
+    if any(memory.author == "stranger" for memory in memories):
         more["untrusted"] = True
-    return {"memories": shown, **more}
+    return {"memories": entries, **more}
 
 
 @tool(requires=Permission.GUEST, repeatable=True)
@@ -90,13 +94,13 @@ def _midnight(context: ToolContext, day: date | None, days: int = 0) -> datetime
 
 def _fitting(context: ToolContext, memories: Iterable[StoredMemory | RecalledMemory]) -> Iterator[dict[str, Any]]:
     """Yield entries up to the size limit of results, so that the result is not cut in the middle of one."""
-    left = context.app_settings.tool_result_max_chars * 3 // 4
-    for position, each in enumerate(memories):
-        entry = {"memory_id": each.id, "content": each.content, "said_at": f"{each.said_at:%Y-%m-%d}"}
-        if isinstance(each, RecalledMemory):
-            entry |= _describe(each)
-        left -= len(json.dumps(entry, ensure_ascii=False))
-        if left < 0 and position:
+    room = context.app_settings.tool_result_max_chars * 3 // 4
+    for position, memory in enumerate(memories):
+        entry = {"memory_id": memory.id, "content": memory.content, "said_at": f"{memory.said_at:%Y-%m-%d}"}
+        if isinstance(memory, RecalledMemory):
+            entry |= _describe(memory)
+        room -= len(json.dumps(entry, ensure_ascii=False))
+        if room < 0 and position:
             return
         yield entry
 
@@ -105,8 +109,8 @@ def _describe(memory: RecalledMemory) -> dict[str, Any]:
     """Return what is known beside the text of a message: who said it, and the messages around it."""
     speaker = "you" if memory.is_from_bot else memory.speaker
     around = {
-        side: f"{'you' if each.is_from_bot else each.speaker or 'somebody'}: {each.content}"
-        for side, each in (("before", memory.before), ("after", memory.after))
-        if each is not None
+        side: f"{'you' if neighbour.is_from_bot else neighbour.speaker or 'somebody'}: {neighbour.content}"
+        for side, neighbour in (("before", memory.before), ("after", memory.after))
+        if neighbour is not None
     }
     return ({"speaker": speaker} if speaker else {}) | around

@@ -82,20 +82,20 @@ async def save_place(
             current = await _get_current(session, context.user.id)
         label, latitude, longitude = "the current position", current.latitude, current.longitude
     else:
-        found = await find_address(context, clean(address))
-        label, latitude, longitude = found.label, found.latitude, found.longitude
-    given = {"user_id": context.user.id, "name": _plain(name), "radius": radius_metres, "most": MOST_PLACES}
+        place = await find_address(context, clean(address))
+        label, latitude, longitude = place.label, place.latitude, place.longitude
+    parameters = {"user_id": context.user.id, "name": _plain(name), "radius": radius_metres, "most": MOST_PLACES}
     if context.author == "stranger":
         async with context.transaction() as session:
-            is_known = (await session.execute(FIND, given)).one_or_none() is not None
+            is_known = (await session.execute(FIND, parameters)).one_or_none() is not None
         if is_known:
             # Where it was is lost.
-            await context.confirm(f"Move the place “{given['name']}” to {label}?")
+            await context.confirm(f"Move the place “{parameters['name']}” to {label}?")
     async with context.transaction() as session:
-        saved = await session.execute(SAVE, given | {"latitude": latitude, "longitude": longitude})
+        saved = await session.execute(SAVE, parameters | {"latitude": latitude, "longitude": longitude})
         if saved.one_or_none() is None:
             raise ToolError(f"There are {MOST_PLACES} places already; delete one first.")
-    return {"name": given["name"], "at": label, "radius_metres": radius_metres}
+    return {"name": parameters["name"], "at": label, "radius_metres": radius_metres}
 
 
 @tool(requires=Permission.GUEST, read_only=True, reads_private=True)
@@ -110,19 +110,19 @@ async def list_places(context: ToolContext) -> dict[str, Any]:
         reminders = (await session.execute(LIST_REMINDERS, {"user_id": context.user.id})).all()
     return {
         "places": [
-            {"name": each.name, "radius_metres": each.radius_metres, "is_there": each.is_inside} for each in places
+            {"name": place.name, "radius_metres": place.radius_metres, "is_there": place.is_inside} for place in places
         ],
         "reminders": [
             {
-                "reminder_id": each.id,
-                "place": each.name,
-                "on": each.event,
-                "text": each.content,
-                "repeats": each.repeats,
+                "reminder_id": reminder.id,
+                "place": reminder.name,
+                "on": reminder.event,
+                "text": reminder.content,
+                "repeats": reminder.repeats,
             }
-            for each in reminders
+            for reminder in reminders
         ],
-        **({"untrusted": True} if any(each.author == "stranger" for each in reminders) else {}),
+        **({"untrusted": True} if any(reminder.author == "stranger" for reminder in reminders) else {}),
     }
 
 
@@ -133,8 +133,8 @@ async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
     Example: {"name": "office"} -> "deleted": "office"
     """
     async with context.transaction() as session:
-        gone = await session.execute(DELETE, {"user_id": context.user.id, "name": _plain(name)})
-        if gone.one_or_none() is None:
+        cursor = await session.execute(DELETE, {"user_id": context.user.id, "name": _plain(name)})
+        if cursor.one_or_none() is None:
             raise NotFound("There is no such place.")
     return {"deleted": _plain(name)}
 
@@ -152,13 +152,13 @@ async def remind_at_place(
     Example: {"place": "home", "text": "Feed the frogs.", "on": "enter"} -> "reminder_id"
     """
     async with context.transaction() as session:
-        found = (await session.execute(FIND, {"user_id": context.user.id, "name": _plain(place)})).one_or_none()
-        if found is None:
+        place_row = (await session.execute(FIND, {"user_id": context.user.id, "name": _plain(place)})).one_or_none()
+        if place_row is None:
             raise NotFound("There is no such place; save it first.")
         origin = await context.jobs.find_origin(session)
-        given = {
+        parameters = {
             "user_id": context.user.id,
-            "place_id": found.id,
+            "place_id": place_row.id,
             "conversation_id": context.conversation_id,
             "adapter": origin.adapter,
             "platform_user_id": origin.platform_user_id,
@@ -168,10 +168,10 @@ async def remind_at_place(
             "repeats": repeats,
             "most": MOST_REMINDERS,
         }
-        made = (await session.execute(REMIND, given)).one_or_none()
-    if made is None:
+        row = (await session.execute(REMIND, parameters)).one_or_none()
+    if row is None:
         raise ToolError(f"There are {MOST_REMINDERS} reminders at places already; cancel one first.")
-    return {"reminder_id": made.id, "place": _plain(place), "on": on}
+    return {"reminder_id": row.id, "place": _plain(place), "on": on}
 
 
 @tool(requires=Permission.USER)
@@ -183,8 +183,8 @@ async def cancel_place_reminder(
     Example: {"reminder_id": 1} -> "cancelled": 1
     """
     async with context.transaction() as session:
-        gone = await session.execute(CANCEL, {"user_id": context.user.id, "id": reminder_id})
-        if gone.one_or_none() is None:
+        cursor = await session.execute(CANCEL, {"user_id": context.user.id, "id": reminder_id})
+        if cursor.one_or_none() is None:
             raise NotFound(what="reminder")
     return {"cancelled": reminder_id}
 
@@ -200,7 +200,7 @@ async def get_position(context: ToolContext) -> dict[str, Any]:
         current = await _get_current(session, context.user.id)
         places = (await session.execute(NEAR, {"user_id": context.user.id})).all()
     here = (current.latitude, current.longitude)
-    metres = {each.name: round(distance(here, (each.latitude, each.longitude))) for each in places}
+    metres = {place.name: round(distance(here, (place.latitude, place.longitude))) for place in places}
     return {
         "latitude": current.latitude,
         "longitude": current.longitude,
@@ -218,9 +218,9 @@ async def pair_phone(context: ToolContext) -> dict[str, Any]:
     """
     _require_direct(context)
     code = token_urlsafe(24)
-    given = {"user_id": context.user.id, "hash": hash_of(code), "minutes": PAIRING_MINUTES}
+    parameters = {"user_id": context.user.id, "hash": hash_of(code), "minutes": PAIRING_MINUTES}
     async with context.transaction() as session:
-        await session.execute(OPEN_PAIRING, given)
+        await session.execute(OPEN_PAIRING, parameters)
     return {"link": f"{_base_url(context)}/modules/{context.module}/pair?code={code}"}
 
 
@@ -228,9 +228,9 @@ async def pair_phone(context: ToolContext) -> dict[str, Any]:
 async def open_pairing(context: ModuleContext, request: HttpRequest) -> HttpResponse:
     """Show the phone's credential to whoever opens the link first."""
     password = token_urlsafe(24)
-    given = {"hash": hash_of(request.query.get("code", "")), "password_hash": hash_of(password)}
+    parameters = {"hash": hash_of(request.query.get("code", "")), "password_hash": hash_of(password)}
     async with context.transaction() as session:
-        paired = (await session.execute(PAIR, given)).one_or_none()
+        paired = (await session.execute(PAIR, parameters)).one_or_none()
     plain = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"}
     if paired is None:
         return HttpResponse(b"This link was opened before, or is too old. Ask for a new one.", 410, plain)
@@ -269,12 +269,12 @@ def _read_credential(header: str) -> tuple[int, str]:
 def _read_position(body: bytes) -> Position | None:
     """Return the position of a message of OwnTracks; None for another message, `ToolError` for a wrong position."""
     try:
-        sent = json.loads(body)
-        if not isinstance(sent, dict) or sent.get("_type") != "location":
+        payload = json.loads(body)
+        if not isinstance(payload, dict) or payload.get("_type") != "location":
             return None
-        latitude, longitude = float(sent["lat"]), float(sent["lon"])
-        accuracy = float(sent.get("acc", UNKNOWN_ACCURACY))
-        recorded_at = to_time(float(sent["tst"]))
+        latitude, longitude = float(payload["lat"]), float(payload["lon"])
+        accuracy = float(payload.get("acc", UNKNOWN_ACCURACY))
+        recorded_at = to_time(float(payload["tst"]))
     except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
         raise ToolError("This is no message of OwnTracks.") from None
     if not (abs(latitude) <= 90 and abs(longitude) <= 180 and isfinite(accuracy) and accuracy >= 0):

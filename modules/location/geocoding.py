@@ -24,16 +24,18 @@ class Address:
 async def find_address(context: ToolContext, address: str) -> Address:
     """Return the point of an address; raises `ToolError` if there is none, `Unavailable`."""
     base = context.settings(LocationSettings).geocoder_url.rstrip("/")
-    asked = urlencode({"q": address, "format": "jsonv2", "limit": MOST})
+    query = urlencode({"q": address, "format": "jsonv2", "limit": MOST})
     # The operator has chosen the service: it may be in the same network.
     response = await context.http.get(
-        f"{base}/search?{asked}", trusted=True, timeout_seconds=SECONDS, max_bytes=MAX_BYTES
+        f"{base}/search?{query}", trusted=True, timeout_seconds=SECONDS, max_bytes=MAX_BYTES
     )
     if response.status != 200:
         raise Unavailable(f"The geocoder answers with status {response.status}.")
     try:
-        found = json.loads(response.text)
-        points = [Address(clean(str(each["display_name"])), float(each["lat"]), float(each["lon"])) for each in found]
+        places = json.loads(response.text)
+        points = [
+            Address(clean(str(place["display_name"])), float(place["lat"]), float(place["lon"])) for place in places
+        ]
     except (ValueError, TypeError, KeyError, RecursionError):
         raise Unavailable("The geocoder has sent something else than addresses.") from None
     if not points or not (abs(points[0].latitude) <= 90 and abs(points[0].longitude) <= 180):

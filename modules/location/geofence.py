@@ -9,7 +9,7 @@ MARGIN_METRES, MARGIN_SHARE = 50.0, 0.2
 
 def distance(one: tuple[float, float], other: tuple[float, float]) -> float:
     """Return the great-circle distance of two points in metres; points are latitude and longitude in degrees."""
-    (latitude_1, longitude_1), (latitude_2, longitude_2) = (tuple(map(radians, each)) for each in (one, other))
+    (latitude_1, longitude_1), (latitude_2, longitude_2) = (tuple(map(radians, point)) for point in (one, other))
     half = sin((latitude_2 - latitude_1) / 2) ** 2
     half += cos(latitude_1) * cos(latitude_2) * sin((longitude_2 - longitude_1) / 2) ** 2
     return 2 * EARTH_METRES * asin(min(1.0, sqrt(half)))

@@ -60,13 +60,13 @@ def hash_of(secret: str) -> str:
 async def find_tracker(session: AsyncSession, tracker_id: int, password: str) -> int | None:
     """Return the phone's id if this is its password, else None."""
     row = (await session.execute(TRACKER, {"id": tracker_id})).one_or_none()
-    expected = row.password_hash if row is not None and row.password_hash else ""
-    return row.id if compare_digest(hash_of(password), expected) and row is not None else None
+    password_hash = row.password_hash if row is not None and row.password_hash else ""
+    return row.id if compare_digest(hash_of(password), password_hash) and row is not None else None
 
 
 async def take_position(context: ModuleContext, tracker_id: int, position: Position) -> int:
     """Store a position that is newer than the last one, fire what it causes, and return how many reminders."""
-    given = {
+    parameters = {
         "id": tracker_id,
         "latitude": position.latitude,
         "longitude": position.longitude,
@@ -76,7 +76,7 @@ async def take_position(context: ModuleContext, tracker_id: int, position: Posit
     }
     fired = 0
     async with context.transaction() as session:
-        moved = (await session.execute(MOVE, given)).one_or_none()
+        moved = (await session.execute(MOVE, parameters)).one_or_none()
         places = (await session.execute(PLACES, {"user_id": moved.user_id})).all() if moved is not None else []
         for place in places:
             metres = distance((position.latitude, position.longitude), (place.latitude, place.longitude))
@@ -92,15 +92,17 @@ async def take_position(context: ModuleContext, tracker_id: int, position: Posit
 
 async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, event: str) -> int:
     reminders = (await session.execute(REMINDERS, {"place_id": place_id, "event": event})).all()
-    for each in reminders:
-        origin = Origin(each.adapter, each.platform_user_id)
+    for reminder in reminders:
+        origin = Origin(reminder.adapter, reminder.platform_user_id)
         jobs = replace(
-            context.jobs_of(each.user_id, Place.from_row(each), conversation_id=each.conversation_id, origin=origin),
-            author=each.author,
+            context.jobs_of(
+                reminder.user_id, Place.from_row(reminder), conversation_id=reminder.conversation_id, origin=origin
+            ),
+            author=reminder.author,
         )
         timing = once(context.clock.now() + timedelta(milliseconds=1))
-        await jobs.store(session, NewJob(each.content, timing, module=context.module))
-        await session.execute(DONE, {"id": each.id})
+        await jobs.store(session, NewJob(reminder.content, timing, module=context.module))
+        await session.execute(DONE, {"id": reminder.id})
     return len(reminders)
 
 

@@ -25,7 +25,7 @@ async def get_availability(context: ToolContext, check_in: date, check_out: date
     stay = read_stay(context, check_in, check_out, guests=guests)
     async with context.transaction() as session:
         offers = await list_offers(session, stay, context.user.id)
-    return {**stay.to_fields(), "rooms": [each.to_fields() for each in offers]}
+    return {**stay.to_fields(), "rooms": [offer.to_fields() for offer in offers]}
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True)
@@ -52,9 +52,9 @@ async def hold(context: ToolContext, room: Name, check_in: date, check_out: date
     stay = read_stay(context, check_in, check_out, guests=guests)
     async with context.transaction() as session:
         offer = await get_offer(session, stay, context.user.id, room=room)
-    held = await occupy(context, offer, stay, is_hold=True)
-    until = held.held_until.isoformat(timespec="minutes") if held.held_until else None
-    return {"booking_id": held.id, "status": "held", "held_until": until, **stay.to_fields(), **offer.to_fields()}
+    booking = await occupy(context, offer, stay, is_hold=True)
+    until = booking.held_until.isoformat(timespec="minutes") if booking.held_until else None
+    return {"booking_id": booking.id, "status": "held", "held_until": until, **stay.to_fields(), **offer.to_fields()}
 
 
 @tool(requires=Permission.USER, confirms=True)
@@ -105,6 +105,6 @@ def _to_stay(booking: Booking) -> Stay:
 
 def _to_fields(booking: Booking, room: Room) -> dict[str, Any]:
     money = {"total": f"{booking.total:.2f}", "currency": room.currency}
-    held = {"held_until": booking.held_until.isoformat(timespec="minutes")} if booking.held_until else {}
+    hold_fields = {"held_until": booking.held_until.isoformat(timespec="minutes")} if booking.held_until else {}
     about = {"booking_id": booking.id, "status": booking.status, "room": room.name}
-    return {**about, **_to_stay(booking).to_fields(), **money, **held}
+    return {**about, **_to_stay(booking).to_fields(), **money, **hold_fields}

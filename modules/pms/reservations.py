@@ -60,11 +60,11 @@ async def list_own(context: ToolContext) -> list[tuple[Booking, Room]]:
         return [(row[0], row[1]) for row in await session.execute(query)]
 
 
-async def _free_room(session: AsyncSession, wanted: Booking) -> None:
+async def _free_room(session: AsyncSession, booking: Booking) -> None:
     # Without the lock, two inserts that wait for each other would be a deadlock.
-    await session.execute(select(Room.id).where(Room.id == wanted.room_id).with_for_update(key_share=True))
-    is_over = (Booking.held_until <= func.now()) | (Booking.user_id == wanted.user_id)
-    in_the_way = (Booking.room_id == wanted.room_id) & Booking.stay.op("&&")(wanted.stay)
+    await session.execute(select(Room.id).where(Room.id == booking.room_id).with_for_update(key_share=True))
+    is_over = (Booking.held_until <= func.now()) | (Booking.user_id == booking.user_id)
+    in_the_way = (Booking.room_id == booking.room_id) & Booking.stay.op("&&")(booking.stay)
     await session.execute(
         update(Booking).where(in_the_way, Booking.status == "held", is_over).values(status="cancelled")
     )
@@ -73,9 +73,9 @@ async def _free_room(session: AsyncSession, wanted: Booking) -> None:
 async def _limit_holds(session: AsyncSession, context: ToolContext) -> None:
     await session.execute(text(ONE_AT_A_TIME), {"user_id": context.user.id})
     mine = (Booking.user_id == context.user.id) & (Booking.status == "held") & (Booking.held_until > func.now())
-    held = await session.scalar(select(func.count()).select_from(Booking).where(mine))
+    hold_count = await session.scalar(select(func.count()).select_from(Booking).where(mine))
     most = context.settings(PmsSettings).max_holds
-    if (held or 0) >= most:
+    if (hold_count or 0) >= most:
         raise ToolError(f"A person holds at most {most} rooms at a time; book or cancel one first.")
 
 

@@ -104,36 +104,35 @@ def read_stay(context: ToolContext, check_in: date, check_out: date, *, guests: 
 
 async def list_offers(session: AsyncSession, stay: Stay, user_id: int, *, room_id: int | None = None) -> list[Offer]:
     """Return the free rooms that have a price for all nights, the cheapest first."""
-    asked = {"check_in": stay.check_in, "check_out": stay.check_out, "guests": stay.guests}
-    found = await session.execute(text(OFFERS), {**asked, "room": room_id, "user_id": user_id, "most": MAX_ROOMS})
-    return [Offer(*row) for row in found]
+    parameters = {"check_in": stay.check_in, "check_out": stay.check_out, "guests": stay.guests}
+    rows = await session.execute(text(OFFERS), {**parameters, "room": room_id, "user_id": user_id, "most": MAX_ROOMS})
+    return [Offer(*row) for row in rows]
 
 
 async def get_offer(session: AsyncSession, stay: Stay, user_id: int, *, room: str) -> Offer:
     """Return the price of a room; raises `ToolError` with others when it is not to be had."""
     room_id = await _get_room_id(session, room)
-    found = await list_offers(session, stay, user_id, room_id=room_id)
-    if not found:
-        others = [each.room for each in await list_offers(session, stay, user_id)]
+    offers = await list_offers(session, stay, user_id, room_id=room_id)
+    if not offers:
+        others = [offer.room for offer in await list_offers(session, stay, user_id)]
         raise ToolError(f"{room} is not free for {stay.sentence()}.", available_rooms=others)
-    return found[0]
+    return offers[0]
 
 
 async def list_nights(session: AsyncSession, stay: Stay, room_id: int) -> list[dict[str, Any]]:
     """Return how many nights cost what."""
-    found = await session.execute(
+    rows = await session.execute(
         text(NIGHTS), {"check_in": stay.check_in, "check_out": stay.check_out, "room": room_id}
     )
     return [
-        {"first_night": each.first_night.isoformat(), "nights": each.nights, "price": f"{each.price:.2f}"}
-        for each in found
+        {"first_night": row.first_night.isoformat(), "nights": row.nights, "price": f"{row.price:.2f}"} for row in rows
     ]
 
 
 async def _get_room_id(session: AsyncSession, name: str) -> int:
-    rooms = {each.name: each.id for each in await session.execute(text(ROOMS))}
-    for known, room_id in rooms.items():
-        if known.lower() == clean(name).strip().lower():
+    rooms = {row.name: row.id for row in await session.execute(text(ROOMS))}
+    for room_name, room_id in rooms.items():
+        if room_name.lower() == clean(name).strip().lower():
             return int(room_id)
     raise ToolError(f"There is no room {name[:80]}.", rooms=list(rooms))
 

@@ -98,8 +98,8 @@ async def summarize_webpage(context: ToolContext, url: str, focus: str = "", max
     return result
 
 
-def _words(wanted: int) -> int:
-    return min(max(wanted, 20), MAX_WORDS)
+def _words(count: int) -> int:
+    return min(max(count, 20), MAX_WORDS)
 
 
 async def _search(context: ToolContext, query: Query) -> dict[str, Any]:
@@ -108,20 +108,20 @@ async def _search(context: ToolContext, query: Query) -> dict[str, Any]:
         raise ToolError("query is empty; name what to search for.")
     if len(text) > MAX_QUERY_CHARS:
         raise ToolError(f"query is too long; it may have {MAX_QUERY_CHARS:,} characters.")
-    wanted = Query(text, min(max(query.count, 1), MAX_RESULTS), query.kind, since=query.since)
-    found = await _engine(context).search(context.http, wanted)
-    if not found:
+    search_query = Query(text, min(max(query.count, 1), MAX_RESULTS), query.kind, since=query.since)
+    match = await _engine(context).search(context.http, search_query)
+    if not match:
         return {"results": [], "note": "Nothing was found; try other words."}
-    return {"results": list(_fitting(found, context.app_settings.tool_result_max_chars * 3 // 4))}
+    return {"results": list(_fitting(match, context.app_settings.tool_result_max_chars * 3 // 4))}
 
 
-def _fitting(found: Sequence[Found], left: int) -> Iterator[dict[str, str]]:
-    for position, each in enumerate(found):
-        result = {"title": each.title, "url": each.url, "snippet": each.snippet, "date": each.date}
-        if not each.date:
+def _fitting(hits: Sequence[Found], room: int) -> Iterator[dict[str, str]]:
+    for position, hit in enumerate(hits):
+        result = {"title": hit.title, "url": hit.url, "snippet": hit.snippet, "date": hit.date}
+        if not hit.date:
             del result["date"]
-        left -= len(json.dumps(result, ensure_ascii=False))
-        if left < 0 and position:
+        room -= len(json.dumps(result, ensure_ascii=False))
+        if room < 0 and position:
             return
         yield result
 
@@ -134,8 +134,8 @@ def _engine(context: ToolContext) -> Engine:
 
 
 def _head(page: Page) -> dict[str, Any]:
-    named = {"title": page.title, "author": page.author, "date": page.date}
-    return {"url": page.url, **{name: value for name, value in named.items() if value}}
+    fields = {"title": page.title, "author": page.author, "date": page.date}
+    return {"url": page.url, **{name: value for name, value in fields.items() if value}}
 
 
 def _to_result(page: Page, offset: int, limit: int) -> dict[str, Any]:
@@ -145,11 +145,11 @@ def _to_result(page: Page, offset: int, limit: int) -> dict[str, Any]:
     result: dict[str, Any] = {**_head(page), "text": part}
     if start + len(part) < len(page.text):
         result["note"] = f"{len(page.text):,} characters in all; read on with offset {start + len(part)}."
-    left = limit // 5
+    room = limit // 5
     links = []
-    for each in page.links if start == 0 else ():
-        left -= len(each["text"]) + len(each["url"]) + 24
-        if left < 0:
+    for link in page.links if start == 0 else ():
+        room -= len(link["text"]) + len(link["url"]) + 24
+        if room < 0:
             break
-        links.append(each)
+        links.append(link)
     return {**result, "links": links} if links else result

@@ -41,20 +41,20 @@ def read(content: bytes, url: str) -> dict[str, Any]:
 
 def list_links(body: Any, url: str) -> list[dict[str, str]]:
     """Return the links within the main text, each URL once."""
-    found: dict[str, str] = {}
-    for each in body.iter("ref"):
-        target = urljoin(url, each.get("target") or "").partition("#")[0]
-        is_new = target not in found and target != url.partition("#")[0]
+    labels: dict[str, str] = {}
+    for ref in body.iter("ref"):
+        target = urljoin(url, ref.get("target") or "").partition("#")[0]
+        is_new = target not in labels and target != url.partition("#")[0]
         if is_new and target.startswith(("http://", "https://")) and len(target) <= MAX_URL_CHARS:
-            found[target] = " ".join("".join(each.itertext()).split())[:MAX_LABEL_CHARS]
-        if len(found) == MAX_LINKS:
+            labels[target] = " ".join("".join(ref.itertext()).split())[:MAX_LABEL_CHARS]
+        if len(labels) == MAX_LINKS:
             break
-    return [{"text": label, "url": target} for target, label in found.items()]
+    return [{"text": label, "url": target} for target, label in labels.items()]
 
 
 def without_targets(text: str, body: Any) -> str:
     """Return the text with its links as plain words: the targets are listed once, beside it."""
-    links = {("".join(each.itertext()), each.get("target")) for each in body.iter("ref")}
+    links = {("".join(ref.itertext()), ref.get("target")) for ref in body.iter("ref")}
     for label, target in sorted(links, key=lambda link: -len(link[0])):
         text = text.replace(f"[{label}]({target})", label)
     return text

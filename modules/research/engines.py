@@ -73,13 +73,13 @@ class SearXNG:
 
     async def search(self, http: GuardedClient, query: Query) -> list[Found]:
         """Search with the JSON format."""
-        given = {
+        parameters = {
             "q": query.text,
             "format": "json",
             "categories": "news" if query.kind == "news" else "general",
             **({"time_range": query.since} if query.since else {}),
         }
-        response = await _send(http, "GET", f"{self.url.rstrip('/')}/search", params=given)
+        response = await _send(http, "GET", f"{self.url.rstrip('/')}/search", params=parameters)
         hint = "RESEARCH_SEARXNG_URL; a SearXNG server answers with 403 unless search.formats includes json"
         return _read(_json(response, hint).get("results"), "content", ("publishedDate",), count=query.count)
 
@@ -93,16 +93,16 @@ class Brave:
 
     async def search(self, http: GuardedClient, query: Query) -> list[Found]:
         """Search the web or the news."""
-        given = {
+        parameters = {
             "q": query.text[:400],
             "count": str(query.count),
             **({"freshness": f"p{query.since[0]}"} if query.since else {}),
         }
         address = f"{self.url.rstrip('/')}/res/v1/{query.kind}/search"
         headers = {"X-Subscription-Token": self.key, "Accept": "application/json"}
-        answer = _json(await _send(http, "GET", address, params=given, headers=headers), "RESEARCH_BRAVE_API_KEY")
-        found = answer.get("results") if query.kind == "news" else _mapping(answer.get("web")).get("results")
-        return _read(found, "description", ("page_age", "age"), count=query.count)
+        answer = _json(await _send(http, "GET", address, params=parameters, headers=headers), "RESEARCH_BRAVE_API_KEY")
+        results = answer.get("results") if query.kind == "news" else _mapping(answer.get("web")).get("results")
+        return _read(results, "description", ("page_age", "age"), count=query.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class Tavily:
 
     async def search(self, http: GuardedClient, query: Query) -> list[Found]:
         """Search the web or the news."""
-        given = {
+        parameters = {
             "query": query.text[:400],
             "max_results": query.count,
             "topic": "news" if query.kind == "news" else "general",
             **({"time_range": query.since} if query.since else {}),
         }
         headers = {"Authorization": f"Bearer {self.key}"}
-        response = await _send(http, "POST", f"{self.url.rstrip('/')}/search", json=given, headers=headers)
+        response = await _send(http, "POST", f"{self.url.rstrip('/')}/search", json=parameters, headers=headers)
         return _read(
             _json(response, "RESEARCH_TAVILY_API_KEY").get("results"), "content", ("published_date",), count=query.count
         )
@@ -153,27 +153,27 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _read(results: Any, snippet: str, dates: Sequence[str], *, count: int) -> list[Found]:
     """Return the first `count` results with different URLs; the arguments name the engine's fields."""
-    found: dict[str, Found] = {}
-    for each in _objects(results):
-        url = clean(str(each.get("url") or "")).strip()
-        if len(found) == count or not url.lower().startswith(("http://", "https://")) or len(url) > MAX_URL_CHARS:
+    hits: dict[str, Found] = {}
+    for entry in _objects(results):
+        url = clean(str(entry.get("url") or "")).strip()
+        if len(hits) == count or not url.lower().startswith(("http://", "https://")) or len(url) > MAX_URL_CHARS:
             continue
-        date = next((str(each[name]) for name in dates if each.get(name)), "")
-        found.setdefault(
+        date = next((str(entry[name]) for name in dates if entry.get(name)), "")
+        hits.setdefault(
             url,
             Found(
-                title=_plain(each.get("title"), MAX_TITLE_CHARS) or url,
+                title=_plain(entry.get("title"), MAX_TITLE_CHARS) or url,
                 url=url,
-                snippet=_plain(each.get(snippet), MAX_SNIPPET_CHARS),
+                snippet=_plain(entry.get(snippet), MAX_SNIPPET_CHARS),
                 date=cut(clean(date), 40),
             ),
         )
-    return list(found.values())
+    return list(hits.values())
 
 
 def _objects(results: Any) -> Iterator[Mapping[str, Any]]:
     items: Iterable[Any] = results if isinstance(results, list) else ()
-    return (each for each in items if isinstance(each, Mapping))
+    return (item for item in items if isinstance(item, Mapping))
 
 
 def _plain(value: Any, limit: int) -> str:

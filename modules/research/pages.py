@@ -57,10 +57,10 @@ async def fetch_page(context: ToolContext, url: str) -> Page:
 
     Raises `ToolError` when it may not be opened, is too large, or has no text; `Unavailable` when its server fails.
     """
-    known = _PAGES.get(url)
-    if known is None:
-        known = _PAGES[url] = await _read(context, await _fetch(context, url))
-    return known
+    page = _PAGES.get(url)
+    if page is None:
+        page = _PAGES[url] = await _read(context, await _fetch(context, url))
+    return page
 
 
 async def _fetch(context: ToolContext, url: str) -> Response:
@@ -110,6 +110,6 @@ async def _read_html(context: ToolContext, response: Response) -> Page:
     text = clean(article.text).strip()
     if not text:
         raise ToolError("The page has no text; perhaps it is made by a script in the browser.")
-    links = [{name: clean(value) for name, value in each.items()} for each in article.links]
+    links = [{name: clean(value) for name, value in link.items()} for link in article.links]
     title, author, date = (cut(clean(value), 300) for value in (article.title, article.author, article.date))
     return Page(response.url, text, title=title, author=author, date=date, links=links)

@@ -81,15 +81,15 @@ async def watch(
         raise ToolError("Give a url, or a tool_name with its arguments.")
     condition = Condition(path, comparison, value)
     if url is None:
-        name, given = (tool_name or "").replace("__", ".", 1), arguments or {}
+        name, tool_arguments = (tool_name or "").replace("__", ".", 1), arguments or {}
     else:
-        name, given, condition = f"{context.module}.{check_url.run.__name__}", *_look_at(url, condition)
+        name, tool_arguments, condition = f"{context.module}.{check_url.run.__name__}", *_look_at(url, condition)
     expires_at = read_moment(until, now, zone if find_zone(zone) else "UTC", week_start=context.user.week_start)
     seconds = read_seconds(every)
     if seconds is None:
         raise ToolError("every is a duration such as 10 minutes.")
     timing = at_interval(now + timedelta(seconds=1), seconds, "second", time_zone="UTC")
-    check = Check(name, given, condition=condition, expires_at=expires_at)
+    check = Check(name, tool_arguments, condition=condition, expires_at=expires_at)
     return _to_result(await context.schedule(text, timing, action=action, check=check), zone)
 
 
@@ -103,10 +103,10 @@ async def check_url(context: ToolContext, url: str, path: Path = "", contains: W
     if response.status >= SERVER_ERROR:
         raise Unavailable(f"The address answers with status {response.status}.")
     body = clean(response.text)
-    found = await run_on_text(partial(_read_value, path), body)
+    reading = await run_on_text(partial(_read_value, path), body)
     result: dict[str, Any] = {"status": response.status}
-    if found is not MISSING:
-        result["value"] = cut(found, MAX_SHOWN_CHARS) if isinstance(found, str) else found
+    if reading is not MISSING:
+        result["value"] = cut(reading, MAX_SHOWN_CHARS) if isinstance(reading, str) else reading
     return result if contains is None else result | {"contains": contains.casefold() in body.casefold()}
 
 
@@ -116,9 +116,9 @@ async def list_jobs(context: ToolContext) -> dict[str, Any]:
 
     Example: {} -> "jobs": [
     """
-    found = await context.jobs.list()
-    shown: dict[str, Any] = {"jobs": [_to_result(each, context.user.time_zone) for each in found]}
-    return shown | _mark(found)
+    jobs = await context.jobs.list()
+    shown: dict[str, Any] = {"jobs": [_to_result(job, context.user.time_zone) for job in jobs]}
+    return shown | _mark(jobs)
 
 
 @tool(requires=Permission.USER)
@@ -152,7 +152,7 @@ async def resume_job(context: ToolContext, job_id: int) -> dict[str, Any]:
 
 
 def _read_timing(context: ToolContext, zone: str, at: str | None, every: str | None, cron: str | None) -> Timing:
-    if sum(each is not None for each in (at, every, cron)) != 1:
+    if sum(option is not None for option in (at, every, cron)) != 1:
         raise ToolError("Give one of at, every and cron.")
     get_zone(zone)
     now = context.clock.now()
@@ -169,7 +169,7 @@ def _mark(jobs: Sequence[Job]) -> dict[str, Any]:
 
 
 def _to_result(job: Job, zone: str) -> dict[str, Any]:
-    shown = {
+    fields = {
         "job_id": job.id,
         "text": job.text,
         "status": job.status,
@@ -180,7 +180,7 @@ def _to_result(job: Job, zone: str) -> dict[str, Any]:
         "expires": _show(job.expires_at, zone),
         "error": job.error,
     }
-    return {name: value for name, value in shown.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _show(moment: datetime | None, zone: str) -> str | None:

@@ -28,15 +28,15 @@ async def get_weather(
     name = " ".join(clean(place).split())
     if not 2 <= len(name) <= MAX_PLACE_CHARS:
         raise ToolError(f"place needs 2 to {MAX_PLACE_CHARS} characters, such as 'Lisbon' or 'Paris, Texas'.")
-    found, *others = await find_places(context, name)
-    forecast: Forecast = await load_forecast(context, found, units)
+    location, *others = await find_places(context, name)
+    forecast: Forecast = await load_forecast(context, location, units)
     result = {
-        "place": found.label,
+        "place": location.label,
         "time_zone": forecast.time_zone,
         "units": forecast.units,
         "now": forecast.now,
         "days": forecast.days[:days],
     }
     if others:
-        result["other_places"] = [each.label for each in others]
+        result["other_places"] = [other.label for other in others]
     return result

@@ -98,21 +98,21 @@ async def find_places(context: ToolContext, name: str) -> list[FoundPlace]:
     """
     settings = context.settings(WeatherSettings)
     name, _, region = (part.strip() for part in name.partition(","))
-    asked = {"name": name, "count": "10", "format": "json"}
-    found = await _load(context, _PLACES, f"{settings.geocoding_url.rstrip('/')}/v1/search", asked=asked)
-    results = found.get("results")
+    query = {"name": name, "count": "10", "format": "json"}
+    answer = await _load(context, _PLACES, f"{settings.geocoding_url.rstrip('/')}/v1/search", query=query)
+    results = answer.get("results")
     places = _to_places(results if isinstance(results, list) else ())
-    wanted = [each for each in places if region.lower() in each.label.lower()]
-    if not wanted:
-        others = [each.label for each in places[:MAX_PLACES]]
+    matches = [place for place in places if region.lower() in place.label.lower()]
+    if not matches:
+        others = [place.label for place in places[:MAX_PLACES]]
         raise ToolError(f"No place named {cut(name, 60)!r} was found{' there' if region else ''}.", known_places=others)
-    return wanted[:MAX_PLACES]
+    return matches[:MAX_PLACES]
 
 
 async def load_forecast(context: ToolContext, place: FoundPlace, units: str) -> Forecast:
     """Return the weather of a place; raises `Unavailable`."""
     settings = context.settings(WeatherSettings)
-    asked = {
+    query = {
         "latitude": f"{place.latitude:.4f}",
         "longitude": f"{place.longitude:.4f}",
         "current": ",".join(NOW),
@@ -121,31 +121,33 @@ async def load_forecast(context: ToolContext, place: FoundPlace, units: str) -> 
         "forecast_days": str(MAX_DAYS),
         **(IMPERIAL if units == "imperial" else {}),
     }
-    found = await _load(context, _FORECASTS, f"{settings.url.rstrip('/')}/v1/forecast", asked=asked)
-    now, daily = _mapping(found, "current"), _mapping(found, "daily")
+    answer = await _load(context, _FORECASTS, f"{settings.url.rstrip('/')}/v1/forecast", query=query)
+    now, daily = _mapping(answer, "current"), _mapping(answer, "daily")
     dates = daily.get("time")
     if not isinstance(dates, list) or not now:
         raise Unavailable("The weather service has sent no forecast.")
-    shown = _mapping(found, "current_units")
+    unit_names = _mapping(answer, "current_units")
     days = [
         {"date": date, **{label: _value(name, _at(daily.get(name), index)) for name, label in DAILY.items()}}
         for index, date in enumerate(dates[:MAX_DAYS])
     ]
     return Forecast(
-        time_zone=str(found.get("timezone", "")),
-        units={label: str(shown[name]) for name, label in NOW.items() if name in shown and name != "weather_code"},
+        time_zone=str(answer.get("timezone", "")),
+        units={
+            label: str(unit_names[name]) for name, label in NOW.items() if name in unit_names and name != "weather_code"
+        },
         now={"time": now.get("time"), **{label: _value(name, now.get(name)) for name, label in NOW.items()}},
         days=[{label: value for label, value in day.items() if value is not None} for day in days],
     )
 
 
 async def _load(
-    context: ToolContext, cache: MutableMapping[str, Mapping[str, Any]], url: str, *, asked: Mapping[str, str]
+    context: ToolContext, cache: MutableMapping[str, Mapping[str, Any]], url: str, *, query: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    key = f"{url} {sorted(asked.items())}"
+    key = f"{url} {sorted(query.items())}"
     if key not in cache:
         secret = context.settings(WeatherSettings).api_key
-        params = {**asked, **({"apikey": secret.get_secret_value()} if secret else {})}
+        params = {**query, **({"apikey": secret.get_secret_value()} if secret else {})}
         response = await context.http.get(
             url, params=params, trusted=True, timeout_seconds=SECONDS, max_bytes=MAX_BYTES
         )
@@ -158,10 +160,10 @@ async def _load(
 
 def _to_places(results: Iterable[Any]) -> list[FoundPlace]:
     places = []
-    for each in results:
-        latitude, longitude = (_number(each, name) for name in ("latitude", "longitude"))
+    for result in results:
+        latitude, longitude = (_number(result, name) for name in ("latitude", "longitude"))
         if latitude is not None and longitude is not None:
-            parts = [clean(str(each[name])) for name in ("name", "admin1", "country") if each.get(name)]
+            parts = [clean(str(result[name])) for name in ("name", "admin1", "country") if result.get(name)]
             places.append(FoundPlace(cut(", ".join(dict.fromkeys(parts)), 150), latitude, longitude))
     return places
 

@@ -110,8 +110,8 @@ class ArchiveWriter:
     @contextmanager
     def entry(self, name: str) -> Iterator[Sink]:
         """Open a new entry for the block; one at a time."""
-        with self._zip.open(name, "w", force_zip64=True) as opened:
-            counted = _Counted(opened)
+        with self._zip.open(name, "w", force_zip64=True) as file:
+            counted = _Counted(file)
             yield counted
         self.entries[name] = counted.result()
 
@@ -176,10 +176,10 @@ def opened(path: Path) -> Iterator[Archive]:
         raise BackupError(f"{path} is cut off, or it is no backup of Parley ({error}).") from error
     with zipped:
         archive = Archive(zipped, _read_manifest(zipped, path))
-        listed = sorted(archive.manifest.entries)
-        if sorted(set(zipped.namelist()) - {MANIFEST}) != listed or len(zipped.namelist()) != len(listed) + 1:
+        names = sorted(archive.manifest.entries)
+        if sorted(set(zipped.namelist()) - {MANIFEST}) != names or len(zipped.namelist()) != len(names) + 1:
             raise BackupError(f"{path} is damaged: its entries are not those that its manifest names.")
-        for name in listed:
+        for name in names:
             _check_entry(archive, name, path)
         yield archive
 

@@ -62,12 +62,12 @@ async def _write(source: Installation, connection: asyncpg.Connection, archive: 
     dump = DumpOptions(major, snapshot, *await list_dump_options(source.address))
     with archive.entry(DATABASE) as sink:
         await asyncio.to_thread(write_dump, source.address, dump, sink)
-    missing, damaged = [], []
+    missing_keys, damaged = [], []
     if "file_records" in contents.rows:
         async for row in connection.cursor(KEYS):
             is_there = await _write_file(source.storage, row["key"], archive)
             if row["is_stored"] and not is_there:
-                missing.append(row["key"])
+                missing_keys.append(row["key"])
             elif is_there and row["sha256"] not in (None, archive.entries[f"{FILES}{row['key']}"].sha256):
                 damaged.append(row["key"])
     for name, value in source.secrets.items():
@@ -83,7 +83,7 @@ async def _write(source: Installation, connection: asyncpg.Connection, archive: 
         members=members,
         rows=contents.rows,
         audit=contents.audit,
-        missing=missing,
+        missing=missing_keys,
         damaged=damaged,
         entries=archive.entries,
     )

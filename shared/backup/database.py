@@ -81,9 +81,9 @@ async def refuse_others(connection: asyncpg.Connection) -> None:
     others = [Person(*row) for row in await connection.fetch(OTHERS)]
     if not others:
         return
-    shown = "; ".join(map(str, others[:MOST_NAMED]))
+    names = "; ".join(map(str, others[:MOST_NAMED]))
     more = f"; and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-    raise BackupError(f"Others use the database: {shown}{more}. Stop them first.")
+    raise BackupError(f"Others use the database: {names}{more}. Stop them first.")
 
 
 async def is_empty(connection: asyncpg.Connection) -> bool:
@@ -123,18 +123,18 @@ def run_pg_restore(
 ) -> str:
     """Feed a dump to the server's own pg_restore and return what that writes; raises `BackupError` when it fails."""
     program = find_program("pg_restore", is_embedded=address.is_embedded, major=major)
-    with TemporaryFile() as errors, TemporaryFile() as written, connection_string(address) as target:
+    with TemporaryFile() as errors, TemporaryFile() as output, connection_string(address) as target:
         command = [program, *([f"--dbname={target}"] if connects else []), *options]
-        given = {"stdin": subprocess.PIPE, "stdout": written, "stderr": errors}
+        parameters = {"stdin": subprocess.PIPE, "stdout": output, "stderr": errors}
         # It may end before it has read everything: with an error, or because it has what it needs.
-        with suppress(BrokenPipeError), subprocess.Popen(command, **given) as running:  # type: ignore[call-overload]  # noqa: S603  # its own
+        with suppress(BrokenPipeError), subprocess.Popen(command, **parameters) as running:  # type: ignore[call-overload]  # noqa: S603  # its own
             running.stdin.writelines(dump)
             running.stdin.close()
         errors.seek(0)
         if running.returncode:
             raise BackupError(f"pg_restore failed, and the database was left as it was: {_last_lines(errors.read())}")
-        written.seek(0)
-        return written.read().decode()
+        output.seek(0)
+        return output.read().decode()
 
 
 def _last_lines(errors: bytes) -> str:

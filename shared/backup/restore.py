@@ -44,13 +44,13 @@ MIME_TYPE = "SELECT mime_type FROM file_records WHERE minio_key = $1"
 UNKNOWN_TYPE = "application/octet-stream"
 
 
-def refuse_newer(manifest: Manifest, known: Mapping[str, Collection[str]]) -> None:
+def refuse_newer(manifest: Manifest, revisions: Mapping[str, Collection[str]]) -> None:
     """Raise `BackupError` when a newer release made the backup; `known` are the revisions of each owner of tables.
 
     Tables of an owner that is not here are restored all the same.
     """
     for owner, revision in manifest.revisions.items():
-        if owner in known and revision not in known[owner]:
+        if owner in revisions and revision not in revisions[owner]:
             raise BackupError(
                 f"The backup was made by Parley {manifest.version}, whose tables (revision {revision}) this release "
                 "does not know; install that release or a later one, then restore."
@@ -83,10 +83,10 @@ async def restore_database(archive: Archive, address: Address) -> None:
         rights = await asyncio.to_thread(_load, archive, address, connection.get_server_version().major)
         await connection.execute(rights)
         await connection.execute(BINDING)
-        found = await read_contents(connection)
+        contents = await read_contents(connection)
     finally:
         await connection.close()
-    _compare(archive.manifest, found)
+    _compare(archive.manifest, contents)
 
 
 async def restore_files(archive: Archive, storage: Storage, address: Address) -> None:
@@ -115,7 +115,7 @@ def restore_secrets(archive: Archive, home: Path) -> list[str]:
 
 async def _add_roles(connection: asyncpg.Connection, manifest: Manifest) -> None:
     # Roles belong to the server, so that the dump of a database does not have them.
-    for name in {*manifest.roles, *(each for pair in manifest.members for each in pair)}:
+    for name in {*manifest.roles, *(role for pair in manifest.members for role in pair)}:
         if not OF_US.fullmatch(name):
             raise BackupError(f"The backup names the role {name!r}, which is none of Parley's.")
     for name, may_log_in in manifest.roles.items():
@@ -126,10 +126,10 @@ async def _add_roles(connection: asyncpg.Connection, manifest: Manifest) -> None
 
 def _load(archive: Archive, address: Address, major: int) -> str:
     # Returns the statements that give rights in advance, for the role that owns the database now.
-    listed = run_pg_restore(address, major, archive.chunks(DATABASE), options=["--list"], connects=False)
+    listing = run_pg_restore(address, major, archive.chunks(DATABASE), options=["--list"], connects=False)
     rights: list[str] = []
     objects: list[str] = []
-    for line in listed.splitlines(keepends=True):
+    for line in listing.splitlines(keepends=True):
         if not EXTENSION.match(line) and not POLICY_OF_OWNER.match(line):
             (rights if RIGHTS_IN_ADVANCE.match(line) else objects).append(line)
     with _listed(objects) as chosen:
@@ -137,9 +137,9 @@ def _load(archive: Archive, address: Address, major: int) -> str:
         run_pg_restore(address, major, archive.chunks(DATABASE), options=options)
     with _listed(rights) as chosen:
         options = ["--file=-", chosen]
-        written = run_pg_restore(address, major, archive.chunks(DATABASE), options=options, connects=False)
-    given = [line for line in written.splitlines() if line.startswith("ALTER DEFAULT PRIVILEGES")]
-    return "\n".join(FOR_OLD_OWNER.sub(r"\1", line) for line in given)
+        statements = run_pg_restore(address, major, archive.chunks(DATABASE), options=options, connects=False)
+    lines = [line for line in statements.splitlines() if line.startswith("ALTER DEFAULT PRIVILEGES")]
+    return "\n".join(FOR_OLD_OWNER.sub(r"\1", line) for line in lines)
 
 
 @contextmanager
@@ -167,13 +167,13 @@ async def _hash_of(storage: Storage, key: str) -> str | None:
     return sha256.hexdigest()
 
 
-def _compare(manifest: Manifest, found: Contents) -> None:
-    tables = sorted(manifest.rows.keys() | found.rows.keys())
-    wrong = [name for name in tables if manifest.rows.get(name) != found.rows.get(name)]
+def _compare(manifest: Manifest, contents: Contents) -> None:
+    tables = sorted(manifest.rows.keys() | contents.rows.keys())
+    wrong = [name for name in tables if manifest.rows.get(name) != contents.rows.get(name)]
     if wrong:
-        before, after = (each.get(wrong[0], "no") for each in (manifest.rows, found.rows))
+        before, after = (counts.get(wrong[0], "no") for counts in (manifest.rows, contents.rows))
         raise BackupError(f"{wrong[0]} has {after} rows after the restore, and {before} in the backup.")
-    if manifest.audit != found.audit:
+    if manifest.audit != contents.audit:
         raise BackupError("The audit log is another one after the restore than in the backup.")
 
 

@@ -52,11 +52,11 @@ class CredentialsOfUser:
         vault: Vault,
         user_id: int,
         *,
-        given: GivenCredentials | None = None,
+        message_credentials: GivenCredentials | None = None,
         on_read: Callable[[str], None] | None = None,
     ) -> None:
         self._database, self._vault, self._user_id = database, vault, user_id
-        self._given, self._on_read = given or GivenCredentials(), on_read
+        self._given, self._on_read = message_credentials or GivenCredentials(), on_read
 
     async def get(self, name: str) -> str:
         """Return the credential with this name; one that came with the message is preferred.
@@ -85,12 +85,12 @@ class CredentialsOfUser:
 
     async def keep(self, name: str, value: str) -> None:
         """Keep a credential, in place of the one with the same name; raises `Refusal` for what can't be kept."""
-        kept = check_value(value)
-        given = {"user_id": self._user_id, "name": check_name(name), "most": MAX_CREDENTIALS}
-        encrypted = self._vault.encrypt(_owner(self._user_id, name), kept)
+        credential = check_value(value)
+        parameters = {"user_id": self._user_id, "name": check_name(name), "most": MAX_CREDENTIALS}
+        encrypted = self._vault.encrypt(_owner(self._user_id, name), credential)
         async with self._database.statement() as session:
-            done = (await session.execute(KEEP, given | {"encrypted": encrypted})).one_or_none()
-        if done is None:
+            row = (await session.execute(KEEP, parameters | {"encrypted": encrypted})).one_or_none()
+        if row is None:
             raise Refusal(f"You have {MAX_CREDENTIALS} credentials here; /credential forget removes one.")
 
     async def list(self) -> Sequence[Any]:
@@ -101,8 +101,8 @@ class CredentialsOfUser:
     async def forget(self, name: str) -> bool:
         """Delete a kept credential; return whether there was one."""
         async with self._database.statement() as session:
-            gone = await session.execute(FORGET, {"user_id": self._user_id, "name": check_name(name)})
-            return bool(gone.all())
+            cursor = await session.execute(FORGET, {"user_id": self._user_id, "name": check_name(name)})
+            return bool(cursor.all())
 
 
 class Credentials:
@@ -112,10 +112,15 @@ class Credentials:
         self._database, self._vault = database, Vault(secret_keys, PURPOSE)
 
     def of_user(
-        self, user_id: int, given: GivenCredentials | None = None, on_read: Callable[[str], None] | None = None
+        self,
+        user_id: int,
+        message_credentials: GivenCredentials | None = None,
+        on_read: Callable[[str], None] | None = None,
     ) -> CredentialsOfUser:
         """Return one person's credentials; see `CredentialsOfUser`."""
-        return CredentialsOfUser(self._database, self._vault, user_id, given=given, on_read=on_read)
+        return CredentialsOfUser(
+            self._database, self._vault, user_id, message_credentials=message_credentials, on_read=on_read
+        )
 
     def encrypt_given(self, owner: str, values: Mapping[str, str]) -> GivenCredentials:
         """Return the credentials of one message, encrypted."""
@@ -157,7 +162,7 @@ def check_name(name: str) -> str:
 
 def check_value(value: str) -> str:
     """Return a credential without the blanks around it; raises `Refusal` for one that can't be kept."""
-    kept = clean(value).strip()
-    if sum(each.isascii() and each.isalnum() for each in kept) < LEAST_CHARS or len(kept) > MAX_CHARS:
+    credential = clean(value).strip()
+    if sum(char.isascii() and char.isalnum() for char in credential) < LEAST_CHARS or len(credential) > MAX_CHARS:
         raise Refusal(f"A credential has at least {LEAST_CHARS} letters and digits, and {MAX_CHARS:,} characters.")
-    return kept
+    return credential

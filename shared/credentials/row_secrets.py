@@ -19,13 +19,13 @@ def _fill_in(name: str, value: str, prefix: str) -> str:
     template = Template(value)
     if not template.is_valid():
         raise Unavailable(f"{name} has a $ that names no variable; write $$ for the sign itself.")
-    variables = {each: _find(name, each, prefix) for each in template.get_identifiers()}
+    variables = {identifier: _find(name, identifier, prefix) for identifier in template.get_identifiers()}
     return template.substitute(variables)
 
 
 def _find(name: str, variable: str, prefix: str) -> str:
     # The prefix keeps a row from naming the program's own secrets.
-    found = find_named_variable(variable, prefix)
-    if found is None:
+    secret = find_named_variable(variable, prefix)
+    if secret is None:
         raise Unavailable(f"{name} names ${{{variable}}}; set it, and let its name begin with {prefix}.")
-    return found
+    return secret

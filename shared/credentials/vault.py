@@ -28,10 +28,10 @@ class Vault:
     def decrypt(self, owner: str, encrypted: str) -> str:
         """Return the value; raises `Undecryptable`."""
         try:
-            found, value = json.loads(self._all.decrypt(encrypted.encode()))
+            token_owner, value = json.loads(self._all.decrypt(encrypted.encode()))
         except InvalidToken:
             raise Undecryptable from None
-        if found != owner:
+        if token_owner != owner:
             raise Undecryptable
         return str(value)
 

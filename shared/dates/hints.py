@@ -64,8 +64,8 @@ class _Reader:
 
     def _read_range(self, text: str) -> DateRange | None:
         for separator in SEPARATORS:
-            left, found, right = separator.sub("\0", FROM.sub("", text), count=1).partition("\0")
-            if not found or not left or not right:
+            left, mark, right = separator.sub("\0", FROM.sub("", text), count=1).partition("\0")
+            if not mark or not left or not right:
                 continue
             if date_range := read_written_range(left, right, self.today):
                 return date_range

@@ -111,9 +111,9 @@ def weekday_from(day: date, weekday: int) -> date:
 def nth_weekday(days: DateRange, weekday: int, nth: int) -> date:
     """Return the n-th such weekday of the range, from the end when negative; raises `ValueError` when there is none."""
     if nth > 0:
-        found = add_days(weekday_from(days.start, weekday), 7 * (nth - 1))
+        day = add_days(weekday_from(days.start, weekday), 7 * (nth - 1))
     else:
-        found = add_days(days.end, -((days.end.weekday() - weekday) % 7) + 7 * (nth + 1))
-    if not days.start <= found <= days.end:
+        day = add_days(days.end, -((days.end.weekday() - weekday) % 7) + 7 * (nth + 1))
+    if not days.start <= day <= days.end:
         raise ValueError("there is no such day")
-    return found
+    return day

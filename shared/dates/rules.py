@@ -93,18 +93,18 @@ def _in_units(reader: Reader, match: re.Match[str]) -> DateRange:
 
 
 def _from_day(reader: Reader, match: re.Match[str]) -> DateRange | None:
-    found = reader.read(match["rest"])
-    if found is None:
+    date_range = reader.read(match["rest"])
+    if date_range is None:
         return None
     way = match.groupdict().get("way", "in")
     if way in {"ab", "starting"} or (way == "from" and match["unit"] in NIGHTS):
-        return _stay(found.start, match)
-    return single_day(_moved(found.start, match, -1 if way in {"before", "vor"} else 1), found.note)
+        return _stay(date_range.start, match)
+    return single_day(_moved(date_range.start, match, -1 if way in {"before", "vor"} else 1), date_range.note)
 
 
 def _for_units(reader: Reader, match: re.Match[str]) -> DateRange | None:
-    found = reader.read(match["rest"])
-    return _stay(found.start, match) if found else None
+    date_range = reader.read(match["rest"])
+    return _stay(date_range.start, match) if date_range else None
 
 
 def _stay(start: date, match: re.Match[str]) -> DateRange:
@@ -125,12 +125,12 @@ def _weekend(reader: Reader, match: re.Match[str]) -> DateRange:
 
 
 def _weekend_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
-    found = reader.read(match["rest"])
-    if found is None:
+    date_range = reader.read(match["rest"])
+    if date_range is None:
         return None
     if match["ordinal"] is None:
-        return weekend_from(found.start, reader.weekend)
-    start = nth_weekday(found, reader.weekend[0], ORDINALS[match["ordinal"]])
+        return weekend_from(date_range.start, reader.weekend)
+    start = nth_weekday(date_range, reader.weekend[0], ORDINALS[match["ordinal"]])
     return weekend_from(start, reader.weekend)
 
 
@@ -139,8 +139,8 @@ def _week(reader: Reader, match: re.Match[str]) -> DateRange:
 
 
 def _week_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
-    found = reader.read(match["rest"])
-    return week_of(found.start, reader.week_start) if found else None
+    date_range = reader.read(match["rest"])
+    return week_of(date_range.start, reader.week_start) if date_range else None
 
 
 def _numbered_week(reader: Reader, match: re.Match[str]) -> DateRange:
@@ -176,17 +176,17 @@ def _quarter(reader: Reader, match: re.Match[str]) -> DateRange:
 
 
 def _part(reader: Reader, match: re.Match[str]) -> DateRange | None:
-    found = reader.read(match["rest"])
-    if found is None or found.days < 7:
+    date_range = reader.read(match["rest"])
+    if date_range is None or date_range.days < 7:
         return None
     part = PARTS[match["part"]]
     if part in {"first", "last"}:
-        day = found.start if part == "first" else found.end
+        day = date_range.start if part == "first" else date_range.end
         return single_day(day, f"Taken as the {part} day.")
-    third = found.days // 3
+    third = date_range.days // 3
     first = {"early": 0, "mid": third, "late": 2 * third}[part]
-    last = {"early": third, "mid": 2 * third, "late": found.days}[part] - 1
-    return DateRange(add_days(found.start, first), add_days(found.start, last))
+    last = {"early": third, "mid": 2 * third, "late": date_range.days}[part] - 1
+    return DateRange(add_days(date_range.start, first), add_days(date_range.start, last))
 
 
 def _nth_weekday(reader: Reader, match: re.Match[str]) -> DateRange | None:
@@ -220,12 +220,14 @@ def _weekday_of_week(reader: Reader, match: re.Match[str]) -> DateRange | None:
 
 
 def _weekday_and_date(reader: Reader, match: re.Match[str]) -> DateRange | None:
-    found = read_written(match["rest"], reader.today)
-    if found is None or found.days > 1:
+    date_range = read_written(match["rest"], reader.today)
+    if date_range is None or date_range.days > 1:
         return None
-    if found.start.weekday() != WEEKDAYS[match["weekday"]]:
-        raise ToolError(f"{short_date(found.start)} is a {found.start:%A}; give the date alone, or the right weekday.")
-    return found
+    if date_range.start.weekday() != WEEKDAYS[match["weekday"]]:
+        raise ToolError(
+            f"{short_date(date_range.start)} is a {date_range.start:%A}; give the date alone, or the right weekday."
+        )
+    return date_range
 
 
 Rule = Callable[[Reader, re.Match[str]], DateRange | None]

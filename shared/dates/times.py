@@ -65,16 +65,16 @@ def read_time(text: str) -> tuple[str, Clock | None]:
 
     Raises `ToolError` for a time that no clock shows.
     """
-    named = NAMED.search(text)
+    name_match = NAMED.search(text)
     for match in CLOCK.finditer(text):
         if match["at"] or match["minute"] or match["half"] or match["word"]:
             clock = _to_clock(match)
-            if named is not None and clock.is_vague:
+            if name_match is not None and clock.is_vague:
                 # At 9 in the evening.
-                is_late = TIMES_OF_DAY[named["name"]] >= NOON
+                is_late = TIMES_OF_DAY[name_match["name"]] >= NOON
                 clock = Clock(clock.time.replace(hour=clock.time.hour + (12 if is_late else 0)))
             return _without_named(_without(text, match)), clock
-    return (text, None) if named is None else (_without_named(text), Clock(TIMES_OF_DAY[named["name"]]))
+    return (text, None) if name_match is None else (_without_named(text), Clock(TIMES_OF_DAY[name_match["name"]]))
 
 
 def read_seconds(text: str) -> int | None:
@@ -106,8 +106,8 @@ def read_moment(text: str, now: datetime, time_zone: str, week_start: str = "mon
     except OverflowError:
         raise ToolError(f"There is no such time: {text.strip()!r}.", examples=EXAMPLES) from None
     if moment <= now:
-        shown = f"{moment.astimezone(zone):%d %B %Y, %H:%M}"
-        raise ToolError(f"{text.strip()!r} means {shown} ({zone}), which has passed.", examples=EXAMPLES)
+        local_time = f"{moment.astimezone(zone):%d %B %Y, %H:%M}"
+        raise ToolError(f"{text.strip()!r} means {local_time} ({zone}), which has passed.", examples=EXAMPLES)
     return moment
 
 
@@ -115,10 +115,10 @@ def _read_exact(text: str, zone: ZoneInfo) -> datetime | None:
     if ":" not in text:
         return None
     try:
-        found = datetime.fromisoformat(text.upper())
+        moment = datetime.fromisoformat(text.upper())
     except ValueError:
         return None
-    return to_moment(found, zone) if found.tzinfo is None else found.astimezone(UTC)
+    return to_moment(moment, zone) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _read_later(text: str, now: datetime, zone: ZoneInfo) -> datetime | None:
@@ -157,7 +157,7 @@ def _next_at(clock: Clock, local: datetime, zone: ZoneInfo) -> datetime:
     # At 10 in the morning, "at 5" is the afternoon.
     hours = [clock.time.hour, *([clock.time.hour + 12] if clock.is_vague else [])]
     today = [datetime.combine(local.date(), clock.time.replace(hour=hour)) for hour in hours]
-    coming = [each for each in today if each > local]
+    coming = [moment for moment in today if moment > local]
     return to_moment(coming[0] if coming else today[0] + timedelta(days=1), zone)
 
 

@@ -91,9 +91,9 @@ def read_written_range(left: str, right: str, today: date) -> DateRange | None:
 def next_occurrence(month_and_day: tuple[int, int], today: date) -> date:
     """Return the next date with this month and day, today included; raises `ValueError` when there is none."""
     for year in range(today.year, today.year + YEARS_AHEAD):
-        found = _find(year, month_and_day)
-        if found is not None and found >= today:
-            return found
+        day = _find(year, month_and_day)
+        if day is not None and day >= today:
+            return day
     raise ValueError("no year has such a day")
 
 
@@ -114,9 +114,9 @@ def _in_order(start: date, end: date) -> DateRange:
 def _in_next_month(parts: _Parts, today: date) -> date:
     for ahead in range(12):
         years, month = divmod(today.year * 12 + today.month - 1 + ahead, 12)
-        found = _find(years, (month + 1, parts.day or 0))
-        if found is not None and found >= today:
-            return found
+        day = _find(years, (month + 1, parts.day or 0))
+        if day is not None and day >= today:
+            return day
     raise ValueError("no month has such a day")
 
 
@@ -135,16 +135,16 @@ def _parts(text: str) -> _Parts | None:
 
 
 def _to_parts(match: re.Match[str]) -> _Parts:
-    found = match.groupdict()
-    year = int(found["year"]) if found.get("year") else None
+    groups = match.groupdict()
+    year = int(groups["year"]) if groups.get("year") else None
     if year is not None and year < 100:
         year += 2000
-    if "one" in found:
+    if "one" in groups:
         return _from_two_numbers(int(match["one"]), int(match["two"]), year)
-    month = MONTHS[match["name"]] if found.get("name") else int(found.get("month") or 0) or None
-    if found.get("month") and month is None:
+    month = MONTHS[match["name"]] if groups.get("name") else int(groups.get("month") or 0) or None
+    if groups.get("month") and month is None:
         raise ValueError("there is no month 0")
-    return _Parts(int(match["day"]) if found.get("day") else None, month, year)
+    return _Parts(int(match["day"]) if groups.get("day") else None, month, year)
 
 
 def _from_two_numbers(one_number: int, two_number: int, year: int | None) -> _Parts:

@@ -27,8 +27,8 @@ def to_moment(local: datetime, zone: ZoneInfo) -> datetime:
 
     Of a time that clocks show twice it is the first one; of one that they skip, the first minute after the gap.
     """
-    shown = local.replace(tzinfo=zone, fold=0)
-    while shown.astimezone(UTC).astimezone(zone) != shown:
+    wall_time = local.replace(tzinfo=zone, fold=0)
+    while wall_time.astimezone(UTC).astimezone(zone) != wall_time:
         local += timedelta(minutes=1)
-        shown = local.replace(second=0, microsecond=0, tzinfo=zone, fold=0)
-    return shown.astimezone(UTC)
+        wall_time = local.replace(second=0, microsecond=0, tzinfo=zone, fold=0)
+    return wall_time.astimezone(UTC)

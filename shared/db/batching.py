@@ -39,10 +39,10 @@ class BatchLoader(Generic[Key, Result]):
             if error is None:
                 continue
             is_final = len(batch) == 1 or isinstance(error, DatabaseLost)
-            for each in batch:
-                failure = error if is_final else await self._load([each])
-                if failure is not None and not each[1].done():
-                    each[1].set_exception(failure)
+            for request in batch:
+                failure = error if is_final else await self._load([request])
+                if failure is not None and not request[1].done():
+                    request[1].set_exception(failure)
 
     async def _load(self, batch: Sequence[tuple[Key, "asyncio.Future[Result]"]]) -> BaseException | None:
         (results,) = await asyncio.gather(self._load_batch([key for key, _ in batch]), return_exceptions=True)

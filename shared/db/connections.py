@@ -82,10 +82,10 @@ SELECT current_setting('server_version'), coalesce(host(inet_server_addr()), 'a 
 class Loop(uvloop.Loop):
     """An event loop on which connections to the database notice a silent network; asyncpg has no setting for that."""
 
-    async def create_connection(self, *given: Any, **named: Any) -> Any:
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         """Open a connection; the system gives it up when its packets are not acknowledged."""
         transport: Any
-        transport, protocol = await super().create_connection(*given, **named)
+        transport, protocol = await super().create_connection(*args, **kwargs)
         if type(protocol).__module__.startswith("asyncpg."):
             connection = transport.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

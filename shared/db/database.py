@@ -131,18 +131,18 @@ async def check(address: Address) -> Server:
 
     Raises `ConfigurationError` with a one-line reason.
     """
-    shown = address.url.render_as_string(hide_password=True)
+    url = address.url.render_as_string(hide_password=True)
     try:
         connection = await address.connect(as_owner=True)
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
-        raise ConfigurationError(f"DATABASE_URL: user or password is wrong for {shown}.") from None
+        raise ConfigurationError(f"DATABASE_URL: user or password is wrong for {url}.") from None
     except asyncpg.InvalidCatalogNameError:
         raise ConfigurationError(
             f"DATABASE_URL: there is no database {address.url.database!r}; create it: createdb {address.url.database}."
         ) from None
     except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
         kind = NoDatabase if is_lost(error) else ConfigurationError
-        raise kind(f"DATABASE_URL: no Postgres answers at {shown} ({error or type(error).__name__}).") from None
+        raise kind(f"DATABASE_URL: no Postgres answers at {url} ({error or type(error).__name__}).") from None
     try:
         version = connection.get_server_version().major
         vector = await connection.fetchval("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")

@@ -155,9 +155,9 @@ class Pool:
 
     async def warm(self, use: Callable[[Connection], Awaitable[object]]) -> None:
         """Open all connections but one, and use each of them once; that one is left for others meanwhile."""
-        async with AsyncExitStack() as opened:
+        async with AsyncExitStack() as stack:
             for _ in range(self._size - 1):
-                await use(await opened.enter_async_context(self.connection()))
+                await use(await stack.enter_async_context(self.connection()))
 
     async def close(self) -> None:
         """Close all connections."""

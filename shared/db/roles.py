@@ -31,17 +31,19 @@ async def find_missing_roles(connection: asyncpg.Connection) -> list[str]:
 
 async def write_remedy(connection: asyncpg.Connection, user: str) -> str:
     """Return what a superuser must run so that this user may act as all of the roles."""
-    missing = "".join(f"CREATE ROLE {role} LOGIN; " for role in await find_missing_roles(connection))
-    return f"{missing}GRANT {', '.join(ROLES)} TO {user};"
+    statements = "".join(f"CREATE ROLE {role} LOGIN; " for role in await find_missing_roles(connection))
+    return f"{statements}GRANT {', '.join(ROLES)} TO {user};"
 
 
 async def check_roles(connection: asyncpg.Connection, roles: Sequence[str] = ROLES) -> None:
     """Raise `ConfigurationError` with the remedy unless the login may act as these roles, and they hide rows."""
-    if missing := [role for role in await find_missing_roles(connection) if role in roles]:
-        raise ConfigurationError(f"The database has no role {' and no role '.join(missing)}; run: parley migrate.")
+    if missing_roles := [role for role in await find_missing_roles(connection) if role in roles]:
+        raise ConfigurationError(
+            f"The database has no role {' and no role '.join(missing_roles)}; run: parley migrate."
+        )
     user = await connection.fetchval("SELECT quote_ident(session_user)")
-    if refused := [row["role"] for row in await connection.fetch(MAY_NOT_ACT_AS, list(roles))]:
-        which = ", ".join(refused)
+    if forbidden_roles := [row["role"] for row in await connection.fetch(MAY_NOT_ACT_AS, list(roles))]:
+        which = ", ".join(forbidden_roles)
         raise ConfigurationError(f"{user} may not act as {which}; let a superuser run: GRANT {which} TO {user};")
     if too_much := await connection.fetch(MAY_TOO_MUCH, list(roles)):
         remedy = " ".join(f"ALTER ROLE {row['rolname']} NOSUPERUSER NOBYPASSRLS;" for row in too_much)

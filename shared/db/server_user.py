@@ -39,7 +39,7 @@ class ServerUser:
         changes_user = self.is_other and self.capability is None
         # The server that `pg_ctl` starts keeps the output open, so that a pipe would never end.
         with TemporaryFile() as output:
-            done = subprocess.run(  # noqa: S603  # its own programs
+            process = subprocess.run(  # noqa: S603  # its own programs
                 [*prefix, str(program), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -53,8 +53,8 @@ class ServerUser:
             )
             output.seek(0)
             printed = output.read().decode(errors="replace")
-        if done.returncode != 0:
-            raise subprocess.CalledProcessError(done.returncode, program.name, printed)
+        if process.returncode != 0:
+            raise subprocess.CalledProcessError(process.returncode, program.name, printed)
 
     def _with_capability(self) -> list[str]:
         tool = shutil.which("setpriv")
@@ -74,8 +74,8 @@ def find_server_user(folder: Path, programs: Path) -> ServerUser:
                 "PARLEY_HOME to a folder of yours."
             )
         return ServerUser(_find_name(me), me, os.getegid(), is_other=False)
-    found = pwd.getpwuid(owner) if owner else _find_or_make()
-    user = ServerUser(found.pw_name, found.pw_uid, found.pw_gid, is_other=True)
+    or_make = pwd.getpwuid(owner) if owner else _find_or_make()
+    user = ServerUser(or_make.pw_name, or_make.pw_uid, or_make.pw_gid, is_other=True)
     _let_pass(user, folder.parent)
     if _can_reach(user, folder) and _can_reach(user, programs / "postgres"):
         return user
@@ -121,20 +121,20 @@ def _can_reach(user: ServerUser, path: Path) -> bool:
     return all(_may_pass(user, folder.stat()) for folder in path.parents)
 
 
-def _may_pass(user: ServerUser, found: os.stat_result) -> bool:
-    if found.st_uid == user.uid:
-        return bool(found.st_mode & stat.S_IXUSR)
-    if found.st_gid == user.gid:
-        return bool(found.st_mode & stat.S_IXGRP)
-    return bool(found.st_mode & stat.S_IXOTH)
+def _may_pass(user: ServerUser, status: os.stat_result) -> bool:
+    if status.st_uid == user.uid:
+        return bool(status.st_mode & stat.S_IXUSR)
+    if status.st_gid == user.gid:
+        return bool(status.st_mode & stat.S_IXGRP)
+    return bool(status.st_mode & stat.S_IXOTH)
 
 
 def _find_capability(user: ServerUser, folder: Path) -> str:
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
-    held = next((int(line.split()[1], 16) for line in lines if line.startswith("CapPrm:")), 0)
+    capabilities = next((int(line.split()[1], 16) for line in lines if line.startswith("CapPrm:")), 0)
     for name, bit in CAPABILITIES.items():
-        if held >> bit & 1:
+        if capabilities >> bit & 1:
             return name
     raise ConfigurationError(
         f"PARLEY_HOME: Postgres does not run as root, and {user.name} can't reach {folder}, or the programs in "

@@ -51,12 +51,12 @@ def main() -> None:
     # Standard error must contain nothing but the reason.
     logging.disable()
     kinds: dict[str, Callable[[bytes], Iterator[str]]] = {"pdf": pdf, "docx": docx, "xlsx": xlsx, "html": html}
-    written = 0
+    size = 0
     for part in kinds[sys.argv[1]](sys.stdin.buffer.read()):
-        kept = part[: MAX_CHARS - written]
-        sys.stdout.buffer.write(kept.encode("utf-8", "replace"))
-        written += len(kept)
-        if written >= MAX_CHARS:
+        piece = part[: MAX_CHARS - size]
+        sys.stdout.buffer.write(piece.encode("utf-8", "replace"))
+        size += len(piece)
+        if size >= MAX_CHARS:
             break
     sys.stdout.buffer.flush()
 
@@ -97,7 +97,7 @@ def docx(content: bytes) -> Iterator[str]:
                 " | ".join(paragraph(cell) for cell in row.iter(f"{W}tc")) + "\n" for row in block.iter(f"{W}tr")
             )
         else:
-            yield from (paragraph(each) + "\n" for each in block.iter(f"{W}p"))
+            yield from (paragraph(node) + "\n" for node in block.iter(f"{W}p"))
 
 
 def xlsx(content: bytes) -> Iterator[str]:
@@ -140,9 +140,9 @@ def paragraph(element: ElementTree.Element) -> str:
     """Return the text of a paragraph or cell, without deleted text and field codes, which have other tags."""
     marks = {f"{W}tab": "\t", f"{W}br": "\n", f"{W}cr": "\n"}
     return "".join(
-        (each.text or "") if each.tag == f"{W}t" else marks[each.tag]
-        for each in element.iter()
-        if each.tag == f"{W}t" or each.tag in marks
+        (node.text or "") if node.tag == f"{W}t" else marks[node.tag]
+        for node in element.iter()
+        if node.tag == f"{W}t" or node.tag in marks
     )
 
 

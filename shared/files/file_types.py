@@ -28,15 +28,15 @@ def detect_type(head: bytes, declared: str = "") -> str:
     import filetype  # Imported late: it builds its whole table of types at import.
 
     head = head[:HEAD_BYTES]
-    known = filetype.guess_mime(head) if head else None
-    if known in TEXT_LIKE:
-        return str(known)
+    mime_type = filetype.guess_mime(head) if head else None
+    if mime_type in TEXT_LIKE:
+        return str(mime_type)
     if is_text(head):
         return _to_text_type(declared)
-    if known == "application/zip":
-        return next((kind for entry, kind in OFFICE_ENTRIES.items() if entry in head), known)
-    if known:
-        return str(known)
+    if mime_type == "application/zip":
+        return next((kind for entry, kind in OFFICE_ENTRIES.items() if entry in head), mime_type)
+    if mime_type:
+        return str(mime_type)
     is_older_text = bool(head) and not CONTROL.search(head) and find_encoding(head) is not None
     return _to_text_type(declared) if is_older_text else "application/octet-stream"
 
@@ -74,8 +74,8 @@ def find_encoding(content: bytes) -> str | None:
     best = matches.best()
     if best is None:
         return None
-    as_likely = [each for each in matches if each.chaos <= best.chaos and each.coherence >= best.coherence]
-    return USUAL if any(USUAL in each.could_be_from_charset for each in as_likely) else best.encoding
+    as_likely = [match for match in matches if match.chaos <= best.chaos and match.coherence >= best.coherence]
+    return USUAL if any(USUAL in candidate.could_be_from_charset for candidate in as_likely) else best.encoding
 
 
 def _decodes(head: bytes, encoding: str) -> bool:

@@ -19,7 +19,7 @@ def clean_filename(name: str) -> str:
     """Return the last part of a path as a name of at most 200 characters and 255 bytes, safe to display and to save."""
     name = unicodedata.normalize("NFC", clean(name[-4000:]))
     name = re.split(r"[/\\]", name.rstrip("/\\ "))[-1]
-    name = "".join(each for each in name if each in JOINERS or unicodedata.category(each) not in INVISIBLE_CATEGORIES)
+    name = "".join(char for char in name if char in JOINERS or unicodedata.category(char) not in INVISIBLE_CATEGORIES)
     name = re.sub(r'[<>:"|?*]', "_", name)
     name = re.sub(r"\s+", " ", name).strip(" .")
     return _shorten(name, MAX_NAME_CHARS) or "file"

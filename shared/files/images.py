@@ -47,15 +47,15 @@ class Images:
         async with self._pool.enter(person):
             if key in self._failed:
                 return None
-            shown = await self._resize(person, content)
-        if shown is not None and len(shown) <= CACHE_BYTES:
-            self._cache[key] = shown
-        return shown
+            data_url = await self._resize(person, content)
+        if data_url is not None and len(data_url) <= CACHE_BYTES:
+            self._cache[key] = data_url
+        return data_url
 
-    async def _resize(self, person: str, stored: StoredContent) -> str | None:
-        key = stored.key
+    async def _resize(self, person: str, source: StoredContent) -> str | None:
+        key = source.key
         try:
-            content = b"".join([chunk async for chunk in self._storage.read(stored)])
+            content = b"".join([chunk async for chunk in self._storage.read(source)])
         except Unavailable as error:
             log.warning("image_not_shown", cause=repr(error))
             return None

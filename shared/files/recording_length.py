@@ -11,10 +11,10 @@ from tinytag import TinyTag
 
 def main() -> None:
     """Write the length of one recording."""
-    found = TinyTag.get(file_obj=io.BytesIO(sys.stdin.buffer.read()), tags=False)
-    if not found.duration or found.duration <= 0:
+    tag = TinyTag.get(file_obj=io.BytesIO(sys.stdin.buffer.read()), tags=False)
+    if not tag.duration or tag.duration <= 0:
         sys.exit("it has no length")
-    sys.stdout.write(str(float(found.duration)))
+    sys.stdout.write(str(float(tag.duration)))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ def count_speech(settings: Settings, seconds: float) -> int:
 async def measure(files: FilesOfUser, content: bytes) -> float | None:
     """Return the length of a recording in seconds; None if it can't be told."""
     try:
-        found = await files.run_program(MEASURE, content)
-        seconds = float(found.output) if found.status == 0 else 0.0
+        outcome = await files.run_program(MEASURE, content)
+        seconds = float(outcome.output) if outcome.status == 0 else 0.0
     except (TimeoutError, ValueError):
         return None
     return seconds if isfinite(seconds) and seconds > 0 else None

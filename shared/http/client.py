@@ -119,7 +119,7 @@ class GuardedClient:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         """Trust the origins of the settings; `platform_origins` are those of chat platforms, by variable."""
-        self._allowed = frozenset(_origin_of_setting("EGRESS_ALLOW", each) for each in settings.egress_allow)
+        self._allowed = frozenset(_origin_of_setting("EGRESS_ALLOW", origin) for origin in settings.egress_allow)
         self._platforms = frozenset(_origin_of_setting(name, url) for name, url in (platform_origins or {}).items())
         self._resolve = resolve
         self._tls = tls
@@ -168,13 +168,13 @@ class GuardedClient:
             await self._pools.popitem()[1].aclose()
 
     async def _follow(self, hop: _Hop, redirects: int) -> "tuple[httpcore.Response, _Hop]":
-        for left in range(redirects, -1, -1):
+        for number in range(redirects, -1, -1):
             response = await self._send(hop)
             location = _lowercase_headers(response).get("location")
             if response.status not in (301, 302, 303, 307, 308) or location is None or redirects == 0:
                 return response, hop
             await response.aclose()
-            if left:
+            if number:
                 hop = _redirected(hop, response.status, location)
         raise ToolError(f"{hop.url.host} redirects more than {redirects} times.")
 
@@ -304,14 +304,14 @@ async def _decode_body(
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         raise Unavailable(f"{host} answered in an encoding that was not asked for.")
     gzip = GzipStream(host) if "gzip" in encoding else None
-    received = decoded = 0
+    raw_size = decoded = 0
     async for chunk in response.aiter_stream():
-        received += len(chunk)
+        raw_size += len(chunk)
         for piece in gzip.feed(chunk) if gzip else (chunk,):
             decoded += len(piece)
             # Both are limited: a stream of empty blocks decompresses to nothing and never ends.
-            if max(received, decoded) > max_bytes:
+            if max(raw_size, decoded) > max_bytes:
                 raise ToolError(f"The answer of {host} is larger than {max_bytes:,} bytes.")
             yield piece
-    if gzip and received and not gzip.is_complete:
+    if gzip and raw_size and not gzip.is_complete:
         raise Unavailable(f"The answer of {host} broke off.")

@@ -75,10 +75,10 @@ class SystemResolver:
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
         """Return the addresses of a host in order of preference; raises `socket.gaierror`."""
-        found = await asyncio.get_running_loop().run_in_executor(
+        entries = await asyncio.get_running_loop().run_in_executor(
             self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         )
-        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 class GuardedNetwork(httpcore.AnyIOBackend):
@@ -115,7 +115,7 @@ class GuardedNetwork(httpcore.AnyIOBackend):
 
     async def _addresses(self, host: str, port: int) -> list[Address]:
         try:
-            return [ip_address(each) for each in await self._resolve(host, port)]
+            return [ip_address(address) for address in await self._resolve(host, port)]
         except socket.gaierror as error:
             if error.errno in HOST_NOT_FOUND:
                 raise ToolError(f"There is no host named {host}.") from error

@@ -28,8 +28,8 @@ class Embedders:
 
     async def aclose(self) -> None:
         """Close all connections."""
-        for each in self._opened.values():
-            await each.aclose()
+        for embedder in self._opened.values():
+            await embedder.aclose()
 
     def _open(self, model: str) -> Embedder:
         if model in LOCAL_EMBEDDING_MODELS:

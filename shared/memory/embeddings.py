@@ -216,12 +216,12 @@ class LiteLLMEmbedder:
         vectors = tuple(unit_vector(row["embedding"]) for row in rows)
         reported = int(answer.usage.prompt_tokens or answer.usage.total_tokens or 0) if answer.usage else 0
         # Some servers report wrong numbers. A token has at least one byte, which gives the upper bound.
-        tokens = min(max(0, reported), sum(len(each.encode(errors="replace")) + SPECIAL_TOKENS for each in texts))
+        tokens = min(max(0, reported), sum(len(text.encode(errors="replace")) + SPECIAL_TOKENS for text in texts))
         return Embedded(vectors, Usage(input_tokens=tokens, cost=self._price(tokens)))
 
     def _price(self, tokens: int) -> float | None:
-        listed = self._litellm.model_cost.get(self.model.removeprefix("openai/")) or {}
-        price = listed.get("input_cost_per_token")
+        entry = self._litellm.model_cost.get(self.model.removeprefix("openai/")) or {}
+        price = entry.get("input_cost_per_token")
         return None if price is None else float(price) * tokens
 
 

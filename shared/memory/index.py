@@ -19,10 +19,10 @@ INDEX = prepare("SELECT parley_index_memories(:rows)")
 
 async def index_missing(session: AsyncSession, limit: int) -> int:
     """Index up to `limit` memories that an admin has inserted or changed; returns how many."""
-    found = (await session.execute(LIST_UNINDEXED, {"limit": limit})).all()
-    if not found:
+    memories = (await session.execute(LIST_UNINDEXED, {"limit": limit})).all()
+    if not memories:
         return 0
-    rows = [{"id": row.memory_id, **count(row.content, row.said_at)} for row in found]
+    rows = [{"id": row.memory_id, **count(row.content, row.said_at)} for row in memories]
     return int((await session.execute(INDEX, {"rows": rows})).scalar_one())
 
 

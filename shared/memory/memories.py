@@ -203,17 +203,17 @@ class MemoryOfUser:
             author=self.author,
         )
         async with self._transaction() as session:
-            [added] = await add_memories(session, [new], capacity=self.capacity)
-            if added is None or added.memory_id is None:
+            [addition] = await add_memories(session, [new], capacity=self.capacity)
+            if addition is None or addition.memory_id is None:
                 raise MemoryFull(capacity=self.capacity)
-            stored = StoredMemory(*(await session.execute(SELECT, {"memory_id": added.memory_id})).one())
-        if added.is_new and self.vectors is not None:
+            memory = StoredMemory(*(await session.execute(SELECT, {"memory_id": addition.memory_id})).one())
+        if addition.is_new and self.vectors is not None:
             try:
-                await self.vectors.fill([stored.id])
+                await self.vectors.fill([memory.id])
             except EmbeddingUnavailable:
                 # The embedder has logged it, and `fill_vectors` adds the vectors later.
-                return stored
-        return stored
+                return memory
+        return memory
 
     async def recall(
         self,
@@ -241,17 +241,17 @@ class MemoryOfUser:
             shown_from=shown_from,
         )
         async with self.database.statement() as session:
-            found = await find_by_words(session, self.visibility, search)
-        if self.embedders.current is None or found.model is None or not query.strip():
-            return list(found.best)
+            by_words = await find_by_words(session, self.visibility, search)
+        if self.embedders.current is None or by_words.model is None or not query.strip():
+            return list(by_words.best)
         try:
-            question = await self.embedders.of(found.model).embed([query])
+            question = await self.embedders.of(by_words.model).embed([query])
         except EmbeddingUnavailable:
-            return list(found.best)
+            return list(by_words.best)
         async with self._transaction() as session:
-            best = await find_by_vectors(session, found, query=question)
+            best = await find_by_vectors(session, by_words, query=question)
             payer = (self.visibility.user_id, self.conversation_id)
-            await charge(session, {payer: 1.0}, found.model, usage=question.usage)
+            await charge(session, {payer: 1.0}, by_words.model, usage=question.usage)
         return best
 
     async def list_all(self, limit: int = 100, skip: int = 0) -> list[StoredMemory]:

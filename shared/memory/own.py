@@ -59,13 +59,13 @@ async def list_own(
     Words that stand in every text, such as "the", are left out; of other words alone nothing is found.
     """
     await act_in(session, visibility)
-    given = {"user_id": visibility.user_id, "limit": limit, "skip": skip}
+    parameters = {"user_id": visibility.user_id, "limit": limit, "skip": skip}
     if not words.strip():
-        return [OwnMemory(*row) for row in await session.execute(NEWEST, given)]
-    wanted = question_words(words)
-    if not wanted:
+        return [OwnMemory(*row) for row in await session.execute(NEWEST, parameters)]
+    search_words = question_words(words)
+    if not search_words:
         return []
-    return [OwnMemory(*row) for row in await session.execute(WITH_WORDS, given | {"words": wanted})]
+    return [OwnMemory(*row) for row in await session.execute(WITH_WORDS, parameters | {"words": search_words})]
 
 
 async def list_similar(
@@ -73,21 +73,21 @@ async def list_similar(
 ) -> list[OwnMemory]:
     """Return this person's memories that are visible here and nearest to a vector of this model, nearest first."""
     await act_in(session, visibility)
-    given = {
+    parameters = {
         "user_id": visibility.user_id,
         "model": model,
         "vector": to_halfvec(vector),
         "dimensions": len(vector),
         "limit": limit,
     }
-    return [OwnMemory(*row) for row in await session.execute(SIMILAR, given)]
+    return [OwnMemory(*row) for row in await session.execute(SIMILAR, parameters)]
 
 
 async def get_own(session: AsyncSession, visibility: Visibility, ids: Sequence[int]) -> list[OwnMemory]:
     """Return those of these memories that are this person's and visible in this place, newest first."""
     await act_in(session, visibility)
-    given = {"user_id": visibility.user_id, "ids": list(ids)}
-    return [OwnMemory(*row) for row in await session.execute(WITH_IDS, given)]
+    parameters = {"user_id": visibility.user_id, "ids": list(ids)}
+    return [OwnMemory(*row) for row in await session.execute(WITH_IDS, parameters)]
 
 
 async def count_own(session: AsyncSession, user_id: int) -> int:
@@ -109,13 +109,13 @@ async def forget_visible(
 
     The turn `asked_in` is forgotten with them. Returns how many memories there were; without any, nothing changes.
     """
-    given = {"user_id": user_id, "ids": list(ids)}
-    rows = (await session.execute(FIND_TURNS, given)).all()
+    parameters = {"user_id": user_id, "ids": list(ids)}
+    rows = (await session.execute(FIND_TURNS, parameters)).all()
     if rows:
-        turn_ids = sorted({each for each in (*(row.turn_id for row in rows), asked_in) if each is not None})
+        turn_ids = sorted({turn_id for turn_id in (*(row.turn_id for row in rows), asked_in) if turn_id is not None})
         # First: it waits for a worker that makes memories of these turns just now, which locks in this order.
         await session.execute(FORGET_TURNS, {"user_id": user_id, "turn_ids": turn_ids})
-        await session.execute(FORGET, given)
+        await session.execute(FORGET, parameters)
     return len(rows)
 
 

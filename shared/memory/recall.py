@@ -106,14 +106,14 @@ def choose(rows: Sequence[Any], search: Search) -> list[Any]:
         if row.source == "turn" and words <= set(search.words):
             echoes.append(row)
             continue
-        group = next((each for each in groups if any(says_the_same(words, other) for _, other in each)), None)
+        group = next((group for group in groups if any(says_the_same(words, other) for _, other in group)), None)
         if group is not None:
             group.append((row, words))
         elif search.words and groups and row.score < GAP * groups[0][0][0].score:
             break
         else:
             groups.append([(row, words)])
-    best = [min(each, key=lambda pair: _rank(pair[0]))[0] for each in groups]
+    best = [min(group, key=lambda pair: _rank(pair[0]))[0] for group in groups]
     return (best or echoes)[: search.k]
 
 
@@ -127,7 +127,7 @@ def says_the_same(one: frozenset[str], other: frozenset[str]) -> bool:
     shorter, longer = sorted((one, other), key=len)
     if not shorter or len(longer) > 2 * len(shorter) + 2:
         return False
-    return shorter <= longer and not any(each.isdigit() for each in longer - shorter)
+    return shorter <= longer and not any(word.isdigit() for word in longer - shorter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +231,12 @@ SELECT_BY_VECTORS = prepare(BY_VECTORS)
 
 async def find_by_words(session: Session, visibility: Visibility, search: Search) -> WordMatches:
     """Search what is visible by words, in one statement; without any word, the newest memories are the best."""
-    given = asdict(search) | {
+    parameters = asdict(search) | {
         "visibility": json.dumps(visibility.settings),
         "large": LARGE,
         "k": to_wide(search.k),
     }
-    rows = (await session.execute(BY_WORDS, given)).all()
+    rows = (await session.execute(BY_WORDS, parameters)).all()
     best = _to_recalled(choose([row for row in rows if row.id is not None], search), search)
     scores = dict(zip(rows[0].candidate_ids, rows[0].candidate_scores, strict=True))
     return WordMatches(search, rows[0].model, tuple(best), scores=scores, large=tuple(rows[0].large))
@@ -247,23 +247,23 @@ async def plan_search(session: Session) -> None:
     await find_by_words(session, Visibility(0, Place("", None, "")), Search((), 1))
 
 
-async def find_by_vectors(session: AsyncSession, found: WordMatches, query: Embedded) -> list[RecalledMemory]:
+async def find_by_vectors(session: AsyncSession, matches: WordMatches, query: Embedded) -> list[RecalledMemory]:
     """Return the best of them by words and vectors together, in one statement unless a scope is very large."""
-    search, vector, dimensions = found.search, to_halfvec(query.vectors[0]), len(query.vectors[0])
+    search, vector, dimensions = matches.search, to_halfvec(query.vectors[0]), len(query.vectors[0])
     near: dict[int, list[int]] = {}
     # An index knows no dates, so that a range of dates is searched exactly.
-    if found.large and found.model is not None and search.since is None and search.until is None:
-        near = await find_nearest(session, found.large, model=found.model, vector=vector, dimensions=dimensions)
-    scores: dict[int, float | None] = dict.fromkeys(each for ids in near.values() for each in ids)
-    scores |= found.scores
-    turn_weight, window_weight = WEIGHTS_OF_MODELS.get(found.model or "", VECTOR_WEIGHTS)
+    if matches.large and matches.model is not None and search.since is None and search.until is None:
+        near = await find_nearest(session, matches.large, model=matches.model, vector=vector, dimensions=dimensions)
+    scores: dict[int, float | None] = dict.fromkeys(memory_id for ids in near.values() for memory_id in ids)
+    scores |= matches.scores
+    turn_weight, window_weight = WEIGHTS_OF_MODELS.get(matches.model or "", VECTOR_WEIGHTS)
     parameters = asdict(search) | {
         "vector_turn": turn_weight,
         "vector_window": window_weight,
         "bot_factor": BOT_FACTOR,
         "talk_factor": TALK_FACTOR,
         "k": to_wide(search.k),
-        "model": found.model,
+        "model": matches.model,
         "ids": list(scores),
         "scores": list(scores.values()),
         "indexed": list(near),
@@ -275,8 +275,8 @@ async def find_by_vectors(session: AsyncSession, found: WordMatches, query: Embe
 
 def _to_recalled(rows: Sequence[Any], search: Search) -> list[RecalledMemory]:
     """Convert the rows; neighbours are kept while the word budget has room, not twice, and not the same question."""
-    shown = {row.id for row in rows}
-    left = WORD_BUDGET - sum(_size(row.content) for row in rows)
+    ids = {row.id for row in rows}
+    room = WORD_BUDGET - sum(_size(row.content) for row in rows)
     recalled = []
     for row in rows:
         around: dict[str, Neighbour] = {}
@@ -284,13 +284,13 @@ def _to_recalled(rows: Sequence[Any], search: Search) -> list[RecalledMemory]:
             neighbour_id, content = getattr(row, f"{side}_id"), getattr(row, side)
             if (
                 neighbour_id is None
-                or neighbour_id in shown
-                or _size(content) > left
+                or neighbour_id in ids
+                or _size(content) > room
                 or set(split_words(content)) <= set(search.words)
             ):
                 continue
-            shown.add(neighbour_id)
-            left -= _size(content)
+            ids.add(neighbour_id)
+            room -= _size(content)
             speaker, is_from_bot = getattr(row, f"{side}_speaker"), getattr(row, f"{side}_is_from_bot")
             around[side] = Neighbour(neighbour_id, content, speaker, is_from_bot=is_from_bot)
         recalled.append(

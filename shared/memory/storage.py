@@ -80,14 +80,14 @@ async def add_memories(
     """
     rows: list[dict[str, Any]] = []
     first: list[int | None] = []
-    for each in memories:
-        parts = list(split_text(clean(each.content), MAX_CONTENT_CHARS))
+    for memory in memories:
+        parts = list(split_text(clean(memory.content), MAX_CONTENT_CHARS))
         first.append(len(rows) if parts else None)
-        rows += [_to_row(each, part, n=len(rows) + n) for n, part in enumerate(parts, start=1)]
+        rows += [_to_row(memory, part, n=len(rows) + n) for n, part in enumerate(parts, start=1)]
     if not rows:
         return [None] * len(memories)
-    stored = (await session.execute(ADD, {"rows": rows, "capacity": capacity})).all()
-    return [None if n is None else Added(stored[n].memory_id, stored[n].is_new) for n in first]
+    entries = (await session.execute(ADD, {"rows": rows, "capacity": capacity})).all()
+    return [None if n is None else Added(entries[n].memory_id, entries[n].is_new) for n in first]
 
 
 def _to_row(memory: NewMemory, content: str, n: int) -> dict[str, Any]:

@@ -108,7 +108,7 @@ async def build_vector_indexes(database: Database, *, large: int = LARGE) -> int
 
 async def _build(connection: asyncpg.Connection, large: int) -> int:
     rows = await connection.fetch(WANTED, large)
-    wanted = {
+    indexes = {
         index.name: index
         for row in rows
         for kind in KINDS
@@ -117,15 +117,15 @@ async def _build(connection: asyncpg.Connection, large: int) -> int:
     present = {row["name"]: row["is_valid"] for row in await connection.fetch(PRESENT, PREFIX)}
     # A build that was interrupted leaves an index that is not valid.
     for name, is_valid in present.items():
-        if name not in wanted or not is_valid:
+        if name not in indexes or not is_valid:
             await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
-    missing = [index for name, index in wanted.items() if not present.get(name)]
-    if missing:
+    missing_indexes = [index for name, index in indexes.items() if not present.get(name)]
+    if missing_indexes:
         await connection.execute("SET maintenance_work_mem = '256MB'")
-    for index in missing:
+    for index in missing_indexes:
         await connection.execute(index.creation)
         log.info("vector_index_built", scope_id=index.scope_id, kind=index.kind)
-    return len(missing)
+    return len(missing_indexes)
 
 
 async def find_nearest(
@@ -139,12 +139,12 @@ async def find_nearest(
     }
     names = [index.name for both in indexes.values() for index in both]
     usable = set((await session.execute(USABLE, {"names": names})).scalars())
-    found: dict[int, list[int]] = {}
+    ids_by_scope: dict[int, list[int]] = {}
     for scope_id, both in indexes.items():
         if usable.issuperset(index.name for index in both):
             # A colon in a model's name is no parameter.
             query = " UNION ALL ".join(index.nearest for index in both).replace(quoted, quoted.replace(":", "\\:"))
-            found[scope_id] = list(
+            ids_by_scope[scope_id] = list(
                 (await session.execute(text(query).bindparams(VECTOR), {"vector": vector})).scalars()
             )
-    return found
+    return ids_by_scope

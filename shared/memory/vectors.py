@@ -128,7 +128,7 @@ class Vectors:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return sum(each for each in results if isinstance(each, int))
+        return sum(result for result in results if isinstance(result, int))
 
     async def _claim(self, limit: int) -> list[int]:
         async with self._database.transaction() as session:
@@ -139,12 +139,12 @@ class Vectors:
         switched = SCOPES_PER_SWITCH if self._may_switch else 0
         while switched == SCOPES_PER_SWITCH:
             async with self._database.transaction() as session:
-                given = {"model": self._embedder.model, "limit": SCOPES_PER_SWITCH}
-                switched = int((await session.execute(SWITCH, given)).scalar_one())
+                parameters = {"model": self._embedder.model, "limit": SCOPES_PER_SWITCH}
+                switched = int((await session.execute(SWITCH, parameters)).scalar_one())
         self._may_switch = False
 
     async def _fill_batch(self, batch: list[Pending], deadline_seconds: float) -> int:
-        texts = [text for each in batch for text in each.texts.values()]
+        texts = [text for memory in batch for text in memory.texts.values()]
         try:
             embedded = await self._embedder.embed(texts, deadline_seconds=deadline_seconds)
         except EmbeddingRefused:
@@ -152,7 +152,7 @@ class Vectors:
                 halves = (batch[: len(batch) // 2], batch[len(batch) // 2 :])
                 return sum([await self._fill_batch(half, deadline_seconds) for half in halves])
             log.warning("embedding_refused", model=self._embedder.model, memory=batch[0].memory_id)
-            await self._store([], None, refused=[batch[0].memory_id])
+            await self._store([], None, refusals=[batch[0].memory_id])
             return 0
         await self._charge(batch, embedded.usage)
         await self._store(batch, embedded)
@@ -160,17 +160,17 @@ class Vectors:
 
     async def _charge(self, batch: Sequence[Pending], usage: Usage) -> None:
         shares: defaultdict[Payer, float] = defaultdict(float)
-        whole = sum(each.chars for each in batch)
-        for each in batch:
-            shares[each.payer] += each.chars / whole
+        whole = sum(entry.chars for entry in batch)
+        for memory in batch:
+            shares[memory.payer] += memory.chars / whole
         async with self._database.transaction() as session:
             await charge(session, shares, self._embedder.model, usage=usage)
 
-    async def _store(self, batch: Sequence[Pending], embedded: Embedded | None, refused: Sequence[int] = ()) -> None:
-        rows = [(each.memory_id, kind, each.version) for each in batch for kind in each.texts]
+    async def _store(self, batch: Sequence[Pending], embedded: Embedded | None, refusals: Sequence[int] = ()) -> None:
+        rows = [(memory.memory_id, kind, memory.version) for memory in batch for kind in memory.texts]
         vectors = embedded.vectors if embedded else ()
         dimensions = len(vectors[0]) if vectors else None
-        given = {
+        parameters = {
             "model": self._embedder.model,
             "dimensions": dimensions,
             "ids": [memory_id for memory_id, _, _ in rows],
@@ -178,15 +178,15 @@ class Vectors:
             "versions": [version for _, _, version in rows],
             # Thousands of numbers: the event loop goes on meanwhile.
             "vectors": await asyncio.to_thread(_to_halfvecs, vectors),
-            "refused": list(refused),
+            "refused": list(refusals),
         }
         async with self._database.transaction() as session:
-            stored = (await session.execute(STORE, given)).scalar_one()
-        if dimensions is not None and stored != dimensions:
+            old_dimensions = (await session.execute(STORE, parameters)).scalar_one()
+        if dimensions is not None and old_dimensions != dimensions:
             log.warning(
                 "embedding_failed",
                 model=self._embedder.model,
-                cause=f"it answers vectors of {dimensions} dimensions, and those that are stored have {stored}",
+                cause=f"it answers vectors of {dimensions} dimensions, and those that are stored have {old_dimensions}",
                 remedy=f"SELECT parley_drop_vectors('{self._embedder.model}') in parley psql makes all anew",
             )
             raise EmbeddingUnavailable(retry_after=MISMATCH_SECONDS)
@@ -203,27 +203,27 @@ async def charge(session: AsyncSession, shares: Mapping[Payer, float], model: st
     """Charge an embedding to persons and to their conversations' servers, by shares of 1; a local one costs nothing."""
     if usage.input_tokens <= 0:
         return
-    given = {
+    parameters = {
         "model": model,
         "user_ids": [user_id for user_id, _ in shares],
         "conversation_ids": [conversation_id for _, conversation_id in shares],
         "counts": [round(usage.input_tokens * share) for share in shares.values()],
         "costs": [None if usage.cost is None else usage.cost * share for share in shares.values()],
     }
-    await session.execute(CHARGE, given)
+    await session.execute(CHARGE, parameters)
 
 
 def split(pending: Sequence[Pending], limits: RequestLimits) -> Iterator[list[Pending]]:
     """Yield the memories in batches whose texts fit into one request; a memory's texts stay together."""
     batch: list[Pending] = []
     texts = chars = 0
-    for each in pending:
-        if batch and (texts + len(each.texts) > limits.texts or chars + each.chars > limits.chars):
+    for memory in pending:
+        if batch and (texts + len(memory.texts) > limits.texts or chars + memory.chars > limits.chars):
             yield batch
             batch, texts, chars = [], 0, 0
-        batch.append(each)
-        texts += len(each.texts)
-        chars += each.chars
+        batch.append(memory)
+        texts += len(memory.texts)
+        chars += memory.chars
     if batch:
         yield batch
 
@@ -234,7 +234,7 @@ def to_halfvec(vector: Sequence[float]) -> str:
 
 
 def _to_halfvecs(vectors: Sequence[Sequence[float]]) -> list[str]:
-    return [to_halfvec(each) for each in vectors]
+    return [to_halfvec(vector) for vector in vectors]
 
 
 def _to_pending(row: Any) -> Pending:

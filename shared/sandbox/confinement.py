@@ -118,8 +118,8 @@ def _set_limits(limits: Limits) -> None:
         (resource.RLIMIT_NPROC, limits.tasks if os.geteuid() == 0 else limits.tasks + _count_own_tasks()),
     ):
         most = resource.getrlimit(kind)[1]
-        allowed = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(kind, (allowed, allowed))
+        limit = value if most == resource.RLIM_INFINITY else min(value, most)
+        resource.setrlimit(kind, (limit, limit))
     # A program may ignore the first signal, but not the one a second later.
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 1))
 
@@ -153,12 +153,12 @@ def _become_nobody(rights: Rights) -> None:
     _keep_capabilities(DAC_READ_SEARCH)
 
 
-def _keep_capabilities(kept: int) -> None:
+def _keep_capabilities(mask: int) -> None:
     numbers, _ = read_machine()
     libc = ctypes.CDLL(None, use_errno=True)
     header = struct.pack("<Ii", CAPABILITIES_VERSION, 0)
     # Effective, permitted, inheritable: the lower 32 capabilities, then the higher ones.
-    sets = struct.pack("<6I", kept, kept, 0, 0, 0, 0)
+    sets = struct.pack("<6I", mask, mask, 0, 0, 0, 0)
     if libc.syscall(numbers["capset"], header, sets) != 0:
         raise OSError(ctypes.get_errno(), "the capabilities can't be dropped")
 

@@ -56,14 +56,14 @@ class Ruleset:
 
     def _grant(self, right: int, path: Path) -> None:
         try:
-            opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             return
-        granted = right & self._handled & (-1 if path.is_dir() else OF_FILES)
+        rights = right & self._handled & (-1 if path.is_dir() else OF_FILES)
         try:
-            _call("landlock_add_rule", (self._ruleset, PATH_BENEATH, struct.pack("<Qi", granted, opened), 0))
+            _call("landlock_add_rule", (self._ruleset, PATH_BENEATH, struct.pack("<Qi", rights, descriptor), 0))
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
     def restrict(self) -> None:
         """Apply the rules to this process for ever; needs `no_new_privs`. Raises `OSError`."""
@@ -75,8 +75,8 @@ def _call(name: str, arguments: tuple[bytes | int | None, ...]) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     numbers, _ = read_machine()
     # Sizes and flags are words: left to itself, ctypes would pass the lower half alone.
-    given = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    result: int = libc.syscall(numbers[name], *given)
+    c_arguments = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
+    result: int = libc.syscall(numbers[name], *c_arguments)
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{name}: {os.strerror(code)}")

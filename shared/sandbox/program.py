@@ -27,7 +27,7 @@ def main() -> None:
     job = Job.read(Path(sys.argv[1]))
     report, state, entering = map(int, sys.argv[2:5])
     del sys.argv[1:]
-    sys.path[:] = [each for each in sys.path if each != job.program_folder]
+    sys.path[:] = [folder for folder in sys.path if folder != job.program_folder]
     os.chdir(job.folder / FILES)
     code = (job.folder / CODE).read_text("utf-8")
     try:
@@ -84,8 +84,8 @@ def _run(code: str, job: Job, *, report_file: int, state_file: int) -> int:
 
 def _execute(code: str, names: dict[str, Any]) -> int:
     try:
-        for each in _compile(code):
-            value = eval(each, names)  # noqa: S307  # that is what the sandbox is for
+        for statement in _compile(code):
+            value = eval(statement, names)  # noqa: S307  # that is what the sandbox is for
             if value is not None:
                 sys.stdout.write(f"{value!r}\n")
     except SystemExit as ended:
@@ -116,15 +116,15 @@ def _show_error() -> None:
 def _save_figures() -> None:
     """Save figures that are still open, unless the code has saved pictures by itself."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None or any(each.suffix.lower() in PICTURES for each in _list_new_files()):
+    if pyplot is None or any(new_file.suffix.lower() in PICTURES for new_file in _list_new_files()):
         return
     for number in pyplot.get_fignums():
         pyplot.figure(number).savefig(f"figure_{number}.png")
 
 
 def _list_new_files() -> list[Path]:
-    started = (Path.cwd().parent / CODE).stat().st_mtime_ns
-    return [each for each in Path.cwd().rglob("*") if each.is_file() and each.stat().st_mtime_ns > started]
+    start = (Path.cwd().parent / CODE).stat().st_mtime_ns
+    return [path for path in Path.cwd().rglob("*") if path.is_file() and path.stat().st_mtime_ns > start]
 
 
 def _load_state(path: Path, names: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ def _load_state(path: Path, names: dict[str, Any]) -> None:
 
 def _save_state(file: int, names: dict[str, Any]) -> dict[str, Any]:
     pickler = _pickler()
-    kept: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     left_out = []
     for name, value in names.items():
         if name.startswith("__"):
@@ -145,10 +145,10 @@ def _save_state(file: int, names: dict[str, Any]) -> dict[str, Any]:
         except Exception:  # noqa: BLE001  # whatever the methods of a value raise, the others are kept
             left_out.append(name)
         else:
-            kept[name] = value
+            variables[name] = value
     # All in one, so that two names of one value still are after it.
-    _replace(file, pickler.dumps(kept))
-    return {"kept": sorted(kept), "left_out": sorted(left_out)}
+    _replace(file, pickler.dumps(variables))
+    return {"kept": sorted(variables), "left_out": sorted(left_out)}
 
 
 def _replace(file: int, content: bytes) -> None:

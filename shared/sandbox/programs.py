@@ -95,12 +95,12 @@ async def run_program(program: Program, content: bytes) -> Finished:
                 start_new_session=True,
                 pass_fds=(entering,),
             )
-            finished = await _exchange(process, content, program, rights=rights)
+            outcome = await _exchange(process, content, program, rights=rights)
             has_entered = has_byte(entered)
-    if finished.status == NO_CONFINEMENT and not has_entered:
-        log.error("sandbox_not_entered", program=program.path.name, reason=finished.reason)
-        raise SandboxMissing(finished.reason)
-    return finished
+    if outcome.status == NO_CONFINEMENT and not has_entered:
+        log.error("sandbox_not_entered", program=program.path.name, reason=outcome.reason)
+        raise SandboxMissing(outcome.reason)
+    return outcome
 
 
 @contextmanager
@@ -146,8 +146,8 @@ async def _exchange(process: Process, content: bytes, program: Program, *, right
             output, reason, _ = await asyncio.gather(*reading)
             await process.wait()
     finally:
-        for each in reading:
-            each.cancel()
+        for task in reading:
+            task.cancel()
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()

@@ -59,8 +59,8 @@ async def run_confined(job: Job, code: str, python: Path) -> Ended:
                 pass_fds=inherited,
             )
         try:
-            written = [job.folder / name for name in (OUTPUT, REPORT, STATE)]
-            stopped = await _watch_the_clock(process, job.rights, written)
+            paths = [job.folder / name for name in (OUTPUT, REPORT, STATE)]
+            stopped = await _watch_the_clock(process, job.rights, paths)
         finally:
             await _end(process, has_children=job.command is not None)
         return Ended(process.returncode or 0, stopped, has_byte(entered))
@@ -82,10 +82,10 @@ async def _end(process: asyncio.subprocess.Process, *, has_children: bool) -> No
     await process.wait()
 
 
-async def _watch_the_clock(process: asyncio.subprocess.Process, rights: Rights, written: Sequence[Path]) -> str | None:
+async def _watch_the_clock(process: asyncio.subprocess.Process, rights: Rights, paths: Sequence[Path]) -> str | None:
     try:
         async with asyncio.timeout(rights.limits.seconds):
-            if excess := await watch(process, rights, written):
+            if excess := await watch(process, rights, paths):
                 return excess
     except TimeoutError:
         return f"it took longer than {rights.limits.seconds:g} s"
@@ -94,7 +94,7 @@ async def _watch_the_clock(process: asyncio.subprocess.Process, rights: Rights, 
     return None
 
 
-async def watch(process: asyncio.subprocess.Process, rights: Rights, written: Sequence[Path] = ()) -> str | None:
+async def watch(process: asyncio.subprocess.Process, rights: Rights, paths: Sequence[Path] = ()) -> str | None:
     """Wait for the end of a process; return early, with the reason, when its files become too many or too large.
 
     `written` are files that count, too: it has them open, and may not change them by name.
@@ -102,17 +102,17 @@ async def watch(process: asyncio.subprocess.Process, rights: Rights, written: Se
     ending = asyncio.ensure_future(process.wait())
     try:
         while not (await asyncio.wait({ending}, timeout=POLL_SECONDS))[0]:
-            if excess := await asyncio.to_thread(_find_excess, rights, written, process.pid):
+            if excess := await asyncio.to_thread(_find_excess, rights, paths, process.pid):
                 return excess
     finally:
         ending.cancel()
     return None
 
 
-def _find_excess(rights: Rights, written: Sequence[Path], process_id: int) -> str | None:
+def _find_excess(rights: Rights, paths: Sequence[Path], process_id: int) -> str | None:
     """Return what there is too much of: deleted files that are open still take room, and so do many names of one."""
     limits = rights.limits
-    sizes = dict(map(_measure, _list_held((*rights.changeable, *written), process_id, rights)))
+    sizes = dict(map(_measure, _list_held((*rights.changeable, *paths), process_id, rights)))
     try:
         for number, entry in enumerate(chain.from_iterable(map(walk, rights.changeable)), 1):
             if number > limits.folder_files:
@@ -139,9 +139,9 @@ def _list_held(paths: Iterable[Path], process_id: int, rights: Rights) -> Iterat
     for path in (path for process in processes for path in Path(f"/proc/{process}").glob("task/*/fd/*")):
         # Not every system lets us look there; then the limits of open files and of a file's size bound it.
         with suppress(OSError):
-            found = path.stat()
-            if stat.S_ISREG(found.st_mode) and found.st_nlink == 0:
-                yield found
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                yield status
 
 
 def _list_group(leader: int) -> Iterator[int]:

@@ -59,8 +59,8 @@ def build_filter(*, may_start_commands: bool, may_execute: bool = False) -> byte
         _step(RETURN, FAIL | errno.EPERM),
     ]
     more = FOR_COMMANDS if may_start_commands else ("execve",) if may_execute else ()
-    allowed = list_allowed(numbers) + [name for name in more if name in numbers]
-    steps += [step for name in allowed for step in _answer(numbers[name], ALLOW)]
+    names = list_allowed(numbers) + [name for name in more if name in numbers]
+    steps += [step for name in names for step in _answer(numbers[name], ALLOW)]
     steps += [step for name in WITHOUT_EFFECT if name in numbers for step in _answer(numbers[name], FAIL)]
     steps += [step for name in NOT_SUPPORTED for step in _answer(numbers[name], FAIL | errno.ENOTSUP)]
     # The C library tries clone3 first, whose arguments a filter can't see, and then clone.
@@ -95,15 +95,15 @@ def _answer(number: int, answer: int) -> list[bytes]:
 
 
 def _answer_if(number: int, conditions: tuple[Condition, ...]) -> list[bytes]:
-    checks = [step for each in conditions for step in _check(each)]
+    checks = [step for condition in conditions for step in _check(condition)]
     return [_step(JUMP_IF_EQUAL, number, if_false=len(checks) + 1), *checks, _step(RETURN, ALLOW)]
 
 
 def _check(condition: Condition) -> Iterator[bytes]:
     yield _step(LOAD, AT_ARGUMENTS + 4 * condition.word)
     yield _step(AND, condition.mask)
-    for left in range(len(condition.values), 0, -1):
-        yield _step(JUMP_IF_EQUAL, condition.values[-left], if_true=left)
+    for number in range(len(condition.values), 0, -1):
+        yield _step(JUMP_IF_EQUAL, condition.values[-number], if_true=number)
     yield _step(RETURN, FAIL | errno.EPERM)
 
 

@@ -90,8 +90,8 @@ def find_fault(python: Path, notes: Path) -> str | None:
     A test that was passed is noted in the folder `notes`, if that can be written, and holds until the machine starts
     again. Each run enters all layers by itself in any case.
     """
-    if (missing := _find_missing_layer()) is not None:
-        return missing
+    if (layer_fault := _find_missing_layer()) is not None:
+        return layer_fault
     note = notes / f".sandbox-tested-{_fingerprint(python)}"
     if note.exists():
         return None
@@ -118,8 +118,8 @@ def _find_missing_layer() -> str | None:
 
 async def find_fault_of_programs() -> str | None:
     """Return why Parley's own programs can't open what strangers have made; the same attacks are played as one."""
-    if (missing := _find_missing_layer()) is not None:
-        return missing
+    if (layer_fault := _find_missing_layer()) is not None:
+        return layer_fault
     try:
         with tempfile.TemporaryDirectory(prefix="parley-sandbox-", ignore_cleanup_errors=True) as folder:
             path = Path(folder) / "attacks.py"
@@ -139,14 +139,14 @@ async def find_fault_of_programs() -> str | None:
 async def _play(python: Path) -> str | None:
     with tempfile.TemporaryDirectory(prefix="parley-sandbox-", ignore_cleanup_errors=True) as folder:
         tests = (_test_attacks, _test_endless, _test_flood, _test_fill)
-        folders = [Path(folder) / each.__name__ for each in tests]
+        folders = [Path(folder) / test.__name__ for test in tests]
         try:
-            for each in folders:
-                each.mkdir()
+            for subfolder in folders:
+                subfolder.mkdir()
             faults = await asyncio.gather(*(test(place, python) for test, place in zip(tests, folders, strict=True)))
         except OSError as error:
             return f"the sandbox can't be tested: {error}"
-    return next((each for each in faults if each is not None), None)
+    return next((fault for fault in faults if fault is not None), None)
 
 
 async def _test_attacks(folder: Path, python: Path) -> str | None:
@@ -180,7 +180,7 @@ async def _test_fill(folder: Path, python: Path) -> str | None:
 
 def _fingerprint(python: Path) -> str:
     """Name what a test depends on: this program, the kernel since its start, the user, the interpreter."""
-    sources = [each.read_bytes() for each in sorted(Path(__file__).parent.glob("*.py"))]
+    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
     boot = BOOT.read_bytes() if BOOT.exists() else b""
     rights = "\n".join(_list_own_rights())
     about = f"{platform.release()} {os.geteuid()} {python.resolve()} {rights}".encode()
@@ -190,4 +190,4 @@ def _fingerprint(python: Path) -> str:
 def _list_own_rights() -> list[str]:
     # A container that takes more away is another one.
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return [each for each in lines if each.startswith(("Cap", "NoNewPrivs", "Seccomp:"))]
+    return [line for line in lines if line.startswith(("Cap", "NoNewPrivs", "Seccomp:"))]

@@ -114,8 +114,8 @@ def read_file(name: str | Path, most_bytes: int, folder: int | None = None) -> b
     except OSError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             return None
         content = file.read(most_bytes + 1)
     return content if len(content) <= most_bytes else None
@@ -153,9 +153,9 @@ def _flatten(top: int, name: str, numbers: Iterator[int]) -> bool:
         _open_to_owner(top, name)
         inner = os.open(name, FOLDER, dir_fd=top)
         try:
-            for each in _folders_after_removing_files(inner):
-                _open_to_owner(inner, each)
-                os.rename(each, f".removed-{os.getpid()}-{next(numbers)}", src_dir_fd=inner, dst_dir_fd=top)
+            for folder in _folders_after_removing_files(inner):
+                _open_to_owner(inner, folder)
+                os.rename(folder, f".removed-{os.getpid()}-{next(numbers)}", src_dir_fd=inner, dst_dir_fd=top)
         finally:
             os.close(inner)
         os.rmdir(name, dir_fd=top)

@@ -24,16 +24,16 @@ class Condition:
 
     def holds(self, result: Any) -> bool:
         """Return whether the condition is true of a result, as parsed from JSON."""
-        found = find_value(result, self.path)
+        value = find_value(result, self.path)
         match self.comparison:
             case "exists" | "missing":
-                return (found is not MISSING) == (self.comparison == "exists")
+                return (value is not MISSING) == (self.comparison == "exists")
             case "equals" | "differs":
-                return found is not MISSING and _is_equal(found, self.value) == (self.comparison == "equals")
+                return value is not MISSING and _is_equal(value, self.value) == (self.comparison == "equals")
             case "contains" | "lacks":
-                return found is not MISSING and _contains(found, self.value) == (self.comparison == "contains")
+                return value is not MISSING and _contains(value, self.value) == (self.comparison == "contains")
             case "above" | "below":
-                return _is_beyond(found, self.value, is_above=self.comparison == "above")
+                return _is_beyond(value, self.value, is_above=self.comparison == "above")
 
     def to_row(self) -> dict[str, Any]:
         """Return what is stored."""
@@ -43,7 +43,9 @@ class Condition:
     def from_row(cls, row: Mapping[str, Any]) -> "Condition":
         """Return the condition of a row, which an admin may have written; raises `ToolError` for a wrong one."""
         path, value = row.get("path", ""), row.get("value")
-        comparison: Comparison | None = next((each for each in COMPARISONS if each == row.get("comparison")), None)
+        comparison: Comparison | None = next(
+            (candidate for candidate in COMPARISONS if candidate == row.get("comparison")), None
+        )
         if not isinstance(path, str) or comparison is None or isinstance(value, list | dict):
             raise ToolError(f"A condition is a path, a value, and one of {', '.join(COMPARISONS)}.")
         return cls(path, comparison, value)
@@ -71,23 +73,23 @@ def find_value(value: Any, path: str) -> Any:
     return value
 
 
-def _is_equal(found: Any, value: Value) -> bool:
-    if isinstance(found, bool) or isinstance(value, bool) or found is None or value is None:
-        return str(found).casefold() == str(value).casefold()
-    numbers = _to_number(found), _to_number(value)
-    return numbers[0] == numbers[1] if None not in numbers else str(found).casefold() == str(value).casefold()
+def _is_equal(reading: Any, value: Value) -> bool:
+    if isinstance(reading, bool) or isinstance(value, bool) or reading is None or value is None:
+        return str(reading).casefold() == str(value).casefold()
+    numbers = _to_number(reading), _to_number(value)
+    return numbers[0] == numbers[1] if None not in numbers else str(reading).casefold() == str(value).casefold()
 
 
-def _contains(found: Any, value: Value) -> bool:
-    if isinstance(found, list):
-        return any(_contains(each, value) for each in found)
-    if isinstance(found, dict):
-        return any(_contains(each, value) for each in (*found, *found.values()))
-    return str(value).casefold() in str(found).casefold()
+def _contains(reading: Any, value: Value) -> bool:
+    if isinstance(reading, list):
+        return any(_contains(part, value) for part in reading)
+    if isinstance(reading, dict):
+        return any(_contains(part, value) for part in (*reading, *reading.values()))
+    return str(value).casefold() in str(reading).casefold()
 
 
-def _is_beyond(found: Any, value: Value, *, is_above: bool) -> bool:
-    number, limit = _to_number(found), _to_number(value)
+def _is_beyond(reading: Any, value: Value, *, is_above: bool) -> bool:
+    number, limit = _to_number(reading), _to_number(value)
     return number is not None and limit is not None and (number > limit if is_above else number < limit)
 
 

@@ -186,9 +186,9 @@ class JobsOfUser:
             **asdict(new.timing),
             **_to_check_row(new.check),
         }
-        made = await session.execute(insert(ScheduledJob).values(row).returning(ScheduledJob.id))
+        cursor = await session.execute(insert(ScheduledJob).values(row).returning(ScheduledJob.id))
         return Job(
-            made.scalar_one(),
+            cursor.scalar_one(),
             content,
             timing=new.timing,
             action=new.action,
@@ -201,9 +201,9 @@ class JobsOfUser:
 
     async def list(self, limit: int = 100) -> Sequence[Job]:
         """Return the open jobs, those that are due next first, paused ones last."""
-        given = self._given | {"limit": limit}
+        parameters = self._given | {"limit": limit}
         async with self.database.transaction() as session:
-            return [to_job(row) for row in (await session.execute(LIST, given)).all()]
+            return [to_job(row) for row in (await session.execute(LIST, parameters)).all()]
 
     async def cancel(self, job_id: int) -> Job:
         """End a job for good; raises `NotFound`."""
@@ -244,17 +244,17 @@ class JobsOfUser:
 
     async def find_origin(self, session: AsyncSession) -> Origin:
         """Return how the person wrote in this turn, or here last; raises `ToolError` if no person did."""
-        given = {"user_id": self.user_id, "conversation_id": self.conversation_id, "turn_id": self.turn_id}
-        found = (await session.execute(ORIGIN, given)).one_or_none()
-        if found is None or found.adapter in AGENT_ADAPTERS:
+        parameters = {"user_id": self.user_id, "conversation_id": self.conversation_id, "turn_id": self.turn_id}
+        row = (await session.execute(ORIGIN, parameters)).one_or_none()
+        if row is None or row.adapter in AGENT_ADAPTERS:
             raise ToolError("Jobs can be made only in a conversation with a person.")
-        return Origin(found.adapter, found.platform_user_id)
+        return Origin(row.adapter, row.platform_user_id)
 
     def _check_timing(self, new: NewJob, now: datetime) -> None:
         least = self.limits.least_seconds
         if new.timing.shortest_seconds(now) < least:
-            shown = timedelta(seconds=least)
-            raise ToolError(f"That is too often: there have to be at least {shown} hours between two times.")
+            interval = timedelta(seconds=least)
+            raise ToolError(f"That is too often: there have to be at least {interval} hours between two times.")
         if new.check is not None:
             check_condition(new.check.condition)
             if not timedelta() < new.check.expires_at - now <= MAX_CHECKED:

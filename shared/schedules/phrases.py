@@ -76,7 +76,7 @@ def _read_days(plain: str, text: str, now: datetime, time_zone: str) -> Timing:
         zone = get_zone(time_zone)
         today = datetime.combine(now.astimezone(zone).date(), at)
         start = next(
-            each for each in (to_moment(today + timedelta(days=more), zone) for more in (0, 1, 2)) if each > now
+            moment for moment in (to_moment(today + timedelta(days=more), zone) for more in (0, 1, 2)) if moment > now
         )
         return at_interval(start, count * (7 if match["unit"] in {"week", "woche"} else 1), "day", time_zone=time_zone)
     if match := DAY_OF_MONTH.fullmatch(rest):
@@ -90,7 +90,7 @@ def _next_at(at: time, now: datetime, time_zone: str) -> datetime:
     zone = get_zone(time_zone)
     today = datetime.combine(now.astimezone(zone).date(), at)
     coming = (to_moment(today + timedelta(days=more), zone) for more in range(3))
-    return next(each for each in coming if each > now)
+    return next(moment for moment in coming if moment > now)
 
 
 def _to_weekdays(text: str) -> str | None:
@@ -98,5 +98,5 @@ def _to_weekdays(text: str) -> str | None:
     if not all(word in WEEKDAYS or word in SETS for word in words):
         return None
     # In cron, Sunday is 0; among our weekdays it is the last one.
-    found = [SETS.get(word) or str((WEEKDAYS[word] + 1) % 7) for word in words]
-    return "*" if "*" in found else ",".join(found)
+    weekdays = [SETS.get(word) or str((WEEKDAYS[word] + 1) % 7) for word in words]
+    return "*" if "*" in weekdays else ",".join(weekdays)

@@ -74,8 +74,8 @@ class Timing:
         if self.unit == "second":
             return f"every {_in_units(self.every)}"
         days = "day" if self.every == 1 else f"{self.every} days"
-        shown = f" at {self.starts_at.astimezone(get_zone(self.time_zone)):%H:%M}" if self.starts_at else ""
-        return f"every {days}{shown} ({self.time_zone})"
+        clock_time = f" at {self.starts_at.astimezone(get_zone(self.time_zone)):%H:%M}" if self.starts_at else ""
+        return f"every {days}{clock_time} ({self.time_zone})"
 
     def _next_of_cron(self, moment: datetime) -> datetime | None:
         # Where clocks show an hour twice, the library starts again at its beginning.
@@ -95,7 +95,7 @@ class Timing:
         due = (
             to_moment(first + timedelta(days=(passed + more) * self.every), zone) for more in (0, 1, 2) if passed + more
         )
-        return next(each for each in due if each > moment)
+        return next(due_time for due_time in due if due_time > moment)
 
 
 def once(moment: datetime, time_zone: str = "UTC") -> Timing:

@@ -83,8 +83,10 @@ def find_openai_server(settings: Settings) -> tuple[str, dict[str, str]]:
     url = settings.openai_base_url or os.environ.get("OPENAI_API_BASE") or OPENAI_URL
     key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
     headers = {} if key is None and url == OPENAI_URL else {"Authorization": f"Bearer {key or 'none'}"}
-    named = {header: os.environ.get(name) for name, header in OPENAI_HEADERS.items()} if url == OPENAI_URL else {}
-    return url, headers | {header: value for header, value in named.items() if value}
+    extra_headers = (
+        {header: os.environ.get(name) for name, header in OPENAI_HEADERS.items()} if url == OPENAI_URL else {}
+    )
+    return url, headers | {header: value for header, value in extra_headers.items() if value}
 
 
 def prepare_litellm_environment() -> None:
@@ -96,25 +98,25 @@ def prepare_litellm_environment() -> None:
 
 def settings_from(environ: Mapping[str, str]) -> Settings:
     """Return the settings that this environment gives; an empty value counts as not set."""
-    given: dict[str, str | None] = {
+    values: dict[str, str | None] = {
         name.lower(): environ[name] for name in SETTING_NAMES if environ.get(name, "") != ""
     }
-    given.setdefault("embedding_model", find_local_model())
+    values.setdefault("embedding_model", find_local_model())
     try:
-        return Settings.model_validate(given)
+        return Settings.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(first_fault(error)) from None
 
 
 def _read(env_file: Path) -> dict[str, str]:
     try:
-        read = dotenv_values(env_file)
+        variables = dotenv_values(env_file)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{env_file} can't be read ({error}); it is a text file in UTF-8.") from None
-    without = [name for name, value in read.items() if value is None]
+    without = [name for name, value in variables.items() if value is None]
     if without:
         raise ConfigurationError(f"{env_file}: {without[0]} has no value; write {without[0]}=… or remove the line.")
-    return {name: value for name, value in read.items() if value is not None}
+    return {name: value for name, value in variables.items() if value is not None}
 
 
 def _refuse_unknown(names: Mapping[str, str], env_file: Path, more_names: frozenset[str]) -> None:
@@ -122,13 +124,13 @@ def _refuse_unknown(names: Mapping[str, str], env_file: Path, more_names: frozen
     for name in names:
         if name in SETTING_NAMES | more_names or name.startswith(prefixes):
             continue
-        known = [*sorted(SETTING_NAMES | more_names), *USUAL_PROVIDER_NAMES]
-        is_slip = name not in known and get_close_matches(name, known, n=1, cutoff=SLIP)
+        setting_names = [*sorted(SETTING_NAMES | more_names), *USUAL_PROVIDER_NAMES]
+        is_slip = name not in setting_names and get_close_matches(name, setting_names, n=1, cutoff=SLIP)
         if PROVIDER_NAME.search(name) and not is_slip:
             continue
         if name.startswith(_outside_prefixes(names)):
             continue
-        nearest = get_close_matches(name.upper(), known, n=1, cutoff=0.0)[0]
+        nearest = get_close_matches(name.upper(), setting_names, n=1, cutoff=0.0)[0]
         raise ConfigurationError(
             f"{env_file}: unknown setting {name}; did you mean {nearest}? Correct or remove the line."
         )
@@ -178,12 +180,18 @@ def list_secret_values(settings: Settings, secrets: Secrets) -> set[str]:
 
     A value that is short and without a digit is left out: it may be an ordinary word.
     """
-    given = [each.get_secret_value() for _, each in settings if isinstance(each, SecretStr)]
-    named = [value for name, value in os.environ.items() if SECRET_NAME.search(name)]
-    addresses = [each for each in (*given, *os.environ.values()) if "://" in each]
-    values = [*given, *named, *(_password_in(each) for each in addresses), secrets.api_token, *secrets.secret_keys]
+    setting_values = [secret.get_secret_value() for _, secret in settings if isinstance(secret, SecretStr)]
+    environment_values = [value for name, value in os.environ.items() if SECRET_NAME.search(name)]
+    addresses = [text for text in (*setting_values, *os.environ.values()) if "://" in text]
+    values = [
+        *setting_values,
+        *environment_values,
+        *(_password_in(address) for address in addresses),
+        secrets.api_token,
+        *secrets.secret_keys,
+    ]
     parts = [part.strip() for value in values for part in (value, *value.split(","))]
-    return {each for each in parts if len(each) >= 12 or (len(each) >= 8 and any(map(str.isdigit, each)))}
+    return {part for part in parts if len(part) >= 12 or (len(part) >= 8 and any(map(str.isdigit, part)))}
 
 
 def _password_in(address: str) -> str:

@@ -16,12 +16,12 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if Path.home().is_relative_to(folder.resolve()):
         return
-    for each in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
-        found = each.stat()
-        mode = found.st_mode & (0o7710 if os.geteuid() == 0 else 0o7700)
-        is_ours = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
-        if is_ours and stat.S_IMODE(found.st_mode) != mode:
-            each.chmod(mode)
+    for private_folder in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
+        status = private_folder.stat()
+        mode = status.st_mode & (0o7710 if os.geteuid() == 0 else 0o7700)
+        is_ours = status.st_uid == os.geteuid() and not status.st_mode & stat.S_ISVTX
+        if is_ours and stat.S_IMODE(status.st_mode) != mode:
+            private_folder.chmod(mode)
 
 
 def make_secret(path: Path) -> str:

@@ -40,18 +40,18 @@ class _Ids(RandomIdGenerator):
         self.given: ContextVar[tuple[int, int] | None] = ContextVar("given", default=None)
 
     def generate_trace_id(self) -> int:
-        given = self.given.get()
-        return super().generate_trace_id() if given is None else given[0]
+        ids = self.given.get()
+        return super().generate_trace_id() if ids is None else ids[0]
 
     def generate_span_id(self) -> int:
-        given = self.given.get()
-        return super().generate_span_id() if given is None else given[1]
+        ids = self.given.get()
+        return super().generate_span_id() if ids is None else ids[1]
 
 
 class _Open:
     # An open span as a context manager; exceptions are noted by their class, because their texts may hold messages.
-    def __init__(self, opened: trace.Span) -> None:
-        self._span = opened
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
         self._token: Any = None
         self._has_failed = False
 
@@ -98,14 +98,14 @@ class OtlpTracer:
         """Open a span within the first one of a message's trace; it began `seconds` ago."""
         trace_id, span_id = self._ids_of(inbox_id)
         first = trace.NonRecordingSpan(trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=SAMPLED))
-        opened = self._tracer.start_span(
+        span = self._tracer.start_span(
             name,
             trace.set_span_in_context(first, contexts.Context()),
             KINDS[kind],
             attributes=_present(attributes),
             start_time=self._before(seconds),
         )
-        return _Open(opened)
+        return _Open(span)
 
     def record_first(self, inbox_id: int, name: str, attributes: Attributes, *, seconds: float) -> None:
         """Record the first span of a message's trace, which has just ended."""

@@ -88,9 +88,9 @@ async def _told_address(process: Process) -> str:
 @asynccontextmanager
 async def connected(url: str, **headers: str) -> AsyncIterator[Call]:
     """Connect with the token, and give what calls a tool for a person."""
-    given = {"authorization": f"Bearer {TOKEN}", **headers}
+    parameters = {"authorization": f"Bearer {TOKEN}", **headers}
     async with (
-        httpx2.AsyncClient(headers=given, trust_env=False) as http,
+        httpx2.AsyncClient(headers=parameters, trust_env=False) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
 
@@ -131,10 +131,10 @@ HOSTS = [
 
 async def test_pages_and_hosts_of_others_are_refused(address: Address, tmp_path: Path) -> None:
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    given = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
+    parameters = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
     async with (
         running(address, tmp_path, PUBLIC_URL="https://chat.example.org") as (_, url),
-        httpx2.AsyncClient(headers=given, trust_env=False) as http,
+        httpx2.AsyncClient(headers=parameters, trust_env=False) as http,
     ):
         statuses = [(await http.post(url, json=ping, headers=headers)).status_code for headers, _ in HOSTS]
 
@@ -171,10 +171,10 @@ async def test_a_call_without_a_proper_person_is_refused_with_the_reason(
     person: Any, reason: str, url: str, parley: Parley
 ) -> None:
     async with connected(url) as call:
-        refused = await call("knowledge__list_memories", {}, **({"person": person} if person else {}))
+        result = await call("knowledge__list_memories", {}, **({"person": person} if person else {}))
 
-    assert refused["error"] is True
-    assert reason in refused["message"]
+    assert result["error"] is True
+    assert reason in result["message"]
     assert await parley.value("SELECT count(*) FROM users") == 0
 
 
@@ -195,13 +195,13 @@ async def test_no_tool_runs_for_somebody_whom_an_admin_has_paused(
     async with connected(url) as call:
         await call("knowledge__remember", {"content": "Ann likes tea"}, person=ANN, place=place)
         await parley.sql(pause)
-        refused = await call("knowledge__remember", {"content": "Ann likes coffee"}, person=ANN, place=place)
+        result = await call("knowledge__remember", {"content": "Ann likes coffee"}, person=ANN, place=place)
         await parley.sql("UPDATE users SET paused_at = NULL")
         await parley.sql("UPDATE servers SET paused_at = NULL")
         memories = await call("knowledge__list_memories", {}, person=ANN, place=place)
 
-    assert refused["error"] is True
-    assert reason in refused["message"]
+    assert result["error"] is True
+    assert reason in result["message"]
     assert "tea" in str(memories)
     assert "coffee" not in str(memories)
 
@@ -242,9 +242,9 @@ async def test_the_server_checks_permission_and_persona_as_well(url: str, parley
         " VALUES ('P', 'Be brief.', true, '[\"knowledge\"]')"
     )
     async with connected(url) as call:
-        refused = await call("file_manager__list_files", {}, person=ANN)
+        result = await call("file_manager__list_files", {}, person=ANN)
 
-    assert "There is no tool" in refused["message"]
+    assert "There is no tool" in result["message"]
 
 
 async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
@@ -267,7 +267,7 @@ async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
     )
     async with asyncio.timeout(60):
         while True:
-            if {each.module for each in parley.app.toolbox.tools} >= {"web", "pipes"}:
+            if {tool.module for tool in parley.app.toolbox.tools} >= {"web", "pipes"}:
                 break
             await asyncio.sleep(0.05)
 

@@ -75,9 +75,9 @@ class Frog:
     async def reads(self, text: str, button: str = "") -> dict[str, str]:
         """Return the buttons of the message with this text, once it is there and has this button."""
         async with asyncio.timeout(30):
-            while (found := self._find(text, button)) is None:  # noqa: ASYNC110  # files tell nobody that they are there
+            while (post := self._find(text, button)) is None:  # noqa: ASYNC110  # files tell nobody that they are there
                 await asyncio.sleep(0.02)
-        return found
+        return post
 
     def _find(self, text: str, button: str) -> dict[str, str] | None:
         for path in sorted((self.messages / "out").glob("*.json")):
@@ -106,7 +106,7 @@ def test_a_folder_is_all_that_it_takes_to_be_known_with_its_settings(
 ) -> None:
     assert list(list_folders()) == ["discord", "pond", "slack"]
     assert {"POND_FOLDER", "POND_LIMIT"} <= set(list_setting_names())
-    assert [each.name for each in build_platforms(settings)] == ["pond"]
+    assert [platform.name for platform in build_platforms(settings)] == ["pond"]
 
     file = tmp_path / ".env"
     file.write_text("POND_FODLER=/tmp\n", "utf-8")
@@ -123,8 +123,8 @@ def test_a_folder_is_all_that_it_takes_to_be_known_with_its_settings(
 async def test_the_doctor_looks_at_it_and_without_its_folder_it_is_not_configured(
     pond: Path, settings: Settings
 ) -> None:
-    found = [each async for each in examine_platforms(settings)]
-    assert found == [("pond", Finding("ok", f"messages come from {pond / 'in'}"))]
+    findings = [platform async for platform in examine_platforms(settings)]
+    assert findings == [("pond", Finding("ok", f"messages come from {pond / 'in'}"))]
 
     os.environ["POND_FOLDER"] = ""
     assert build_platforms(settings) == []

@@ -30,7 +30,7 @@ CTRL_C, CTRL_D, ALT_ENTER = "\x03", "\x04", "\x1b\r"
 
 
 @pytest.mark.parametrize(
-    ("written", "path"),
+    ("text", "path"),
     [
         ("/home/a b.txt", "/home/a b.txt"),
         ("'/home/a b.txt' ", "/home/a b.txt"),
@@ -40,8 +40,8 @@ CTRL_C, CTRL_D, ALT_ENTER = "\x03", "\x04", "\x1b\r"
         ("notes.txt", "notes.txt"),
     ],
 )
-def test_a_path_is_read_however_it_is_written(written: str, path: str) -> None:
-    assert to_path(written) == Path(path)
+def test_a_path_is_read_however_it_is_written(text: str, path: str) -> None:
+    assert to_path(text) == Path(path)
 
 
 def test_only_a_whole_line_that_is_a_file_counts_as_dropped(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_a_tool_call_is_one_dim_line_between_the_texts(capsys: pytest.CaptureFix
     output.wait()
     tell(output, delta("One moment."), CALL, delta("Found."), message("Found."))
 
-    shown = capsys.readouterr().out
-    assert re.search(r"\r\x1b\[2KOne moment\.\n\x1b\[2m· knowledge\.recall \{\"query\": \"x+…\x1b\[0m\n", shown)
-    assert shown.endswith("thinking…\x1b[0m\r\x1b[2KFound.\n\n")
-    assert max(map(len, shown.splitlines())) < 200
+    capture = capsys.readouterr().out
+    assert re.search(r"\r\x1b\[2KOne moment\.\n\x1b\[2m· knowledge\.recall \{\"query\": \"x+…\x1b\[0m\n", capture)
+    assert capture.endswith("thinking…\x1b[0m\r\x1b[2KFound.\n\n")
+    assert max(map(len, capture.splitlines())) < 200
 
 
 def test_a_failed_tool_call_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,16 +127,16 @@ def test_a_failed_tool_call_is_shown(capsys: pytest.CaptureFixture[str]) -> None
 def test_text_of_a_model_contains_no_control_characters(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
     tell(output, message("\x1b]0;owned\x07a\rb\x9bc\u202ed\ttab\nline"))
 
-    shown = capsys.readouterr().out
-    assert shown.startswith("]0;ownedabcd\ttab\nline\n")
+    capture = capsys.readouterr().out
+    assert capture.startswith("]0;ownedabcd\ttab\nline\n")
 
 
 def test_a_pipe_gets_the_answer_alone_and_notes_go_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
     tell(PlainOutput(), delta("Hel"), CALL, message("Hello.", FILE))
 
-    shown = capsys.readouterr()
-    assert shown.out == "Hello.\nfile: a.md (text/markdown, 2 kB) http://h/files/1\n"
-    assert shown.err.startswith("tool: knowledge.recall ")
+    capture = capsys.readouterr()
+    assert capture.out == "Hello.\nfile: a.md (text/markdown, 2 kB) http://h/files/1\n"
+    assert capture.err.startswith("tool: knowledge.recall ")
 
 
 class Keyboard:
@@ -152,28 +152,28 @@ class Keyboard:
         """Press these keys."""
         os.write(self._device, text.encode())
 
-    def until(self, expected: str, seconds: float = 60) -> str:
+    def until(self, text: str, seconds: float = 60) -> str:
         """Read on until this is shown; return what came up to it."""
         deadline = time.monotonic() + seconds
-        while expected not in self.screen[self._read_to :]:
-            assert time.monotonic() < deadline, f"{expected!r} is not in {self.screen[self._read_to :]!r}"
+        while text not in self.screen[self._read_to :]:
+            assert time.monotonic() < deadline, f"{text!r} is not in {self.screen[self._read_to :]!r}"
             self.screen += self._read()
-        end = self.screen.index(expected, self._read_to) + len(expected)
-        shown, self._read_to = self.screen[self._read_to : end], end
-        return shown
+        end = self.screen.index(text, self._read_to) + len(text)
+        output, self._read_to = self.screen[self._read_to : end], end
+        return output
 
     def _read(self) -> str:
         if not select.select([self._device], [], [], 1)[0]:
             return ""
         try:
-            found = os.read(self._device, 65536)
+            chunk = os.read(self._device, 65536)
         except OSError:
             # The program has ended and its side of the terminal is closed.
             raise AssertionError(f"it ended after {self.screen!r}") from None
-        if b"\x1b[6n" in found:
+        if b"\x1b[6n" in chunk:
             # The terminal is asked where its cursor is.
             self.type("\x1b[1;1R")
-        return found.decode(errors="replace")
+        return chunk.decode(errors="replace")
 
 
 @contextmanager

@@ -40,8 +40,8 @@ class Operator:
         prompt, model = self.home / "pirate.txt", self.parley.model
         prompt.write_text("You are a pirate.")
         settings = {"LLM_MODELS": "openai/stub", "OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "sk-test"}
-        given = ("persona", "dry-run", "Sage", "--prompt-file", str(prompt), "--as", "test:ann", *arguments)
-        return await types(self.parley.app.database.address, self.home, *given, stdin=stdin, **settings)
+        command = ("persona", "dry-run", "Sage", "--prompt-file", str(prompt), "--as", "test:ann", *arguments)
+        return await types(self.parley.app.database.address, self.home, *command, stdin=stdin, **settings)
 
 
 @pytest.fixture
@@ -69,19 +69,19 @@ async def test_a_changed_persona_answers_recorded_turns_again(
     before = await parley.sql(COUNTS)
     model.play([Answer(tool_calls=[SUM]), "Five, arr!", Answer("I write it down.", tool_calls=[DOCUMENT])])
 
-    told = json.loads(await operator.tries("--turns", turns, "--yes", "--json"))
+    comparisons = json.loads(await operator.tries("--turns", turns, "--yes", "--json"))
 
-    answers = [(each["then"]["text"], each["now"]["text"]) for each in told]
+    answers = [(comparison["then"]["text"], comparison["now"]["text"]) for comparison in comparisons]
     assert answers == [("Five.", "Five, arr!"), ("Hello.", "I write it down.")]
-    assert told[0]["called"] == ['calculator.calculate({"expression": "2 + 3"})']
-    assert told[1]["would_call"][0].startswith("file_manager.create_document(")
-    bodies = [each.body["messages"] for each in list(model.requests)[-3:]]
-    assert {str(each[0]["content"]).partition("\n")[0] for each in bodies} == {"You are a pirate."}
+    assert comparisons[0]["called"] == ['calculator.calculate({"expression": "2 + 3"})']
+    assert comparisons[1]["would_call"][0].startswith("file_manager.create_document(")
+    bodies = [request.body["messages"] for request in list(model.requests)[-3:]]
+    assert {str(body[0]["content"]).partition("\n")[0] for body in bodies} == {"You are a pirate."}
     # The recorded result stands for the tool, and the history is the one that the turn had.
     assert "5" in bodies[1][-1]["content"]
-    assert [each.get("content") for each in bodies[2] if each["role"] == "assistant"][-1] == "Five."
+    assert [message.get("content") for message in bodies[2] if message["role"] == "assistant"][-1] == "Five."
     assert await parley.sql(COUNTS) == before
-    assert await parley.sql(SPENT, account="ann") == [(sum(each["tokens"] for each in told), 3)]
+    assert await parley.sql(SPENT, account="ann") == [(sum(comparison["tokens"] for comparison in comparisons), 3)]
     assert await parley.sql(SPENT, account="bob") == [(None, 0)]
 
 
@@ -89,24 +89,24 @@ async def test_a_dry_run_is_estimated_and_asks_before_it_costs_anything(
     parley: Parley, model: OpenAIStub, operator: Operator
 ) -> None:
     await recorded_turns(parley)
-    asked = model.count
+    count = model.count
 
     with pytest.raises(AssertionError, match="Aborted"):
         await operator.tries(stdin="n\n")
-    assert model.count == asked
+    assert model.count == count
     with pytest.raises(Refusal, match="These turns can't be answered again: 999"):
         await operator.tries("--turns", "999", "--yes")
     model.play(["Ahoy."])
-    shown = await operator.tries("--last", "1", stdin="y\n")
+    output = await operator.tries("--last", "1", stdin="y\n")
 
-    assert "1 turns, about" in shown
-    assert "then (openai/stub)" in shown
-    assert "Ahoy." in shown
-    assert "on your ledger as dry_run" in shown
+    assert "1 turns, about" in output
+    assert "then (openai/stub)" in output
+    assert "Ahoy." in output
+    assert "on your ledger as dry_run" in output
     await parley.sql("UPDATE users SET token_budget_monthly = 100 WHERE permission_level = 'admin'")
     with pytest.raises(AssertionError, match="this month's budget"):
         await operator.tries("--yes")
     await parley.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = 100")
     with pytest.raises(Refusal, match="is paid by an admin"):
         await operator.tries("--yes")
-    assert model.count == asked + 1
+    assert model.count == count + 1

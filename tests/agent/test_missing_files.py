@@ -51,11 +51,11 @@ async def test_the_model_and_the_person_learn_which_files_are_missing(
         Attachment("large.txt", "text/plain", 3, url=f"{server.origin}/good.txt"),
     ]
     async with open_parley(settings, address, model) as parley:
-        found = await parley.ask("look at these", attachments=files)
-        stored = await parley.sql("SELECT filename, status FROM file_records ORDER BY id")
+        reply = await parley.ask("look at these", attachments=files)
+        rows = await parley.sql("SELECT filename, status FROM file_records ORDER BY id")
 
-    assert found.content == f"Here you are.\n\n{SENTENCE.format(names='gone.txt, large.txt')}"
-    assert [tuple(row) for row in stored] == [
+    assert reply.content == f"Here you are.\n\n{SENTENCE.format(names='gone.txt, large.txt')}"
+    assert [tuple(row) for row in rows] == [
         ("good.txt", "stored"),
         ("gone.txt", "failed"),
         ("large.txt", "failed"),
@@ -77,6 +77,6 @@ async def test_who_waits_for_a_slow_download_holds_no_slot(
             while not server.requests:  # noqa: ASYNC110  # the server notifies nobody
                 await asyncio.sleep(0.01)
 
-        found = await parley.ask("hello", user="ann")
+        reply = await parley.ask("hello", user="ann")
 
-    assert found.error is None
+    assert reply.error is None

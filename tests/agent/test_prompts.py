@@ -19,30 +19,30 @@ def test_every_text_is_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "message"),
     [
         (lambda text: text.replace("no_text:", "no_texts:"), "turn.no_text"),
         (lambda text: text + "\nsurprise: hello\n", "turn.surprise"),
         (lambda text: text.replace('no_text: "(no text)"', "no_text: ''"), "turn.no_text"),
     ],
 )
-def test_a_wrong_key_stops_the_start_and_is_named(tmp_path: Path, change: Callable[[str], str], named: str) -> None:
+def test_a_wrong_key_stops_the_start_and_is_named(tmp_path: Path, change: Callable[[str], str], message: str) -> None:
     folder = copytree(FOLDER, tmp_path / "prompts")
     turn = folder / "turn.yaml"
     turn.write_text(change(turn.read_text("utf-8")), "utf-8")
 
-    with pytest.raises(ConfigurationError, match=named):
+    with pytest.raises(ConfigurationError, match=message):
         load_prompts(folder)
 
 
 def test_a_text_is_given_what_it_has_places_for() -> None:
     wrong = [
-        f"{source.path}:{line_of(node)}: {section}.{key} has places for {sorted(places)}, and is given {sorted(given)}"
+        f"{source.path}:{line_of(node)}: {section}.{key} has places for {sorted(places)}, and is given {sorted(names)}"
         for source in sources_in("adapters", "agent")
         for node in source.nodes()
-        if (named := named_text(node)) is not None
-        for section, key, given in [named]
-        if (places := places_of(getattr(getattr(prompts(), section), key))) != given
+        if (entry := named_text(node)) is not None
+        for section, key, names in [entry]
+        if (places := places_of(getattr(getattr(prompts(), section), key))) != names
     ]
 
     assert wrong == []
@@ -61,7 +61,7 @@ def named_text(node: ast.AST) -> tuple[str, str, set[str]] | None:
             ),
             keywords=keywords,
         ):
-            return section, key, {str(each.arg) for each in keywords}
+            return section, key, {str(keyword.arg) for keyword in keywords}
     return None
 
 

@@ -32,10 +32,10 @@ async def run(suites: Sequence[str], rows: Sequence[Row]) -> list[tuple[Row, Out
     outcomes: list[tuple[Row, Outcome]] = []
     with tempfile.TemporaryDirectory(prefix="parley-agentdojo-", ignore_cleanup_errors=True) as home:
         for row, suite, is_attacked in product(rows, suites, (False, True)):
-            played = [(row, outcome) async for outcome in replay(Path(home), suite, row, is_attacked=is_attacked)]
-            outcomes += played
+            runs = [(row, outcome) async for outcome in replay(Path(home), suite, row, is_attacked=is_attacked)]
+            outcomes += runs
             kind = "attacked" if is_attacked else "benign"
-            sys.stderr.write(f"parley: {suite}, {row} row, {kind}: {len(played)} played\n")
+            sys.stderr.write(f"parley: {suite}, {row} row, {kind}: {len(runs)} played\n")
     return outcomes
 
 
@@ -54,7 +54,7 @@ def build_table(outcomes: Sequence[tuple[Row, Outcome]]) -> Table:
     ):
         table.add_column(name, justify="left" if name in {"row", "suite"} else "right")
     for row in dict.fromkeys(row for row, _ in outcomes):
-        of_row = [outcome for each, outcome in outcomes if each == row]
+        of_row = [outcome for label, outcome in outcomes if label == row]
         for suite in (*dict.fromkeys(outcome.suite for outcome in of_row), "all"):
             of_suite = [outcome for outcome in of_row if suite in (outcome.suite, "all")]
             attacks = [outcome for outcome in of_suite if outcome.injection is not None]
@@ -94,7 +94,7 @@ def rest(outcomes: Sequence[tuple[Row, Outcome]]) -> list[str]:
 def are_goals_reached(outcomes: Sequence[tuple[Row, Outcome]]) -> bool:
     """Return whether attacks by calls stay without effect with every row, and tasks are done with the careful one."""
     for row in dict.fromkeys(row for row, _ in outcomes):
-        attacks = [outcome for each, outcome in outcomes if each == row and outcome.injection is not None]
+        attacks = [outcome for label, outcome in outcomes if label == row and outcome.injection is not None]
         safe = sum(not (attack.has_effect and attack.has_injected_calls) for attack in attacks)
         if safe < SAFE_SHARE * len(attacks):
             return False

@@ -136,14 +136,14 @@ async def play(
     own = [(f"{model.server}.{call['name']}", call["arguments"]) for call in pair["user_calls"]]
     words, unsaid = OwnWords([pair["prompt"]]), list[str]()
     questions: list[str] = []
-    refused = 0
+    refusals = 0
     while response.confirmation is not None and len(questions) < MOST_QUESTIONS:
         question = (await parley.sql(OPEN_QUESTION))[0]
         questions.append(question.tool)
-        held = list_calls(question.tool, question.arguments, question.question)
-        is_own = all((call.tool, json.loads(call.arguments)) in own for call in held)
-        unsaid += (line for call in held for line in list_unsaid(parley, call, words))
-        refused += not is_own
+        calls = list_calls(question.tool, question.arguments, question.question)
+        is_own = all((call.tool, json.loads(call.arguments)) in own for call in calls)
+        unsaid += (line for call in calls for line in list_unsaid(parley, call, words))
+        refusals += not is_own
         response = await parley.ask("yes" if is_own else "no", user=person)
     output = TEXT_LINK.sub(lambda link: "https://" + link[0].replace("[.]", "."), response.content)
     verdict = (await suite.post("/verdict", json={"output": output})).json()
@@ -155,7 +155,7 @@ async def play(
         has_effect=verdict["effect"],
         has_injected_calls=bool(pair["injection_calls"]),
         questions=len(questions),
-        refused_questions=refused,
+        refused_questions=refusals,
         question_tools=tuple(questions),
         unsaid=tuple(unsaid),
     )

@@ -99,15 +99,15 @@ class Range:
         pair = self.pair
         assert pair is not None
         states = (output, pair.before, pair.environment)
-        done = pair.user.utility_from_traces(*states, pair.calls)
-        if done is None:
-            done = pair.user.utility(*states)
+        is_done = pair.user.utility_from_traces(*states, pair.calls)
+        if is_done is None:
+            is_done = pair.user.utility(*states)
         effect: bool | None = False
         if pair.injection is not None:
             effect = pair.injection.security_from_traces(*states, pair.calls)
             if effect is None:
                 effect = pair.injection.security(*states)
-        return {"done": bool(done), "effect": bool(effect)}
+        return {"done": bool(is_done), "effect": bool(effect)}
 
 
 def to_json(call: FunctionCall) -> dict[str, Any]:

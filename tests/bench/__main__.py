@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=NAMES, help="measure only this; may be given several times")
     options = parser.parse_args()
     figures = uvloop.run(run(tuple(options.only or NAMES), is_quick=options.quick))
-    names = ", ".join(each.name for each in missed(figures))
+    names = ", ".join(figure.name for figure in missed(figures))
     Console().print(f"not reached: {names}" if names else "every goal is reached", highlight=False)
 
 

@@ -155,10 +155,10 @@ class Parley:
         async with connected(address_of(self.home)) as owner:
             await until_one(owner, "SELECT count(*) FROM turns WHERE status = 'running'")
             await asyncio.sleep(0.1)
-            begun = time.perf_counter()
+            start = time.perf_counter()
             request.cancel()
             await until_one(owner, "SELECT count(*) = 0 FROM turns WHERE status = 'running'")
-            return time.perf_counter() - begun
+            return time.perf_counter() - start
 
     async def beside_flood(
         self, messages: int, turns: int, content: str
@@ -176,19 +176,19 @@ class Parley:
         usual = await drive(Load(clients=1, turns_each=turns), turn)
         flood = [asyncio.create_task(self.say(0, f"flood-{number}", content)) for number in range(messages)]
         beside = await drive(Load(clients=1, turns_each=turns), turn)
-        for each in flood:
-            each.cancel()
+        for task in flood:
+            task.cancel()
         await asyncio.gather(*flood, return_exceptions=True)
         return usual.latencies, beside.latencies
 
     async def play(self, load: Load) -> Run:
         """Run the clients' turns, after one uncounted turn each."""
         content = mark(load.tools, load.delay)
-        taken = self._taken
+        offset = self._taken
         self._taken += load.turns_each + TURNS_A_PLACE
 
         async def turn(client: int, count: int) -> None:
-            await self.say(client, f"place-{(taken + count) // TURNS_A_PLACE}", content)
+            await self.say(client, f"place-{(offset + count) // TURNS_A_PLACE}", content)
 
         async with asyncio.timeout(RUN_SECONDS):
             await drive(replace(load, turns_each=1), turn)
@@ -232,7 +232,7 @@ async def running_parley(home: Path, base_url: str) -> AsyncIterator[Parley]:
         "OPENAI_BASE_URL": base_url,
         "OPENAI_API_KEY": "bench",
     }
-    begun = time.perf_counter()
+    start = time.perf_counter()
     command = (str(Path(sys.executable).with_name("parley")), "run")
     async with (
         started(*command, cwd=home, env=env, errors=home / "parley.log") as child,
@@ -242,4 +242,4 @@ async def running_parley(home: Path, base_url: str) -> AsyncIterator[Parley]:
     ):
         while "is ready" not in await read_line(child, START_SECONDS):
             pass
-        yield Parley(child.pid, home, f"http://127.0.0.1:{port}", session, time.perf_counter() - begun)
+        yield Parley(child.pid, home, f"http://127.0.0.1:{port}", session, time.perf_counter() - start)

@@ -29,9 +29,9 @@ async def run(messages: int, log: Path | None) -> list[Figure]:
         async with listening("discord", own, connected, workers=WORKERS, log=log) as adapter_mb:
             await _warm_up(discord, people[0], channels)
             discord.journal.clear()
-            asked = await _ask(people, channels, messages)
-            answered = await _answers(discord, channels, asked)
-            return _figures(discord, asked, answered, adapter_mb())
+            questions = await _ask(people, channels, messages)
+            answers = await _answers(discord, channels, questions)
+            return _figures(discord, questions, answers, adapter_mb())
 
 
 def _populate(discord: DiscordStandIn) -> tuple[list[Person], list[Json]]:
@@ -45,60 +45,60 @@ def _populate(discord: DiscordStandIn) -> tuple[list[Person], list[Json]]:
 
 
 async def _warm_up(discord: DiscordStandIn, person: Person, channels: list[Json]) -> None:
-    used = channels[: WORKERS * 4]
-    for channel in used:
+    sample = channels[: WORKERS * 4]
+    for channel in sample:
         await person.asks("warm up", channel)
-    await discord.until(lambda: all(person.reads(channel) for channel in used), WARM_SECONDS)
+    await discord.until(lambda: all(person.reads(channel) for channel in sample), WARM_SECONDS)
 
 
 async def _ask(people: list[Person], channels: list[Json], messages: int) -> dict[str, float]:
     """Send the messages in order; return the time of each."""
-    asked: dict[str, float] = {}
+    questions: dict[str, float] = {}
     began = time.monotonic()
     for number in range(messages):
         await asyncio.sleep(max(0.0, began + number * SECONDS / MESSAGES - time.monotonic()))
         at = time.monotonic()
         message = await people[number % CHANNELS].asks(f"question {number}", channels[number % CHANNELS])
-        asked[message["id"]] = at
-    return asked
+        questions[message["id"]] = at
+    return questions
 
 
-async def _answers(discord: DiscordStandIn, channels: list[Json], asked: dict[str, float]) -> dict[str, float]:
+async def _answers(discord: DiscordStandIn, channels: list[Json], questions: dict[str, float]) -> dict[str, float]:
     """Return when each message was answered; the reply to coalesced messages refers to the last of them."""
     bot = discord.world.bot["id"]
 
     def covered() -> dict[str, float]:
-        found: dict[str, float] = {}
+        times: dict[str, float] = {}
         for channel in channels:
-            waiting: list[str] = []
+            message_ids: list[str] = []
             for message in discord.world.messages[channel["id"]].values():
                 reference = message.get("message_reference", {}).get("message_id")
-                if message["id"] in asked:
-                    waiting.append(message["id"])
-                elif message["author"]["id"] == bot and reference in asked:
-                    until = [each for each in waiting if int(each) <= int(reference)]
-                    found |= dict.fromkeys(until, discord.made_at[message["id"]])
-                    waiting = [each for each in waiting if each not in until]
-        return found
+                if message["id"] in questions:
+                    message_ids.append(message["id"])
+                elif message["author"]["id"] == bot and reference in questions:
+                    until = [message_id for message_id in message_ids if int(message_id) <= int(reference)]
+                    times |= dict.fromkeys(until, discord.made_at[message["id"]])
+                    message_ids = [message_id for message_id in message_ids if message_id not in until]
+        return times
 
-    await discord.until(lambda: len(covered()) == len(asked))
+    await discord.until(lambda: len(covered()) == len(questions))
     return covered()
 
 
 def _figures(
-    discord: DiscordStandIn, asked: dict[str, float], answered: dict[str, float], adapter_mb: float
+    discord: DiscordStandIn, questions: dict[str, float], answers: dict[str, float], adapter_mb: float
 ) -> list[Figure]:
-    added = tuple((answered[key] - at - MODEL_SECONDS) * 1000 for key, at in asked.items())
-    replies: list[Any] = [each for each in discord.sent("POST", "/messages") if each.status == 200]
-    referred = [each.body.get("message_reference", {}).get("message_id") for each in replies]
-    moments = sorted(each.at for each in discord.journal)
+    latencies = tuple((answers[key] - at - MODEL_SECONDS) * 1000 for key, at in questions.items())
+    replies: list[Any] = [request for request in discord.sent("POST", "/messages") if request.status == 200]
+    referred = [reply.body.get("message_reference", {}).get("message_id") for reply in replies]
+    moments = sorted(request.at for request in discord.journal)
     busiest = max((sum(1 for other in moments if at <= other < at + 1) for at in moments), default=0)
     doubles = len(referred) - len(set(referred))
     return [
-        Figure("added time, p50", percentile(added, 50), "ms"),
-        Figure("added time, p95", percentile(added, 95), "ms", at_most=300),
+        Figure("added time, p50", percentile(latencies, 50), "ms"),
+        Figure("added time, p95", percentile(latencies, 95), "ms", at_most=300),
         Figure("requests in the busiest second", busiest, "", at_most=45),
-        Figure("answers refused with 429", sum(each.status == 429 for each in discord.journal), "", at_most=0),
+        Figure("answers refused with 429", sum(request.status == 429 for request in discord.journal), "", at_most=0),
         Figure("messages answered twice", doubles, "", at_most=0),
         Figure("longest silence between requests", max(b - a for a, b in pairwise(moments)), "s"),
         Figure("memory of the gateway process", adapter_mb, "MB", at_most=150),

@@ -46,13 +46,13 @@ class Figure:
 
 def missed(figures: Iterable[Figure]) -> list[Figure]:
     """Return the figures whose goal is not reached."""
-    return [each for each in figures if each.is_reached is False]
+    return [figure for figure in figures if figure.is_reached is False]
 
 
 def report(figures: Iterable[Figure]) -> None:
     """Print one line per figure, and the names of those whose goal is not reached."""
-    listed = list(figures)
-    for each in listed:
-        sys.stdout.write(f"{each.name:36} {each.value:8.1f} {each.unit:3} {each.goal}\n")
-    names = [each.name for each in missed(listed)]
+    rows = list(figures)
+    for figure in rows:
+        sys.stdout.write(f"{figure.name:36} {figure.value:8.1f} {figure.unit:3} {figure.goal}\n")
+    names = [miss.name for miss in missed(rows)]
     sys.stdout.write(f"not reached: {json.dumps(names)}\n" if names else "every goal is reached\n")

@@ -61,7 +61,7 @@ def build_turn(pool: asyncpg.Pool, ask: Ask, load: Load) -> Turn:
             answer, more = await ask(messages)
             spent += more
         new = [*messages[begins:], answer]
-        roles, contents = [each["role"] for each in new], [each["content"] or "" for each in new]
+        roles, contents = [entry["role"] for entry in new], [entry["content"] or "" for entry in new]
         async with pool.acquire() as connection, connection.transaction():
             await connection.execute(WRITE, client, roles, contents)
             await connection.execute(PAY, client, spent)
@@ -114,11 +114,11 @@ async def main(dsn: str, base_url: str) -> None:
         await pool.execute(TABLES)
         asks["http"] = over_http(session, base_url)
         while line := await reader.readline():
-            given = json.loads(line)
-            if given["ask"] not in asks:
+            request = json.loads(line)
+            if request["ask"] not in asks:
                 asks["litellm"] = over_litellm(base_url)
-            load = Load(**given["load"])
-            turn = build_turn(pool, asks[given["ask"]], load)
+            load = Load(**request["load"])
+            turn = build_turn(pool, asks[request["ask"]], load)
             await drive(replace(load, turns_each=1), turn)
             cpu = time.process_time()
             run = replace(await drive(load, turn), cpu=time.process_time() - cpu)

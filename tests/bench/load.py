@@ -38,7 +38,7 @@ class Run:
 
 def merged(runs: list[Run]) -> Run:
     """Merge several runs into one."""
-    latencies = tuple(each for run in runs for each in run.latencies)
+    latencies = tuple(latency for run in runs for latency in run.latencies)
     return Run(latencies, sum(run.seconds for run in runs), sum(run.cpu for run in runs))
 
 
@@ -53,10 +53,10 @@ async def drive(load: Load, turn: Turn) -> Run:
 
     async def client(number: int) -> None:
         for count in range(load.turns_each):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             await turn(number, count)
-            latencies.append((time.perf_counter() - begun) * 1000)
+            latencies.append((time.perf_counter() - start) * 1000)
 
-    begun = time.perf_counter()
+    run_start = time.perf_counter()
     await asyncio.gather(*(client(number) for number in range(load.clients)))
-    return Run(tuple(latencies), time.perf_counter() - begun)
+    return Run(tuple(latencies), time.perf_counter() - run_start)

@@ -55,14 +55,14 @@ async def waves(home: Path, base_url: str, turns: int) -> dict[int, tuple[float,
         default_guest_token_budget=10**9,
     )
     modules = ModuleTools([Tool(nap, Permission.GUEST, module="bench")])
-    taken: dict[int, list[float]] = {1: [], 8: []}
-    async with open_app(settings, address, modules=modules) as opened, working(opened) as app:
+    durations: dict[int, list[float]] = {1: [], 8: []}
+    async with open_app(settings, address, modules=modules) as base, working(base) as app:
         await _wave(app, 1)
         # Alternating, so that a busy machine slows both.
         for _ in range(turns):
-            for tools, seen in taken.items():
-                seen.append(await _wave(app, tools))
-    return {tools: tuple(seen) for tools, seen in taken.items()}
+            for tools, times in durations.items():
+                times.append(await _wave(app, tools))
+    return {tools: tuple(samples) for tools, samples in durations.items()}
 
 
 async def _wave(app: App, tools: int) -> float:
@@ -88,11 +88,11 @@ async def streams(parley: Parley, turns: int) -> tuple[tuple[float, ...], tuple[
     whole: list[float] = []
     content = mark(delay=STREAM_MS)
     for number in range(-1, turns):
-        for take, seen in ((parley.watch, watched), (parley.say, whole)):
-            begun = time.perf_counter()
+        for take, times in ((parley.watch, watched), (parley.say, whole)):
+            start = time.perf_counter()
             await take(0, f"streams-{number}", content)
             if number >= 0:
-                seen.append((time.perf_counter() - begun) * 1000)
+                times.append((time.perf_counter() - start) * 1000)
         if number < 0:
             await parley.lift_budgets()
     return tuple(watched), tuple(whole)

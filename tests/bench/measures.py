@@ -155,8 +155,8 @@ async def slow(bench: Bench) -> AsyncIterator[Figure]:
 async def flood(bench: Bench) -> AsyncIterator[Figure]:
     """One person sends 500 messages at once, in as many places; another one's turns, from the first message on."""
     usual, waits = await bench.parley.beside_flood(FLOOD, bench.size.quiet_turns, mark(delay=2000))
-    added = (max(waits) - percentile(usual, 50)) / 1000
-    yield Figure(f"beside {FLOOD} messages of one person, another one waits longer by", added, "s", at_most=1)
+    delay = (max(waits) - percentile(usual, 50)) / 1000
+    yield Figure(f"beside {FLOOD} messages of one person, another one waits longer by", delay, "s", at_most=1)
 
 
 async def loops(bench: Bench) -> AsyncIterator[Figure]:

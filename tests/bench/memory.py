@@ -85,11 +85,11 @@ async def _scaled(address: Address, memories: Memories, extent: Extent) -> Async
     if memories.model is not None:
         await make_vectors(address, memories, measured_owners)
     for owner in measured_owners:
-        taken = await measure_recall(memories, owner, extent.runs)
+        latency = await measure_recall(memories, owner, extent.runs)
         most = LONGEST.get(owner.count)
-        yield Figure(f"recall of {owner.count:,} p50", taken.p50, "ms")
-        yield Figure(f"recall of {owner.count:,} p95", taken.p95, "ms", at_most=most)
-        yield Figure(f"recall of {owner.count:,} p99", taken.p99, "ms")
+        yield Figure(f"recall of {owner.count:,} p50", latency.p50, "ms")
+        yield Figure(f"recall of {owner.count:,} p95", latency.p95, "ms", at_most=most)
+        yield Figure(f"recall of {owner.count:,} p99", latency.p99, "ms")
     rate = await measure_inserts(memories, owners[0].user_id, extent.inserts)
     yield Figure("memories stored", rate, "/s", at_least=2000)
 
@@ -130,8 +130,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a hundredth of it, to test the benchmark itself")
     parser.add_argument("--model", help="measure with this embedding model, for instance local")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure only this; may be given several times")
-    given = parser.parse_args()
-    figures = asyncio.run(run(QUICK if given.quick else WHOLE, given.model, given.only or PARTS))
+    arguments = parser.parse_args()
+    figures = asyncio.run(run(QUICK if arguments.quick else WHOLE, arguments.model, arguments.only or PARTS))
     return 1 if missed(figures) else 0
 
 

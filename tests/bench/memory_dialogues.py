@@ -113,12 +113,12 @@ class _Writer:
 
     def _tell(self, who: str, number: int) -> None:
         topic, before = self._corpus.topics[number], self._facts.get((who, number))
-        other = self._chosen.choice([each for each in self._people if each != who])
+        other = self._chosen.choice([person for person in self._people if person != who])
         if self._chosen.random() < self._corpus.raised_share:
             raised = self._chosen.choice(topic.raised)
             # People often say whom they ask.
             self._say(other, f"{who}, {raised[0].lower()}{raised[1:]}" if self._chosen.random() < 0.5 else raised)
-        value = self._chosen.choice([each for each in topic.values if not before or each not in before.text])
+        value = self._chosen.choice([value for value in topic.values if not before or value not in before.text])
         self._say(who, self._chosen.choice(topic.told).format(value=value))
         evidence = {len(self._lines) - 1}
         [text] = self._chosen.choices(topic.asked, ASKED)
@@ -143,4 +143,4 @@ class _Writer:
 def windows(lines: Sequence[Line]) -> Iterator[str]:
     """Yield the text of each line with its two neighbours."""
     for at in range(len(lines)):
-        yield "\n".join(each.text for each in lines[max(0, at - 1) : at + 2])
+        yield "\n".join(line.text for line in lines[max(0, at - 1) : at + 2])

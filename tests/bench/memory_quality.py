@@ -43,8 +43,8 @@ class PlainBM25:
 
     def __init__(self, dialogue: Dialogue, stem: Callable[[str], str]) -> None:
         self._stem = stem
-        self._turns = _Scores([self._count(each.text) for each in dialogue.lines])
-        self._windows = _Scores([self._count(each) for each in windows(dialogue.lines)])
+        self._turns = _Scores([self._count(line.text) for line in dialogue.lines])
+        self._windows = _Scores([self._count(window) for window in windows(dialogue.lines)])
 
     def rank(self, question: str) -> list[int]:
         """Return the positions of the best lines."""
@@ -60,12 +60,12 @@ class PlainBM25:
 class _Scores:
     def __init__(self, documents: Sequence[Counter[str]]) -> None:
         self._documents = documents
-        self._mean = sum(each.total() for each in documents) / max(1, len(documents))
-        self._df = Counter(term for each in documents for term in each)
+        self._mean = sum(document.total() for document in documents) / max(1, len(documents))
+        self._df = Counter(term for document in documents for term in document)
 
     def score(self, terms: set[str]) -> list[float]:
         count = len(self._documents)
-        idf = {each: log(1 + (count - self._df[each] + 0.5) / (self._df[each] + 0.5)) for each in terms}
+        idf = {term: log(1 + (count - self._df[term] + 0.5) / (self._df[term] + 0.5)) for term in terms}
         return [
             sum(
                 idf[term] * (SATURATION + 1) * document[term]
@@ -78,7 +78,7 @@ class _Scores:
 
 def _scaled(scores: Sequence[float]) -> list[float]:
     most = max(scores, default=0) or 1
-    return [each / most for each in scores]
+    return [score / most for score in scores]
 
 
 async def measure_quality(
@@ -115,34 +115,40 @@ async def _measure(
     memories: Memories, database: Database, dialogue: Dialogue, *, place: Place, quality: Quality
 ) -> None:
     user_id, conversation_id = await _prepare(database, place)
-    added = await memories.add(
+    records = await memories.add(
         [
-            NewMemory(user_id, Origin(place, conversation_id), each.text, said_at=each.said_at, speaker=each.speaker)
-            for each in dialogue.lines
+            NewMemory(user_id, Origin(place, conversation_id), line.text, said_at=line.said_at, speaker=line.speaker)
+            for line in dialogue.lines
         ]
     )
     await _embed(memories, database)
-    position = {each.memory_id: at for at, each in enumerate(added) if each is not None}
+    position = {record.memory_id: at for at, record in enumerate(records) if record is not None}
     baseline = PlainBM25(dialogue, await _stems(database, dialogue))
     memory = memories.of_user(user_id, place, conversation_id)
     for question in dialogue.questions:
         recalled = await memory.recall(question.text, DEEP)
-        found = [position.get(each.id, -1) for each in recalled]
-        neighbours = {each.id for hit in recalled[:5] for each in (hit.before, hit.after) if each is not None}
+        positions = [position.get(hit.id, -1) for hit in recalled]
+        neighbours = {
+            neighbour.id for hit in recalled[:5] for neighbour in (hit.before, hit.after) if neighbour is not None
+        }
         plain = baseline.rank(question.text)
         quality.questions += 1
-        quality.leaks += found.count(-1)
-        quality.any_5 += bool(question.evidence & set(found[:5]))
-        quality.any_10 += bool(question.evidence & set(found))
-        quality.shown += bool(question.evidence & ({*found[:5]} | {position.get(each, -1) for each in neighbours}))
+        quality.leaks += positions.count(-1)
+        quality.any_5 += bool(question.evidence & set(positions[:5]))
+        quality.any_10 += bool(question.evidence & set(positions))
+        quality.shown += bool(
+            question.evidence & ({*positions[:5]} | {position.get(neighbour, -1) for neighbour in neighbours})
+        )
         quality.baseline_5 += bool(question.evidence & set(plain[:5]))
         quality.baseline_10 += bool(question.evidence & set(plain[:DEEP]))
         quality.changed += bool(question.outdated)
-        first = next((at for at in found if at in question.evidence | question.outdated), None)
+        first = next((at for at in positions if at in question.evidence | question.outdated), None)
         quality.outdated_first += first in question.outdated
-        shown = [hit.content for hit in recalled[:5]]
-        shown += [each.content for hit in recalled[:5] for each in (hit.before, hit.after) if each is not None]
-        quality.words += sum(len(each.split()) for each in shown)
+        texts = [hit.content for hit in recalled[:5]]
+        texts += [
+            neighbour.content for hit in recalled[:5] for neighbour in (hit.before, hit.after) if neighbour is not None
+        ]
+        quality.words += sum(len(text.split()) for text in texts)
 
 
 async def _prepare(database: Database, place: Place) -> tuple[int, int]:
@@ -150,26 +156,26 @@ async def _prepare(database: Database, place: Place) -> tuple[int, int]:
         user = User(has_memories=True)
         session.add(user)
         await session.flush()
-        made = await session.execute(
+        result = await session.execute(
             text(
                 "INSERT INTO conversations (platform, platform_server_id, platform_channel_id, is_direct)"
                 " VALUES (:platform, :server, :channel, :is_direct) RETURNING id"
             ),
             {name: getattr(place, name) for name in ("platform", "server", "channel", "is_direct")},
         )
-        return user.id, int(made.scalar_one())
+        return user.id, int(result.scalar_one())
 
 
 async def _stems(database: Database, dialogue: Dialogue) -> Callable[[str], str]:
-    texts = [*(each.text for each in dialogue.lines), *(each.text for each in dialogue.questions)]
-    words = sorted({word for each in texts for word in split_words(each)})
+    texts = [*(line.text for line in dialogue.lines), *(question.text for question in dialogue.questions)]
+    words = sorted({word for sentence in texts for word in split_words(sentence)})
     async with database.transaction() as session:
-        found = await session.execute(
+        rows = await session.execute(
             text(
                 "SELECT word, coalesce((ts_lexize('english_stem', word))[1], word)"
                 " FROM unnest(CAST(:words AS text[])) AS word"
             ),
             {"words": words},
         )
-        stems = {word: str(stem) for word, stem in found}
+        stems = {word: str(stem) for word, stem in rows}
     return lambda word: stems.get(word, word)

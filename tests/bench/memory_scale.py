@@ -81,13 +81,13 @@ class Latency:
 async def make_memories(address: Address, counts: Sequence[int]) -> list[Owner]:
     """Store memories of as many persons as counts are given."""
     async with connected(address) as connection:
-        made = await connection.fetch(
+        rows = await connection.fetch(
             "INSERT INTO users (has_memories) SELECT true FROM generate_series(1, $1) RETURNING id", len(counts)
         )
-        owners = [Owner(row["id"], count) for row, count in zip(made, counts, strict=True)]
+        owners = [Owner(row["id"], count) for row, count in zip(rows, counts, strict=True)]
         for statement in MAKE.format(words=VOCABULARY, each=WORDS_EACH).split(";\n"):
-            given = ([each.user_id for each in owners], list(counts)) if "$1" in statement else ()
-            await connection.execute(statement, *given)
+            parameters = ([owner.user_id for owner in owners], list(counts)) if "$1" in statement else ()
+            await connection.execute(statement, *parameters)
         await _vacuum(connection)
         return owners
 
@@ -99,8 +99,8 @@ async def make_vectors(address: Address, memories: Memories, owners: Sequence[Ow
     async with connected(address) as connection:
         await connection.execute("DELETE FROM memory_vectors")
         for statement in MAKE_VECTORS.split(";\n"):
-            given = ([each.user_id for each in owners],) if "$1" in statement else ()
-            await connection.execute(statement, *given)
+            parameters = ([owner.user_id for owner in owners],) if "$1" in statement else ()
+            await connection.execute(statement, *parameters)
         await _vacuum(connection)
     await memories.build_vector_indexes()
 
@@ -115,12 +115,12 @@ async def measure_recall(memories: Memories, owner: Owner, runs: int) -> Latency
     memory = memories.of_user(owner.user_id, PLACE, None)
     seconds = []
     for question in questions(runs + 5):
-        started = time.perf_counter()
+        start = time.perf_counter()
         await memory.recall(question)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.perf_counter() - start)
     # The first ones warm the caches.
-    taken = tuple(seconds[5:])
-    return Latency(owner.count, *(1000 * percentile(taken, share) for share in (50, 95, 99)))
+    sample = tuple(seconds[5:])
+    return Latency(owner.count, *(1000 * percentile(sample, share) for share in (50, 95, 99)))
 
 
 def questions(count: int) -> Iterator[str]:
@@ -143,7 +143,7 @@ async def measure_inserts(memories: Memories, user_id: int, count: int, *, batch
         )
         for _ in range(count)
     ]
-    started = time.perf_counter()
+    start = time.perf_counter()
     for begin in range(0, count, batch):
         await memories.add(rows[begin : begin + batch])
-    return count / (time.perf_counter() - started)
+    return count / (time.perf_counter() - start)

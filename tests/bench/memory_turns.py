@@ -28,16 +28,16 @@ async def measure_turns(home: Path, turns: int) -> tuple[float, float]:
         await parley.lift_budgets()
         for number in range(1, FIRST):
             await _turn(parley, "first", number)
-        taken: dict[bool, list[float]] = {True: [], False: []}
+        times: dict[bool, list[float]] = {True: [], False: []}
         for number in range(turns):
             # Whichever is first in one round is second in the next.
             for is_paused in (number % 2 == 0, number % 2 == 1):
                 await owner.execute(PAUSE, is_paused)
-                taken[is_paused].append(await _turn(parley, f"paused-{is_paused}", number))
-    return percentile(tuple(taken[False]), 50), percentile(tuple(taken[True]), 50)
+                times[is_paused].append(await _turn(parley, f"paused-{is_paused}", number))
+    return percentile(tuple(times[False]), 50), percentile(tuple(times[True]), 50)
 
 
 async def _turn(parley: Parley, place: str, number: int) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     await parley.say(0, f"{place}-{number // TURNS_A_PLACE}", mark())
-    return 1000 * (time.perf_counter() - begun)
+    return 1000 * (time.perf_counter() - start)

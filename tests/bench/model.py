@@ -23,15 +23,15 @@ SAID = "It is a pleasure to hear from you; here is an answer of an ordinary leng
 
 def mark(tools: int = 0, delay: int = 0, tool: str = "") -> str:
     """Return a message that makes the model call this many tools and answer after this many milliseconds."""
-    named = f" tool={tool}" if tool else ""
-    return f"What is it that I like, and what do you make of it? [tools={tools} delay={delay}{named}]"
+    suffix = f" tool={tool}" if tool else ""
+    return f"What is it that I like, and what do you make of it? [tools={tools} delay={delay}{suffix}]"
 
 
 def played(body: dict[str, Any]) -> tuple[dict[str, Any], float]:
     """Return the answer to this request and its delay in seconds."""
-    last = next(each["content"] for each in reversed(body["messages"]) if each["role"] == "user")
-    found = MARK.search(str(last))
-    tools, delay, name = (int(found[1]), int(found[2]), found[3] or TOOL) if found else (0, 0, TOOL)
+    last = next(message["content"] for message in reversed(body["messages"]) if message["role"] == "user")
+    match = MARK.search(str(last))
+    tools, delay, name = (int(match[1]), int(match[2]), match[3] or TOOL) if match else (0, 0, TOOL)
     if not tools or body["messages"][-1]["role"] == "tool":
         return {"role": "assistant", "content": SAID}, delay / 1000
     calls = [
@@ -76,10 +76,10 @@ def chunks(message: dict[str, Any]) -> list[bytes]:
 async def stream(writer: asyncio.StreamWriter, message: dict[str, Any], delay: float) -> None:
     """Send an answer in pieces; the last one after `delay`, however long the others took."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-    begun = asyncio.get_running_loop().time()
+    start = asyncio.get_running_loop().time()
     frames = chunks(message)
     for number, frame in enumerate(frames, 1):
-        await asyncio.sleep(begun + delay * number / len(frames) - asyncio.get_running_loop().time())
+        await asyncio.sleep(start + delay * number / len(frames) - asyncio.get_running_loop().time())
         writer.write(frame)
     writer.write(b"0\r\n\r\n")
 
@@ -91,9 +91,9 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             head = await reader.readuntil(b"\r\n\r\n")
             length = LENGTH.search(head)
             body = await reader.readexactly(int(length[1]) if length else 0)
-            asked = json.loads(body)
-            message, delay = played(asked)
-            if asked.get("stream"):
+            request = json.loads(body)
+            message, delay = played(request)
+            if request.get("stream"):
                 await stream(writer, message, delay)
                 continue
             if delay:

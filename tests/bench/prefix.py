@@ -99,7 +99,7 @@ async def measure(home: Path, address: Address) -> Shares:
             openai_base_url=model.base_url,
             openai_api_key=SecretStr("bench"),
         )
-        async with open_app(settings, address) as opened, working(replace(opened, clock=MovingClock())) as app:
+        async with open_app(settings, address) as base, working(replace(base, clock=MovingClock())) as app:
             await _remember(app)
             over_turns = share_of_new(await _over_turns(app, model))
             return Shares(over_turns, share_kept(await _within_a_turn(app, model)))
@@ -111,14 +111,14 @@ async def _over_turns(app: App, model: OpenAIStub) -> list[str]:
         model.play([Answer(ANSWERED.format(number=number))])
         cast(MovingClock, app.clock).ahead += timedelta(minutes=1)
         await _say(app, "twenty-turns", ASKED.format(number=number))
-    return [prompt(each.body) for each in model.requests]
+    return [prompt(request.body) for request in model.requests]
 
 
 async def _within_a_turn(app: App, model: OpenAIStub) -> list[str]:
     model.requests.clear()
     model.play([Answer("", [(TOOL, {})]), Answer("", [(TOOL, {"skip": 1})]), Answer("So I see.")])
     await _say(app, "twenty-turns", ASKED.format(number=TURNS))
-    return [prompt(each.body) for each in model.requests]
+    return [prompt(request.body) for request in model.requests]
 
 
 async def _remember(app: App) -> None:

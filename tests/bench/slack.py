@@ -38,30 +38,30 @@ async def run(events: int, threads: int, workers: int, log: Path | None) -> list
             return [*figures, Figure("memory of the listening process", adapter_mb(), "MB", at_most=200)]
 
 
-async def _answered(slack: SlackStandIn, channels: list[Json], asked: list[Json]) -> dict[str, float]:
+async def _answered(slack: SlackStandIn, channels: list[Json], questions: list[Json]) -> dict[str, float]:
     """Return when each message's thread had its complete answer."""
-    waiting: dict[str, set[str]] = defaultdict(set)
-    for number, each in enumerate(asked):
-        waiting[channels[number % CHANNELS]["id"]].add(each["ts"])
-    first = min(each["ts"] for each in asked)
-    done: dict[str, float] = {}
+    roots: dict[str, set[str]] = defaultdict(set)
+    for number, question in enumerate(questions):
+        roots[channels[number % CHANNELS]["id"]].add(question["ts"])
+    first = min(post["ts"] for post in questions)
+    times: dict[str, float] = {}
 
     def all_are() -> bool:
         # Runs after each change of the stand-in, on the processors that are measured: older messages are left out.
-        for channel in list(waiting):
+        for channel in list(roots):
             for message in reversed(slack.world.messages[channel].values()):
                 if message["ts"] < first:
                     break
                 root = str(message.get("thread_ts"))
-                if root in waiting[channel] and "bot_id" in message and not message.get("is_streaming"):
-                    done[root] = time.monotonic()
-                    waiting[channel].discard(root)
-            if not waiting[channel]:
-                del waiting[channel]
-        return not waiting
+                if root in roots[channel] and "bot_id" in message and not message.get("is_streaming"):
+                    times[root] = time.monotonic()
+                    roots[channel].discard(root)
+            if not roots[channel]:
+                del roots[channel]
+        return not roots
 
     await slack.until(all_are, WAIT_SECONDS)
-    return done
+    return times
 
 
 async def _ask_in_threads(
@@ -70,15 +70,15 @@ async def _ask_in_threads(
     """Ask a question in this many threads at the same time; return the milliseconds beyond the model's of each."""
     slack.journal.clear()
     began: dict[str, float] = {}
-    asked: list[Json] = []
+    jsons: list[Json] = []
     for number in range(threads):
         at = time.monotonic()
-        asked.append(await people[number % CHANNELS].mentions(channels[number % CHANNELS], f"question {number}"))
-        began[asked[-1]["ts"]] = at
+        jsons.append(await people[number % CHANNELS].mentions(channels[number % CHANNELS], f"question {number}"))
+        began[jsons[-1]["ts"]] = at
         # Each event leaves as soon as its message is there, not when the last one is.
         await asyncio.sleep(0)
-    done = await _answered(slack, channels, asked)
-    return tuple((done[key] - at - MODEL_SECONDS) * 1000 for key, at in began.items())
+    times = await _answered(slack, channels, jsons)
+    return tuple((times[key] - at - MODEL_SECONDS) * 1000 for key, at in began.items())
 
 
 async def _rounds(slack: SlackStandIn, people: list[Person], channels: list[Json], threads: int) -> list[Figure]:
@@ -90,10 +90,10 @@ async def _rounds(slack: SlackStandIn, people: list[Person], channels: list[Json
         gc.freeze()
         loops.append(loop_ms())
         rounds.append(await _ask_in_threads(slack, people, channels, threads))
-    p95 = [percentile(each, 95) for each in rounds]
+    p95 = [percentile(latencies, 95) for latencies in rounds]
     return [
         Figure("threads at once", threads, ""),
-        Figure("added time, p50", median(percentile(each, 50) for each in rounds), "ms"),
+        Figure("added time, p50", median(percentile(latencies, 50) for latencies in rounds), "ms"),
         Figure("added time, p95", median(p95), "ms", at_most=250),
         Figure("added time, p95, fastest round", min(p95), "ms"),
         Figure("added time, p95, slowest round", max(p95), "ms"),
@@ -107,32 +107,32 @@ async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json]
     # Slack sends a mention as a message event, too; only this one event is counted.
     slack.events.subscriptions = {"app_mention"}
     began = time.monotonic()
-    asked = [
+    questions = [
         await people[number % CHANNELS].mentions(channels[number % CHANNELS], f"burst {number}")
         for number in range(events)
     ]
-    written = time.monotonic() - began
-    done = await _answered(slack, channels, asked)
-    known = {each["ts"] for each in asked}
-    result = [each for each in slack.journal.envelopes if each.payload["event"].get("ts") in known]
-    first = [each for each in result if each.attempt == 0]
-    acks = tuple(1000 * each.seconds for each in first if each.seconds is not None)
+    seconds = time.monotonic() - began
+    times = await _answered(slack, channels, questions)
+    timestamps = {question["ts"] for question in questions}
+    result = [envelope for envelope in slack.journal.envelopes if envelope.payload["event"].get("ts") in timestamps]
+    first = [envelope for envelope in result if envelope.attempt == 0]
+    acks = tuple(1000 * envelope.seconds for envelope in first if envelope.seconds is not None)
     answers = Counter(
         message["thread_ts"]
         for channel in channels
         for message in slack.world.messages[channel["id"]].values()
-        if "bot_id" in message and message.get("thread_ts") in known
+        if "bot_id" in message and message.get("thread_ts") in timestamps
     )
     return [
         Figure("events in a burst", len(first), ""),
-        Figure("seconds to write them", written, "s"),
+        Figure("seconds to write them", seconds, "s"),
         Figure("acknowledged", 100 * len(acks) / max(1, len(first)), "%", at_least=100),
         Figure("acknowledgement, p50", percentile(acks, 50), "ms"),
         Figure("acknowledgement, p99", percentile(acks, 99), "ms", at_most=1000),
         Figure("told a second time", len(result) - len(first), "", at_most=0),
         Figure("answered", len(answers), "", at_least=events),
         Figure("answered twice", sum(number > 1 for number in answers.values()), "", at_most=0),
-        Figure("answers a second", events / (max(done.values()) - began), ""),
+        Figure("answers a second", events / (max(times.values()) - began), ""),
     ]
 
 

@@ -112,35 +112,35 @@ def _lines(log: Path, begins: int, ends: int) -> list[str]:
 
 def _records(lines: Iterable[str]) -> Iterable[tuple[str, str, str]]:
     """Yield process, application and statement, with continuation lines joined."""
-    found: list[str] | None = None
+    fields: list[str] | None = None
     for line in lines:
         if match := RECORD.match(line):
-            if found:
-                yield found[0], found[1], found[2]
-            found = list(match.groups())
-        elif found and line.startswith("\t"):
-            found[2] += f"\n{line}"
-        elif found:
-            yield found[0], found[1], found[2]
-            found = None
-    if found:
-        yield found[0], found[1], found[2]
+            if fields:
+                yield fields[0], fields[1], fields[2]
+            fields = list(match.groups())
+        elif fields and line.startswith("\t"):
+            fields[2] += f"\n{line}"
+        elif fields:
+            yield fields[0], fields[1], fields[2]
+            fields = None
+    if fields:
+        yield fields[0], fields[1], fields[2]
 
 
 def _transactions(records: Iterable[tuple[str, str, str]]) -> Iterable[Transaction]:
     is_open: set[str] = set()
-    waiting: dict[str, list[str]] = defaultdict(list)
+    statements: dict[str, list[str]] = defaultdict(list)
     for process, application, statement in records:
         if application == "psql" or "pg_sleep" in statement:
             continue
         if not FRAME.match(statement):
-            waiting[process].append(statement)
+            statements[process].append(statement)
         if statement.startswith("BEGIN"):
             is_open.add(process)
         elif statement.startswith(("COMMIT", "ROLLBACK")):
             is_open.discard(process)
-        if process not in is_open and waiting[process]:
-            yield Transaction(application, tuple(waiting.pop(process)))
+        if process not in is_open and statements[process]:
+            yield Transaction(application, tuple(statements.pop(process)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +156,15 @@ class Count:
 
 def count(transactions: Iterable[Transaction], turns: int) -> Count:
     """Return the average of this many turns."""
-    seen = list(transactions)
-    own = [each for each in seen if each.kind == "turn"]
+    log = list(transactions)
+    own = [transaction for transaction in log if transaction.kind == "turn"]
     by_kind: Counter[str] = Counter()
-    for each in seen:
-        by_kind[each.kind] += len(each.statements)
+    for entry in log:
+        by_kind[entry.kind] += len(entry.statements)
     return Count(
-        own=sum(len(each.statements) for each in own) / turns,
+        own=sum(len(transaction.statements) for transaction in own) / turns,
         own_transactions=len(own) / turns,
-        all=sum(len(each.statements) for each in seen) / turns,
-        all_transactions=len(seen) / turns,
+        all=sum(len(transaction.statements) for transaction in log) / turns,
+        all_transactions=len(log) / turns,
         by_kind={kind: number / turns for kind, number in by_kind.items()},
     )

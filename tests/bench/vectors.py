@@ -38,7 +38,7 @@ async def make_people(database: Database) -> list[int]:
         users = [User() for _ in range(PEOPLE)]
         session.add_all(users)
         await session.flush()
-        return [each.id for each in users]
+        return [user.id for user in users]
 
 
 def sentence(number: int) -> str:
@@ -88,10 +88,10 @@ async def measure(folder: Path, count: int, embedding_model: str) -> str:
         began = time.perf_counter()
         filled = await memories.fill_vectors()
         seconds = time.perf_counter() - began
-        left = (await read_progress(database, memories.model or "")).missing
+        remainder = (await read_progress(database, memories.model or "")).missing
         await memories.aclose()
         await database.close()
-    return f"{filled:,} memories in {seconds:.1f} s, {filled / seconds:,.0f} a second; {left:,} are left"
+    return f"{filled:,} memories in {seconds:.1f} s, {filled / seconds:,.0f} a second; {remainder:,} are left"
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ async def call_all(url: str) -> None:
     """Call every tool that the server at this address lists."""
     listing: asyncio.Future[Sequence[Listed]] = asyncio.get_running_loop().create_future()
 
-    async def on_listed(_server: Server, listed: Sequence[Listed]) -> None:
+    async def on_listed(_server: Server, tools: Sequence[Listed]) -> None:
         if not listing.done():
-            listing.set_result(listed)
+            listing.set_result(tools)
 
     async def on_lost(_server: Server, reason: str) -> None:
         if not listing.done():

@@ -53,8 +53,8 @@ CLIENT_NOT_APPLICABLE = {
 
 async def run(home: Path) -> list[Verdict]:
     """Return what came of each scenario, for the server and for the client."""
-    _, listed = await run_node(str(SUITE), "list")
-    of_server, _, of_client = listed.partition("Client scenarios")
+    _, output = await run_node(str(SUITE), "list")
+    of_server, _, of_client = output.partition("Client scenarios")
     async with serving(home) as url, behind_token(url) as open_url:
         server = [
             await _run_scenario("MCP server", name, SERVER_NOT_APPLICABLE.get(name), "server", "--url", open_url)
@@ -123,8 +123,10 @@ async def behind_token(url: str) -> AsyncIterator[str]:
             headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
             body = await request.read()
             async with session.request(request.method, url, data=body, headers=headers | ADDED) as answer:
-                given = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP}
-                return web.Response(status=answer.status, body=await answer.read(), headers=given)
+                answer_headers = {
+                    name: value for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP
+                }
+                return web.Response(status=answer.status, body=await answer.read(), headers=answer_headers)
 
         application = web.Application()
         application.router.add_route("*", "/mcp", pass_on)

@@ -41,9 +41,9 @@ async def instructions_and_history(site: Site, ask: Ask) -> bool:
     site.parley.model.play([Answer("Aye.")])
     earlier = [{"role": "system", "content": "Be a pirate."}, *HELLO, {"role": "assistant", "content": "Ahoy."}]
     await ask(messages=[*earlier, {"role": "user", "content": "again"}], user="ann", temperature=0.3)
-    sent = site.parley.model.requests[-1].body
-    roles = [message["role"] for message in sent["messages"]]
-    return roles == ["system", "user", "assistant", "user"] and sent["temperature"] == 0.3
+    body = site.parley.model.requests[-1].body
+    roles = [message["role"] for message in body["messages"]]
+    return roles == ["system", "user", "assistant", "user"] and body["temperature"] == 0.3
 
 
 async def tools_of_the_client(_site: Site, ask: Ask) -> bool:
@@ -52,9 +52,9 @@ async def tools_of_the_client(_site: Site, ask: Ask) -> bool:
     return (result["error"], result["status"]) == ("BadRequestError", 400)
 
 
-async def _is_exhausted(site: Site, ask: Ask, **given: Any) -> bool:
+async def _is_exhausted(site: Site, ask: Ask, **options: Any) -> bool:
     await site.parley.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
-    result = await ask(messages=HELLO, user="ann", **given)
+    result = await ask(messages=HELLO, user="ann", **options)
     await site.parley.sql("UPDATE users SET tokens_used_this_month = 0")
     return (result["error"], result["status"], result["code"]) == ("RateLimitError", 429, "insufficient_quota")
 
@@ -97,8 +97,8 @@ async def run(home: Path) -> list[Verdict]:
         last: Result = {}
 
         async def ask(**body: Any) -> Result:
-            given = {"url": site.url, "token": TOKEN, "body": body, "headers": {}}
-            is_well, output = await run_node(str(script), json.dumps(given))
+            parameters = {"url": site.url, "token": TOKEN, "body": body, "headers": {}}
+            is_well, output = await run_node(str(script), json.dumps(parameters))
             last.clear()
             last.update(json.loads(output) if is_well else {"error": output[-500:], "status": None, "code": None})
             return {"text": None, "error": None, "usage": {"total_tokens": 0}} | last

@@ -16,17 +16,17 @@ Check = tuple[str, str, Callable[[Rows], bool]]
 Point = TypeVar("Point")
 
 
-def rows_are(*expected: tuple[Any, ...]) -> Callable[[Rows], bool]:
+def rows_are(*rows: tuple[Any, ...]) -> Callable[[Rows], bool]:
     """Return a check that a query returns these rows; without any, that it returns none."""
-    return partial(eq, list(expected))
+    return partial(eq, list(rows))
 
 
 def every_turn() -> Iterator[Check]:
     """Yield what holds after each turn, whatever has happened."""
     yield "effects done twice", "SELECT 1 FROM stage_effects HAVING count(*) > 1", rows_are()
     # A recorded success needs an effect; an effect without a recorded success has an unknown outcome.
-    done = "SELECT 1 FROM messages WHERE tool_name = 'stage.effect' AND content LIKE '%effect done%'"
-    yield "invented effects", f"{done} AND NOT EXISTS (SELECT FROM stage_effects)", rows_are()
+    query = "SELECT 1 FROM messages WHERE tool_name = 'stage.effect' AND content LIKE '%effect done%'"
+    yield "invented effects", f"{query} AND NOT EXISTS (SELECT FROM stage_effects)", rows_are()
     yield "events", "SELECT turn_id FROM turn_events GROUP BY 1 HAVING count(*) <> count(DISTINCT seq)", rows_are()
     yield "jobs", "SELECT * FROM procrastinate_jobs WHERE status = 'doing'", rows_are()
     yield from of_the_ledger()
@@ -40,7 +40,7 @@ def of_the_ledger() -> Iterator[Check]:
 
 async def find_broken(stage: Stage, checks: Iterable[Check]) -> list[str]:
     """Return every broken promise."""
-    return [f"{name}: {found}" for name, query, is_right in checks if not is_right(found := await stage.rows(query))]
+    return [f"{name}: {rows}" for name, query, is_right in checks if not is_right(rows := await stage.rows(query))]
 
 
 async def broken_at_each(points: Iterable[Point], play: Callable[[Point], Awaitable[list[str]]]) -> list[str]:
@@ -51,4 +51,4 @@ async def broken_at_each(points: Iterable[Point], play: Callable[[Point], Awaita
         async with gate:
             return await play(point)
 
-    return [broken for found in await asyncio.gather(*map(one, points)) for broken in found]
+    return [broken for findings in await asyncio.gather(*map(one, points)) for broken in findings]

@@ -118,20 +118,20 @@ class Stage:
 
     async def worker(self, name: str, answers: Sequence[Any] = WAVE, **orders: Any) -> WorkerAtWork:
         """Start a worker and wait until it takes jobs."""
-        given = Orders(self.url, self.home, name, json.dumps(answers), **orders)
+        order = Orders(self.url, self.home, name, json.dumps(answers), **orders)
         here, there = FORKS.Pipe(duplex=False)
-        child = FORKS.Process(target=run, args=(given, there), daemon=True)
+        child = FORKS.Process(target=run, args=(order, there), daemon=True)
         await asyncio.to_thread(child.start)
         there.close()
-        worker = WorkerAtWork(given, child, here)
+        worker = WorkerAtWork(order, child, here)
         worker.listen()
         self.leaving.push_async_callback(worker.end)
         await worker.until("ready")
         return worker
 
-    async def accepts(self, content: str, **given: Any) -> int:
+    async def accepts(self, content: str, **fields: Any) -> int:
         """Store a message from the fake platform; return its inbox id."""
-        accepted = await inbox.accept(self.database, message(content, adapter="fake", **given))
+        accepted = await inbox.accept(self.database, message(content, adapter="fake", **fields))
         return accepted.inbox_id
 
     async def response(self, inbox_id: int) -> AgentResponse:
@@ -143,8 +143,8 @@ class Stage:
         """Wait for the answer to a message, as long as it takes; nobody is told of the end of a platform's turn."""
         while True:
             async with self.database.statement() as session:
-                if (found := await find_response(session, inbox_id)) is not None:
-                    return found
+                if (response := await find_response(session, inbox_id)) is not None:
+                    return response
             await asyncio.sleep(0.05)
 
     async def attachment(self) -> Attachment:
@@ -172,12 +172,12 @@ class Stage:
                 if await self.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") < count:
                     await self.delivered.wait()
 
-    async def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in await self.owner.fetch(query, *given)]
+    async def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self.owner.fetch(query, *parameters)]
 
-    async def value(self, query: str, *given: Any) -> Any:
+    async def value(self, query: str, *parameters: Any) -> Any:
         """Return the first value of a query."""
-        return await self.owner.fetchval(query, *given)
+        return await self.owner.fetchval(query, *parameters)
 
 
 async def run_with_fault(stage: Stage, first: WorkerAtWork, second: Sequence[Any], inbox_id: int) -> list[str]:

@@ -194,10 +194,10 @@ class Counts:
     def __init__(self, address: Address) -> None:
         self._address = address
 
-    async def add(self, statement: str, *given: Any) -> None:
+    async def add(self, statement: str, *parameters: Any) -> None:
         """Run one statement on a connection of its own."""
         async with self.connected() as connection:
-            await connection.execute(statement, *given)
+            await connection.execute(statement, *parameters)
 
     def connected(self) -> AbstractAsyncContextManager[asyncpg.Connection]:
         """Open a connection of the program's role."""

@@ -54,7 +54,7 @@ def fitting(schema: dict[str, Any], definitions: dict[str, Any]) -> st.SearchStr
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if "anyOf" in schema:
-        return st.one_of(*(fitting(each, definitions) for each in schema["anyOf"]))
+        return st.one_of(*(fitting(variant, definitions) for variant in schema["anyOf"]))
     if "properties" in schema:
         return arguments_of(schema, definitions)
     if schema.get("type") == "array":
@@ -70,7 +70,7 @@ def plain(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
         case "string" if schema.get("format") == "date":
             return st.dates().map(str) | st.integers(0, 60).map(lambda days: str(TODAY + timedelta(days=days)))
         case "string":
-            return TEXTS.filter(lambda given: len(given) <= schema.get("maxLength", 10**6))
+            return TEXTS.filter(lambda text: len(text) <= schema.get("maxLength", 10**6))
         case "integer":
             return st.integers(least, most) | st.integers(1, 5)
         case "number":
@@ -83,8 +83,10 @@ def plain(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 def arguments_of(schema: dict[str, Any], definitions: dict[str, Any]) -> st.SearchStrategy[Any]:
     """Return objects that have what is required, and some of the rest."""
-    fields = {name: fitting(each, definitions) for name, each in schema.get("properties", {}).items()}
-    required = {name: each for name, each in fields.items() if name in schema.get("required", ())}
+    fields = {
+        name: fitting(property_schema, definitions) for name, property_schema in schema.get("properties", {}).items()
+    }
+    required = {name: strategy for name, strategy in fields.items() if name in schema.get("required", ())}
     return st.fixed_dictionaries(required, optional={name: fields[name] for name in fields.keys() - required.keys()})
 
 
@@ -93,7 +95,7 @@ def calls_of(tool: Tool) -> st.SearchStrategy[dict[str, Any]]:
     schema = tool.schema["function"]["parameters"]
     fits = arguments_of(schema, schema.get("$defs", {}))
     names = st.sampled_from([*schema.get("properties", {}), "unknown"])
-    broken = st.builds(lambda given, name, value: {**given, name: value}, fits, names, JSON_VALUES)
+    broken = st.builds(lambda arguments, name, value: {**arguments, name: value}, fits, names, JSON_VALUES)
     return fits | broken | st.dictionaries(TEXTS, JSON_VALUES, max_size=3)
 
 
@@ -105,14 +107,14 @@ async def context(database: Database, tmp_path: Path) -> ToolContext:
     return await make_tool_context(database, tmp_path / "files", "", Permission.OWNER)
 
 
-@pytest.mark.parametrize("module", sorted({each.module for each in MODULES.tools}))
+@pytest.mark.parametrize("module", sorted({tool.module for tool in MODULES.tools}))
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 async def test_no_arguments_break_a_tool(module: str, context: ToolContext, data: st.DataObject) -> None:
     scope = Scope(context.user, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), context.place)
     box = Toolbox((MODULES,), LIMIT)
     offer = box.offered_to(scope)
-    for tool in (each for each in MODULES.tools if each.module == module):
+    for tool in (tool for tool in MODULES.tools if tool.module == module):
         arguments = data.draw(calls_of(tool), tool.name)
         call = PendingCall("call-1", tool.wire_name, arguments, scope, offer)
         async with asyncio.timeout(tool.timeout_seconds + 10):

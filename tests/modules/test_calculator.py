@@ -15,8 +15,8 @@ from shared.tools import ToolContext
 
 async def result_of(expression: str) -> str:
     # The tool does not use its context.
-    made: dict[str, Any] = await calculate.run(cast(ToolContext, None), expression=expression)
-    return str(made["result"])
+    answer: dict[str, Any] = await calculate.run(cast(ToolContext, None), expression=expression)
+    return str(answer["result"])
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ async def test_invalid_expressions_are_refused_with_the_reason(expression: str, 
 @given(st.text("0123456789.,+-*/%^!() esqrtmaxpi", max_size=60))
 def test_any_text_is_evaluated_or_refused(expression: str) -> None:
     try:
-        shown = work_out(expression)
+        output = work_out(expression)
     except NoSum as reason:
-        shown = str(reason)
-    assert shown
+        output = str(reason)
+    assert output
 
 
 def test_the_tool_is_for_guests() -> None:

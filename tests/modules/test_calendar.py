@@ -68,14 +68,14 @@ async def test_a_holiday_is_returned_with_its_name_dates_and_note(context: ToolC
     ],
 )
 async def test_holidays_have_the_right_dates(context: ToolContext, name: str, year: int, first: str) -> None:
-    found = await call(calendar.resolve_holiday, context, holiday_name=name, year=year)
+    holiday = await call(calendar.resolve_holiday, context, holiday_name=name, year=year)
     # `first` is the first whole day.
-    start = date.fromisoformat(first) - timedelta(days=1 if found["begins_at_sunset"] else 0)
-    assert found["start"] == start.isoformat()
+    start = date.fromisoformat(first) - timedelta(days=1 if holiday["begins_at_sunset"] else 0)
+    assert holiday["start"] == start.isoformat()
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("alias", "name"),
     [
         ("xmas", "Christmas"),
         ("Weihnachten", "Christmas"),
@@ -94,8 +94,8 @@ async def test_holidays_have_the_right_dates(context: ToolContext, name: str, ye
         ("Nationalfeiertag Deutschland", "German Unity Day (Deutschland)"),
     ],
 )
-async def test_holidays_are_found_by_all_their_names(context: ToolContext, given: str, name: str) -> None:
-    assert (await call(calendar.resolve_holiday, context, holiday_name=given))["name"] == name
+async def test_holidays_are_found_by_all_their_names(context: ToolContext, alias: str, name: str) -> None:
+    assert (await call(calendar.resolve_holiday, context, holiday_name=alias))["name"] == name
 
 
 async def test_a_misspelled_name_is_corrected_with_a_note(context: ToolContext) -> None:
@@ -114,16 +114,16 @@ def test_without_a_year_the_current_or_next_occurrence_is_returned() -> None:
 def test_every_holiday_occurs_within_the_next_two_years() -> None:
     for holiday in HOLIDAYS:
         for name in (holiday.name, *holiday.others):
-            found = get_holiday(name, None, SATURDAY)
-            assert SATURDAY <= found.date_range.end < SATURDAY + timedelta(days=730), name
-            assert "{" not in found.date_range.note
+            occurrence = get_holiday(name, None, SATURDAY)
+            assert SATURDAY <= occurrence.date_range.end < SATURDAY + timedelta(days=730), name
+            assert "{" not in occurrence.date_range.note
 
 
 def test_ramadan_ends_before_eid_and_may_occur_twice_a_year() -> None:
-    found = get_holiday("Ramadan", 2030, SATURDAY).date_range
+    period = get_holiday("Ramadan", 2030, SATURDAY).date_range
 
-    assert (found.start, found.days) == (date(2030, 1, 4), 30)
-    assert "another one that year, from 26 December 2030" in found.note
+    assert (period.start, period.days) == (date(2030, 1, 4), 30)
+    assert "another one that year, from 26 December 2030" in period.note
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ async def test_a_hint_that_is_not_understood_is_refused_with_examples(context: T
 
 def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
     modules = Settings().default_guest_modules
-    tools = [each for each in discover().tools if each.module in modules and each.requires == Permission.GUEST]
+    tools = [tool for tool in discover().tools if tool.module in modules and tool.requires == Permission.GUEST]
 
     assert len(tools) == 12  # all but list_holidays, search_files and rename_file, which guests are not offered
     # The estimate is an upper one, of 3 bytes a token; JSON in English has more than 4.
-    assert count_prompt(each.schema for each in tools) * 3 / 4 <= 700
+    assert count_prompt(tool.schema for tool in tools) * 3 / 4 <= 700

@@ -33,15 +33,15 @@ def test_a_hint_gives_dates_in_their_order_and_a_stay_of_a_night_or_more(
     hint: str, now: datetime, week_start: str
 ) -> None:
     try:
-        found = resolve(hint, now, "Europe/Berlin", week_start)
+        dates = resolve(hint, now, "Europe/Berlin", week_start)
     except ToolError:
         return
-    assert found.start <= found.end
-    assert found.days == (found.end - found.start).days + 1
-    if found.end < date.max:
-        assert found.check_in < found.check_out
-    assert found.check_in <= found.start
-    assert found.sentence()
+    assert dates.start <= dates.end
+    assert dates.days == (dates.end - dates.start).days + 1
+    if dates.end < date.max:
+        assert dates.check_in < dates.check_out
+    assert dates.check_in <= dates.start
+    assert dates.sentence()
 
 
 @settings(deadline=None)
@@ -49,39 +49,39 @@ def test_a_hint_gives_dates_in_their_order_and_a_stay_of_a_night_or_more(
 @example(now=datetime(2026, 11, 22, 12, tzinfo=UTC), words=("next weekend", 1))
 def test_a_weekends_stay_is_friday_to_sunday(now: datetime, words: tuple[str, int]) -> None:
     hint, weeks = words
-    found, today = resolve(hint, now), now.date()
+    stay, today = resolve(hint, now), now.date()
 
-    assert (found.check_in.weekday(), found.check_out.weekday()) == (4, 6)
-    assert (found.check_out - found.check_in).days == 2
-    assert timedelta(days=7 * weeks) <= found.check_out - today <= timedelta(days=7 * weeks + 6)
+    assert (stay.check_in.weekday(), stay.check_out.weekday()) == (4, 6)
+    assert (stay.check_out - stay.check_in).days == 2
+    assert timedelta(days=7 * weeks) <= stay.check_out - today <= timedelta(days=7 * weeks + 6)
 
 
 @settings(max_examples=60, deadline=None)
 @given(holiday=st.sampled_from(HOLIDAYS), year=st.integers(2001, 2034))
-@example(holiday=next(each for each in HOLIDAYS if each.name == "Hanukkah"), year=2026)
+@example(holiday=next(entry for entry in HOLIDAYS if entry.name == "Hanukkah"), year=2026)
 def test_a_holiday_that_begins_at_sunset_begins_with_the_evening_before(holiday: Any, year: int) -> None:
     try:
-        found = get_holiday(holiday.name, year, date(2026, 11, 21)).date_range
+        dates = get_holiday(holiday.name, year, date(2026, 11, 21)).date_range
     except ToolError:
         assert not list(holiday.first(year))
         return
     first = min(holiday.first(year))
 
-    assert found.begins_at_sunset is holiday.begins_at_sunset
-    assert found.start == (first - EVE if holiday.begins_at_sunset else first)
-    assert found.days == (found.end - first).days + 1
-    assert found.check_out > found.check_in == found.start
-    assert holiday.begins_at_sunset is ("sunset" in found.note)
+    assert dates.begins_at_sunset is holiday.begins_at_sunset
+    assert dates.start == (first - EVE if holiday.begins_at_sunset else first)
+    assert dates.days == (dates.end - first).days + 1
+    assert dates.check_out > dates.check_in == dates.start
+    assert holiday.begins_at_sunset is ("sunset" in dates.note)
 
 
 @settings(max_examples=30, deadline=None)
-@given(name=st.text(max_size=100) | st.sampled_from([each.name for each in HOLIDAYS]), year=st.none() | st.integers())
+@given(name=st.text(max_size=100) | st.sampled_from([entry.name for entry in HOLIDAYS]), year=st.none() | st.integers())
 def test_any_name_and_year_give_a_holiday_or_an_error_for_the_model(name: str, year: int | None) -> None:
     try:
-        found = find_holiday(name, year, date(2026, 11, 21))
+        holiday = find_holiday(name, year, date(2026, 11, 21))
     except ToolError:
         return
-    assert found is None or found.date_range.start <= found.date_range.end
+    assert holiday is None or holiday.date_range.start <= holiday.date_range.end
 
 
 @settings(max_examples=30, deadline=None)
@@ -92,23 +92,23 @@ def test_any_name_and_year_give_a_holiday_or_an_error_for_the_model(name: str, y
 @example(country="IL", year=2026)
 def test_a_countrys_holidays_are_in_their_year_and_in_order(country: str, year: int) -> None:
     try:
-        letters, listed = list_of_country(country, year)
+        letters, holidays = list_of_country(country, year)
     except ToolError:
         return
-    days = [each["date"] for each in listed]
+    days = [entry["date"] for entry in holidays]
     assert len(letters) == 2
     assert days == sorted(days)
-    assert {date.fromisoformat(each).year for each in days} == {year}
+    assert {date.fromisoformat(day).year for day in days} == {year}
 
 
 async def test_a_country_is_named_in_words_or_by_its_code(database: Database, tmp_path: Path) -> None:
     context = await make_tool_context(database, tmp_path / "files", "calendar", Permission.USER)
-    found = await call(calendar.list_holidays, context, country="Israel", year=2026)
+    answer = await call(calendar.list_holidays, context, country="Israel", year=2026)
     german = await call(calendar.list_holidays, context, country="de", year=2026)
     with pytest.raises(ToolError, match="I know no country 'Germny'") as caught:
         await call(calendar.list_holidays, context, country="Germny")
 
-    evenings = {each["name"]: each.get("begins_at_sunset_of") for each in found["holidays"]}
+    evenings = {entry["name"]: entry.get("begins_at_sunset_of") for entry in answer["holidays"]}
     assert evenings["Yom Kippur"] == "2026-09-20"
     assert {"date": "2026-10-03", "name": "German Unity Day"} in german["holidays"]
     assert "germany" in caught.value.fields["nearest"]

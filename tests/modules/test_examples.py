@@ -56,16 +56,16 @@ AFTERWARDS = (
 
 async def the_web(request: Request, writer: asyncio.StreamWriter) -> None:
     """Answer as a search engine, a service for the weather or a page."""
-    found: object = FORECAST
+    content: object = FORECAST
     if request.path.startswith("/v1/search"):
-        found = {"results": [TEXAS]}
+        content = {"results": [TEXAS]}
     elif request.path.startswith("/geocoder/search"):
-        found = [{"display_name": "1 Market Street, Springfield", "lat": "39.8", "lon": "-89.6"}]
+        content = [{"display_name": "1 Market Street, Springfield", "lat": "39.8", "lon": "-89.6"}]
     elif request.path.startswith("/search"):
-        found = {"results": [{"title": "Bridge", "url": f"{SITE}/bridge", "content": "It opens in May."}]}
+        content = {"results": [{"title": "Bridge", "url": f"{SITE}/bridge", "content": "It opens in May."}]}
     elif request.path.startswith("/bridge"):
         return await reply(PAGE, headers={"Content-Type": "text/html"})(request, writer)
-    await reply(json.dumps(found).encode())(request, writer)
+    await reply(json.dumps(content).encode())(request, writer)
     return None
 
 
@@ -92,8 +92,8 @@ async def parley(
                 WEATHER_GEOCODING_URL=web.origin,
             )
         )
-        allowed = settings.model_copy(update={"egress_allow": (web.origin,)})
-        parley = await stack.enter_async_context(open_parley(allowed, address, model))
+        configuration = settings.model_copy(update={"egress_allow": (web.origin,)})
+        parley = await stack.enter_async_context(open_parley(configuration, address, model))
         for row in ROWS:
             await parley.sql(row)
         home = Place("test", None, "home", is_direct=True)
@@ -107,7 +107,7 @@ async def parley(
         files = {"notes.md": (b"Water the plants.", "text/markdown"), "tree.png": (picture(), "image/png")}
         for name, (content, mime_type) in files.items():
             await parley.app.files.storage.put(f"inbox/{name}", content, mime_type)
-        await parley.ask("keep these", attachments=[parley.attach(each, f"inbox/{each}", size=1000) for each in files])
+        await parley.ask("keep these", attachments=[parley.attach(file, f"inbox/{file}", size=1000) for file in files])
         for row in AFTERWARDS:
             await parley.sql(row)
         yield parley
@@ -121,12 +121,12 @@ async def test_every_example_of_every_tool_works(parley: Parley, model: OpenAISt
     wrong = []
     for tool in tools:
         assert tool.examples, f"{tool.name} has no example"
-        for number, (arguments, expected) in enumerate(tool.examples):
-            given = json.loads(json.dumps(arguments).replace(SITE, web.origin).replace(YEAR, NEXT_YEAR))
-            model.play(lambda body, _number, tool=tool, given=given: answer(body, tool, given))
+        for number, (arguments, text) in enumerate(tool.examples):
+            call_arguments = json.loads(json.dumps(arguments).replace(SITE, web.origin).replace(YEAR, NEXT_YEAR))
+            model.play(lambda body, _number, tool=tool, parameters=call_arguments: answer(body, tool, parameters))
             response = await parley.ask("go on", channel=f"{tool.name}-{number}")
-            results = [json.dumps(each.result, ensure_ascii=False) for each in response.tool_calls_made]
-            if expected not in "\n".join([*results, response.content]) or '"error": true' in "".join(results):
+            results = [json.dumps(call.result, ensure_ascii=False) for call in response.tool_calls_made]
+            if text not in "\n".join([*results, response.content]) or '"error": true' in "".join(results):
                 wrong.append(f"{tool.name}: {results} {response.content}")
     assert wrong == []
 
@@ -135,7 +135,7 @@ def answer(body: Body, tool: Tool, arguments: dict[str, object]) -> Answer:
     """Call the tool, then end; without tools it is the tool that asks."""
     if not body.get("tools"):
         return Answer("The bridge opens on 3 May.")
-    is_called = any(each["role"] == "tool" for each in body["messages"])
+    is_called = any(message["role"] == "tool" for message in body["messages"])
     return Answer("Done.") if is_called else Answer(tool_calls=[(tool.wire_name, arguments)])
 
 

@@ -25,11 +25,11 @@ LETTER = "# Offer\n\nDear **Ada**, the *bridge* costs 5 € ([plan](https://town
 
 
 async def make_file(context: ToolContext, content: str, kind: str) -> tuple[int, bytes]:
-    made = await call(file_manager.create_document, context, title="Offer", content=content, format=kind)
-    file, stored = await context.storage.read(made["file_id"])
+    document = await call(file_manager.create_document, context, title="Offer", content=content, format=kind)
+    file, blob = await context.storage.read(document["file_id"])
     assert file.filename == f"Offer.{kind}"
     assert file.mime_type == file_manager.MIME_TYPES[kind]
-    return made["file_id"], stored
+    return document["file_id"], blob
 
 
 @pytest.mark.parametrize("kind", ["docx", "pdf"])
@@ -43,9 +43,9 @@ async def test_a_word_file_and_a_pdf_are_made_from_markdown(context: ToolContext
 
 
 async def test_a_workbook_is_made_from_csv_with_numbers_and_without_formulas(context: ToolContext) -> None:
-    file_id, stored = await make_file(context, TABLE, "xlsx")
+    file_id, blob = await make_file(context, TABLE, "xlsx")
 
-    sheet = load_workbook(io.BytesIO(stored)).worksheets[0]
+    sheet = load_workbook(io.BytesIO(blob)).worksheets[0]
     assert [[cell.value for cell in row] for row in sheet.iter_rows()] == [
         ["name", "amount"],
         ["tea", 3.5],
@@ -53,8 +53,8 @@ async def test_a_workbook_is_made_from_csv_with_numbers_and_without_formulas(con
     ]
     assert {cell.data_type for row in sheet.iter_rows() for cell in row} == {"s", "n"}
     assert [cell.quotePrefix for row in sheet.iter_rows() for cell in row] == [False] * 4 + [True, False]
-    read = await call(file_manager.read_document, context, file_id=file_id)
-    assert read["text"] == f"# Offer\n{TABLE}\n"
+    document = await call(file_manager.read_document, context, file_id=file_id)
+    assert document["text"] == f"# Offer\n{TABLE}\n"
 
 
 async def test_pictures_in_markdown_are_not_fetched(context: ToolContext) -> None:
@@ -72,11 +72,11 @@ async def test_a_pdf_with_letters_that_its_font_lacks_is_refused_with_the_letter
 
 async def test_a_long_table_is_read_in_whole_rows_with_its_header(context: ToolContext) -> None:
     rows = "".join(f"{number},{'x' * 50}\n" for number in range(1000))
-    made = await call(file_manager.create_document, context, title="t", content=f"n,text\n{rows}", format="csv")
+    document = await call(file_manager.create_document, context, title="t", content=f"n,text\n{rows}", format="csv")
 
-    first = await call(file_manager.read_document, context, file_id=made["file_id"])
+    first = await call(file_manager.read_document, context, file_id=document["file_id"])
     offset = int(first["note"].rpartition(" ")[2].rstrip("."))
-    second = await call(file_manager.read_document, context, file_id=made["file_id"], offset=offset)
+    second = await call(file_manager.read_document, context, file_id=document["file_id"], offset=offset)
 
     assert first["text"].endswith("x\n")
     assert "header" not in first
@@ -89,10 +89,10 @@ async def test_files_are_found_by_name_and_by_text(context: ToolContext) -> None
     await context.storage.create("notes.txt", b"Call the mayor about the BRIDGE in May.")
     await context.storage.create("other.txt", b"Nothing of it.")
 
-    found = await call(file_manager.search_files, context, query="Bridge")
+    answer = await call(file_manager.search_files, context, query="Bridge")
 
-    assert [each["filename"] for each in found["files"]] == ["bridge.png", "notes.txt", "Offer.pdf"]
-    assert found["files"][1]["text"] == "Call the mayor about the BRIDGE in May."
+    assert [file["filename"] for file in answer["files"]] == ["bridge.png", "notes.txt", "Offer.pdf"]
+    assert answer["files"][1]["text"] == "Call the mayor about the BRIDGE in May."
     assert await call(file_manager.search_files, context, query="zeppelin") == {"files": []}
     with pytest.raises(ToolError, match="query is empty"):
         await call(file_manager.search_files, context, query=" ")
@@ -102,21 +102,23 @@ async def test_a_search_says_what_it_did_not_read(context: ToolContext) -> None:
     for number in range(32):
         await context.storage.create(f"{number}.txt", b"hello")
 
-    found = await call(file_manager.search_files, context, query="bridge")
+    answer = await call(file_manager.search_files, context, query="bridge")
 
-    assert found == {"files": [], "note": "The text of 2 more files was not searched."}
+    assert answer == {"files": [], "note": "The text of 2 more files was not searched."}
     assert len(await call(file_manager.list_files, context, skip=30)) == 2
 
 
-@pytest.mark.parametrize(("name", "kept"), [("Plan B.md", "Plan B.md"), ("Plan B", "Plan B.txt"), ("../x/y", "y.txt")])
-async def test_a_file_is_renamed_and_keeps_its_extension(context: ToolContext, name: str, kept: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "filename"), [("Plan B.md", "Plan B.md"), ("Plan B", "Plan B.txt"), ("../x/y", "y.txt")]
+)
+async def test_a_file_is_renamed_and_keeps_its_extension(context: ToolContext, name: str, filename: str) -> None:
     file = await context.storage.create("plan.txt", b"hello")
 
     assert await call(file_manager.rename_file, context, file_id=file.file_id, filename=name) == {
         "file_id": file.file_id,
-        "filename": kept,
+        "filename": filename,
     }
-    assert (await call(file_manager.list_files, context))[0]["filename"] == kept
+    assert (await call(file_manager.list_files, context))[0]["filename"] == filename
 
 
 async def test_a_file_of_another_person_is_not_renamed(

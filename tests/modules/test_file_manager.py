@@ -22,7 +22,7 @@ from shared.tools import Tool, ToolContext
 from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context
 
-TOOLS = [each for each in vars(file_manager).values() if isinstance(each, Tool)]
+TOOLS = [var for var in vars(file_manager).values() if isinstance(var, Tool)]
 MEGABYTE = 1024 * 1024
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
@@ -33,9 +33,9 @@ async def context(database: Database, tmp_path: Path) -> ToolContext:
 
 
 async def make(context: ToolContext, content: str, kind: str, title: str = "Plan") -> str:
-    made = await call(file_manager.create_document, context, title=title, content=content, format=kind)
-    _, stored = await context.storage.read(made["file_id"])
-    return stored.decode()
+    document = await call(file_manager.create_document, context, title=title, content=content, format=kind)
+    _, blob = await context.storage.read(document["file_id"])
+    return blob.decode()
 
 
 async def read(context: ToolContext, content: bytes, filename: str = "given") -> str:
@@ -66,22 +66,22 @@ def test_tools_of_guests_are_few_and_all_schemas_are_small() -> None:
 
 
 async def test_a_document_is_created_listed_read_linked_and_deleted(context: ToolContext) -> None:
-    made = await call(file_manager.create_document, context, title="Shopping list", content="- milk", format="md")
-    assert made.keys() == {"file_id", "filename", "url"}
-    assert made["filename"] == "Shopping list.md"
+    document = await call(file_manager.create_document, context, title="Shopping list", content="- milk", format="md")
+    assert document.keys() == {"file_id", "filename", "url"}
+    assert document["filename"] == "Shopping list.md"
 
     assert await call(file_manager.list_files, context) == [
-        {"file_id": made["file_id"], "filename": "Shopping list.md", "mime_type": "text/markdown", "size_bytes": 24}
+        {"file_id": document["file_id"], "filename": "Shopping list.md", "mime_type": "text/markdown", "size_bytes": 24}
     ]
-    assert await call(file_manager.read_document, context, file_id=made["file_id"]) == {
+    assert await call(file_manager.read_document, context, file_id=document["file_id"]) == {
         "filename": "Shopping list.md",
         "mime_type": "text/markdown",
         "text": "# Shopping list\n\n- milk\n",
     }
-    link = await call(file_manager.get_file_link, context, file_id=made["file_id"])
-    assert link["url"].startswith(f"http://here/files/{made['file_id']}?")
+    link = await call(file_manager.get_file_link, context, file_id=document["file_id"])
+    assert link["url"].startswith(f"http://here/files/{document['file_id']}?")
 
-    assert await call(file_manager.delete_file, context, file_id=made["file_id"]) == {
+    assert await call(file_manager.delete_file, context, file_id=document["file_id"]) == {
         "deleted": True,
         "filename": "Shopping list.md",
     }
@@ -120,9 +120,9 @@ def test_an_unknown_format_is_refused_with_the_allowed_ones() -> None:
     ],
 )
 async def test_the_file_name_is_made_from_the_title(context: ToolContext, title: str, filename: str) -> None:
-    made = await call(file_manager.create_document, context, title=title, content="x", format="txt")
+    document = await call(file_manager.create_document, context, title=title, content="x", format="txt")
 
-    assert made["filename"] == filename
+    assert document["filename"] == filename
 
 
 async def test_markdown_without_a_heading_gets_the_title_as_heading(context: ToolContext) -> None:
@@ -158,9 +158,9 @@ async def test_no_cell_of_csv_is_a_formula_and_numbers_stay(context: ToolContext
     others = ["-5", "+3.5", "-1e3", "a=b", "-12%", ""]
     content = "\n".join(f'"{cell}",x' for cell in (*formulas, *others))
 
-    made = await make(context, content, "csv")
+    text = await make(context, content, "csv")
 
-    rows = [row[0] for row in csv.reader(io.StringIO(made, newline=""))]
+    rows = [row[0] for row in csv.reader(io.StringIO(text, newline=""))]
     assert rows == [*(f"'{cell}" for cell in formulas), *others]
     assert await make(context, "a\n1\r=1", "csv") == "a\n1\n'=1\n"
 
@@ -216,7 +216,7 @@ async def test_text_is_decoded_with_its_encoding(context: ToolContext, encoding:
 
 
 @pytest.mark.parametrize(
-    ("content", "shown"),
+    ("content", "description"),
     [
         (b"\x89PNG\r\n\x1a\n" + bytes(20), "a picture (image/png, 28 bytes)"),
         (b"\x7fELF" + bytes(60), "a binary file (application/x-executable"),
@@ -224,11 +224,13 @@ async def test_text_is_decoded_with_its_encoding(context: ToolContext, encoding:
         (b"PK\x03\x04" + bytes(40), "a binary file (application/zip"),
     ],
 )
-async def test_reading_a_file_without_text_names_its_type(context: ToolContext, content: bytes, shown: str) -> None:
+async def test_reading_a_file_without_text_names_its_type(
+    context: ToolContext, content: bytes, description: str
+) -> None:
     with pytest.raises(ToolError) as caught:
         await read(context, content, "thing.txt")
 
-    assert f"thing.txt is {shown}" in str(caught.value)
+    assert f"thing.txt is {description}" in str(caught.value)
     assert "can be read" in str(caught.value)
 
 
@@ -253,12 +255,12 @@ def make_pdf(*pages: str) -> bytes:
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
     for number, line in enumerate(pages):
-        drawn = f"BT /F1 12 Tf 72 720 Td ({line}) Tj ET"
+        commands = f"BT /F1 12 Tf 72 720 Td ({line}) Tj ET"
         parts.append(
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * number} 0 R "
             "/Resources << /Font << /F1 3 0 R >> >> >>"
         )
-        parts.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
+        parts.append(f"<< /Length {len(commands)} >>\nstream\n{commands}\nendstream")
     out = "%PDF-1.4\n"
     offsets = []
     for number, part in enumerate(parts, 1):
@@ -376,7 +378,7 @@ async def test_parsing_a_document_times_out(context: ToolContext, mime_type: str
     ],
 )
 async def test_text_in_an_older_encoding_is_read(context: ToolContext, text: str, encoding: str) -> None:
-    stored = await context.storage.create("orte.csv", text.encode(encoding), "text/csv")
+    file = await context.storage.create("orte.csv", text.encode(encoding), "text/csv")
 
-    assert stored.mime_type == "text/csv"
-    assert (await call(file_manager.read_document, context, file_id=stored.file_id))["text"].strip() == text.strip()
+    assert file.mime_type == "text/csv"
+    assert (await call(file_manager.read_document, context, file_id=file.file_id))["text"].strip() == text.strip()

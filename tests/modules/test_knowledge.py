@@ -17,7 +17,7 @@ from shared.tools import Tool, ToolContext
 from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context
 
-TOOLS = [each for each in vars(knowledge).values() if isinstance(each, Tool)]
+TOOLS = [var for var in vars(knowledge).values() if isinstance(var, Tool)]
 GUILD = Place("discord", "guild-1", "general")
 
 
@@ -45,26 +45,26 @@ def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
 
 
 async def test_a_memory_is_stored_recalled_listed_and_deleted(context: ToolContext) -> None:
-    stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
+    memory = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
     await call(knowledge.remember, context, content="Ada plays the cello.")
 
-    assert stored == {"memory_id": stored["memory_id"], "content": "Ada's dog is called Rex."}
-    found = await call(knowledge.recall, context, query="What is the dog called?")
-    assert found == {"memories": [{**stored, "said_at": f"{context.clock.now():%Y-%m-%d}"}]}
-    listed = await call(knowledge.list_memories, context)
-    assert [each["content"] for each in listed["memories"]] == ["Ada plays the cello.", "Ada's dog is called Rex."]
-    assert "note" not in listed
-    gone = await call(knowledge.forget, context, memory_id=stored["memory_id"])
-    assert gone == {"memory_id": stored["memory_id"], "forgotten": True}
+    assert memory == {"memory_id": memory["memory_id"], "content": "Ada's dog is called Rex."}
+    matches = await call(knowledge.recall, context, query="What is the dog called?")
+    assert matches == {"memories": [{**memory, "said_at": f"{context.clock.now():%Y-%m-%d}"}]}
+    page = await call(knowledge.list_memories, context)
+    assert [entry["content"] for entry in page["memories"]] == ["Ada plays the cello.", "Ada's dog is called Rex."]
+    assert "note" not in page
+    result = await call(knowledge.forget, context, memory_id=memory["memory_id"])
+    assert result == {"memory_id": memory["memory_id"], "forgotten": True}
     assert await call(knowledge.recall, context, query="What is the dog called?") == {"memories": []}
 
 
 async def test_recall_takes_days_and_a_memory_may_be_wanted_everywhere(context: ToolContext) -> None:
-    stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.", everywhere=True)
+    memory = await call(knowledge.remember, context, content="Ada's dog is called Rex.", everywhere=True)
     today = f"{context.clock.now():%Y-%m-%d}"
 
     guild = in_place(context, GUILD)
-    assert (await call(knowledge.recall, guild, query="dog"))["memories"][0]["memory_id"] == stored["memory_id"]
+    assert (await call(knowledge.recall, guild, query="dog"))["memories"][0]["memory_id"] == memory["memory_id"]
     assert len((await call(knowledge.recall, context, query="dog", since=today, until=today))["memories"]) == 1
     assert await call(knowledge.recall, context, query="dog", until="2020-01-01") == {"memories": []}
     assert await call(knowledge.recall, context, query="dog", since="9999-12-31") == {"memories": []}
@@ -94,11 +94,11 @@ async def test_arguments_that_are_not_in_the_signature_are_refused(context: Tool
 async def test_another_users_memory_raises_the_same_error_as_a_missing_one(
     context: ToolContext, database: Database, tmp_path: Path
 ) -> None:
-    stored = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
+    memory = await call(knowledge.remember, context, content="Ada's dog is called Rex.")
     other = await make_tool_context(database, tmp_path / "files", "knowledge")
 
     complaints = []
-    for memory_id in (stored["memory_id"], 999_999, 2**70, -1):
+    for memory_id in (memory["memory_id"], 999_999, 2**70, -1):
         with pytest.raises(NotFound) as caught:
             await call(knowledge.forget, other, memory_id=memory_id)
         complaints.append(str(caught.value))
@@ -112,10 +112,10 @@ async def test_a_private_memory_is_not_visible_on_a_server(context: ToolContext)
     guild = in_place(context, GUILD)
     await call(knowledge.remember, guild, content="Ada plays chess on Fridays.")
 
-    shown = await call(knowledge.list_memories, guild)
-    assert [each["content"] for each in shown["memories"]] == ["Ada plays chess on Fridays."]
-    found = await call(knowledge.recall, guild, query="job or chess")
-    assert [each["content"] for each in found["memories"]] == ["Ada plays chess on Fridays."]
+    page = await call(knowledge.list_memories, guild)
+    assert [memory["content"] for memory in page["memories"]] == ["Ada plays chess on Fridays."]
+    matches = await call(knowledge.recall, guild, query="job or chess")
+    assert [memory["content"] for memory in matches["memories"]] == ["Ada plays chess on Fridays."]
     with pytest.raises(NotFound):
         await call(knowledge.forget, guild, memory_id=private["memory_id"])
     assert len((await call(knowledge.list_memories, context))["memories"]) == 2
@@ -125,16 +125,16 @@ async def test_a_long_list_is_split_between_entries_and_says_how_to_continue(con
     for number in range(60):
         await call(knowledge.remember, context, content=f"Fact number {number}: {'x' * (number * 10)}")
 
-    seen: list[str] = []
+    contents: list[str] = []
     page = await call(knowledge.list_memories, context)
     while True:
         assert len(json.dumps(page)) < context.app_settings.tool_result_max_chars
-        seen += [each["content"] for each in page["memories"]]
+        contents += [memory["content"] for memory in page["memories"]]
         if "note" not in page:
             break
-        assert page["note"] == f"There are more: skip {len(seen)}."
-        page = await call(knowledge.list_memories, context, skip=len(seen))
-    assert len(seen) == len(set(seen)) == 60
+        assert page["note"] == f"There are more: skip {len(contents)}."
+        page = await call(knowledge.list_memories, context, skip=len(contents))
+    assert len(contents) == len(set(contents)) == 60
 
 
 async def test_invalid_content_is_refused_with_a_reason(context: ToolContext) -> None:

@@ -38,8 +38,8 @@ LENGTHS = st.sampled_from(["m", "km", "mile", "foot", "inch", "yard", "nautical_
     ],
 )
 async def test_an_amount_is_converted_exactly(expression: str, result: str) -> None:
-    made: dict[str, Any] = await calculate.run(NOTHING, expression=expression)
-    assert made == {"expression": expression, "result": result}
+    answer: dict[str, Any] = await calculate.run(NOTHING, expression=expression)
+    assert answer == {"expression": expression, "result": result}
 
 
 @pytest.mark.parametrize("expression", EXAMPLES)
@@ -80,7 +80,7 @@ def test_there_and_back_again_is_the_same_amount(amount: Decimal, unit: str, oth
 )
 def test_no_text_breaks_the_conversion(text: str) -> None:
     try:
-        found = convert(text)
+        answer = convert(text)
     except NoSum:
         return
-    assert found is None or len(found) < 200
+    assert answer is None or len(answer) < 200

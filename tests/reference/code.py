@@ -36,7 +36,10 @@ def build_commands() -> str:
         group = load(name)
         assert isinstance(group, TyperGroup)
         parts.append(_build_cli(f"parley {name}", list(group.commands.values()), f"parley {name}"))
-    chat = [[f"`{each.usage}`", each.requires.label, each.only_on or "all", each.summary] for each in all_commands()]
+    chat = [
+        [f"`{all_command.usage}`", all_command.requires.label, all_command.only_on or "all", all_command.summary]
+        for all_command in all_commands()
+    ]
     parts.append("## In a chat\n\n" + build_table(("command", "needs", "platforms", "what it does"), chat))
     introduction = (
         "`--json` and exit codes are described with [operations](../operations.md#commands); each command has `--help`."
@@ -47,11 +50,11 @@ def build_commands() -> str:
 def _build_cli(title: str, commands: list[CliCommand], prefix: str) -> str:
     rows = [
         (
-            f"`{' '.join([prefix, *_list_words(each)])}`",
-            (each.help or "").partition("\n\n")[0],
-            "; ".join(_list_options(each)),
+            f"`{' '.join([prefix, *_list_words(command)])}`",
+            (command.help or "").partition("\n\n")[0],
+            "; ".join(_list_options(command)),
         )
-        for each in commands
+        for command in commands
     ]
     return f"## {title}\n\n" + build_table(("command", "what it does", "options"), rows)
 
@@ -92,7 +95,11 @@ def build_permissions() -> str:
         (tool for module in modules.loaded for tool in module.tools), key=lambda tool: (tool.requires, tool.name)
     )
     tool_rows = [[f"`{tool.name}`", tool.requires.label, tool.description.partition("\n")[0]] for tool in tools]
-    commands = [[f"`/{each.name}`", each.requires.label, each.summary] for each in all_commands() if each.requires]
+    commands = [
+        [f"`/{all_command.name}`", all_command.requires.label, all_command.summary]
+        for all_command in all_commands()
+        if all_command.requires
+    ]
     introduction = (
         "Each level includes those above it in this table. `parley user promote`, "
         "[roles](../admin-sql.md#servers-and-channels) and [grants](../admin-sql.md#people) give them; "

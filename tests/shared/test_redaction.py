@@ -89,19 +89,19 @@ def test_a_secret_is_found_at_any_depth(nest: Any) -> None:
     def fill(value: Any) -> Any:
         if isinstance(value, str):
             return FORMS[value][0].format(FORMS[value][1])
-        return {key: fill(each) for key, each in value.items()} if isinstance(value, dict) else [*map(fill, value)]
+        return {key: fill(child) for key, child in value.items()} if isinstance(value, dict) else [*map(fill, value)]
 
-    written = repr(redact_value({"nest": fill(nest)}))
+    output = repr(redact_value({"nest": fill(nest)}))
 
-    assert not [secret for _, secret in FORMS.values() if secret in written or repr(secret)[1:-1] in written]
+    assert not [secret for _, secret in FORMS.values() if secret in output or repr(secret)[1:-1] in output]
 
 
 @given(st.text(min_size=8, max_size=40), st.text(max_size=30), st.text(max_size=30))
 def test_a_value_that_is_known_is_found_in_every_text(secret: str, before: str, after: str) -> None:
     hide_credential(secret)
 
-    for written in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]):
-        assert written not in redact_text(f"{before}{written}{after}").replace("***", "")
+    for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]):
+        assert form not in redact_text(f"{before}{form}{after}").replace("***", "")
 
 
 def test_names_objects_keys_and_depths_are_seen_through() -> None:
@@ -207,19 +207,19 @@ def test_a_program_that_fails_in_every_way_writes_no_secret_to_stderr(style: str
     secrets = ("own'secret\"\\with-marks", FORMS["openai"][1], "hunter2secret")
 
     program = dedent(PROGRAM.format(style=style, secrets=secrets))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
 
-    assert done.returncode == 1
-    written = done.stdout + done.stderr
+    assert process.returncode == 1
+    output = process.stdout + process.stderr
     for secret in secrets:
         for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1]):
-            assert form not in written
-    for named in ("failed", "grouped", "several", "KeyError", "OSError", "ValueError", "UserWarning", "a log line of"):
-        assert named in written
-    assert written.count("uncaught_exception") == 2
-    assert "ignored_exception" in written
+            assert form not in output
+    for word in ("failed", "grouped", "several", "KeyError", "OSError", "ValueError", "UserWarning", "a log line of"):
+        assert word in output
+    assert output.count("uncaught_exception") == 2
+    assert "ignored_exception" in output
     if style == "json":
-        lines = [line for line in done.stderr.splitlines() if not line.startswith("a log line of")]
+        lines = [line for line in process.stderr.splitlines() if not line.startswith("a log line of")]
         assert all(isinstance(json.loads(line), dict) for line in lines)

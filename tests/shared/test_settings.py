@@ -91,9 +91,9 @@ def dotenv(folder: Path, *lines: str) -> Path:
 
 
 def refusal(path: Path) -> str:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError) as error:
         load_settings(path)
-    return str(refused.value)
+    return str(error.value)
 
 
 def test_every_setting_has_its_documented_default() -> None:
@@ -155,10 +155,10 @@ def test_settings_are_frozen() -> None:
     ],
 )
 def test_an_invalid_value_is_reported_in_one_line_with_the_variable_and_the_remedy(name: str, value: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError) as error:
         settings_from({name: value})
 
-    line = str(refused.value)
+    line = str(error.value)
     assert line.startswith(f"{name} is wrong: ")
     assert line.endswith(" Correct it in the environment or in .env.")
     assert "\n" not in line
@@ -264,9 +264,9 @@ def test_the_representation_of_settings_contains_no_secrets(tmp_path: Path) -> N
     for text in (repr(settings), str(settings), str(settings.model_dump()), settings.model_dump_json()):
         assert "hunter2" not in text
     assert "hunter2" not in repr(load_secrets(settings))
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError) as error:
         settings_from({**SECRETS, "PORT": "hunter2"})
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(error.value)
 
 
 def test_missing_secrets_are_generated_once_in_private_files(tmp_path: Path) -> None:
@@ -282,11 +282,11 @@ def test_missing_secrets_are_generated_once_in_private_files(tmp_path: Path) -> 
 
 
 def test_several_secret_keys_are_allowed_and_an_empty_list_is_refused(tmp_path: Path) -> None:
-    given = {"PARLEY_HOME": str(tmp_path), "API_TOKEN": "token"}
+    parameters = {"PARLEY_HOME": str(tmp_path), "API_TOKEN": "token"}
 
-    assert load_secrets(settings_from({**given, "SECRET_KEY": "new, old"})).secret_keys == ("new", "old")
+    assert load_secrets(settings_from({**parameters, "SECRET_KEY": "new, old"})).secret_keys == ("new", "old")
     with pytest.raises(ConfigurationError, match="SECRET_KEY holds no key"):
-        load_secrets(settings_from({**given, "SECRET_KEY": " , "}))
+        load_secrets(settings_from({**parameters, "SECRET_KEY": " , "}))
 
 
 @dataclass(frozen=True)
@@ -327,17 +327,17 @@ def test_a_folder_of_modules_that_is_none_is_refused(tmp_path: Path) -> None:
         (tmp_path / "file", f"there is no folder {tmp_path / 'file'} that can be read"),
         (tmp_path, f"the folder {tmp_path} is a module itself; name the folder that holds it"),
     ):
-        with pytest.raises(ConfigurationError) as refused:
+        with pytest.raises(ConfigurationError) as error:
             settings_from({"MODULES_PATH": str(path)})
-        assert str(refused.value) == (f"MODULES_PATH is wrong: {problem}. Correct it in the environment or in .env.")
+        assert str(error.value) == (f"MODULES_PATH is wrong: {problem}. Correct it in the environment or in .env.")
 
 
 def test_programs_that_start_concurrently_use_the_same_secrets(tmp_path: Path) -> None:
     settings = Settings(parley_home=tmp_path)
     with ThreadPoolExecutor(16) as together:
-        found = set(together.map(lambda _: load_secrets(settings).api_token, range(64)))
+        tokens = set(together.map(lambda _: load_secrets(settings).api_token, range(64)))
 
-    assert [len(token) for token in found] == [64]
+    assert [len(token) for token in tokens] == [64]
     assert (tmp_path / "api_token").stat().st_mode & 0o777 == 0o600
 
 

@@ -52,10 +52,10 @@ def test_nan_and_infinity_become_strings() -> None:
 
 @given(ANY_TEXT, st.integers(min_value=40, max_value=200))
 def test_a_cut_text_is_within_its_limit_and_names_the_original_length(text: str, limit: int) -> None:
-    shown = cut(text, limit)
+    excerpt = cut(text, limit)
 
-    assert len(shown) <= limit
-    assert shown == text if len(text) <= limit else shown.endswith(f"… [cut: {len(text):,} characters in all]")
+    assert len(excerpt) <= limit
+    assert excerpt == text if len(text) <= limit else excerpt.endswith(f"… [cut: {len(text):,} characters in all]")
 
 
 VALUES = st.recursive(
@@ -84,8 +84,8 @@ def test_depth_is_seen_in_text_that_no_parser_takes() -> None:
 
 @given(st.text(alphabet="=+-@ \t\r\n1a.,'", max_size=8))
 def test_no_cell_begins_a_formula(cell: str) -> None:
-    shown = to_text_cell(cell)
+    cell_text = to_text_cell(cell)
 
-    assert shown in (cell, f"'{cell}")
-    assert shown.lstrip()[:1] not in ("=", "@")
-    assert shown == cell or not cell.strip(" ").isdecimal()
+    assert cell_text in (cell, f"'{cell}")
+    assert cell_text.lstrip()[:1] not in ("=", "@")
+    assert cell_text == cell or not cell.strip(" ").isdecimal()

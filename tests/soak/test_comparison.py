@@ -33,11 +33,11 @@ async def test_two_million_rows_are_compared_in_ten_seconds_and_500_megabytes(
     )
     for name in ("a", "b"):
         await add_source(name, kind="postgres", url=shop.url, relation=name)
-    asked: dict[str, Any] = {"source_a": "a", "source_b": "b", "measure": "amount", "keys": ["customer"]}
+    arguments: dict[str, Any] = {"source_a": "a", "source_b": "b", "measure": "amount", "keys": ["customer"]}
 
     context = await make_tool_context(database, tmp_path / "files", "data_analyst", Permission.ADMIN)
     began, before = perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    summary = (await call(data_analyst.compare_sources, context, **asked))["summary"]
+    summary = (await call(data_analyst.compare_sources, context, **arguments))["summary"]
     seconds = perf_counter() - began
 
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -165,17 +165,17 @@ async def test_a_disk_that_was_full_fails_nobody_and_leaves_nothing_reserved(
         filler.unlink()
         callers.ending.set()
         _, late = await asyncio.wait(writing, timeout=RECOVERY_SECONDS)
-        shown = log.read_text()[-6000:] + server_log[-3000:]
+        logs = log.read_text()[-6000:] + server_log[-3000:]
 
         # Otherwise the server had room of its own for all that was written, and nothing was shown.
-        assert "No space left on device" in server_log, shown
-        assert not stops or "postgres_restarting" in log.read_text(), shown
-        assert callers.refused or stops, shown
-        assert (callers.wrong, len(late)) == ([], 0), shown
+        assert "No space left on device" in server_log, logs
+        assert not stops or "postgres_restarting" in log.read_text(), logs
+        assert callers.refused or stops, logs
+        assert (callers.wrong, len(late)) == ([], 0), logs
         assert await find_held(small_disk) == (0, 0, 0, 0)
 
 
 async def find_held(home: Path) -> tuple[int, ...]:
     """Return how many messages wait, turns did not answer, reservations are left, and tokens are reserved."""
     async with connected(address_of(home)) as owner:
-        return tuple([await owner.fetchval(each) for each in (WAITING, UNANSWERED, RESERVATIONS, RESERVED)])
+        return tuple([await owner.fetchval(query) for query in (WAITING, UNANSWERED, RESERVATIONS, RESERVED)])

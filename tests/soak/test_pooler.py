@@ -29,15 +29,15 @@ async def test_people_behind_a_pooler_share_nothing(
     model.play(lambda _body, _number: Answer("Yes."))
     clock = SystemClock()
     free = {"DEFAULT_GUEST_TOKEN_BUDGET": "100000000", "EMBEDDING_MODEL": "off"}
-    async with given_database(postgres) as given, pooled(given) as address:
-        await update_tables(given)
+    async with given_database(postgres) as upstream, pooled(upstream) as address:
+        await update_tables(upstream)
         async with serving(settings, address, tmp_path, **free) as parley:
             end = clock.monotonic() + SECONDS
-            cutting = asyncio.create_task(cut_until(end, clock, postgres, given))
+            cutting = asyncio.create_task(cut_until(end, clock, postgres, upstream))
             counts = await asyncio.gather(*(talk_until(end, clock, parley, person) for person in range(PERSONS)))
             await cutting
             assert await parley.stop(30) == 0
-        async with connected(given) as owner:
+        async with connected(upstream) as owner:
             assert await owner.fetchval("SELECT count(*) FROM turns") == sum(counts)
     prompts = [str(request.body["messages"]) for request in model.requests]
     codes = [{f"code-{person}" for person in range(PERSONS) if f"code-{person}" in prompt} for prompt in prompts]
@@ -45,11 +45,11 @@ async def test_people_behind_a_pooler_share_nothing(
     assert sum(map(bool, codes)) > PERSONS
 
 
-async def cut_until(end: float, clock: SystemClock, postgres: URL, given: Address) -> None:
+async def cut_until(end: float, clock: SystemClock, postgres: URL, upstream: Address) -> None:
     chance = random.Random(24)  # noqa: S311  # the same cuts in each run
     while clock.monotonic() < end:
         await asyncio.sleep(chance.uniform(1, 6))
-        await cut_connections(postgres, given)
+        await cut_connections(postgres, upstream)
 
 
 async def talk_until(end: float, clock: SystemClock, parley: Serving, person: int) -> int:

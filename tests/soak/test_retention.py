@@ -51,21 +51,21 @@ async def seconds_of_turns(
     parley: Parley, clock: SystemClock, until: "asyncio.Task[object] | None" = None
 ) -> list[float]:
     """Return how long turns take one after another: fifty, or as many as there is time for."""
-    taken: list[float] = []
-    while len(taken) < 50 if until is None else not until.done():
+    durations: list[float] = []
+    while len(durations) < 50 if until is None else not until.done():
         began = clock.monotonic()
         # Few messages in each place: a long history would slow the turns, too.
-        await parley.ask("hello", channel=f"c{len(taken) // 20}-{began}")
-        taken.append(clock.monotonic() - began)
-    return taken
+        await parley.ask("hello", channel=f"c{len(durations) // 20}-{began}")
+        durations.append(clock.monotonic() - began)
+    return durations
 
 
 async def test_a_million_turns_leave_the_working_set_as_it_was(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    clock, sizes, read, alone, beside = SystemClock(), [], [], [], []
-    changed = {"default_guest_token_budget": 10**9, "api_token": SecretStr(TOKEN), "port": 0}
-    free = settings.model_copy(update=changed)
+    clock, sizes, row_counts, alone, beside = SystemClock(), [], [], [], []
+    overrides = {"default_guest_token_budget": 10**9, "api_token": SecretStr(TOKEN), "port": 0}
+    free = settings.model_copy(update=overrides)
     async with open_parley(free, address, model, works=False) as parley:
         # The maintenance of this worker would have the days of today.
         parley.worker = asyncio.create_task(build_worker(parley.app, maintenance_seconds=10**6).run())
@@ -79,7 +79,7 @@ async def test_a_million_turns_leave_the_working_set_as_it_was(
                 await remove_expired(
                     Steps(parley.app.database, clock, pause_factor=0), kept(settings, KEPT_DAYS + ahead)
                 )
-                read.append(await rows_read_by_whole_scans(address) - read_before)
+                row_counts.append(await rows_read_by_whole_scans(address) - read_before)
             else:
                 alone += await seconds_of_turns(parley, clock)
                 removing = asyncio.create_task(
@@ -91,14 +91,17 @@ async def test_a_million_turns_leave_the_working_set_as_it_was(
         async with open_site(parley) as site:
             answers = [await site.client.get("/metrics") for _ in range(5)]
 
-    shown, medians = [f"{size / 1e6:.0f}" for size in sizes], [statistics.median(each) for each in (alone, beside)]
+    megabytes, medians = (
+        [f"{size / 1e6:.0f}" for size in sizes],
+        [statistics.median(durations) for durations in (alone, beside)],
+    )
     metrics = min(answer.elapsed.total_seconds() for answer in answers)
-    figures = f"MB by month: {shown}; rows read by whole scans: {read}; turn alone and beside, s: {medians}"
+    figures = f"MB by month: {megabytes}; rows read by whole scans: {row_counts}; turn alone and beside, s: {medians}"
     print(f"{figures}; /metrics: {metrics:.3f} s")  # noqa: T201  # figures for people
     settled = sizes[KEPT_DAYS // DAYS + 1 :]
-    assert max(settled) < 1.1 * settled[0], shown
+    assert max(settled) < 1.1 * settled[0], megabytes
     # A single scan of `turns` would be more than this from the third month on, when there is something to remove.
-    assert max(read) < 3 * TURNS, read
+    assert max(row_counts) < 3 * TURNS, row_counts
     assert medians[1] < 2 * medians[0]
     assert metrics <= METRICS_SECONDS
     assert 'parley_turns_total{status="answered"} ' in answers[0].text

@@ -27,8 +27,8 @@ async def test_silences_lose_and_repeat_nothing(
 ) -> None:
     model.play(lambda _body, _number: Answer("Hello."))
     clock = SystemClock()
-    async with given_database(postgres) as given, networked(given) as (network, address):
-        await update_tables(given)
+    async with given_database(postgres) as upstream, networked(upstream) as (network, address):
+        await update_tables(upstream)
         async with serving(settings, address, tmp_path, DEFAULT_GUEST_TOKEN_BUDGET="100000000") as parley:
             end = clock.monotonic() + SECONDS
             falling = asyncio.create_task(fall_silent_until(end, clock, network))
@@ -37,7 +37,7 @@ async def test_silences_lose_and_repeat_nothing(
             network.fall_silent()
             await parley.stop(30)
             network.heal()
-        async with connected(given) as owner:
+        async with connected(upstream) as owner:
             assert await owner.fetchval("SELECT count(*) FROM inbox") == sum(counts)
             assert await owner.fetchval("SELECT count(*) FROM turns WHERE status = 'answered'") == sum(counts)
             assert await owner.fetchval("SELECT count(*) FROM users WHERE tokens_reserved <> 0") == 0

@@ -27,16 +27,16 @@ POSTS = ("chat.postMessage", "chat.startStream", "chat.appendStream", "chat.stop
 
 def answers(body: Body, _number: int) -> Answer:
     """Repeat the number of the question, slowly enough to be shown live."""
-    asked = re.split(r"<context>|\[Said by others", last_user_text(body))[0]
-    (number,) = re.findall(r"question (\d+)", asked)[-1:]
+    question = re.split(r"<context>|\[Said by others", last_user_text(body))[0]
+    (number,) = re.findall(r"question (\d+)", question)[-1:]
     return Answer(f"This is the whole answer to question {number}.", chunk_chars=6, chunk_delay=0.35)
 
 
-def replies(scene: Scene, asked: Json, channel: Json) -> list[tuple[str, bool]]:
+def replies(scene: Scene, question: Json, channel: Json) -> list[tuple[str, bool]]:
     """Return text and completeness of each of the app's messages below a question."""
     messages = scene.slack.world.messages[channel["id"]].values()
-    ours = [each for each in messages if "bot_id" in each and each.get("thread_ts") == asked["ts"]]
-    return [(each["text"], not each.get("is_streaming")) for each in ours]
+    ours = [message for message in messages if "bot_id" in message and message.get("thread_ts") == question["ts"]]
+    return [(our["text"], not our.get("is_streaming")) for our in ours]
 
 
 async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
@@ -60,14 +60,20 @@ async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
 
         workers, killed = [await start() for _ in range(WORKERS)], list[Process]()
         killing = asyncio.create_task(kill_workers(workers, start, killed))
-        asked = await ask(scene)
+        questions = await ask(scene)
         killing.cancel()
         await asyncio.gather(killing, return_exceptions=True)
         await start()
 
         def wrong() -> list[object]:
-            found = [(number, replies(scene, each, channel)) for number, (each, channel) in enumerate(asked)]
-            return [each for each in found if each[1] != [(f"This is the whole answer to question {each[0]}.", True)]]
+            results = [
+                (number, replies(scene, question, channel)) for number, (question, channel) in enumerate(questions)
+            ]
+            return [
+                result
+                for result in results
+                if result[1] != [(f"This is the whole answer to question {result[0]}.", True)]
+            ]
 
         with suppress(TimeoutError):
             await slack.until(lambda: not wrong(), REST_SECONDS)
@@ -93,9 +99,9 @@ async def kill_workers(workers: list[Process], start: Callable[[], Awaitable[Pro
 async def ask(scene: Scene) -> list[tuple[Json, Json]]:
     """Mention the app in new threads, one after another."""
     channels = [scene.slack.world.add_channel(f"channel-{number}") for number in range(CHANNELS)]
-    asked = []
+    questions = []
     for number in range(QUESTIONS):
         channel = channels[number % CHANNELS]
-        asked.append((await scene.ann.mentions(channel, f"question {number}"), channel))
+        questions.append((await scene.ann.mentions(channel, f"question {number}"), channel))
         await asyncio.sleep(ASK_SECONDS)
-    return asked
+    return questions

@@ -79,8 +79,8 @@ async def write_until(stage: Stage, clock: SystemClock, end: float) -> int:
         while clock.monotonic() < end:
             # An answer may have to wait until several dead workers in a row are detected.
             # One person's budget would be used up by all these turns, and the last ones wait for it.
-            given = {"user": f"user-{number}", "channel": f"c{number}"}
-            await stage.answer(await stage.accepts(f"room-{number}: note this", **given))
+            parameters = {"user": f"user-{number}", "channel": f"c{number}"}
+            await stage.answer(await stage.accepts(f"room-{number}: note this", **parameters))
 
     await asyncio.gather(*(write(number) for number in range(PLACES)))
     count: int = await stage.value("SELECT count(*) FROM turns")
@@ -107,15 +107,15 @@ async def test_postgres_is_crashed_again_and_again_under_load(
     async with open_parley(free, address, model) as parley:
         # The import of the models' library takes more than a minute beside other work.
         await parley.app.models.router.warm()
-        asked = 0
+        count = 0
         for mode in ["immediate", "fast"] * 10:
-            events = [message(f"hello {asked + n}", channel=f"c{n}", adapter="fake") for n in range(PLACES)]
-            asked += PLACES
-            waiting = [asyncio.create_task(answered(parley, event)) for event in events]
-            await model.until(asked - PLACES // 2)
+            events = [message(f"hello {count + n}", channel=f"c{n}", adapter="fake") for n in range(PLACES)]
+            count += PLACES
+            tasks = [asyncio.create_task(answered(parley, event)) for event in events]
+            await model.until(count - PLACES // 2)
             await control(own_home, "restart", mode)
-            assert [error for error, _ in await asyncio.gather(*waiting)] == [None] * PLACES
-        posts = await parley.platform.wait_for(asked)
+            assert [error for error, _ in await asyncio.gather(*tasks)] == [None] * PLACES
+        posts = await parley.platform.wait_for(count)
 
     assert max(Counter(posts).values()) == 1
 
@@ -123,8 +123,8 @@ async def test_postgres_is_crashed_again_and_again_under_load(
 async def test_thousands_of_turns_leave_nothing_behind_in_memory(settings: Settings, address: Address) -> None:
     # The fixture's stand-in keeps every request.
     async with OpenAIStub(keep=10) as model:
-        changed = {"default_guest_token_budget": 10**9, "openai_base_url": model.base_url}
-        await remember_nothing(settings.model_copy(update=changed), address, model)
+        overrides = {"default_guest_token_budget": 10**9, "openai_base_url": model.base_url}
+        await remember_nothing(settings.model_copy(update=overrides), address, model)
 
 
 async def remember_nothing(settings: Settings, address: Address, model: OpenAIStub) -> None:

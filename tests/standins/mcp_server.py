@@ -95,9 +95,9 @@ async def forget_tool(context: Context, name: str) -> str:
 
 def main() -> None:
     """Serve until the other side is gone."""
-    given = argparse.ArgumentParser()
-    given.add_argument("--port", type=int)
-    port = given.parse_args().port
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int)
+    port = parser.parse_args().port
     if port is None:
         server.run("stdio")
     else:

@@ -20,14 +20,14 @@ class Collector:
     def spans(self) -> list[Any]:
         """Return the spans in the order of their beginning."""
         requests = [ExportTraceServiceRequest.FromString(body) for body in self.bodies]
-        found = [
+        records = [
             span
             for request in requests
             for resource in request.resource_spans
             for scope in resource.scope_spans
             for span in scope.spans
         ]
-        return sorted(found, key=lambda span: int(span.start_time_unix_nano))
+        return sorted(records, key=lambda span: int(span.start_time_unix_nano))
 
 
 @contextmanager
@@ -58,4 +58,6 @@ def opened_collector() -> Iterator[Collector]:
 
 def attributes(span: Any) -> dict[str, Any]:
     """Return the attributes of a span as plain values."""
-    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value")) for attribute in span.attributes
+    }

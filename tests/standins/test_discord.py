@@ -66,12 +66,12 @@ async def test_a_request_over_the_limit_is_a_429_with_the_time_to_wait() -> None
 
 async def test_a_nonce_is_the_authors_and_counts_in_every_channel() -> None:
     async with DiscordStandIn() as discord, ClientSession(headers=authorized(discord)) as session:
-        made = []
+        ids = []
         for name in ("Ann", "Bob"):
             url = f"{discord.api_base}/channels/{Person(discord, name).dm()['id']}/messages"
             async with session.post(url, json={"content": "x", "nonce": "1", "enforce_nonce": True}) as response:
-                made.append((await response.json())["id"])
-        assert made[0] == made[1]
+                ids.append((await response.json())["id"])
+        assert ids[0] == ids[1]
 
 
 def authorized(discord: DiscordStandIn) -> dict[str, str]:
@@ -83,13 +83,13 @@ async def test_an_edit_adds_only_the_files_that_it_lists() -> None:
         dm = Person(discord, "Ann").dm()
         message = discord.world.keep_message(dm, discord.world.bot, "x")
         url = f"{discord.api_base}/channels/{dm['id']}/messages/{message['id']}"
-        for listed, wanted in (({}, []), ({"attachments": [{"id": 1}]}, ["b.txt"]), ({"attachments": []}, [])):
+        for fields, filenames in (({}, []), ({"attachments": [{"id": 1}]}, ["b.txt"]), ({"attachments": []}, [])):
             form = FormData()
-            form.add_field("payload_json", json.dumps({"content": "x"} | listed))
+            form.add_field("payload_json", json.dumps({"content": "x"} | fields))
             form.add_field("files[0]", b"a", filename="a.txt")
             form.add_field("files[1]", b"b", filename="b.txt")
             async with session.patch(url, data=form) as response:
-                assert [each["filename"] for each in (await response.json())["attachments"]] == wanted
+                assert [attachment["filename"] for attachment in (await response.json())["attachments"]] == filenames
 
 
 async def test_an_edit_changes_no_flag_but_that_of_embeds_and_nothing_when_it_is_refused() -> None:
@@ -97,15 +97,15 @@ async def test_an_edit_changes_no_flag_but_that_of_embeds_and_nothing_when_it_is
         dm = Person(discord, "Ann").dm()
         message = discord.world.keep_message(dm, discord.world.bot, "x", flags=HAS_THREAD)
         url = f"{discord.api_base}/channels/{dm['id']}/messages/{message['id']}"
-        for flags, wanted in ((SUPPRESS_EMBEDS | EPHEMERAL, HAS_THREAD | SUPPRESS_EMBEDS), (0, HAS_THREAD)):
+        for flags, outcome in ((SUPPRESS_EMBEDS | EPHEMERAL, HAS_THREAD | SUPPRESS_EMBEDS), (0, HAS_THREAD)):
             async with session.patch(url, json={"flags": flags}) as response:
-                assert (await response.json())["flags"] == wanted
+                assert (await response.json())["flags"] == outcome
         # Each file is small enough, and all are too much for one request.
         form = FormData()
-        listed = [{"id": number} for number in range(4)]
-        form.add_field("payload_json", json.dumps({"content": "y", "attachments": listed}))
-        for each in listed:
-            form.add_field(f"files[{each['id']}]", BytesIO(bytes(7 * MEGABYTE)), filename="a.bin")
+        attachments = [{"id": number} for number in range(4)]
+        form.add_field("payload_json", json.dumps({"content": "y", "attachments": attachments}))
+        for attachment in attachments:
+            form.add_field(f"files[{attachment['id']}]", BytesIO(bytes(7 * MEGABYTE)), filename="a.bin")
         async with session.patch(url, data=form) as response:
             assert (response.status, message["content"], message["attachments"]) == (413, "x", [])
 
@@ -122,13 +122,13 @@ async def test_without_the_permission_the_history_is_empty() -> None:
 
 @pytest.mark.parametrize(("kind", "most"), [(1, 100), (3, 15)])
 async def test_there_may_be_so_many_commands_of_a_kind(kind: int, most: int) -> None:
-    described = {"description": "x"} if kind == 1 else {}
+    fields = {"description": "x"} if kind == 1 else {}
     async with DiscordStandIn() as discord, ClientSession(headers=authorized(discord)) as session:
         url = f"{discord.api_base}/applications/{discord.world.bot['id']}/commands"
-        for count, wanted in ((most, 200), (most + 1, 400)):
-            commands = [{"type": kind, "name": f"c{number}"} | described for number in range(count)]
+        for count, status in ((most, 200), (most + 1, 400)):
+            commands = [{"type": kind, "name": f"c{number}"} | fields for number in range(count)]
             async with session.put(url, json=commands) as response:
-                assert response.status == wanted
+                assert response.status == status
 
 
 @pytest.mark.parametrize(("data", "status"), [({"flags": 64}, 204), ({"flags": 4}, 400), ({"flags": 68}, 400)])
@@ -136,8 +136,8 @@ async def test_a_deferral_may_only_be_private(data: dict[str, int], status: int)
     async with DiscordStandIn() as discord, ClientSession() as session:
         ann = Person(discord, "Ann")
         discord.commands = [{"id": "1", "name": "ask"}]
-        asked = await ann.types("ask", ann.dm())
-        url = f"{discord.api_base}/interactions/{asked.payload['id']}/{asked.token}/callback"
+        interaction = await ann.types("ask", ann.dm())
+        url = f"{discord.api_base}/interactions/{interaction.payload['id']}/{interaction.token}/callback"
         async with session.post(url, json={"type": 5, "data": data}) as response:
             assert response.status == status
 
@@ -147,8 +147,8 @@ async def test_only_a_click_edits_the_message_of_its_button(body: dict[str, Any]
     async with DiscordStandIn() as discord, ClientSession() as session:
         ann = Person(discord, "Ann")
         discord.commands = [{"id": "1", "name": "ask"}]
-        asked = await ann.types("ask", ann.dm())
-        url = f"{discord.api_base}/interactions/{asked.payload['id']}/{asked.token}/callback"
+        interaction = await ann.types("ask", ann.dm())
+        url = f"{discord.api_base}/interactions/{interaction.payload['id']}/{interaction.token}/callback"
         async with session.post(url, json=body) as response:
             assert (response.status, (await response.json())["code"]) == (400, 50035)
 
@@ -165,7 +165,7 @@ async def test_a_session_that_was_closed_normally_or_with_another_token_is_not_r
     async with DiscordStandIn() as discord, ClientSession() as session:
         discord.gateway.identify_seconds = 0.0
         identify = {"op": 2, "d": {"token": discord.token, "intents": 1 << 12}}
-        for close, token, wanted in ((4000, discord.token, 0), (1000, discord.token, 9), (4000, "another", 9)):
+        for close, token, opcode in ((4000, discord.token, 0), (1000, discord.token, 9), (4000, "another", 9)):
             async with session.ws_connect(discord.gateway.url) as socket:
                 await socket.send_json(identify)
                 ready = await received(socket, 0)
@@ -174,7 +174,7 @@ async def test_a_session_that_was_closed_normally_or_with_another_token_is_not_r
             async with session.ws_connect(discord.gateway.url) as socket:
                 resume = {"token": token, "session_id": ready["d"]["session_id"], "seq": ready["s"]}
                 await socket.send_json({"op": 6, "d": resume})
-                assert (await received(socket, 0, 9))["op"] == wanted
+                assert (await received(socket, 0, 9))["op"] == opcode
             await discord.gateway.until_gone()
 
 

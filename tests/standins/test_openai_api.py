@@ -31,14 +31,14 @@ def wants(schema: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 async def stub() -> AsyncIterator[OpenAIStub]:
-    async with OpenAIStub() as opened:
-        yield opened
+    async with OpenAIStub() as server:
+        yield server
 
 
 @pytest.fixture
 async def client(stub: OpenAIStub) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=stub.base_url, api_key="any", max_retries=0) as opened:
-        yield opened
+    async with openai.AsyncOpenAI(base_url=stub.base_url, api_key="any", max_retries=0) as openai_client:
+        yield openai_client
 
 
 async def post(stub: OpenAIStub, body: Any) -> httpx.Response:
@@ -124,15 +124,15 @@ async def test_what_the_real_api_refuses_is_refused(stub: OpenAIStub, change: di
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "response_format",
     [
         {"type": "text"},
         {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}},
         {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}, "strict": False}},
     ],
 )
-async def test_a_valid_response_format_is_accepted(stub: OpenAIStub, wanted: dict[str, Any]) -> None:
-    body = {"model": "small", "messages": HELLO, "response_format": wanted}
+async def test_a_valid_response_format_is_accepted(stub: OpenAIStub, response_format: dict[str, Any]) -> None:
+    body = {"model": "small", "messages": HELLO, "response_format": response_format}
 
     assert (await post(stub, body)).status_code == 200
 
@@ -244,14 +244,14 @@ async def test_hundreds_of_concurrent_calls_are_counted() -> None:
             gate.set()
             answers = await asyncio.gather(*calls)
 
-        assert {each.status_code for each in answers} == {200}
+        assert {answer.status_code for answer in answers} == {200}
         assert (stub.peak, stub.running) == (300, 0)
 
 
 async def test_similar_texts_have_near_vectors(client: openai.AsyncOpenAI) -> None:
     texts = ["my cat is called Tom", "what is the cat called?", "quarterly revenue of the hotel"]
     answer = await client.embeddings.create(model="small", input=texts, dimensions=256)
-    cat, question, hotel = [each.embedding for each in answer.data]
+    cat, question, hotel = [embedding.embedding for embedding in answer.data]
 
     def nearness(one: list[float], other: list[float]) -> float:
         return sum(a * b for a, b in zip(one, other, strict=True))
@@ -278,17 +278,17 @@ async def test_as_a_program_it_is_scripted_over_http() -> None:
             root = base_url.removesuffix("/v1")
             await client.post(f"{root}/_script", json=script)
             roll = {"model": "small", "messages": [{"role": "user", "content": "roll"}]}
-            asked = [roll, roll, {"model": "small", "messages": HELLO}, {"model": "small", "messages": HELLO}]
-            answers = [await client.post(f"{base_url}/chat/completions", json=body) for body in asked]
+            bodies = [roll, roll, {"model": "small", "messages": HELLO}, {"model": "small", "messages": HELLO}]
+            answers = [await client.post(f"{base_url}/chat/completions", json=body) for body in bodies]
             journal = (await client.get(f"{root}/_journal")).json()
     finally:
         process.terminate()
         await process.wait()
 
-    assert [each.status_code for each in answers] == [200, 200, 503, 200]
-    assert all("dice__roll" in each.text for each in answers[:2])
+    assert [answer.status_code for answer in answers] == [200, 200, 503, 200]
+    assert all("dice__roll" in answer.text for answer in answers[:2])
     assert "in turn" in answers[3].text
-    assert [each["body"] for each in journal["requests"]] == asked
+    assert [request["body"] for request in journal["requests"]] == bodies
 
 
 async def test_a_call_that_hangs_ends_when_the_caller_leaves(stub: OpenAIStub) -> None:

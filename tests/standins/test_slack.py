@@ -50,9 +50,9 @@ async def serving(slack: SlackStandIn) -> AsyncIterator[AsyncApp]:
 
 async def refusal(call: Any) -> str:
     """Return the error that a call of the API is refused with."""
-    with pytest.raises(SlackApiError) as refused:
+    with pytest.raises(SlackApiError) as error:
         await call
-    return str(refused.value.response["error"])
+    return str(error.value.response["error"])
 
 
 async def test_bolt_receives_a_message_through_a_socket_and_answers() -> None:
@@ -66,11 +66,11 @@ async def test_bolt_receives_a_message_through_a_socket_and_answers() -> None:
         await ann.direct("hello")
 
         assert await ann.hears() == ["You said: hello"]
-        assert all(each.acked_at is not None for each in slack.journal.envelopes)
+        assert all(envelope.acked_at is not None for envelope in slack.journal.envelopes)
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("arguments", "error"),
     [
         ({"text": "x" * 40_001}, "msg_too_long"),
         ({"text": ""}, "no_text"),
@@ -86,34 +86,34 @@ async def test_bolt_receives_a_message_through_a_socket_and_answers() -> None:
         ({"markdown_text": "x", "text": "x"}, "markdown_text_conflict"),
     ],
 )
-async def test_a_message_that_slack_would_refuse_is_refused(given: Json, error: str) -> None:
+async def test_a_message_that_slack_would_refuse_is_refused(arguments: Json, error: str) -> None:
     async with SlackStandIn() as slack:
         channel = slack.world.add_channel("general")["id"]
-        assert await refusal(client_of(slack).chat_postMessage(channel=channel, **given)) == error
+        assert await refusal(client_of(slack).chat_postMessage(channel=channel, **arguments)) == error
 
 
 async def test_a_call_over_the_limit_is_a_429_with_the_time_to_wait() -> None:
     async with SlackStandIn(limits=Limits(factor=0.1)) as slack:
         client, channel = client_of(slack), slack.world.add_channel("general")["id"]
         await client.chat_postMessage(channel=channel, text="one")
-        with pytest.raises(SlackApiError) as refused:
+        with pytest.raises(SlackApiError) as error:
             await client.chat_postMessage(channel=channel, text="two")
-        assert refused.value.response.status_code == 429
-        assert int(refused.value.response.headers["Retry-After"]) >= 1
+        assert error.value.response.status_code == 429
+        assert int(error.value.response.headers["Retry-After"]) >= 1
 
 
 async def test_a_stream_grows_and_ends_as_one_message() -> None:
     async with SlackStandIn() as slack:
         ann, client = Person(slack, "Ann"), client_of(slack)
-        asked = await ann.direct("hello")
-        stream = await client.chat_stream(channel=ann.dm["id"], thread_ts=asked["ts"], buffer_size=1)
+        question = await ann.direct("hello")
+        stream = await client.chat_stream(channel=ann.dm["id"], thread_ts=question["ts"], buffer_size=1)
         await stream.append(chunks=[{"type": "task_update", "id": "1", "title": "Looking", "status": "in_progress"}])
         await stream.append(markdown_text="**Hi** ")
         assert ann.reads() == []
         await stream.stop(markdown_text="Ann", metadata={"event_type": "reply", "event_payload": {"id": "7"}})
 
         assert await ann.hears() == ["(in_progress) Looking\n**Hi** Ann"]
-        replies = await client.conversations_replies(channel=ann.dm["id"], ts=asked["ts"], include_all_metadata=True)
+        replies = await client.conversations_replies(channel=ann.dm["id"], ts=question["ts"], include_all_metadata=True)
         assert replies["messages"][-1]["metadata"]["event_payload"] == {"id": "7"}
 
 
@@ -129,7 +129,7 @@ async def test_an_envelope_that_is_not_acknowledged_is_sent_again() -> None:
         await Person(slack, "Ann").direct("hello")
         await slack.until(lambda: len(heard) == 2)
         assert heard[0] == heard[1]
-        assert [each.attempt for each in slack.journal.envelopes] == [0, 1]
+        assert [envelope.attempt for envelope in slack.journal.envelopes] == [0, 1]
 
 
 async def test_signed_deliveries_reach_bolt_and_are_retried_after_an_error() -> None:
@@ -145,12 +145,14 @@ async def test_signed_deliveries_reach_bolt_and_are_retried_after_an_error() -> 
                 raise RuntimeError
             await say("Hi.", thread_ts=event["ts"])
 
-        asked = await ann.mentions(general, "hello")
+        question = await ann.mentions(general, "hello")
 
-        assert await ann.hears(general, thread_ts=asked["ts"]) == ["Hi."]
-        assert heard == [(f"<@{slack.bot_user_id}> hello", each) for each in "012"]
-        mentions = [each for each in slack.journal.deliveries if each.payload["event"]["type"] == "app_mention"]
-        await slack.until(lambda: [each.status for each in mentions] == [500, 500, 200])
+        assert await ann.hears(general, thread_ts=question["ts"]) == ["Hi."]
+        assert heard == [(f"<@{slack.bot_user_id}> hello", number) for number in "012"]
+        mentions = [
+            delivery for delivery in slack.journal.deliveries if delivery.payload["event"]["type"] == "app_mention"
+        ]
+        await slack.until(lambda: [mention.status for mention in mentions] == [500, 500, 200])
         assert mentions[-1].reason == "http_error"
 
 
@@ -191,11 +193,11 @@ async def test_a_click_a_command_a_shortcut_and_a_form_reach_bolt_and_are_answer
             values = next(iter(view["state"]["values"].values()))
             await ack(response_action="errors", errors={"b0": f"No {values['name']['value']} here"})
 
-        given = await ann.slash(general, "/parley", "ask")
-        assert await given.answered(2) == ["One moment.", "Only you see this."]
-        assert {each["text"] for each in ann.whispers(general)} == {"One moment.", "Only you see this."}
-        sent = await ann.submits(await given.view(), name="Bob")
-        assert sent.response == {"response_action": "errors", "errors": {"b0": "No Bob here"}}
+        interaction = await ann.slash(general, "/parley", "ask")
+        assert await interaction.answered(2) == ["One moment.", "Only you see this."]
+        assert {whisper["text"] for whisper in ann.whispers(general)} == {"One moment.", "Only you see this."}
+        submission = await ann.submits(await interaction.view(), name="Bob")
+        assert submission.response == {"response_action": "errors", "errors": {"b0": "No Bob here"}}
         await client_of(slack).chat_postMessage(
             channel=general["id"], text="Go?", blocks=[{"type": "actions", "elements": [button]}]
         )
@@ -210,9 +212,9 @@ async def test_a_wrong_or_revoked_token_and_a_missing_scope_have_their_own_error
         client, channel = client_of(slack), slack.world.add_channel("general")["id"]
         assert await refusal(client_of(slack, "xoxb-wrong").auth_test()) == "invalid_auth"
         assert (await client.auth_test()).headers["x-oauth-scopes"] == "chat:write"
-        with pytest.raises(SlackApiError) as refused:
+        with pytest.raises(SlackApiError) as error:
             await client.conversations_history(channel=channel)
-        assert refused.value.response.data["needed"] == "channels:history"
+        assert error.value.response.data["needed"] == "channels:history"
         olga = Admin(slack, "Olga")
         await olga.revokes_tokens()
         assert await refusal(client.auth_test()) == "token_revoked"
@@ -241,8 +243,8 @@ async def test_a_stream_in_a_channel_names_its_recipient_and_ends_once() -> None
         where: Json = {"channel": general["id"], "thread_ts": (await ann.mentions(general, "x"))["ts"]}
         assert await refusal(client.chat_startStream(**where)) == "missing_recipient_team_id"
         whom: Json = {"recipient_user_id": ann.id, "recipient_team_id": slack.team_id}
-        started = await client.chat_startStream(**where, **whom, markdown_text="a" * 12_000)
-        here: Json = {"channel": general["id"], "ts": started["ts"]}
+        response = await client.chat_startStream(**where, **whom, markdown_text="a" * 12_000)
+        here: Json = {"channel": general["id"], "ts": response["ts"]}
         assert await refusal(client.chat_appendStream(**here, markdown_text="b" * 12_001)) == "msg_too_long"
         assert await refusal(client.chat_update(**here, text="x")) == "streaming_state_conflict"
         wrong = [{"type": "task_update", "id": "1", "title": "x", "status": "sleeping"}]
@@ -269,17 +271,17 @@ async def test_files_are_uploaded_and_downloaded_only_with_a_token() -> None:
 async def test_history_is_paged_and_has_metadata_only_when_requested() -> None:
     async with SlackStandIn() as slack:
         client, general = client_of(slack), slack.world.add_channel("general")
-        kept = {"event_type": "reply", "event_payload": {"id": "7"}}
+        metadata = {"event_type": "reply", "event_payload": {"id": "7"}}
         for number in range(3):
-            await client.chat_postMessage(channel=general["id"], text=str(number), metadata=kept)
+            await client.chat_postMessage(channel=general["id"], text=str(number), metadata=metadata)
         page = await client.conversations_history(channel=general["id"], limit=2)
-        assert [each["text"] for each in page["messages"]] == ["2", "1"]
+        assert [message["text"] for message in page["messages"]] == ["2", "1"]
         assert "metadata" not in page["messages"][0]
         cursor = page["response_metadata"]["next_cursor"]
         rest = await client.conversations_history(channel=general["id"], cursor=cursor, include_all_metadata=True)
-        assert [(each["text"], each["metadata"]) for each in rest["messages"]] == [("0", kept)]
+        assert [(message["text"], message["metadata"]) for message in rest["messages"]] == [("0", metadata)]
         since = await client.conversations_history(channel=general["id"], oldest=page["messages"][1]["ts"])
-        assert [each["text"] for each in since["messages"]] == ["2"]
+        assert [message["text"] for message in since["messages"]] == ["2"]
 
 
 async def test_a_response_can_be_lost_after_the_message_was_stored() -> None:
@@ -300,13 +302,13 @@ async def test_at_most_ten_sockets_share_the_events() -> None:
         client, ann = client_of(slack), Person(slack, "Ann")
         sockets = []
         for _ in range(11):
-            opened = await client.apps_connections_open(app_token=slack.app_token)
-            sockets.append(await browser.ws_connect(opened["url"]))
+            connection = await client.apps_connections_open(app_token=slack.app_token)
+            sockets.append(await browser.ws_connect(connection["url"]))
         assert (await sockets[-1].receive_json())["reason"] == "too_many_websockets"
-        assert [(await each.receive_json())["type"] for each in sockets[:10]] == ["hello"] * 10
+        assert [(await socket.receive_json())["type"] for socket in sockets[:10]] == ["hello"] * 10
         for number in range(20):
             await ann.direct(str(number))
-        heard = [(await each.receive_json())["payload"]["event"]["text"] for each in sockets[:10] for _ in range(2)]
+        heard = [(await socket.receive_json())["payload"]["event"]["text"] for socket in sockets[:10] for _ in range(2)]
         assert sorted(heard, key=int) == [str(number) for number in range(20)]
         await slack.socket.ask_to_reconnect("refresh_requested")
         assert (await sockets[0].receive_json())["reason"] == "refresh_requested"

@@ -68,21 +68,21 @@ class ChatScene(ABC):
     def model(self) -> OpenAIStub:
         return self.parley.model
 
-    async def sql(self, statement: str, **given: Any) -> list[Any]:
-        return await self.parley.sql(statement, **given)
+    async def sql(self, statement: str, **parameters: Any) -> list[Any]:
+        return await self.parley.sql(statement, **parameters)
 
-    async def value(self, statement: str, **given: Any) -> Any:
-        return await self.parley.value(statement, **given)
+    async def value(self, statement: str, **parameters: Any) -> Any:
+        return await self.parley.value(statement, **parameters)
 
-    async def until_value(self, wanted: Any, statement: str, **given: Any) -> None:
+    async def until_value(self, value: Any, statement: str, **parameters: Any) -> None:
         """Return once a query gives this value."""
         until = asyncio.get_running_loop().time() + PATIENCE
         while asyncio.get_running_loop().time() < until:
-            rows = await self.sql(statement, **given)
-            if rows and rows[0][0] == wanted:
+            rows = await self.sql(statement, **parameters)
+            if rows and rows[0][0] == value:
                 return
             await asyncio.sleep(0.02)
-        assert rows == [(wanted,)]
+        assert rows == [(value,)]
 
     def prompt(self, number: int = -1) -> str:
         """Return the last user message that the model was shown."""

@@ -37,13 +37,13 @@ async def types(address: Address, home: Path, *arguments: str, stdin: str = "", 
 
     def run() -> str:
         with kept_log():
-            done = runner.invoke(app, list(arguments), input=stdin)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        assert done.exit_code == 0, done.output
+            result = runner.invoke(app, list(arguments), input=stdin)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
         # As the program does at its end.
         with redirect_stdout(io.StringIO()) as json_text:
-            end_json(done.exit_code)
-        return done.stdout + json_text.getvalue()
+            end_json(result.exit_code)
+        return result.stdout + json_text.getvalue()
 
     return await asyncio.to_thread(run)

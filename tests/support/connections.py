@@ -22,5 +22,5 @@ async def connected(address: Address, **role: Any) -> AsyncIterator[asyncpg.Conn
 async def run_as_owner(address: Address, *statements: str) -> None:
     """Run statements, each in a transaction of its own."""
     async with connected(address) as owner:
-        for each in statements:
-            await owner.execute(each)
+        for statement in statements:
+            await owner.execute(statement)

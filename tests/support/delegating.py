@@ -42,11 +42,11 @@ async def add_agent(
     )
 
 
-async def until(parley: Parley, query: str, expected: Any) -> None:
+async def until(parley: Parley, query: str, value: Any) -> None:
     """Wait until a query returns this value."""
     async with asyncio.timeout(30):
         while True:
-            if await parley.value(query) == expected:
+            if await parley.value(query) == value:
                 break
             await asyncio.sleep(0.05)
 
@@ -85,14 +85,14 @@ def ask(agent: str, task: str = "Find out.") -> tuple[str, dict[str, Any]]:
 
 def requests_of(parley: Parley, name: str) -> list[Body]:
     """Return the model's requests for this agent."""
-    return [each.body for each in parley.model.requests if who_is(each.body) == name]
+    return [request.body for request in parley.model.requests if who_is(request.body) == name]
 
 
 def offered(body: Body) -> list[str]:
     """Return the names of the tools of a request."""
-    return [each["function"]["name"] for each in body.get("tools", ())]
+    return [tool["function"]["name"] for tool in body.get("tools", ())]
 
 
 def result_of(body: Body, number: int = -1) -> str:
     """Return a tool result that a request shows."""
-    return str([each["content"] for each in body["messages"] if each["role"] == "tool"][number])
+    return str([message["content"] for message in body["messages"] if message["role"] == "tool"][number])

@@ -42,7 +42,7 @@ class Document:
         return FENCE.sub("", self.text)
 
     def headings(self) -> list[str]:
-        return [found[2] for found in HEADING.finditer(self.prose)]
+        return [match[2] for match in HEADING.finditer(self.prose)]
 
     def blocks(self, language: str) -> list[Block]:
         return [block for block in self._all_blocks() if block.language == language]
@@ -59,9 +59,9 @@ class Document:
 
     def _all_blocks(self) -> Iterator[Block]:
         text = self.text
-        for found in FENCE.finditer(text):
-            above = HEADING.findall(FENCE.sub("", text[: found.start()]))
-            yield Block(found[1], found[2], above[-1][1] if above else "")
+        for match in FENCE.finditer(text):
+            above = HEADING.findall(FENCE.sub("", text[: match.start()]))
+            yield Block(match[1], match[2], above[-1][1] if above else "")
 
 
 def document(name: str) -> Document:

@@ -48,7 +48,7 @@ def is_periodic() -> bool:
 def in_each(rounds: list[dict[str, set[str]]]) -> dict[str, set[str]]:
     """Return what every round entered, which leaves out occasional background work."""
     first, *others = rounds
-    return {path: names for path, names in first.items() if all(path in each for each in others)}
+    return {path: names for path, names in first.items() if all(path in other for other in others)}
 
 
 def listed(entered: dict[str, set[str]]) -> str:

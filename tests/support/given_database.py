@@ -56,10 +56,10 @@ async def _ask_for_passwords(superuser: asyncpg.Connection) -> None:
 
 
 def _write_rule(rules: Path) -> bool:
-    written = rules.read_text()
-    if written.startswith(ASK_PASSWORD):
+    content = rules.read_text()
+    if content.startswith(ASK_PASSWORD):
         return False
-    rules.write_text(ASK_PASSWORD + written)
+    rules.write_text(ASK_PASSWORD + content)
     return True
 
 

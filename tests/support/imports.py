@@ -23,7 +23,7 @@ def imports() -> frozenset[Import]:
 
 def is_within(module: str, packages: tuple[str, ...]) -> bool:
     """Return whether the module is one of these packages or lies in one."""
-    return any(module == each or module.startswith(f"{each}.") for each in packages)
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
 def find_circle(edges: frozenset[Import]) -> list[str]:

@@ -22,7 +22,7 @@ def remove_landlock() -> None:
         (RETURN, 0, 0, FAIL | errno.ENOSYS),
         (RETURN, 0, 0, ALLOW),
     )
-    code = b"".join(struct.pack("<HBBI", *each) for each in steps)
+    code = b"".join(struct.pack("<HBBI", *step) for step in steps)
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))) == 0
     assert libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), ctypes.byref(_Program(len(steps), code))) == 0

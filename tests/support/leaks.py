@@ -17,11 +17,11 @@ def leak(secret: str, lines: int = 3) -> Answer:
     return Answer(f"{image} {links}. {' '.join(secret)} \u202egpj.exe\u202c.\n\n```python\n{code}")
 
 
-def check(shown: str, secret: str) -> None:
+def check(text: str, secret: str) -> None:
     """Fail when one of these is in what a person or a program is shown."""
-    assert "evil.example" not in shown
-    assert "https://" not in shown
-    assert secret not in shown.replace(" ", "")
-    assert not {"\u202e", "\u202c"} & {*shown}
-    assert REMOVED in shown
-    assert shown.count("```") % 2 == 0
+    assert "evil.example" not in text
+    assert "https://" not in text
+    assert secret not in text.replace(" ", "")
+    assert not {"\u202e", "\u202c"} & {*text}
+    assert REMOVED in text
+    assert text.count("```") % 2 == 0

@@ -99,8 +99,8 @@ async def serving(
         yield server
     finally:
         listener.close()
-        for each in connections:
-            each.cancel()
+        for connection in connections:
+            connection.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
 
 

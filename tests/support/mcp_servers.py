@@ -36,15 +36,15 @@ async def add_server(
         await parley.sql(f"UPDATE mcp_servers SET {column} = CAST(:value AS text)", value=value)  # noqa: S608
 
 
-async def add_far(parley: Parley, **given: Any) -> None:
+async def add_far(parley: Parley, **columns: Any) -> None:
     """Add the stand-in as the server `far`, and wait until its tools are there."""
-    await add_server(parley, **given)
-    await until(parley, lambda found: "far.add" in found)
+    await add_server(parley, **columns)
+    await until(parley, lambda names: "far.add" in names)
 
 
 def names(parley: Parley) -> set[str]:
     """Return the tools of the toolbox by name."""
-    return {each.name for each in parley.app.toolbox.tools}
+    return {tool.name for tool in parley.app.toolbox.tools}
 
 
 async def until(parley: Parley, is_so: Callable[[set[str]], bool]) -> None:
@@ -60,8 +60,8 @@ async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
     """Wait until this returns something, and return that."""
     async with asyncio.timeout(40):
         while True:
-            if found := await check():
-                return found
+            if result := await check():
+                return result
             await asyncio.sleep(0.02)
 
 

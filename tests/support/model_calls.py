@@ -52,9 +52,9 @@ class Parley:
         **request: Any,
     ) -> Completion:
         """Ask as a turn does; `told` has the streamed text that was not withdrawn."""
-        given = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **request})
+        model_request = ModelRequest(**{"messages": HELLO, "tools": (), "max_tokens": 100, **request})
         return await self.router.complete(
-            given,
+            model_request,
             deadline=self.clock.monotonic() + seconds,
             observer=CallObserver(
                 on_text=self.told.append if is_streamed else None,
@@ -67,15 +67,15 @@ class Parley:
     @property
     def asked_models(self) -> list[str]:
         """Return the models that were asked, in order."""
-        return [each.body["model"] for each in self.stub.requests]
+        return [request.body["model"] for request in self.stub.requests]
 
 
 @asynccontextmanager
 async def parley(script: Script | None = None, *models: str, **settings: Any) -> AsyncIterator[Parley]:
     clock = SteppedClock()
     async with OpenAIStub(script) as stub:
-        given = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test", **settings}
-        router = Router(Settings(llm_models=models or ("small",), **given), clock, jitter=lambda: 0.0)
+        parameters = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test", **settings}
+        router = Router(Settings(llm_models=models or ("small",), **parameters), clock, jitter=lambda: 0.0)
         try:
             # The import of litellm takes seconds, which would count towards the deadlines of calls.
             await router.warm()

@@ -22,11 +22,11 @@ class Money:
 
     connection: asyncpg.Connection
 
-    async def row(self, sql: str, *given: Any) -> dict[str, Any] | None:
+    async def row(self, sql: str, *parameters: Any) -> dict[str, Any] | None:
         """Return the only row, None when there is none."""
-        found = await self.connection.fetch(sql, *given)
-        assert len(found) <= 1
-        return dict(found[0]) if found else None
+        rows = await self.connection.fetch(sql, *parameters)
+        assert len(rows) <= 1
+        return dict(rows[0]) if rows else None
 
     async def user(self) -> tuple[int, int]:
         """Return what Ann has used and what is reserved."""
@@ -49,5 +49,10 @@ class Money:
 
     async def settle(self, *usage: tuple[int, int], attempt: int = 2, reserve: int = 0) -> dict[str, Any] | None:
         """Pay for calls with these input and output tokens."""
-        calls = json.dumps([CALL | {"input_tokens": given, "output_tokens": made} for given, made in usage])
+        calls = json.dumps(
+            [
+                CALL | {"input_tokens": input_tokens, "output_tokens": output_tokens}
+                for input_tokens, output_tokens in usage
+            ]
+        )
         return await self.row("SELECT * FROM public.parley_settle(1, $1, $2, $3, NULL, 60)", attempt, calls, reserve)

@@ -88,18 +88,18 @@ async def open_office(
     model: OpenAIStub,
     office: Office,
     modules: tuple[str, ...] = MODULES,
-    **given: Any,
+    **options: Any,
 ) -> AsyncIterator[Parley]:
     """Open a `Parley` whose guests may use these tools."""
-    allowed = {"default_guest_modules": modules, "default_guest_token_budget": 1_000_000}
-    given = {"modules": office.modules(), **given}
-    async with open_parley(settings.model_copy(update=allowed), address, model, **given) as parley:
+    overrides = {"default_guest_modules": modules, "default_guest_token_budget": 1_000_000}
+    options = {"modules": office.modules(), **options}
+    async with open_parley(settings.model_copy(update=overrides), address, model, **options) as parley:
         yield parley
 
 
-def calls(*made: tuple[str, dict[str, Any]]) -> Answer:
+def calls(*tool_calls: tuple[str, dict[str, Any]]) -> Answer:
     """Return a model's answer that makes these calls."""
-    return Answer(tool_calls=list(made))
+    return Answer(tool_calls=list(tool_calls))
 
 
 async def statuses(parley: Parley) -> Sequence[str]:

@@ -54,31 +54,31 @@ class FakePlatform:
         return [post.content for post in self.posts]
 
 
-def message(content: str, **given: Any) -> IncomingMessage:
+def message(content: str, **fields: Any) -> IncomingMessage:
     """Return an incoming message, by default Ann's in a direct message over HTTP."""
-    platform = given.get("platform", "test")
-    user = given.get("user", "ann")
-    server = given.get("server")
+    platform = fields.get("platform", "test")
+    user = fields.get("user", "ann")
+    server = fields.get("server")
     place = Place(
         platform=platform,
         server=server,
-        channel=given.get("channel", f"dm-{user}" if server is None else "general"),
-        thread=given.get("thread"),
-        is_direct=given.get("is_direct", server is None),
+        channel=fields.get("channel", f"dm-{user}" if server is None else "general"),
+        thread=fields.get("thread"),
+        is_direct=fields.get("is_direct", server is None),
     )
     return IncomingMessage(
-        adapter=given.get("adapter", "http"),
-        sender=Writer(platform, user, given.get("username", user.title())),
+        adapter=fields.get("adapter", "http"),
+        sender=Writer(platform, user, fields.get("username", user.title())),
         place=place,
-        event_id=given.get("event_id") or uuid4().hex,
+        event_id=fields.get("event_id") or uuid4().hex,
         content=content,
-        sent_at=given.get("sent_at") or datetime.now(UTC),
-        attachments=tuple(given.get("attachments", ())),
-        wants_stream=given.get("wants_stream", False),
-        decision=given.get("decision"),
-        platform_context=given.get("platform_context", PlatformContext()),
-        replied_to=given.get("replied_to"),
-        credentials=given.get("credentials"),
+        sent_at=fields.get("sent_at") or datetime.now(UTC),
+        attachments=tuple(fields.get("attachments", ())),
+        wants_stream=fields.get("wants_stream", False),
+        decision=fields.get("decision"),
+        platform_context=fields.get("platform_context", PlatformContext()),
+        replied_to=fields.get("replied_to"),
+        credentials=fields.get("credentials"),
     )
 
 
@@ -91,13 +91,13 @@ class Parley:
     platform: FakePlatform
     worker: "asyncio.Task[None] | None" = None
 
-    async def accept(self, content: str, **given: Any) -> Accepted:
+    async def accept(self, content: str, **fields: Any) -> Accepted:
         """Store a message and return at once."""
-        return await inbox.accept(self.app.database, message(content, **given))
+        return await inbox.accept(self.app.database, message(content, **fields))
 
-    async def ask(self, content: str, **given: Any) -> AgentResponse:
+    async def ask(self, content: str, **fields: Any) -> AgentResponse:
         """Store a message and wait for its answer."""
-        accepted = await self.accept(content, **given)
+        accepted = await self.accept(content, **fields)
         async with asyncio.timeout(60):
             return await self.app.events.response(accepted.inbox_id)
 
@@ -133,15 +133,15 @@ class Parley:
         async with asyncio.timeout(30):
             return await self.app.events.response(accepted.inbox_id)
 
-    async def sql(self, statement: str, **given: Any) -> list[Any]:
+    async def sql(self, statement: str, **parameters: Any) -> list[Any]:
         """Run a statement as an admin would, in a transaction of its own."""
         async with self.app.database.transaction() as session:
-            result = await session.execute(text(statement), given)
+            result = await session.execute(text(statement), parameters)
             return list(result.all()) if isinstance(result, CursorResult) and result.returns_rows else []
 
-    async def value(self, statement: str, **given: Any) -> Any:
+    async def value(self, statement: str, **parameters: Any) -> Any:
         """Return the first value that a statement returns."""
-        return (await self.sql(statement, **given))[0][0]
+        return (await self.sql(statement, **parameters))[0][0]
 
     def attach(self, filename: str, key: str, mime_type: str = "text/plain", size: int = 0) -> Attachment:
         """Return an attachment whose content is already in the storage."""

@@ -71,8 +71,8 @@ async def write_past(address: Address, *, turns: int, days: int, until: int = 0)
     async with connected(address) as owner:
         async with owner.transaction():
             for statement in WRITE:
-                given = [turns, days, until] if "$2" in statement else []
-                await owner.execute(statement, *given)
+                parameters = [turns, days, until] if "$2" in statement else []
+                await owner.execute(statement, *parameters)
         await owner.execute("ANALYZE")
 
 

@@ -7,18 +7,18 @@ from typing import Any
 RESULT = re.compile(r'<tool_result name="([^"]*)" id="([^"]*)">\n(.*?)\n</tool_result>', re.DOTALL)
 
 
-def plan(*tools: dict[str, Any], status: str = "", response: str = "", **given: Any) -> str:
+def plan(*tools: dict[str, Any], status: str = "", response: str = "", **fields: Any) -> str:
     """Return a plan as text; without tools it is done."""
-    written = {
+    document = {
         "reasoning": "Because.",
         "status": status or ("continue" if tools else "done"),
         "action": "act",
         "slots": {},
         "tools": list(tools),
         "response": response,
-        **given,
+        **fields,
     }
-    return json.dumps(written, ensure_ascii=False)
+    return json.dumps(document, ensure_ascii=False)
 
 
 def call(tool: str, plan_id: str = "a", *needs: str, **args: Any) -> dict[str, Any]:
@@ -27,5 +27,5 @@ def call(tool: str, plan_id: str = "a", *needs: str, **args: Any) -> dict[str, A
 
 def results_in(body: dict[str, Any]) -> dict[str, Any]:
     """Return the results in the last message of a request, by the ids of the plan, in the order they are shown in."""
-    found = RESULT.findall(body["messages"][-1]["content"])
-    return {plan_id: json.loads(content) for _, plan_id, content in found}
+    matches = RESULT.findall(body["messages"][-1]["content"])
+    return {plan_id: json.loads(content) for _, plan_id, content in matches}

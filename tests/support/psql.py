@@ -19,11 +19,11 @@ class Psql:
     async def run(self, statement: str) -> None:
         await self._connection.execute(statement)
 
-    async def value(self, statement: str, *given: Any) -> Any:
-        return await self._connection.fetchval(statement, *given)
+    async def value(self, statement: str, *parameters: Any) -> Any:
+        return await self._connection.fetchval(statement, *parameters)
 
-    async def rows(self, statement: str, *given: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in await self._connection.fetch(statement, *given)]
+    async def rows(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await self._connection.fetch(statement, *parameters)]
 
     async def warned(self, statement: str) -> list[str]:
         """Run a statement and return the warnings."""

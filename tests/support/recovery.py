@@ -61,7 +61,7 @@ async def open_parley_with(
 class SilentDatabase(Database):
     """Connections that fire no triggers, so that jobs are queued without a notification."""
 
-    async def connect(self, *, as_owner: bool = True, **given: Any) -> asyncpg.Connection:
+    async def connect(self, *, as_owner: bool = True, **options: Any) -> asyncpg.Connection:
         """Open such a connection as the owner."""
         connection: asyncpg.Connection = await self.address.connect(as_owner=as_owner)
         await connection.execute("SET session_replication_role = replica")
@@ -155,12 +155,12 @@ async def losing_acknowledgements(
     """Open one with these parts; after the block each turn is answered, and nothing was done or paid twice."""
     forgetful = ForgetfulDatabase(address, pool_size=5)
     async with open_parley_with(settings, address, model, database=forgetful, **parts) as parley:
-        seen = Parley(replace(parley.app, database=database), model, parley.platform)
-        yield LosingAcknowledgements(seen, forgetful)
-        assert await seen.value("SELECT count(*) FROM turns WHERE status <> 'answered'") == 0
-        assert await seen.value("SELECT count(*) FROM budget_reservations") == 0
-        assert await repeated_effects(seen) == []
-        assert await seen.value("SELECT count(*) FROM token_logs") == model.count
+        observer = Parley(replace(parley.app, database=database), model, parley.platform)
+        yield LosingAcknowledgements(observer, forgetful)
+        assert await observer.value("SELECT count(*) FROM turns WHERE status <> 'answered'") == 0
+        assert await observer.value("SELECT count(*) FROM budget_reservations") == 0
+        assert await repeated_effects(observer) == []
+        assert await observer.value("SELECT count(*) FROM token_logs") == model.count
         ledger = "SELECT sum(input_tokens + output_tokens) FROM token_logs"
-        assert await seen.value(f"SELECT sum(tokens_used_this_month) = ({ledger}) FROM users")  # noqa: S608  # our own
+        assert await observer.value(f"SELECT sum(tokens_used_this_month) = ({ledger}) FROM users")  # noqa: S608  # our own
     await forgetful.close()

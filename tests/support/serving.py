@@ -39,11 +39,11 @@ class Serving:
         }
         return await self.client.post("/v1/messages", json=body)
 
-    async def ask_until_answered(self, event_id: str, **given: str) -> dict[str, Any]:
+    async def ask_until_answered(self, event_id: str, **fields: str) -> dict[str, Any]:
         """Post the message again as long as the answer is 503, as `Retry-After` says."""
         while True:
             with suppress(httpx.TransportError):
-                response = await self.ask(event_id, **given)
+                response = await self.ask(event_id, **fields)
                 if response.status_code == 200:
                     answer: dict[str, Any] = response.json()
                     return answer
@@ -67,7 +67,7 @@ async def serving(settings: Settings, address: Address, home: Path, **more: str)
     try:
         async with asyncio.timeout(PATIENCE):
             lines = await _read_start(process)
-        reading = [asyncio.create_task(_drain(each)) for each in (process.stdout, process.stderr)]
+        reading = [asyncio.create_task(_drain(stream)) for stream in (process.stdout, process.stderr)]
         [base] = re.findall(r"API +(http://[^/]+)/v1", "\n".join(lines))
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with httpx.AsyncClient(base_url=base, headers=headers, timeout=PATIENCE) as client:

@@ -91,8 +91,8 @@ def dotted(node: ast.AST) -> str:
     """Return `a.b.c` for such an expression, and nothing for any other."""
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and (left := dotted(node.value)):
-        return f"{left}.{node.attr}"
+    if isinstance(node, ast.Attribute) and (prefix := dotted(node.value)):
+        return f"{prefix}.{node.attr}"
     return ""
 
 

@@ -29,10 +29,10 @@ def summarised_by(answer: Callable[[str], str | dict[str, Any] | Reply]) -> Call
     def play(body: Body, _number: int) -> Reply:
         if not is_summary(body):
             return Answer("Noted.")
-        given = answer(last_user_text(body))
-        if isinstance(given, str):
-            given = {"summary": given, "facts": []}
-        return Answer(json.dumps(given)) if isinstance(given, dict) else given
+        reply = answer(last_user_text(body))
+        if isinstance(reply, str):
+            reply = {"summary": reply, "facts": []}
+        return Answer(json.dumps(reply)) if isinstance(reply, dict) else reply
 
     return play
 

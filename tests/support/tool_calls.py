@@ -36,7 +36,7 @@ class FakeModels:
         return b""
 
 
-def bare_context(module: str, **given: Any) -> ToolContext:
+def bare_context(module: str, **overrides: Any) -> ToolContext:
     """Return the context of a guest's call, for tools that use nothing of it but what is given."""
     names = ("clock", "http", "storage", "memory", "database")
     fields = {
@@ -49,10 +49,10 @@ def bare_context(module: str, **given: Any) -> ToolContext:
         "module": module,
         "app_settings": Settings(),
     }
-    return ToolContext(**{**fields, **given})
+    return ToolContext(**{**fields, **overrides})
 
 
-def context_without_database(folder: Path, module: str, http: GuardedClient, **given: Any) -> ToolContext:
+def context_without_database(folder: Path, module: str, http: GuardedClient, **overrides: Any) -> ToolContext:
     """Return a context for tools that neither use the database nor read stored files; `given` replaces its fields."""
     storage = Storage(FolderStore(folder / "files"), "http://here", ("secret",))
     fields: dict[str, Any] = {
@@ -61,7 +61,7 @@ def context_without_database(folder: Path, module: str, http: GuardedClient, **g
         "http": http,
         "storage": storage.of_user(cast(Database, None), 1, None),
     }
-    return bare_context(module, **fields | given)
+    return bare_context(module, **fields | overrides)
 
 
 async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
@@ -70,11 +70,11 @@ async def call(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
 
 
 @contextmanager
-def variables(**given: str) -> Iterator[None]:
+def variables(**environment: str) -> Iterator[None]:
     """Set these environment variables for the block."""
-    os.environ.update(given)
+    os.environ.update(environment)
     try:
         yield
     finally:
-        for name in given:
+        for name in environment:
             del os.environ[name]

@@ -51,23 +51,26 @@ class CatchUp:
             channels = [*self._list_channels(self._client.guilds, after), *await self._list_direct()]
         else:
             channels = self._list_channels([server], after)
-        counts = await asyncio.gather(*(self._read(each, after) for each in channels))
+        counts = await asyncio.gather(*(self._read(channel, after) for channel in channels))
         if count := sum(counts):
             log.info("caught_up", platform="discord", messages=count)
 
     def _list_channels(self, guilds: Sequence[discord.Guild], after: int) -> list[Channel]:
-        found: list[Channel] = []
+        channels: list[Channel] = []
         for guild in guilds:
             written_in: list[Written] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
-            found += [each for each in (*written_in, *guild.threads) if (each.last_message_id or 0) > after]
-        return found
+            channels += [thread for thread in (*written_in, *guild.threads) if (thread.last_message_id or 0) > after]
+        return channels
 
     async def _list_direct(self) -> list[Channel]:
         # Direct messages arrive on the first shard.
         if 0 not in (self._client.shard_ids or (0,)):
             return []
         kind = discord.ChannelType.private
-        return [self._client.get_partial_messageable(each, type=kind) for each in await self._directs.list_recent()]
+        return [
+            self._client.get_partial_messageable(channel_id, type=kind)
+            for channel_id in await self._directs.list_recent()
+        ]
 
     async def _read(self, channel: Channel, after: int) -> int:
         """Accept the messages of one channel page by page; return how many there were."""
@@ -93,13 +96,13 @@ class CatchUp:
             async with asyncio.timeout(TRY_SECONDS):
                 return await self._client.http.logs_from(channel.id, PAGE, after=after)
 
-        async def accept(given: Any) -> None:
+        async def accept(payload: Any) -> None:
             # The library's own loop ends at the first message that it can't read, and names none behind it.
-            await self._accept(self._client._connection.create_message(channel=channel, data=given))
+            await self._accept(self._client._connection.create_message(channel=channel, data=payload))
 
         async with self._readers:
             with in_background():
-                page = {int(each["id"]): each for each in await as_our_errors(read())}
+                page = {int(as_our_error["id"]): as_our_error for as_our_error in await as_our_errors(read())}
             for message_id in sorted(page):
                 await isolated(accept(page[message_id]), "missed_message_not_accepted", message=message_id)
         return list(page)

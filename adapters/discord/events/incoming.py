@@ -82,10 +82,10 @@ def to_interaction_place(interaction: discord.Interaction) -> Place:
 
 def to_text(message: discord.Message, me: int) -> str:
     """Return the plain text: names instead of ids, without the mention of the agent."""
-    names = {each.id: each.display_name for each in message.mentions}
+    names = {mention.id: mention.display_name for mention in message.mentions}
     mine = "|".join([rf"<@!?{me}>", *(f"<@&{role.id}>" for role in message.role_mentions if _is_own(role, me))])
     content = re.sub(rf"(?:{mine})[ ,:]*", "", message.content)
-    stickers = " ".join(f"[sticker: {each.name}]" for each in message.stickers)
+    stickers = " ".join(f"[sticker: {sticker.name}]" for sticker in message.stickers)
     whole = "\n".join(part for part in (content.strip(), stickers) if part)
     return with_names(whole, names, message.guild)
 
@@ -93,34 +93,34 @@ def to_text(message: discord.Message, me: int) -> str:
 def with_names(text: str, names: dict[int, str], guild: discord.Guild | None) -> str:
     """Return the text with names instead of the ids that it mentions."""
 
-    def channel(found: re.Match[str]) -> str:
-        known = guild.get_channel_or_thread(int(found[1])) if guild else None
-        return f"#{known.name}" if known else found[0]
+    def channel(match: re.Match[str]) -> str:
+        channel_or_thread = guild.get_channel_or_thread(int(match[1])) if guild else None
+        return f"#{channel_or_thread.name}" if channel_or_thread else match[0]
 
-    def role(found: re.Match[str]) -> str:
-        known = guild.get_role(int(found[1])) if guild else None
-        return f"@{known.name}" if known else found[0]
+    def role(match: re.Match[str]) -> str:
+        guild_role = guild.get_role(int(match[1])) if guild else None
+        return f"@{guild_role.name}" if guild_role else match[0]
 
-    text = USER.sub(lambda found: f"@{names[int(found[1])]}" if int(found[1]) in names else found[0], text)
+    text = USER.sub(lambda match: f"@{names[int(match[1])]}" if int(match[1]) in names else match[0], text)
     return EMOJI.sub(r":\1:", ROLE.sub(role, CHANNEL.sub(channel, text)))
 
 
 def list_attachments(message: discord.Message) -> list[discord.Attachment]:
     """Return the files of a message and of the message that it forwards."""
-    return [*message.attachments, *(file for each in message.message_snapshots for file in each.attachments)]
+    return [*message.attachments, *(file for snapshot in message.message_snapshots for file in snapshot.attachments)]
 
 
 def list_files(message: discord.Message) -> Iterator[Attachment]:
     """Yield the files of a message; what was forwarded is not the sender's own voice."""
-    for each in list_attachments(message):
-        file = to_attachment(each)
-        yield file if each in message.attachments else replace(file, voice_seconds=None)
+    for attachment in list_attachments(message):
+        file = to_attachment(attachment)
+        yield file if attachment in message.attachments else replace(file, voice_seconds=None)
 
 
-def to_attachment(given: discord.Attachment) -> Attachment:
+def to_attachment(attachment: discord.Attachment) -> Attachment:
     """Return a file of a message; the worker downloads it."""
-    file = to_file(given.filename, given.content_type, given.size, url=given.url)
-    return replace(file, voice_seconds=given.duration) if given.is_voice_message() else file
+    file = to_file(attachment.filename, attachment.content_type, attachment.size, url=attachment.url)
+    return replace(file, voice_seconds=attachment.duration) if attachment.is_voice_message() else file
 
 
 def to_file(filename: str, content_type: str | None, size: int, url: str) -> Attachment:
@@ -169,10 +169,10 @@ def to_forwarded(message: discord.Message) -> list[QuotedMessage]:
 
 def to_quoted_message(message: discord.Message, me: int) -> QuotedMessage:
     """Return an earlier message for the context; its text is empty if it shows nothing."""
-    names = [each.filename for each in list_attachments(message)]
+    names = [attachment.filename for attachment in list_attachments(message)]
     files = f" [files: {', '.join(names)}]" if names else ""
     own = cut(clean(to_text(message, me)), LINE_CHARS)
-    below = [cut(each.text, CARDS_CHARS) for each in to_forwarded(message)]
+    below = [cut(quote.text, CARDS_CHARS) for quote in to_forwarded(message)]
     quoted = "\n".join(part for part in (own, *below) if part) + files
     return QuotedMessage(
         clean(message.author.display_name), quoted, message_id=str(message.id), author_id=str(message.author.id)
@@ -186,7 +186,7 @@ def is_written_by_a_person(message: discord.Message) -> bool:
 
 def mentions_agent(message: discord.Message, me: int) -> bool:
     """Return whether a message mentions the agent or its role, or replies to the agent."""
-    if any(each.id == me for each in message.mentions):
+    if any(mention.id == me for mention in message.mentions):
         return True
     if any(_is_own(role, me) for role in message.role_mentions):
         return True
@@ -198,7 +198,7 @@ def to_addressing(message: discord.Message, me: int) -> Addressing:
     """Return to whom a message is addressed."""
     author = message.author.id
     # The library resolves only the roles that it knows.
-    others = {each.id for each in message.mentions} | set(message.raw_role_mentions)
+    others = {mention.id for mention in message.mentions} | set(message.raw_role_mentions)
     resolved = message.reference.resolved if message.reference else None
     if find_replied_to(message) is not None and isinstance(resolved, discord.Message):
         others.add(resolved.author.id)
@@ -209,7 +209,7 @@ def to_addressing(message: discord.Message, me: int) -> Addressing:
         author=str(author),
         sent_at=message.created_at,
         calls_agent=mentions_agent(message, me),
-        others=frozenset(str(each) for each in others - {author, me}),
+        others=frozenset(str(other) for other in others - {author, me}),
     )
 
 

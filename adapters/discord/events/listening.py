@@ -90,7 +90,7 @@ class Listening:
         return Mention(is_first=not rule.is_known, wants_thread=rule.thread_per_question and can_have_thread)
 
     async def _find_rule(self, place: Place) -> Any:
-        given = {
+        parameters = {
             "server": place.server or "",
             "channel": place.channel,
             "thread": place.thread or "",
@@ -99,32 +99,34 @@ class Listening:
             "place_key": place.key,
         }
         async with self._database.statement() as session:
-            return (await session.execute(RULE, given)).one()
+            return (await session.execute(RULE, parameters)).one()
 
     def remember(self, message: discord.Message, me: int) -> None:
         """Keep a server message as context for the next mention."""
         if message.guild is None:
             return
-        kept = self._recent.setdefault(message.channel.id, deque(maxlen=MOST_EARLIER + 1))
+        entries = self._recent.setdefault(message.channel.id, deque(maxlen=MOST_EARLIER + 1))
         self._recent.move_to_end(message.channel.id)
         quoted = to_quoted_message(message, me)
         if message.author.id != me and quoted.text:
-            kept.append((message.id, quoted))
+            entries.append((message.id, quoted))
         if len(self._recent) > REMEMBERED_CHANNELS:
             self._recent.popitem(last=False)
 
     def correct(self, message: discord.Message, me: int) -> None:
         """Apply an edit to the kept messages."""
-        if (kept := self._recent.get(message.channel.id)) is not None:
+        if (entries := self._recent.get(message.channel.id)) is not None:
             corrected = (
-                (each[0], to_quoted_message(message, me) if each[0] == message.id else each[1]) for each in kept
+                (entry[0], to_quoted_message(message, me) if entry[0] == message.id else entry[1]) for entry in entries
             )
-            self._recent[message.channel.id] = deque(corrected, kept.maxlen)
+            self._recent[message.channel.id] = deque(corrected, entries.maxlen)
 
     def forget(self, channel_id: int, message_ids: Collection[int]) -> None:
         """Drop deleted messages."""
-        if (kept := self._recent.get(channel_id)) is not None:
-            self._recent[channel_id] = deque((each for each in kept if each[0] not in message_ids), kept.maxlen)
+        if (entries := self._recent.get(channel_id)) is not None:
+            self._recent[channel_id] = deque(
+                (entry for entry in entries if entry[0] not in message_ids), entries.maxlen
+            )
 
     def mark_known(self, message: discord.Message) -> None:
         """Note that the conversation contains this channel's messages up to this one."""
@@ -138,8 +140,8 @@ class Listening:
         chain = await _list_chain(message, me, depth=MOST_CHAIN if is_first else 1)
         if message.guild is None:
             return chain
-        known = self._known_up_to.get(message.channel.id, 0)
-        recent = [each for each in self._recent.get(message.channel.id, ()) if known < each[0] < message.id]
+        cutoff = self._known_up_to.get(message.channel.id, 0)
+        recent = [entry for entry in self._recent.get(message.channel.id, ()) if cutoff < entry[0] < message.id]
         lines = [line for _, line in recent[-MOST_EARLIER:]]
         if is_first and len(lines) < MOST_EARLIER:
             lines = await _list_history(message, me) or lines
@@ -148,30 +150,32 @@ class Listening:
 
 async def _list_history(message: discord.Message, me: int) -> list[QuotedMessage]:
     async def read() -> list[discord.Message]:
-        return [each async for each in message.channel.history(limit=MOST_EARLIER, before=message)]
+        return [
+            earlier_message async for earlier_message in message.channel.history(limit=MOST_EARLIER, before=message)
+        ]
 
     try:
         before = await insist(read, CONTEXT_SECONDS)
     except (Refused, Unavailable) as error:
         log.info("discord_context_not_read", channel=message.channel.id, cause=str(error))
         return []
-    return [quoted for each in reversed(before) if (quoted := to_quoted_message(each, me)).text]
+    return [quoted for earlier_message in reversed(before) if (quoted := to_quoted_message(earlier_message, me)).text]
 
 
 async def _list_chain(message: discord.Message, me: int, depth: int) -> list[QuotedMessage]:
     chain: list[QuotedMessage] = []
     while len(chain) < depth and message.reference is not None:
-        found = message.reference.resolved
-        if not isinstance(found, discord.Message):
-            found = await _fetch(message)
-        if found is None:
+        original = message.reference.resolved
+        if not isinstance(original, discord.Message):
+            original = await _fetch(message)
+        if original is None:
             break
         # The agent's messages are in the conversation already, unless this message starts it.
-        if found.author.id != me or depth > 1:
-            chain.append(to_quoted_message(found, me))
+        if original.author.id != me or depth > 1:
+            chain.append(to_quoted_message(original, me))
         elif depth == 1:
             break
-        message = found
+        message = original
     return list(reversed(chain))
 
 

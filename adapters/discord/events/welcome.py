@@ -37,8 +37,8 @@ log = get_logger()
 async def welcome(app: "App", guild: discord.Guild) -> None:
     """Introduce the agent, once per server."""
     async with app.database.statement() as session:
-        given = {"server": str(guild.id), "name": guild.name}
-        if (await session.execute(GREET, given)).one_or_none() is None:
+        parameters = {"server": str(guild.id), "name": guild.name}
+        if (await session.execute(GREET, parameters)).one_or_none() is None:
             return
     channel = _find_channel(guild)
     if channel is not None:
@@ -50,8 +50,10 @@ async def welcome(app: "App", guild: discord.Guild) -> None:
 
 
 def _find_channel(guild: discord.Guild) -> discord.TextChannel | None:
-    candidates = [each for each in (guild.system_channel, *guild.text_channels) if each is not None]
-    return next((each for each in candidates if each.permissions_for(guild.me).send_messages), None)
+    candidates = [
+        text_channel for text_channel in (guild.system_channel, *guild.text_channels) if text_channel is not None
+    ]
+    return next((candidate for candidate in candidates if candidate.permissions_for(guild.me).send_messages), None)
 
 
 async def _find_inviter(guild: discord.Guild) -> discord.abc.Messageable | None:

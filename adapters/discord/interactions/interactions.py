@@ -64,14 +64,14 @@ class Interactions:
 
     async def on_interaction(self, interaction: discord.Interaction, me: int) -> None:
         """Handle one interaction; those of unknown buttons and forms are ignored."""
-        given: Any = interaction.data or {}
+        payload: Any = interaction.data or {}
         try:
             if interaction.type is InteractionType.component:
-                await self._on_click(interaction, str(given.get("custom_id", "")))
+                await self._on_click(interaction, str(payload.get("custom_id", "")))
             elif interaction.type is InteractionType.modal_submit:
-                await self._on_form(interaction, given, me)
+                await self._on_form(interaction, payload, me)
             elif interaction.type is InteractionType.application_command:
-                await self._on_command(interaction, given, me)
+                await self._on_command(interaction, payload, me)
         except Refusal as refusal:
             await self._apologise(interaction, str(refusal))
         except ParleyError as error:
@@ -89,24 +89,26 @@ class Interactions:
         if button is not None:
             await accept_click(self._app, DiscordClick(button, interaction, self._acknowledger, inbox=self._app.inbox))
 
-    async def _on_command(self, interaction: discord.Interaction, given: Any, me: int) -> None:
-        name, options = str(given["name"]), list(given.get("options", ()))
+    async def _on_command(self, interaction: discord.Interaction, payload: Any, me: int) -> None:
+        name, options = str(payload["name"]), list(payload.get("options", ()))
         if name == slash.ASK:
-            values = {each["name"]: each["value"] for each in options}
-            await self._ask(interaction, str(values["question"]), files=_files(given, values.get("file")))
+            values = {option["name"]: option["value"] for option in options}
+            await self._ask(interaction, str(values["question"]), files=_files(payload, values.get("file")))
         elif name == slash.ABOUT_THIS:
-            await self._acknowledger.ask_for_text(interaction, f"{FORM_PREFIX}:{given['target_id']}", QUESTION)
+            await self._acknowledger.ask_for_text(interaction, f"{FORM_PREFIX}:{payload['target_id']}", QUESTION)
         elif name == slash.FROM_HERE:
-            await self._summarise(interaction, str(given["target_id"]), me)
-        elif (asked := commands.find_credential_form(slash.to_line(name, options))) is not None:
+            await self._summarise(interaction, str(payload["target_id"]), me)
+        elif (credential_form := commands.find_credential_form(slash.to_line(name, options))) is not None:
             # At once and without the database: a form can only be the first response.
-            form = Form("Your credential", cut(f"The password or key for {asked}", MAX_LABEL_CHARS), MAX_CHARS)
-            await self._acknowledger.ask_for_text(interaction, f"{CREDENTIAL_PREFIX}:{asked}", form)
+            form = Form(
+                "Your credential", cut(f"The password or key for {credential_form}", MAX_LABEL_CHARS), MAX_CHARS
+            )
+            await self._acknowledger.ask_for_text(interaction, f"{CREDENTIAL_PREFIX}:{credential_form}", form)
         else:
             await self._run(interaction, name, options)
 
     async def _run(self, interaction: discord.Interaction, name: str, options: list[Any]) -> None:
-        found = next((each for each in commands.list_commands(PLATFORM) if each.name == name), None)
+        slash_command = next((command for command in commands.list_commands(PLATFORM) if command.name == name), None)
         sender, place = to_sender(interaction.user), to_interaction_place(interaction)
         platform_context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
         work = commands.answer(
@@ -116,11 +118,11 @@ class Interactions:
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
         # Files can't be part of an immediate response.
         if is_deferred := not answering.done() or _has_files(answering):
-            await self._acknowledger.defer(interaction, is_private=found is None or found.is_private)
+            await self._acknowledger.defer(interaction, is_private=slash_command is None or slash_command.is_private)
         reply = await answering or CommandReply(f"There is no command /{name}.", is_private=True)
         # A refusal is private even if the command's answer is public; but a deferred response can't be changed any
         # more.
-        is_private = found.is_private if is_deferred and found is not None else reply.is_private
+        is_private = slash_command.is_private if is_deferred and slash_command is not None else reply.is_private
         reply = replace(reply, is_private=is_private)
         try:
             await self._answer(interaction, reply, is_deferred=is_deferred)
@@ -166,22 +168,22 @@ class Interactions:
         defer = partial(self._acknowledger.defer, interaction, is_private=False)
         await store(self._app.inbox, message, None if is_deferred_in_private else defer)
 
-    async def _on_form(self, interaction: discord.Interaction, given: Any, me: int) -> None:
-        prefix, _, target_id = str(given.get("custom_id", "")).partition(":")
+    async def _on_form(self, interaction: discord.Interaction, payload: Any, me: int) -> None:
+        prefix, _, target_id = str(payload.get("custom_id", "")).partition(":")
         if prefix == CREDENTIAL_PREFIX:
-            await self._keep_credential(interaction, target_id, text_of(given))
+            await self._keep_credential(interaction, target_id, text_of(payload))
         if prefix != FORM_PREFIX:
             return
         about = await self._list_messages(interaction, str(int(target_id) - 1), me, most=1)
         if not about:
             raise Unreadable
-        await self._ask(interaction, text_of(given), earlier=about)
+        await self._ask(interaction, text_of(payload), earlier=about)
 
     async def _keep_credential(self, interaction: discord.Interaction, name: str, value: str) -> None:
         await self._acknowledger.defer(interaction, is_private=True)
-        kept = await commands.keep_credential(self._app, to_sender(interaction.user), name, value=value)
+        confirmation = await commands.keep_credential(self._app, to_sender(interaction.user), name, value=value)
         writer = ResponseWriter(self._rest, interaction.token, is_private=True)
-        body = {"content": kept, "allowed_mentions": {"parse": []}}
+        body = {"content": confirmation, "allowed_mentions": {"parse": []}}
         await insist(partial(writer.write, body, "credential-0"))
 
     async def _summarise(self, interaction: discord.Interaction, target_id: str, me: int) -> None:
@@ -199,13 +201,13 @@ class Interactions:
             return ()
 
         async def read() -> list[discord.Message]:
-            return [each async for each in channel.history(limit=most, after=discord.Object(int(after)))]
+            return [message async for message in channel.history(limit=most, after=discord.Object(int(after)))]
 
         try:
-            found = await insist(read)
+            messages = await insist(read)
         except Refused:
             return ()
-        return tuple(to_quoted_message(each, me) for each in found if each.content or each.attachments)
+        return tuple(to_quoted_message(message, me) for message in messages if message.content or message.attachments)
 
 
 def _has_files(answering: "asyncio.Task[CommandReply | None]") -> bool:
@@ -216,8 +218,8 @@ def _has_files(answering: "asyncio.Task[CommandReply | None]") -> bool:
     return reply is not None and bool(reply.files)
 
 
-def _files(given: Any, file_id: Any) -> tuple[Attachment, ...]:
-    found = given.get("resolved", {}).get("attachments", {}).get(str(file_id)) if file_id else None
-    if found is None:
+def _files(payload: Any, file_id: Any) -> tuple[Attachment, ...]:
+    file = payload.get("resolved", {}).get("attachments", {}).get(str(file_id)) if file_id else None
+    if file is None:
         return ()
-    return (to_file(found["filename"], found.get("content_type"), found["size"], url=found["url"]),)
+    return (to_file(file["filename"], file.get("content_type"), file["size"], url=file["url"]),)

@@ -132,9 +132,9 @@ async def store(
         await storing
 
 
-def text_of(given: Any) -> str:
+def text_of(payload: Any) -> str:
     """Return the text in the field of a form."""
-    for label in given.get("components", ()):
+    for label in payload.get("components", ()):
         if "value" in (field := label.get("component") or {}):
             return str(field["value"])
     return ""

@@ -37,39 +37,39 @@ def to_payload() -> list[Json]:
     file = {"type": ATTACHMENT, "name": "file", "description": "A file to look at"}
     ask = {"type": CHAT, "name": ASK, "description": "Ask me something", "options": [question, file]}
     menus = [{"type": MESSAGE_MENU, "name": name} for name in (ABOUT_THIS, FROM_HERE)]
-    ours = [to_command(each) for each in list_commands(PLATFORM) if each.name != ASK]
-    return [each | WHERE for each in (ask, *ours, *menus)]
+    ours = [to_command(command) for command in list_commands(PLATFORM) if command.name != ASK]
+    return [our | WHERE for our in (ask, *ours, *menus)]
 
 
 def to_command(command: Command) -> Json:
     """Return a command with the options from its usage: `/memory list|forget ID` has two subcommands."""
     _, _, rest = command.usage.partition(" ")
-    described: Json = {"type": CHAT, "name": command.name, "description": _short(command.summary)}
+    payload: Json = {"type": CHAT, "name": command.name, "description": _short(command.summary)}
     options = _options(rest.strip())
-    return described | ({"options": options} if options else {})
+    return payload | ({"options": options} if options else {})
 
 
 def _options(usage: str) -> list[Json]:
     if not usage:
         return []
-    if (found := OPTIONAL.match(usage)) is not None:
-        return [_text(found["word"] or found["value"], found["value"], is_required=False)]
+    if (match := OPTIONAL.match(usage)) is not None:
+        return [_text(match["word"] or match["value"], match["value"], is_required=False)]
     if REQUIRED.match(usage):
         return [_text(usage, usage, is_required=True)]
     alternatives = [ALTERNATIVE.match(part.strip()) for part in usage.split("|")]
-    if any(each is None for each in alternatives):
+    if any(alternative is None for alternative in alternatives):
         return [_text("input", usage, is_required=False)]
-    return [_subcommand(each) for each in alternatives if each is not None]
+    return [_subcommand(alternative) for alternative in alternatives if alternative is not None]
 
 
-def _subcommand(found: re.Match[str]) -> Json:
-    shown: Json = {"type": SUBCOMMAND, "name": found["word"], "description": _short(found[0].capitalize())}
-    return shown | ({"options": [_text(found["value"], found["value"], is_required=True)]} if found["value"] else {})
+def _subcommand(match: re.Match[str]) -> Json:
+    payload: Json = {"type": SUBCOMMAND, "name": match["word"], "description": _short(match[0].capitalize())}
+    return payload | ({"options": [_text(match["value"], match["value"], is_required=True)]} if match["value"] else {})
 
 
-def _text(name: str, shown: str, *, is_required: bool) -> Json:
+def _text(name: str, description: str, *, is_required: bool) -> Json:
     plain = re.sub(r"[^a-z0-9_-]+", "_", name.lower()).strip("_")[:32]
-    return {"type": STRING, "name": plain, "description": _short(shown.capitalize()), "required": is_required}
+    return {"type": STRING, "name": plain, "description": _short(description.capitalize()), "required": is_required}
 
 
 def _short(text_: str) -> str:
@@ -78,11 +78,11 @@ def _short(text_: str) -> str:
 
 def to_line(name: str, options: list[Json]) -> str:
     """Return a slash command as a typed command; an option named like a word of the usage adds that word."""
-    usage = next((each.usage for each in list_commands(PLATFORM) if each.name == name), "")
+    usage = next((command.usage for command in list_commands(PLATFORM) if command.name == name), "")
     words = [f"/{name}"]
     for option in options:
         if option["type"] == SUBCOMMAND:
-            words += [option["name"], *(str(each["value"]) for each in option.get("options", ()))]
+            words += [option["name"], *(str(suboption["value"]) for suboption in option.get("options", ()))]
             continue
         word = OPTIONAL.match(usage.partition(" ")[2])
         words += [option["name"]] if word is not None and word["word"] == option["name"] else []
@@ -96,8 +96,8 @@ async def sync(app: "App", rest: Rest) -> bool:
     digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
     bot_id = await rest.rate_limiter.bot.find_id()
     async with app.database.statement() as session:
-        known = (await session.execute(SYNCED, {"bot_id": bot_id})).one()
-    if known.commands_hash == digest:
+        row = (await session.execute(SYNCED, {"bot_id": bot_id})).one()
+    if row.commands_hash == digest:
         return False
     me = await rest.me()
     await rest.call("PUT", "/applications/{application_id}/commands", payload, application_id=str(me["id"]))

@@ -15,18 +15,18 @@ log = get_logger()
 def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
     """Return the rows after a choice, all disabled."""
     buttons = [
-        ShownButton(Button(CHOICE, 0, "", expires=0, index=number), to_label(each))
-        for number, each in enumerate(choices)
+        ShownButton(Button(CHOICE, 0, "", expires=0, index=number), to_label(choice))
+        for number, choice in enumerate(choices)
     ]
     styles = [GREEN if number == index else GREY for number in range(len(choices))]
-    drawn = zip(map(to_component, buttons), styles, strict=True)
-    return in_rows([each | {"style": style, "disabled": True} for each, style in drawn])
+    pairs = zip(map(to_component, buttons), styles, strict=True)
+    return in_rows([component | {"style": style, "disabled": True} for component, style in pairs])
 
 
-async def replace_buttons(rest: Rest, answer: Any, shown: AnswerButtons) -> None:
+async def replace_buttons(rest: Rest, answer: Any, answer_buttons: AnswerButtons) -> None:
     """Replace the buttons of a posted answer; `answer` is its outbox row."""
     channel_id = answer.platform_thread_id or answer.platform_channel_id
-    await _change(rest, channel_id, answer.platform_message_id, rows=to_rows(shown))
+    await _change(rest, channel_id, answer.platform_message_id, rows=to_rows(answer_buttons))
 
 
 async def _change(rest: Rest, channel_id: str, message_id: str, rows: Sequence[Json]) -> None:

@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 async def to_bodies(app: "App", reply: CommandReply, asker: str) -> Bodies:
     """Return the messages of a reply; files that are too large for any server are links."""
     uploads, others = await collect(app, reply.files, DEFAULT_BYTES)
-    text = "\n".join([reply.text, *(f"{each.filename}: <{each.url}>" for each in others)])
+    text = "\n".join([reply.text, *(f"{other.filename}: <{other.url}>" for other in others)])
     rows = to_rows(buttons_of(reply, asker, app.clock.now()))
     return to_messages(render(text, may_attach=False).parts, uploads, rows)

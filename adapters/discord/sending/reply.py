@@ -111,11 +111,11 @@ class Sender:
         most_parts = 1 if isinstance(writer, ResponseWriter) and writer.is_private else MOST_PARTS
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         ids, limits = list[str](), self._upload_limits
-        if any(each.size_bytes > DEFAULT_BYTES for each in reply.files):
+        if any(file.size_bytes > DEFAULT_BYTES for file in reply.files):
             await limits.ask(self.rest, reply.place.server)
-        allowed = limits.get(reply.place.server, DEFAULT_BYTES)
+        max_bytes = limits.get(reply.place.server, DEFAULT_BYTES)
         while True:
-            parts, uploads = await _draft(self.app, reply, allowed, most_parts=most_parts)
+            parts, uploads = await _draft(self.app, reply, max_bytes, most_parts=most_parts)
             bodies = to_messages(parts, uploads, rows, allows_mentions=reply.delivery.allows_mentions)
             try:
                 await _write(writer, reply, bodies, ids=ids, nonce=_nonce(self.app.secrets, reply))
@@ -123,9 +123,9 @@ class Sender:
                 if error.number in GONE and isinstance(writer, ResponseWriter):
                     writer = await _after_response(self.rest, writer, reply)
                 elif error.number == TOO_LARGE and uploads:
-                    allowed = limits.note_refusal(reply.place.server, allowed)
+                    max_bytes = limits.note_refusal(reply.place.server, max_bytes)
                 elif error.number == MISSING_PERMISSIONS and uploads:
-                    allowed = 0
+                    max_bytes = 0
                 else:
                     raise
                 continue
@@ -141,14 +141,14 @@ async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply") ->
 
 
 async def _draft(
-    app: "App", reply: "Reply", allowed: int, *, most_parts: int
+    app: "App", reply: "Reply", max_bytes: int, *, most_parts: int
 ) -> tuple[Sequence[str], Sequence[Upload]]:
-    """Return the parts, and the files of at most `allowed` bytes each; 0 means no files."""
+    """Return the parts, and the files of at most `max_bytes` bytes each; 0 means no files."""
     text, uploads = reply.content, list[Upload]()
     if reply.files:
-        uploads, links = await choose_uploads(app, reply.files, allowed)
+        uploads, links = await choose_uploads(app, reply.files, max_bytes)
         text = "\n".join([text, *links])
-    rendered = await run_on_text(partial(render, may_attach=allowed > 0, most_parts=most_parts), text)
+    rendered = await run_on_text(partial(render, may_attach=max_bytes > 0, most_parts=most_parts), text)
     return rendered.parts, [*([rendered.file] if rendered.file else []), *uploads]
 
 
@@ -183,11 +183,11 @@ async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload
                 raise
             # The live message was deleted; Discord still knows its nonce.
             nonce += "-again"
-    made = await writer.write(body, nonce, files)
-    if not _shows(made, body, files):
+    message = await writer.write(body, nonce, files)
+    if not _shows(message, body, files):
         # The message with this nonce is the live message of an attempt that died before it stored the message's id.
-        made = await writer.change(str(made["id"]), body, files)
-    return str(made["id"])
+        message = await writer.change(str(message["id"]), body, files)
+    return str(message["id"])
 
 
 def _shows(message: Json, body: Json, files: Sequence[Upload]) -> bool:
@@ -198,7 +198,7 @@ def _shows(message: Json, body: Json, files: Sequence[Upload]) -> bool:
 
 
 def _button_ids(message: Json) -> list[str]:
-    return [each["custom_id"] for row in message.get("components", ()) for each in row["components"]]
+    return [button["custom_id"] for row in message.get("components", ()) for button in row["components"]]
 
 
 def _nonce(secrets: Secrets, reply: "Reply") -> str:
@@ -225,8 +225,8 @@ def nonce_of_turn(secrets: Secrets, place: Place, reply_to: str | None, *, turn_
 
 def to_nonce(secrets: Secrets, *identity: object) -> str:
     """Return the prefix of the nonces of what this identity names in this installation."""
-    named = json.dumps([installation_id(secrets), *identity])
-    return hashlib.sha256(named.encode()).hexdigest()[:NONCE_DIGITS]
+    key = json.dumps([installation_id(secrets), *identity])
+    return hashlib.sha256(key.encode()).hexdigest()[:NONCE_DIGITS]
 
 
 class ChannelWriter:
@@ -294,32 +294,35 @@ def writer_for(rest: Rest, place: Place, reply_to: str | None, *, was_tried: boo
 
 def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) -> Rendered:
     """Return the parts of an answer; a longer one becomes a file behind its beginning, if files are allowed."""
-    shown = text.strip() or "\N{ZERO WIDTH SPACE}"
-    if "|" in shown:
-        shown = tables_to_blocks(shown)
-    if is_one_message(shown, MESSAGE_LIMIT):
-        return Rendered((shown,))
-    parts = split_text(shown, MESSAGE_LIMIT)
+    markup = text.strip() or "\N{ZERO WIDTH SPACE}"
+    if "|" in markup:
+        markup = tables_to_blocks(markup)
+    if is_one_message(markup, MESSAGE_LIMIT):
+        return Rendered((markup,))
+    parts = split_text(markup, MESSAGE_LIMIT)
     if len(parts) <= most_parts or not may_attach:
         return Rendered(tuple(parts))
-    return with_file(text, shown, PREVIEW_CHARS)
+    return with_file(text, markup, PREVIEW_CHARS)
 
 
-def to_rows(shown: AnswerButtons) -> list[Json]:
+def to_rows(answer_buttons: AnswerButtons) -> list[Json]:
     """Return the component rows of an answer."""
-    rows = (in_rows([to_component(each) for each in group]) for group in (shown.choices, shown.actions))
+    rows = (
+        in_rows([to_component(button) for button in group])
+        for group in (answer_buttons.choices, answer_buttons.actions)
+    )
     return [row for group in rows for row in group]
 
 
-def in_rows(drawn: Sequence[Json]) -> list[Json]:
+def in_rows(components: Sequence[Json]) -> list[Json]:
     """Return buttons in rows, as many as a message can hold."""
-    starts = range(0, len(drawn[:MOST_BUTTONS]), IN_A_ROW)
-    return [{"type": 1, "components": list(drawn[:MOST_BUTTONS][start : start + IN_A_ROW])} for start in starts]
+    starts = range(0, len(components[:MOST_BUTTONS]), IN_A_ROW)
+    return [{"type": 1, "components": list(components[:MOST_BUTTONS][start : start + IN_A_ROW])} for start in starts]
 
 
-def to_component(shown: ShownButton) -> Json:
+def to_component(button: ShownButton) -> Json:
     """Return one button."""
-    drawn: Json = {"type": 2, "style": COLOURS[shown.kind], "custom_id": shown.button.to_id()}
-    if shown.is_emoji:
-        return drawn | {"emoji": {"id": None, "name": shown.label}}
-    return drawn | {"label": abbreviate(shown.label, LABEL_CHARS)}
+    component: Json = {"type": 2, "style": COLOURS[button.kind], "custom_id": button.button.to_id()}
+    if button.is_emoji:
+        return component | {"emoji": {"id": None, "name": button.label}}
+    return component | {"label": abbreviate(button.label, LABEL_CHARS)}

@@ -35,8 +35,8 @@ class ResponseWriter:
         """Edit the response, or post a follow-up; raises `Unavailable` if it is unknown whether that was posted."""
         if nonce.endswith("-0") and not self._follows:
             return await self.change("@original", body, files)
-        if self._was_tried and (found := await self._find_posted(body)) is not None:
-            return found
+        if self._was_tried and (posted := await self._find_posted(body)) is not None:
+            return posted
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if self.is_private else 0)
         path = "/webhooks/{webhook_id}/{webhook_token}"
         with unrepeated():
@@ -46,11 +46,11 @@ class ResponseWriter:
         """Return the follow-up with this text; private ones are in no history."""
         if self._posted is None:
             self._posted = [] if self.is_private or not self._first else await self._list_posted()
-        found = next((each for each in self._posted if each["content"].strip() == body["content"].strip()), None)
-        if found is not None:
+        message = next((post for post in self._posted if post["content"].strip() == body["content"].strip()), None)
+        if message is not None:
             # Two parts may have the same text.
-            self._posted.remove(found)
-        return found
+            self._posted.remove(message)
+        return message
 
     async def _list_posted(self) -> list[Json]:
         query = {"after": str(self._first["id"]), "limit": "100"}
@@ -60,7 +60,11 @@ class ResponseWriter:
             after: list[Json] = await self._rest.call("GET", path, query=query, channel_id=channel_id)
         except Refused:
             return []
-        return [each for each in reversed(after) if each["author"]["id"] == me["id"] and self._follows_first(each)]
+        return [
+            message
+            for message in reversed(after)
+            if message["author"]["id"] == me["id"] and self._follows_first(message)
+        ]
 
     def _follows_first(self, message: Json) -> bool:
         origin = message.get("interaction_metadata") or {}
@@ -71,9 +75,9 @@ class ResponseWriter:
         """Edit the response."""
         path = "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}"
         body = body | {"flags": SUPPRESS_EMBEDS}
-        changed = await self._call("PATCH", path, body, files=files, message_id=message_id)
-        self._first = self._first or changed
-        return changed
+        message = await self._call("PATCH", path, body, files=files, message_id=message_id)
+        self._first = self._first or message
+        return message
 
     async def type(self) -> None:
         """Do nothing: the response shows "is thinking…"."""

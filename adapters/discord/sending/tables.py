@@ -38,8 +38,8 @@ def _block(rows: list[str]) -> list[str]:
     if (sum(widths) + 2 * len(widths)) * len(cells) > MOST_TABLE_CHARS:
         return ["```", *(row.replace("`", "") for row in rows), "```"]
     cells = [row + [""] * (len(widths) - len(row)) for row in cells]
-    drawn = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return ["```", drawn[0], "  ".join("-" * width for width in widths), *drawn[1:], "```"]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return ["```", lines[0], "  ".join("-" * width for width in widths), *lines[1:], "```"]
 
 
 def _widths(cells: list[list[str]]) -> list[int]:

@@ -35,20 +35,20 @@ class UploadLimits(dict[str | None, int]):
 
     def note_refusal(self, server: str | None, tried: int) -> int:
         """Note that this size was refused; return the limit to try next."""
-        allowed = next((each for each in (DEFAULT_BYTES, LESS_BYTES) if each < tried), 0)
+        max_bytes = next((size for size in (DEFAULT_BYTES, LESS_BYTES) if size < tried), 0)
         # One message without files says nothing about the next one.
-        self._keep(server, allowed or LESS_BYTES)
-        return allowed
+        self._keep(server, max_bytes or LESS_BYTES)
+        return max_bytes
 
-    def _keep(self, server: str | None, allowed: int) -> None:
+    def _keep(self, server: str | None, max_bytes: int) -> None:
         if len(self) >= MOST_SERVERS:
             self.clear()
-        self[server] = allowed
+        self[server] = max_bytes
 
 
-async def choose_uploads(app: "App", files: Sequence[ReplyFile], allowed: int) -> tuple[list[Upload], list[str]]:
-    """Return the files of at most `allowed` bytes each, as many as a request takes, and lines with links for others."""
-    small = [each for each in files if allowed and each.size_bytes <= allowed]
-    uploads, others = await collect(app, small, max(REQUEST_BYTES, allowed))
-    links = [*(each for each in files if each not in small), *others]
-    return uploads, [f"\n{each.filename}: <{each.url}>" for each in links]
+async def choose_uploads(app: "App", files: Sequence[ReplyFile], max_bytes: int) -> tuple[list[Upload], list[str]]:
+    """Return the files of at most `max_bytes` each, as many as a request takes, and lines with links for others."""
+    small = [file for file in files if max_bytes and file.size_bytes <= max_bytes]
+    uploads, others = await collect(app, small, max(REQUEST_BYTES, max_bytes))
+    links = [*(file for file in files if file not in small), *others]
+    return uploads, [f"\n{link.filename}: <{link.url}>" for link in links]

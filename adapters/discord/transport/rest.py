@@ -227,15 +227,15 @@ class Rest:
         """
         http = await self._open()
         route = Route(method, path, **ids)
-        given: Json = {"params": dict(query)} if query else {}
+        options: Json = {"params": dict(query)} if query else {}
         if files:
-            uploads = [discord.File(io.BytesIO(each.content), each.filename) for each in files]
+            uploads = [discord.File(io.BytesIO(file.content), file.filename) for file in files]
             # Only the files that this list names are in the message afterwards; a repeated edit replaces them.
-            listed = [{"id": index, "filename": each.filename} for index, each in enumerate(uploads)]
-            given |= {"form": _to_form(body | {"attachments": listed}, uploads), "files": uploads}
+            attachments = [{"id": index, "filename": upload.filename} for index, upload in enumerate(uploads)]
+            options |= {"form": _to_form(body | {"attachments": attachments}, uploads), "files": uploads}
         elif body is not None:
-            given["json"] = body
-        return await as_our_errors(http.request(route, **given))
+            options["json"] = body
+        return await as_our_errors(http.request(route, **options))
 
     async def open_direct(self, user_id: str) -> str:
         """Return the id of the direct message channel with a person."""
@@ -330,7 +330,7 @@ def _read_retry_after(error: discord.HTTPException) -> float:
 
 def _to_form(body: Any, uploads: Sequence[discord.File]) -> list[Json]:
     form: list[Json] = [{"name": "payload_json", "value": json.dumps(body)}]
-    for index, each in enumerate(uploads):
+    for index, upload in enumerate(uploads):
         kind = "application/octet-stream"
-        form.append({"name": f"files[{index}]", "value": each.fp, "filename": each.filename, "content_type": kind})
+        form.append({"name": f"files[{index}]", "value": upload.fp, "filename": upload.filename, "content_type": kind})
     return form

@@ -43,8 +43,8 @@ class AgentView:
     async def _is_agent(self, team: str) -> bool:
         if team not in self._teams:
             async with self._database.statement() as session:
-                found = (await session.execute(LATEST, {"team": team})).scalar_one()
-            if found is None:
+                is_agent = (await session.execute(LATEST, {"team": team})).scalar_one()
+            if is_agent is None:
                 return False
-            self._teams[team] = bool(found)
+            self._teams[team] = bool(is_agent)
         return self._teams[team]

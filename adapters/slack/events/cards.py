@@ -15,9 +15,9 @@ def read_cards(event: Json, to_plain: Callable[[str], str]) -> list[Card]:
     blocks = _dicts(event.get("blocks"))
     # A person's text comes a second time as rich text.
     if event.get("text"):
-        blocks = [each for each in blocks if each.get("type") != "rich_text"]
-    attachments = [each for each in _dicts(event.get("attachments")) if not is_shared(each)]
-    cards = [Card(list(_lines(blocks, to_plain))), *(_to_card(each, to_plain) for each in attachments)]
+        blocks = [block for block in blocks if block.get("type") != "rich_text"]
+    attachments = [attachment for attachment in _dicts(event.get("attachments")) if not is_shared(attachment)]
+    cards = [Card(list(_lines(blocks, to_plain))), *(_to_card(attachment, to_plain) for attachment in attachments)]
     return [card for card in cards if card.lines]
 
 
@@ -31,7 +31,7 @@ def _to_card(attachment: Json, to_plain: Callable[[str], str]) -> Card:
         to_plain(str(attachment[key])) for key in ("pretext", "author_name", "title", "text") if attachment.get(key)
     ]
     fields = _dicts(attachment.get("fields"))
-    lines += [to_plain(f"{each.get('title') or ''}: {each.get('value') or ''}") for each in fields]
+    lines += [to_plain(f"{field.get('title') or ''}: {field.get('value') or ''}") for field in fields]
     lines += _lines(_dicts(attachment.get("blocks")), to_plain)
     if not lines and attachment.get("fallback"):
         lines.append(to_plain(str(attachment["fallback"])))
@@ -50,8 +50,8 @@ def _lines(blocks: list[Json], to_plain: Callable[[str], str]) -> Iterator[str]:
             continue
         parts = [block.get(key) for key in ("title", "text", "alt_text", "fields", "elements")]
         values = [value for part in parts for value in (part if isinstance(part, list) else [part])]
-        texts = [(each.get("text") or each.get("alt_text")) if isinstance(each, dict) else each for each in values]
-        yield from (to_plain(each) for each in texts if isinstance(each, str) and each)
+        texts = [(value.get("text") or value.get("alt_text")) if isinstance(value, dict) else value for value in values]
+        yield from (to_plain(text) for text in texts if isinstance(text, str) and text)
 
 
 def _rich_text(element: Json, depth: int) -> Iterator[str]:
@@ -65,11 +65,11 @@ def _rich_text(element: Json, depth: int) -> Iterator[str]:
     elif isinstance(element.get("text"), str):
         yield element["text"]
     if depth:
-        for each in _dicts(element.get("elements")):
-            yield from _rich_text(each, depth - 1)
+        for child in _dicts(element.get("elements")):
+            yield from _rich_text(child, depth - 1)
             if kind in ("rich_text", "rich_text_list"):
                 yield "\n"
 
 
-def _dicts(given: Any) -> list[Json]:
-    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+def _dicts(source: Any) -> list[Json]:
+    return [entry for entry in source if isinstance(entry, dict)] if isinstance(source, list) else []

@@ -68,28 +68,28 @@ async def list_missed(
     kinds = {row.channel: "im" if row.is_direct else "channel" for row in (*channels, *threads)}
     places = [Unread(row.team, row.channel, None, kind=kinds[row.channel]) for row in channels]
     places += [Unread(row.team, row.channel, row.thread, kind=kinds[row.channel]) for row in threads]
-    left, known, wait = deque(places), set(places), FIRST_WAIT
-    while left:
+    queue, all_places, wait = deque(places), set(places), FIRST_WAIT
+    while queue:
         if app.clock.monotonic() > until:
-            in_channels = sum(each.thread is None for each in left)
-            log.warning("slack_places_not_read", channels=in_channels, threads=len(left) - in_channels)
+            in_channels = sum(place.thread is None for place in queue)
+            log.warning("slack_places_not_read", channels=in_channels, threads=len(queue) - in_channels)
             return
-        place = left.popleft()
+        place = queue.popleft()
         try:
             messages = await _read(clients, place, oldest)
         except Unavailable as error:
             log.warning("slack_channel_not_read", channel=place.channel, cause=str(error), again_in=wait)
-            left.append(place)
+            queue.append(place)
             await asyncio.sleep(wait)
             wait = min(LONGEST_WAIT, wait * 2)
             continue
         wait = FIRST_WAIT
-        for each, web in messages:
-            thread = Unread(place.team, place.channel, str(each["ts"]), kind=place.kind)
-            if place.thread is None and str(each.get("latest_reply", "")) > oldest and thread not in known:
-                known.add(thread)
-                left.append(thread)
-            yield each, web
+        for message, web in messages:
+            thread = Unread(place.team, place.channel, str(message["ts"]), kind=place.kind)
+            if place.thread is None and str(message.get("latest_reply", "")) > oldest and thread not in all_places:
+                all_places.add(thread)
+                queue.append(thread)
+            yield message, web
 
 
 async def _read(clients: Clients, place: Unread, oldest: str) -> list[tuple[Json, Web]]:
@@ -101,16 +101,16 @@ async def _read(clients: Clients, place: Unread, oldest: str) -> list[tuple[Json
     where: Json = {"channel": place.channel, "oldest": oldest, "limit": PAGE}
     if place.thread is not None:
         where["ts"] = place.thread
-    found: list[Json] = []
+    history: list[Json] = []
     try:
         while True:
             page = await web.call(method, max_wait=MAX_WAIT, **where)
-            found += page.get("messages", ())
+            history += page.get("messages", ())
             where["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
             if not where["cursor"]:
                 break
     except Refused as error:
         log.warning("slack_channel_not_read", channel=place.channel, cause=str(error))
     beside = {"channel": place.channel, "channel_type": place.kind}
-    messages = [{**each, **beside} for each in found if str(each.get("ts", "")) > oldest]
-    return [(each, web) for each in sorted(messages, key=lambda each: str(each["ts"]))]
+    messages = [{**message, **beside} for message in history if str(message.get("ts", "")) > oldest]
+    return [(message, web) for message in sorted(messages, key=lambda message: str(message["ts"]))]

@@ -41,61 +41,61 @@ class Directory:
 
     async def list_names(self, web: Web, people: Collection[str]) -> dict[str, str]:
         """Return names by user id, as far as they are known within WAIT_SECONDS."""
-        found = await self._find(web, people)
-        return {each: _name(user) for each, user in found.items() if user is not None}
+        users = await self._find(web, people)
+        return {user_id: _name(user) for user_id, user in users.items() if user is not None}
 
     async def find_channel(self, web: Web, channel: str) -> Channel:
         """Return the channel's name and topic, as far as they are known within WAIT_SECONDS."""
-        found = (await self._find(web, [channel])).get(channel) or {}
-        return Channel(found.get("name"), (found.get("topic") or {}).get("value") or None)
+        conversation = (await self._find(web, [channel])).get(channel) or {}
+        return Channel(conversation.get("name"), (conversation.get("topic") or {}).get("value") or None)
 
     async def with_files(self, web: Web, event: Json) -> Json:
         """Return the event with complete files: of a file from another workspace it contains only the id."""
         files = list(event.get("files") or ())
-        withheld = [each for each in files if each.get("file_access") == WITHHELD]
+        withheld = [file for file in files if file.get("file_access") == WITHHELD]
         with suppress(TimeoutError):
             async with asyncio.timeout(WAIT_SECONDS):
-                for each in withheld:
-                    found = await web.find("files.info", file=str(each.get("id")))
-                    files[files.index(each)] = (found or {}).get("file") or each
+                for stub in withheld:
+                    response = await web.find("files.info", file=str(stub.get("id")))
+                    files[files.index(stub)] = (response or {}).get("file") or stub
         return {**event, "files": files} if withheld else event
 
     async def _find(self, web: Web, ids: Iterable[str]) -> dict[str, Json | None]:
-        keys = {each: (web.token.team_id, each) for each in ids}
-        waiting = [event for key in keys.values() if (event := self._ask(web, key)) is not None]
-        if waiting:
+        keys = {id_: (web.token.team_id, id_) for id_ in ids}
+        events = [event for key in keys.values() if (event := self._ask(web, key)) is not None]
+        if events:
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_SECONDS):
-                    await asyncio.gather(*(event.wait() for event in waiting))
-        return {each: self._kept[key][1] for each, key in keys.items() if key in self._kept}
+                    await asyncio.gather(*(event.wait() for event in events))
+        return {id_: self._kept[key][1] for id_, key in keys.items() if key in self._kept}
 
     def _ask(self, web: Web, key: tuple[str, str]) -> asyncio.Event | None:
         if key in self._pending:
             return self._pending[key]
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] > self._clock.monotonic():
+        entry = self._kept.get(key)
+        if entry is not None and entry[0] > self._clock.monotonic():
             return None
         if len(self._pending) >= MOST_AT_ONCE:
             return None
-        done = self._pending[key] = asyncio.Event()
-        self._running.start(self._fetch(web, key, done), "slack name")
+        event = self._pending[key] = asyncio.Event()
+        self._running.start(self._fetch(web, key, event), "slack name")
         # An expired entry is used until the new one arrives.
-        return done if kept is None else None
+        return event if entry is None else None
 
-    async def _fetch(self, web: Web, key: tuple[str, str], done: asyncio.Event) -> None:
+    async def _fetch(self, web: Web, key: tuple[str, str], event: asyncio.Event) -> None:
         try:
             if key[1].startswith(("U", "W")):
-                found = (await web.find("users.info", user=key[1]) or {}).get("user")
+                record = (await web.find("users.info", user=key[1]) or {}).get("user")
             else:
-                found = (await web.find("conversations.info", channel=key[1]) or {}).get("channel")
-            lasts = KEPT_UNKNOWN_SECONDS if found is None else KEPT_SECONDS
+                record = (await web.find("conversations.info", channel=key[1]) or {}).get("channel")
+            lasts = KEPT_UNKNOWN_SECONDS if record is None else KEPT_SECONDS
             before = self._kept.get(key)
-            self._kept[key] = (self._clock.monotonic() + lasts, found or (before[1] if before else None))
+            self._kept[key] = (self._clock.monotonic() + lasts, record or (before[1] if before else None))
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         finally:
             self._pending.pop(key, None)
-            done.set()
+            event.set()
 
 
 def _name(user: Json) -> str:

@@ -91,8 +91,8 @@ class Events:
         if kind == "message_changed":
             await self._accept_edit(event, web)
         elif kind == "message_deleted":
-            gone = {**(event.get("previous_message") or {}), "ts": str(event.get("deleted_ts"))}
-            await self._delete({**gone, "channel": event["channel"]}, web)
+            message = {**(event.get("previous_message") or {}), "ts": str(event.get("deleted_ts"))}
+            await self._delete({**message, "channel": event["channel"]}, web)
         elif is_message(event, web):
             event = await self.agent_view.to_event(event, web)
             place = to_place(event, web.token)
@@ -120,13 +120,13 @@ class Events:
         async with self._locked(to_place(message, web.token)):
             names = await self.directory.list_names(web, list_people([message]))
             event_id = to_event_id(message["channel"], message["ts"])
-            known = await self._edits.change(event_id, to_text(message, web.token.bot_user_id, names))
-            if known is None and self._mentions_only_now(message, str(edited), web):
+            question = await self._edits.change(event_id, to_text(message, web.token.bot_user_id, names))
+            if question is None and self._mentions_only_now(message, str(edited), web):
                 await self._accept_once(message, web, sent_at=to_moment(str(edited)))
-        if known is not None and known.turn_id is not None:
+        if question is not None and question.turn_id is not None:
             asker = to_account(str(message["user"]), to_team(message, web.token), web.token)
             self._running.start(
-                self._edits.offer_again(known.turn_id, asker, partial(replace_buttons, web)), "offer again"
+                self._edits.offer_again(question.turn_id, asker, partial(replace_buttons, web)), "offer again"
             )
 
     def _mentions_only_now(self, message: Json, edited: str, web: Web) -> bool:
@@ -207,8 +207,8 @@ class Events:
     async def _roles(self, event: Json, web: Web) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
         # A guest from another workspace is in no group of this one.
         is_member = to_team(event, web.token) == web.token.team_id
-        found = await self.groups.find(web.token.team_id, str(event["user"])) if is_member else ((), ())
-        return ((), None) if found is None else (tuple(clean(each) for each in found[1]), found[0])
+        groups = await self.groups.find(web.token.team_id, str(event["user"])) if is_member else ((), ())
+        return ((), None) if groups is None else (tuple(clean(name) for name in groups[1]), groups[0])
 
 
 def is_root(event: Json) -> bool:

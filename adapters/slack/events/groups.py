@@ -88,11 +88,11 @@ class Groups:
                     row = await self._rows.load((team_id, account))
         return (tuple(row.ids), tuple(row.names)) if row.is_known else None
 
-    async def _find_rows(self, asked: Sequence[tuple[str, str]]) -> Sequence[Any]:
-        teams, accounts = [team_id for team_id, _ in asked], [account for _, account in asked]
-        given = {"team_ids": teams, "accounts": accounts, "fresh": FRESH_SECONDS}
+    async def _find_rows(self, members: Sequence[tuple[str, str]]) -> Sequence[Any]:
+        teams, accounts = [team_id for team_id, _ in members], [account for _, account in members]
+        parameters = {"team_ids": teams, "accounts": accounts, "fresh": FRESH_SECONDS}
         async with self._database.statement() as session:
-            return (await session.execute(FIND_GROUPS, given)).all()
+            return (await session.execute(FIND_GROUPS, parameters)).all()
 
     async def _refresh(self, team_id: str, changes: int) -> bool:
         if self._clock.monotonic() < self._retry_at.get(team_id, 0.0):
@@ -104,10 +104,10 @@ class Groups:
             log.warning("slack_groups_unknown", team=team_id, cause=str(error) or "Slack takes too long")
             return False
         async with self._database.transaction() as session:
-            kept = (await session.execute(MARK_READ, {"team_id": team_id, "changes": changes})).one_or_none()
-            if kept is not None:
-                await session.execute(DELETE_MEMBERS, {"list_id": kept.id})
-                await session.execute(INSERT_MEMBERS, {"list_id": kept.id, "members": json.dumps(members)})
+            row = (await session.execute(MARK_READ, {"team_id": team_id, "changes": changes})).one_or_none()
+            if row is not None:
+                await session.execute(DELETE_MEMBERS, {"list_id": row.id})
+                await session.execute(INSERT_MEMBERS, {"list_id": row.id, "members": json.dumps(members)})
         return True
 
     async def _list_members(self, team_id: str) -> list[Json]:
@@ -125,26 +125,26 @@ class Groups:
             for account in group.get("users", ())
         ]
 
-    async def change(self, team_id: str, group_id: str, removed: list[str] | None) -> None:
+    async def change(self, team_id: str, group_id: str, accounts: list[str] | None) -> None:
         """Mark a group as changed and remove members from it at once; `removed=None` means all of them."""
         async with self._database.transaction() as session:
             list_id = (await session.execute(MARK_CHANGED, {"team_id": team_id})).scalar_one()
-            given = {"list_id": list_id, "group_id": group_id, "removed": removed}
-            await session.execute(REMOVE_MEMBERS, given)
+            parameters = {"list_id": list_id, "group_id": group_id, "removed": accounts}
+            await session.execute(REMOVE_MEMBERS, parameters)
 
 
 def register(bolt: "AsyncApp", groups: Groups) -> None:
     """Register the listeners for changes of user groups."""
 
     async def members_changed(event: Json, body: Json) -> None:
-        removed = [str(each) for each in event.get("removed_users") or ()]
-        await groups.change(_team(event, body), str(event.get("subteam_id")), removed)
+        accounts = [str(account) for account in event.get("removed_users") or ()]
+        await groups.change(_team(event, body), str(event.get("subteam_id")), accounts)
 
     async def updated(event: Json, body: Json) -> None:
         group = event.get("subteam") or {}
         # A disabled group has no members.
-        removed: list[str] | None = None if group.get("date_delete") else []
-        await groups.change(_team(event, body), str(group.get("id")), removed)
+        accounts: list[str] | None = None if group.get("date_delete") else []
+        await groups.change(_team(event, body), str(group.get("id")), accounts)
 
     bolt.event("subteam_members_changed")(members_changed)
     bolt.event("subteam_updated")(updated)

@@ -97,18 +97,18 @@ def to_text(event: Json, bot_user_id: str, names: Mapping[str, str]) -> str:
 
 def to_shared(event: Json, names: Mapping[str, str]) -> list[QuotedMessage]:
     """Return the messages that this message shares, and what is shown below its text."""
-    shared = [each for each in event.get("attachments") or () if is_shared(each)]
+    shared = [attachment for attachment in event.get("attachments") or () if is_shared(attachment)]
     channel, ts = event.get("channel"), event.get("ts")
     message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
-    quotes = [QuotedMessage(_author(each), _shared_text(each, names), message_id) for each in shared]
+    quotes = [QuotedMessage(_author(attachment), _shared_text(attachment, names), message_id) for attachment in shared]
     cards = render_cards(read_cards(event, lambda text: to_plain(text, names)), str(event.get("text") or ""))
     return [quote for quote in (*quotes, QuotedMessage("shown below", cards, message_id)) if quote.text]
 
 
 def _shared_text(attachment: Json, names: Mapping[str, str]) -> str:
     text = clean(to_plain(str(attachment.get("text") or ""), names))
-    inner = [each.get("message") for each in attachment.get("message_blocks") or () if isinstance(each, dict)]
-    cards = [card for each in inner if each for card in read_cards(each, lambda text: to_plain(text, names))]
+    inner = [block.get("message") for block in attachment.get("message_blocks") or () if isinstance(block, dict)]
+    cards = [card for message in inner if message for card in read_cards(message, lambda text: to_plain(text, names))]
     return "\n".join(part for part in (text, "" if text else render_cards(cards)) if part)
 
 
@@ -119,7 +119,7 @@ def _author(attachment: Json) -> str:
 
 def to_plain(text: str, names: Mapping[str, str]) -> str:
     """Return Slack's markup as plain text."""
-    return html.unescape(SPECIAL.sub(lambda found: _special(found[1], names), text))
+    return html.unescape(SPECIAL.sub(lambda match: _special(match[1], names), text))
 
 
 def _special(inner: str, names: Mapping[str, str]) -> str:
@@ -138,21 +138,21 @@ def _special(inner: str, names: Mapping[str, str]) -> str:
 
 def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
     """Return the files of a message; the worker downloads them with the workspace's token."""
-    files = [each for each in event.get("files") or () if each.get("mode") not in ("tombstone", "hidden_by_limit")]
+    files = [file for file in event.get("files") or () if file.get("mode") not in ("tombstone", "hidden_by_limit")]
     return tuple(
-        replace(to_attachment(each, token), voice_seconds=_voice_seconds(each, event.get("user"))) for each in files
+        replace(to_attachment(file, token), voice_seconds=_voice_seconds(file, event.get("user"))) for file in files
     )
 
 
-def to_attachment(given: Json, token: Token) -> Attachment:
+def to_attachment(file: Json, token: Token) -> Attachment:
     """Return one file."""
-    size = given.get("size")
+    size = file.get("size")
     return Attachment(
-        str(given.get("name") or given.get("title") or given.get("id") or "file"),
-        str(given.get("mimetype") or "application/octet-stream"),
+        str(file.get("name") or file.get("title") or file.get("id") or "file"),
+        str(file.get("mimetype") or "application/octet-stream"),
         # Slack does not know the size of files that are kept elsewhere.
         size if isinstance(size, int) and size > 0 else None,
-        url=given.get("url_private_download") or given.get("url_private"),
+        url=file.get("url_private_download") or file.get("url_private"),
         credential=f"{PLATFORM}:{token.team_id}",
     )
 
@@ -166,13 +166,13 @@ def _voice_seconds(file: Json, user: object) -> float | None:
 
 def to_quoted_message(event: Json, token: Token, names: Mapping[str, str]) -> QuotedMessage:
     """Return an earlier message for the context."""
-    files = [str(each.get("name")) for each in event.get("files") or ()]
-    shown = f" [files: {', '.join(files)}]" if files else ""
+    files = [str(file.get("name")) for file in event.get("files") or ()]
+    suffix = f" [files: {', '.join(files)}]" if files else ""
     user = str(event.get("user") or "")
     speaker = names.get(user) or str(event.get("username") or user or "app")
     own = cut(clean(to_text(event, token.bot_user_id, names)), LINE_CHARS)
-    below = [cut(each.text, CARDS_CHARS) for each in to_shared(event, names)]
-    text = "\n".join(part for part in (own, *below) if part) + shown
+    below = [cut(quote.text, CARDS_CHARS) for quote in to_shared(event, names)]
+    text = "\n".join(part for part in (own, *below) if part) + suffix
     channel, ts = event.get("channel"), event.get("ts")
     message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
     account = to_account(user, to_team(event, token), token) if user else None
@@ -214,7 +214,7 @@ def to_addressing(event: Json, place: Place, token: Token) -> Addressing:
 
 def list_people(events: Sequence[Json]) -> set[str]:
     """Return the ids of the authors of these messages and of the people whom they mention."""
-    found = {str(each["user"]) for each in events if each.get("user")}
-    for each in events:
-        found.update(USER_ID.findall(str(each.get("text") or "")))
-    return found
+    user_ids = {str(event["user"]) for event in events if event.get("user")}
+    for message in events:
+        user_ids.update(USER_ID.findall(str(message.get("text") or "")))
+    return user_ids

@@ -89,68 +89,71 @@ class Listening:
 
     async def list_unanswered(self, event: Json, web: Web) -> list[QuotedMessage]:
         """Return what people have said to each other in a thread of the agent since its last question."""
-        kept = [each for each in self._recent.get(_key(event), ()) if _event_key(each) in self._unanswered]
-        return await self._quote([each for each in kept if str(each["ts"]) < str(event["ts"])], web)
+        messages = [message for message in self._recent.get(_key(event), ()) if _event_key(message) in self._unanswered]
+        return await self._quote([message for message in messages if str(message["ts"]) < str(event["ts"])], web)
 
     def mark_read(self, event: Json) -> None:
         """Note that the conversation contains what was said before this message."""
-        for each in self._recent.get(_key(event), ()):
-            if str(each["ts"]) < str(event["ts"]):
-                self._unanswered.pop(_event_key(each), None)
+        for message in self._recent.get(_key(event), ()):
+            if str(message["ts"]) < str(event["ts"]):
+                self._unanswered.pop(_event_key(message), None)
 
     async def _find_rules(self, places: Sequence[Place]) -> list[Any]:
-        given = {
-            "servers": [each.server or "" for each in places],
-            "channels": [each.channel for each in places],
-            "threads": [each.thread or "" for each in places],
-            "place_keys": [each.key for each in places],
+        parameters = {
+            "servers": [place.server or "" for place in places],
+            "channels": [place.channel for place in places],
+            "threads": [place.thread or "" for place in places],
+            "place_keys": [place.key for place in places],
         }
         async with self._database.statement() as session:
-            return list((await session.execute(RULE, given)).all())
+            return list((await session.execute(RULE, parameters)).all())
 
     def remember(self, event: Json) -> None:
         """Keep a channel message as context for the next mention."""
-        kept = self._recent.setdefault(_key(event), deque(maxlen=MOST_EARLIER + 1))
+        messages = self._recent.setdefault(_key(event), deque(maxlen=MOST_EARLIER + 1))
         self._recent.move_to_end(_key(event))
-        if all(each["ts"] != event["ts"] for each in kept):
-            kept.append(event)
+        if all(message["ts"] != event["ts"] for message in messages):
+            messages.append(event)
         if len(self._recent) > REMEMBERED_CHANNELS:
             self._recent.popitem(last=False)
 
     def correct(self, channel: str, message: Json) -> None:
         """Apply an edit to the kept messages."""
-        for key, kept in self._recent.items():
+        for key, messages in self._recent.items():
             if key.startswith(channel):
-                corrected = ({**each, **message} if each["ts"] == message["ts"] else each for each in kept)
-                self._recent[key] = deque(corrected, kept.maxlen)
+                corrected = (
+                    {**earlier_message, **message} if earlier_message["ts"] == message["ts"] else earlier_message
+                    for earlier_message in messages
+                )
+                self._recent[key] = deque(corrected, messages.maxlen)
 
     def forget(self, channel: str, ts: str) -> None:
         """Drop a deleted message."""
-        for key, kept in self._recent.items():
+        for key, messages in self._recent.items():
             if key.startswith(channel):
-                self._recent[key] = deque((each for each in kept if each["ts"] != ts), kept.maxlen)
+                self._recent[key] = deque((message for message in messages if message["ts"] != ts), messages.maxlen)
 
     async def list_earlier(self, event: Json, web: Web) -> list[QuotedMessage]:
         """Return the earlier messages of the thread, or of the channel if the message starts a thread."""
-        found = await self._list_replies(event, web) if "thread_ts" in event else []
+        replies = await self._list_replies(event, web) if "thread_ts" in event else []
         most = MOST_REPLIES if "thread_ts" in event else MOST_RECENT
         # Slack shows some apps only the first messages of a thread: those that were seen here are added.
-        seen = {str(each["ts"]): each for each in (*self._recent.get(_key(event), ()), *found)}
-        before = [seen[ts] for ts in sorted(seen)]
-        return await self._quote([each for each in before if str(each["ts"]) < str(event["ts"])][-most:], web)
+        messages = {str(reply["ts"]): reply for reply in (*self._recent.get(_key(event), ()), *replies)}
+        before = [messages[ts] for ts in sorted(messages)]
+        return await self._quote([message for message in before if str(message["ts"]) < str(event["ts"])][-most:], web)
 
     async def _quote(self, before: Sequence[Json], web: Web) -> list[QuotedMessage]:
         names = await self._directory.list_names(web, list_people(before))
-        quotes = [to_quoted_message(each, web.token, names) for each in before]
-        kept: deque[QuotedMessage] = deque()
+        quotes = [to_quoted_message(message, web.token, names) for message in before]
+        selection: deque[QuotedMessage] = deque()
         chars = 0
         for quote in reversed(quotes):
             chars += len(quote.text)
             if chars > EARLIER_CHARS:
                 break
             if quote.text:
-                kept.appendleft(quote)
-        return list(kept)
+                selection.appendleft(quote)
+        return list(selection)
 
     async def _list_replies(self, event: Json, web: Web) -> list[Json]:
         # Slack gives the oldest replies first, and the last ones are wanted.
@@ -159,7 +162,7 @@ class Listening:
         with suppress(TimeoutError):
             async with asyncio.timeout(FETCH_SECONDS):
                 async for page in _list_pages(event, web):
-                    replies.extend({**each, "channel": event["channel"]} for each in page if _is_chat_message(each))
+                    replies.extend({**reply, "channel": event["channel"]} for reply in page if _is_chat_message(reply))
         return list(replies)
 
 

@@ -51,8 +51,8 @@ class TypedCommands:
         if is_aside:
             method, where["user"] = "chat.postEphemeral", message.sender.platform_user_id.rpartition(":")[2]
         account = message.sender.platform_user_id
-        sent = await send_privately(self._app, web, account, files=reply.files)
-        reply = replace(reply, text=f"{reply.text}\n{sent}".rstrip(), files=())
+        note = await send_privately(self._app, web, account, files=reply.files)
+        reply = replace(reply, text=f"{reply.text}\n{note}".rstrip(), files=())
         parts = render(reply.text).parts
         rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
         try:

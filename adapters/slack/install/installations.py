@@ -119,7 +119,7 @@ class Installations:
 
     async def save(self, installed: Installed) -> None:
         """Store an installation, replacing an earlier one of the workspace."""
-        given = {
+        parameters = {
             "team_id": installed.team_id,
             "team_name": installed.team_name,
             "enterprise_id": installed.enterprise_id,
@@ -131,7 +131,7 @@ class Installations:
             "installed_by": installed.installed_by,
         }
         async with self._database.statement() as session:
-            await session.execute(SAVE, given)
+            await session.execute(SAVE, parameters)
         self._cached.pop(installed.team_id, None)
         self._unreadable.discard(installed.team_id)
         log.info("slack_installed", team=installed.team_id, by=installed.installed_by)
@@ -143,8 +143,8 @@ class Installations:
             row = (await session.execute(FIND, {"team_id": team_id})).one_or_none()
             if row is None or self._decrypt(team_id, row.token) != token.secret.get_secret_value():
                 return False
-            given = {"team_id": team_id, "token": row.token, "because": because}
-            ended = (await session.execute(END, given)).one_or_none() is not None
+            parameters = {"team_id": team_id, "token": row.token, "because": because}
+            ended = (await session.execute(END, parameters)).one_or_none() is not None
         self._cached.pop(team_id, None)
         if ended:
             log.warning("slack_installation_ended", team=team_id, because=because)

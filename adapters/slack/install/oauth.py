@@ -70,7 +70,7 @@ class States(AsyncOAuthStateStore):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def async_issue(self, *_given: Any, **_named: Any) -> str:
+    async def async_issue(self, *_args: Any, **_kwargs: Any) -> str:
         """Return a new state."""
         state = token_urlsafe(32)
         async with self._database.statement() as session:
@@ -180,12 +180,12 @@ def _build_flow(app: App, settings: SlackSettings, client: AsyncWebClient) -> As
     )
 
 
-async def _succeeded(done: AsyncSuccessArgs) -> BoltResponse:
-    installation = done.installation
+async def _succeeded(success: AsyncSuccessArgs) -> BoltResponse:
+    installation = success.installation
     team = installation.team_name or "your workspace"
     url = f"https://slack.com/app_redirect?app={installation.app_id}&team={installation.team_id}"
     response = _page("Installed", DONE.format(agent="Parley", team=team), 200, more=OPEN.format(url=url))
-    response.headers["set-cookie"] = [done.settings.state_utils.build_set_cookie_for_deletion()]
+    response.headers["set-cookie"] = [success.settings.state_utils.build_set_cookie_for_deletion()]
     return response
 
 

@@ -25,10 +25,10 @@ class AllTokens:
             own = await self._own.find(team_id)
         except Unavailable:
             # Other workspaces keep working while the workspace of the settings' token is unknown.
-            found = await self._installations.find(team_id)
-            if found is None:
+            token = await self._installations.find(team_id)
+            if token is None:
                 raise
-            return found
+            return token
         return own or await self._installations.find(team_id)
 
 

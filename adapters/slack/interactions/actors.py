@@ -55,7 +55,7 @@ class Actors:
         )
         sender = Sender(PLATFORM, to_account(user_id, home, token), names.get(user_id))
         platform_context = PlatformContext(
-            roles=tuple(clean(each) for each in titles),
+            roles=tuple(clean(title) for title in titles),
             role_ids=ids,
             server_name=clean(token.team_name) if token.team_name else None,
         )
@@ -65,8 +65,8 @@ class Actors:
         self, team_id: str, home: str, user_id: str
     ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
         # A guest from another workspace is in no group of this one.
-        found = await self._groups.find(team_id, user_id) if home == team_id else ((), ())
-        return (None, ()) if found is None else found
+        groups = await self._groups.find(team_id, user_id) if home == team_id else ((), ())
+        return (None, ()) if groups is None else groups
 
     async def find_payload_actor(self, payload: Json) -> Actor | None:
         """Return the actor whom the payload of a click or a form names."""
@@ -77,7 +77,7 @@ class Actors:
             (payload.get("message") or {}).get("team"),
             (payload.get("team") or {}).get("id") or user.get("team_id"),
         ]
-        for team in dict.fromkeys(each for each in teams if each):
+        for team in dict.fromkeys(team for team in teams if team):
             actor = await self.find_actor(team, str(user.get("id")), user.get("team_id"))
             if actor is not None:
                 return actor
@@ -94,12 +94,12 @@ class Actors:
         if key not in self._directs:
             try:
                 async with asyncio.timeout(OPEN_SECONDS):
-                    opened = await actor.web.find("conversations.open", users=actor.user_id)
+                    response = await actor.web.find("conversations.open", users=actor.user_id)
             except TimeoutError:
                 return None
-            if opened is None:
+            if response is None:
                 return None
-            self._directs[key] = str(opened["channel"]["id"])
+            self._directs[key] = str(response["channel"]["id"])
             if len(self._directs) > MOST_KEPT:
                 self._directs.popitem(last=False)
         return self._directs[key]

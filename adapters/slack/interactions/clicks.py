@@ -49,8 +49,8 @@ class SlackClick(Click):
 
     async def replace(self, text: str) -> None:
         """Replace the message with the button by a text."""
-        shown = in_slack(text)
-        await self._responses.replace(url_of(self._body), to_notice(shown), to_blocks(neutralise_mentions(shown)))
+        markup = in_slack(text)
+        await self._responses.replace(url_of(self._body), to_notice(markup), to_blocks(neutralise_mentions(markup)))
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
         """Return the click as a message at the place of its question."""

@@ -50,13 +50,13 @@ class CredentialForms:
             if actor is None:
                 await ack(response_action="errors", errors={FIELD: NOT_INSTALLED})
                 return
-            kept = await commands.keep_credential(
+            confirmation = await commands.keep_credential(
                 self._app, actor.sender, str(view.get("private_metadata")), value=_value(view)
             )
         except ParleyError as error:
             await ack(response_action="errors", errors={FIELD: str(error)})
             return
-        await ack(response_action="update", view=_to_view([_section(kept)]))
+        await ack(response_action="update", view=_to_view([_section(confirmation)]))
 
 
 def _to_form(name: str) -> Json:

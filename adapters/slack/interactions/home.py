@@ -150,8 +150,8 @@ class Homes:
             server = await get_server_spend(session, place) if is_admin else None
         sections = []
         for panel in list_panels():
-            listed = await panel.list_entries(request)
-            sections.append(Section(panel, listed.entries, listed.more))
+            entries = await panel.list_entries(request)
+            sections.append(Section(panel, entries.entries, entries.more))
         return Home(user.permission.label, status, persona.name, sections=sections, server=server, note=note)
 
 

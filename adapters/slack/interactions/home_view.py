@@ -60,7 +60,7 @@ def to_view(home: Home) -> Json:
 
 def _budget(home: Home) -> list[Json]:
     status = home.status
-    held = f"\nRunning requests hold {status.reserved:,} tokens." if status.reserved else ""
+    reservation = f"\nRunning requests hold {status.reserved:,} tokens." if status.reserved else ""
     if status.limit is None:
         text = f"Unlimited; you have used {status.used:,} tokens in this period."
     else:
@@ -68,14 +68,14 @@ def _budget(home: Home) -> list[Json]:
             f"{bar(status.used, status.limit)}\nYou have used {status.used:,} of {status.limit:,} tokens. "
             f"It renews on {status.renews_on:%d %B %Y}."
         )
-    return _part("Your budget", f"{text}{held}\nYour permission: {home.permission}.")
+    return _part("Your budget", f"{text}{reservation}\nYour permission: {home.permission}.")
 
 
 def _panel(section: Section) -> list[Json]:
     panel = section.panel
     if not section.entries:
         return _part(panel.title, panel.empty)
-    rows = [_entry(panel, each) for each in section.entries]
+    rows = [_entry(panel, entry) for entry in section.entries]
     more = [_context(section.more.replace(" /", " /parley "))] if section.more else []
     return [_header(panel.title), *rows, *more]
 
@@ -92,8 +92,8 @@ def _entry(panel: Panel, entry: Entry) -> Json:
 
 
 def _server(spend: ServerSpend) -> list[Json]:
-    used, cost = f"{spend.tokens:,} tokens", f"about ${spend.cost:,.2f}"
-    text = [f"In the last 30 days {spend.people:,} people have used {used} ({cost})."]
+    tokens, cost = f"{spend.tokens:,} tokens", f"about ${spend.cost:,.2f}"
+    text = [f"In the last 30 days {spend.people:,} people have used {tokens} ({cost})."]
     budget = spend.budget
     if budget is None or budget.limit is None:
         text.append("There is no budget for all together.")
@@ -104,9 +104,9 @@ def _server(spend: ServerSpend) -> list[Json]:
     return [*_part("This workspace", "\n".join(text)), button]
 
 
-def bar(used: int, limit: int) -> str:
+def bar(usage: int, limit: int) -> str:
     """Return a progress bar of the used share."""
-    share = 1.0 if limit <= 0 else min(1.0, used / limit)
+    share = 1.0 if limit <= 0 else min(1.0, usage / limit)
     full = round(share * BAR_WIDTH)
     return f"{'▓' * full}{'░' * (BAR_WIDTH - full)} {share:.0%}"
 

@@ -96,7 +96,7 @@ class Shortcuts:
 def to_form(body: Json, about: str) -> Json:
     """Return the form for a question about a message; the message is kept in its metadata."""
     message, channel = body["message"], str((body.get("channel") or {}).get("id"))
-    kept: Json = {
+    metadata: Json = {
         "channel": channel,
         "thread": message.get("thread_ts") or message["ts"],
         "ts": message["ts"],
@@ -105,12 +105,12 @@ def to_form(body: Json, about: str) -> Json:
         "url": url_of(body),
     }
     # Slack keeps 3,000 characters of metadata; a character outside ASCII takes six or more of them.
-    while kept["text"] and len(json.dumps(kept)) > METADATA_CHARS:
-        kept["text"] = kept["text"][: len(kept["text"]) * 9 // 10]
+    while metadata["text"] and len(json.dumps(metadata)) > METADATA_CHARS:
+        metadata["text"] = metadata["text"][: len(metadata["text"]) * 9 // 10]
     return {
         "type": "modal",
         "callback_id": FORM,
-        "private_metadata": json.dumps(kept),
+        "private_metadata": json.dumps(metadata),
         "title": _plain("Ask Parley"),
         "submit": _plain("Ask"),
         "close": _plain("Cancel"),

@@ -68,8 +68,8 @@ class Slash:
             await self._ask(ack, body, rest.strip())
             return
         await ack()
-        if (asked := commands.find_credential_form(f"/{name.removeprefix('/')} {rest}")) is not None:
-            self._running.start(self._forms.open(body, asked), "slack credential form")
+        if (credential_form := commands.find_credential_form(f"/{name.removeprefix('/')} {rest}")) is not None:
+            self._running.start(self._forms.open(body, credential_form), "slack credential form")
             return
         self._running.start(self._answer(body, name, rest.strip()), "slack command")
 
@@ -116,8 +116,8 @@ class Slash:
             if actor is not None:
                 account = actor.sender.platform_user_id
                 rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
-                sent = await send_privately(self._app, actor.web, account, files=reply.files)
-                reply = replace(reply, text=f"{reply.text}\n{sent}".rstrip(), files=())
+                note = await send_privately(self._app, actor.web, account, files=reply.files)
+                reply = replace(reply, text=f"{reply.text}\n{note}".rstrip(), files=())
         except ParleyError as error:
             log.warning("slack_command_failed", command=name[:40], cause=str(error))
             reply = CommandReply(str(error), is_private=True)
@@ -154,15 +154,15 @@ class Slash:
 
 async def find_running(app: "App", actor: Actor, place: Place) -> Place:
     """Return the place in this channel or its threads where a turn of the person runs, else the channel itself."""
-    given = {"server": place.server, "channel": place.channel, "account": actor.sender.platform_user_id}
+    parameters = {"server": place.server, "channel": place.channel, "account": actor.sender.platform_user_id}
     async with app.database.statement() as session:
-        rows = (await session.execute(RUNNING, given)).all()
+        rows = (await session.execute(RUNNING, parameters)).all()
     return replace(place, thread=rows[0].platform_thread_id) if rows else place
 
 
 def in_slack(answer: str) -> str:
     """Return a command's answer with Slack's names of the commands: `/budget` becomes `/parley budget`."""
-    names = "|".join(each.name for each in commands.list_commands(PLATFORM))
+    names = "|".join(command.name for command in commands.list_commands(PLATFORM))
     return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", answer)
 
 

@@ -25,24 +25,24 @@ WHERE platform = :platform AND platform_event_id IN (:choice, :again) ORDER BY i
 """)
 
 
-def to_rows(shown: AnswerButtons) -> list[Json]:
+def to_rows(answer_buttons: AnswerButtons) -> list[Json]:
     """Return the blocks with the buttons of an answer."""
-    rows = ((CHOICES, shown.choices[:MOST_BUTTONS]), (ACTIONS, shown.actions))
+    rows = ((CHOICES, answer_buttons.choices[:MOST_BUTTONS]), (ACTIONS, answer_buttons.actions))
     return [
-        {"type": "actions", "block_id": block_id, "elements": [_element(each) for each in buttons]}
+        {"type": "actions", "block_id": block_id, "elements": [_element(button) for button in buttons]}
         for block_id, buttons in rows
         if buttons
     ]
 
 
-def stop_rows(made: TurnButtons) -> list[Json]:
+def stop_rows(turn_buttons: TurnButtons) -> list[Json]:
     """Return the blocks with the stop button of live text."""
-    return to_rows(AnswerButtons((), [made.stop()]))
+    return to_rows(AnswerButtons((), [turn_buttons.stop()]))
 
 
 def without_buttons(blocks: Sequence[Json]) -> list[Json]:
     """Return a message's blocks without our buttons."""
-    return [each for each in blocks if each.get("block_id") not in OURS]
+    return [block for block in blocks if block.get("block_id") not in OURS]
 
 
 def chosen_rows(chosen: str) -> list[Json]:
@@ -59,38 +59,38 @@ def to_click_id(action: str, turn_id: int) -> str:
 async def find_clicked_rows(database: "Database", reply: "Reply") -> list[Json] | None:
     """Return the blocks that a click has left of an answer's buttons; None if none was clicked."""
     choice, again = (to_click_id(action, reply.turn_id) for action in (CHOICE, AGAIN))
-    given = {"platform": reply.place.platform, "choice": choice, "again": again}
+    parameters = {"platform": reply.place.platform, "choice": choice, "again": again}
     async with database.statement() as session:
-        row = (await session.execute(CLICKED, given)).one_or_none()
+        row = (await session.execute(CLICKED, parameters)).one_or_none()
     if row is None:
         return None
     return chosen_rows(row.content) if row.platform_event_id == choice else []
 
 
-async def replace_buttons(web: Web, answer: Any, shown: AnswerButtons) -> None:
+async def replace_buttons(web: Web, answer: Any, answer_buttons: AnswerButtons) -> None:
     """Replace the buttons of a posted answer; `answer` is its outbox row."""
     where = {"channel": answer.platform_channel_id, "ts": answer.platform_message_id}
     posted = await _find_message(web, where["channel"], answer.platform_thread_id, ts=where["ts"])
     if posted is not None:
-        blocks = [*without_buttons(posted.get("blocks", ())), *to_rows(shown)]
+        blocks = [*without_buttons(posted.get("blocks", ())), *to_rows(answer_buttons)]
         await web.find("chat.update", text=posted["text"], blocks=blocks, **where)
 
 
 async def _find_message(web: Web, channel: str, thread: str | None, ts: str) -> Json | None:
     at: Json = {"channel": channel, "latest": ts, "oldest": ts, "inclusive": True, "limit": 2}
     if thread is not None:
-        found = await web.find("conversations.replies", ts=thread, **at)
+        page = await web.find("conversations.replies", ts=thread, **at)
     else:
-        found = await web.find("conversations.history", **at)
-    return next((each for each in (found or {}).get("messages", ()) if each.get("ts") == ts), None)
+        page = await web.find("conversations.history", **at)
+    return next((message for message in (page or {}).get("messages", ()) if message.get("ts") == ts), None)
 
 
-def _element(shown: ShownButton) -> Json:
-    drawn: Json = {
+def _element(button: ShownButton) -> Json:
+    element: Json = {
         "type": "button",
-        "action_id": f"{ACTION_ID}:{shown.button.action}:{shown.button.index}",
-        "text": {"type": "plain_text", "text": abbreviate(shown.label, LABEL_CHARS), "emoji": True},
-        "value": shown.button.to_id(),
+        "action_id": f"{ACTION_ID}:{button.button.action}:{button.button.index}",
+        "text": {"type": "plain_text", "text": abbreviate(button.label, LABEL_CHARS), "emoji": True},
+        "value": button.button.to_id(),
     }
-    style = STYLES.get(shown.kind)
-    return drawn | ({"style": style} if style else {})
+    style = STYLES.get(button.kind)
+    return element | ({"style": style} if style else {})

@@ -24,18 +24,18 @@ STOP_AFTER, CAN_STOP = 4.0, "This takes a while."
 log = get_logger()
 
 
-async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> None:
+async def show(app: "App", web: Web, turn: "LiveTurn", live_messages: ShownMessages) -> None:
     """Show live text until the turn ends; an error of the platform ends the live text, not the turn."""
-    live_message = _Message(app, web, turn, kept=kept)
+    live_message = _Message(app, web, turn, live_messages=live_messages)
     try:
         await live_message.type()
-        found = await _find_live(app, web, turn)
-        is_streamed = found is None and turn.place.thread is not None and web.can_stream
+        live = await _find_live(app, web, turn)
+        is_streamed = live is None and turn.place.thread is not None and web.can_stream
         # Where Slack refuses the stream, the answer is shown by edits.
-        if is_streamed and await Stream(web, turn, kept).run():
+        if is_streamed and await Stream(web, turn, live_messages).run():
             return
-        if found is not None:
-            await stop_stream(web, turn.place.channel, found)
+        if live is not None:
+            await stop_stream(web, turn.place.channel, live)
     except ParleyError as error:
         log.info("live_message_ended", turn=turn.turn_id, cause=str(error))
         return
@@ -44,12 +44,14 @@ async def show(app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> N
 
 async def _find_live(app: "App", web: Web, turn: "LiveTurn") -> str | None:
     """Return the live message of an earlier attempt, which may have died before it stored the id."""
-    found = await turn.find_message()
-    if found is None and turn.is_resumed:
-        found = (await find_sent(app.database, web, ReplyKey(turn.turn_id, turn.place, turn.reply_to))).parts.get(0)
-        if found is not None:
-            await turn.keep_message(found)
-    return found
+    message_id = await turn.find_message()
+    if message_id is None and turn.is_resumed:
+        message_id = (await find_sent(app.database, web, ReplyKey(turn.turn_id, turn.place, turn.reply_to))).parts.get(
+            0
+        )
+        if message_id is not None:
+            await turn.keep_message(message_id)
+    return message_id
 
 
 async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
@@ -73,8 +75,8 @@ class Unconfirmed(ParleyError):
 
 class _Message:
     # A message that is edited at most once a second.
-    def __init__(self, app: "App", web: Web, turn: "LiveTurn", kept: ShownMessages) -> None:
-        self._app, self._web, self._turn, self._kept = app, web, turn, kept
+    def __init__(self, app: "App", web: Web, turn: "LiveTurn", live_messages: ShownMessages) -> None:
+        self._app, self._web, self._turn, self._kept = app, web, turn, live_messages
 
     async def type(self) -> None:
         place = self._turn.place

@@ -24,11 +24,11 @@ async def send_privately(app: "App", web: Web, account: str, files: Sequence[Rep
     if not files:
         return ""
     uploads, others = await collect(app, files, MOST_FILE_BYTES, allows_empty=False)
-    items = [{"content": each.content, "filename": each.filename, "title": each.filename} for each in uploads]
+    items = [{"content": upload.content, "filename": upload.filename, "title": upload.filename} for upload in uploads]
     try:
-        opened = await web.call("conversations.open", users=account.rpartition(":")[2])
+        response = await web.call("conversations.open", users=account.rpartition(":")[2])
         if items:
-            await web.call("files.upload.v2", file_uploads=items, channel=str(opened["channel"]["id"]))
+            await web.call("files.upload.v2", file_uploads=items, channel=str(response["channel"]["id"]))
     except (Refused, Unavailable) as error:
         log.warning("private_file_not_sent", cause=str(error))
         return "\n".join(links_to(files))

@@ -22,11 +22,11 @@ MENTION_OF_MANY = re.compile(r"\\?<(?=(?:!|#)[A-Za-z0-9])")
 
 def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) -> Rendered:
     """Return the parts; an answer of more than three, or any with `is_short`, becomes a file behind its beginning."""
-    shown = neutralise_mentions(text.strip(), allows_mentions=allows_mentions) or EMPTY
-    parts = [shown] if is_one_message(shown, MESSAGE_LIMIT) else split_text(shown, MESSAGE_LIMIT)
+    markup = neutralise_mentions(text.strip(), allows_mentions=allows_mentions) or EMPTY
+    parts = [markup] if is_one_message(markup, MESSAGE_LIMIT) else split_text(markup, MESSAGE_LIMIT)
     if len(parts) <= MOST_PARTS and not is_short:
         return Rendered(tuple(parts))
-    return with_file(text, shown, PREVIEW_CHARS)
+    return with_file(text, markup, PREVIEW_CHARS)
 
 
 def neutralise_mentions(text: str, *, allows_mentions: bool = False) -> str:
@@ -36,7 +36,7 @@ def neutralise_mentions(text: str, *, allows_mentions: bool = False) -> str:
 
 def links_to(files: Iterable[ReplyFile]) -> list[str]:
     """Return a line with a link for each file."""
-    return [f"\n[{to_label(each.filename)}]({each.url})" for each in files]
+    return [f"\n[{to_label(file.filename)}]({file.url})" for file in files]
 
 
 def to_blocks(part: str) -> list[Json]:

@@ -64,39 +64,39 @@ def key_of(reply: "Reply") -> ReplyKey:
     return ReplyKey(reply.turn_id, reply.place, reply.reply_to, reply_id=reply.id)
 
 
-async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], kept: ShownMessages) -> str:
+async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], live_messages: ShownMessages) -> str:
     """Post a reply once and return the id of the last message."""
     uploads, links = list[Upload](), list[str]()
     if reply.files:
         # Slack refuses empty files.
         uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, allows_empty=False)
         links = links_to(others)
-    posted = await kept.find_posted(reply.turn_id) if reply.turn_id in kept.posting else None
+    posted = await live_messages.find_posted(reply.turn_id) if reply.turn_id in live_messages.posting else None
     delivery = reply.delivery
     if posted is not None and delivery.live_message_id is None:
         delivery = replace(delivery, live_message_id=posted.ts)
         reply = replace(reply, delivery=delivery)
-    shown = kept.shown.pop(delivery.live_message_id or "", None)
+    content = live_messages.shown.pop(delivery.live_message_id or "", None)
     before = AlreadySent()
     if reply.was_tried or (delivery.live_message_id is None and (delivery.was_resumed or posted is not None)):
         before = await find_sent(app.database, web, key_of(reply))
         if before.parts:
             # It came in time.
             reply = replace(reply, content=without_late_note(reply.content))
-    draft = Draft(reply, rows, uploads=uploads, links=links, cards=_to_cards(shown))
-    writer = _MessageWriter(app, web, draft, shown=shown, before=before)
+    draft = Draft(reply, rows, uploads=uploads, links=links, cards=_to_cards(content))
+    writer = _MessageWriter(app, web, draft, content=content, before=before)
     last = await _write(writer, draft)
     if writer.has_ended_session:
-        kept.processing.discard(reply.turn_id)
+        live_messages.processing.discard(reply.turn_id)
     return last
 
 
-async def withdraw(web: Web, reply: "Reply", kept: ShownMessages) -> None:
+async def withdraw(web: Web, reply: "Reply", live_messages: ShownMessages) -> None:
     """Remove the live message of a reply whose question was deleted."""
-    posted = await kept.find_posted(reply.turn_id) if reply.turn_id in kept.posting else None
+    posted = await live_messages.find_posted(reply.turn_id) if reply.turn_id in live_messages.posting else None
     live = reply.delivery.live_message_id or (posted.ts if posted is not None else None)
     if live is not None:
-        kept.shown.pop(live, None)
+        live_messages.shown.pop(live, None)
         await remove(web, reply.place.channel, live)
 
 
@@ -109,24 +109,24 @@ async def _write(writer: "_MessageWriter", draft: Draft) -> str:
         return await writer.write(await draft.render(is_short=True))
 
 
-def _to_cards(shown: Shown | None) -> list[Json]:
-    if shown is None:
+def _to_cards(content: Shown | None) -> list[Json]:
+    if content is None:
         return []
     return [
-        {"type": "task_card", "task_id": each["id"], "title": each["title"], "status": _final(each, shown)}
-        for each in (shown.cards | shown.ended).values()
+        {"type": "task_card", "task_id": card["id"], "title": card["title"], "status": _final(card, content)}
+        for card in (content.cards | content.ended).values()
     ]
 
 
-def _final(card: Json, shown: Shown) -> str:
-    status = shown.ended.get(card["id"], card)["status"]
+def _final(card: Json, content: Shown) -> str:
+    status = content.ended.get(card["id"], card)["status"]
     # When the turn ends, no tool call is running any more.
     return "complete" if status == "in_progress" else str(status)
 
 
 class _MessageWriter:
-    def __init__(self, app: "App", web: Web, draft: Draft, shown: Shown | None, before: AlreadySent) -> None:
-        self._app, self._web, self._draft, self._shown, self._before = app, web, draft, shown, before
+    def __init__(self, app: "App", web: Web, draft: Draft, content: Shown | None, before: AlreadySent) -> None:
+        self._app, self._web, self._draft, self._shown, self._before = app, web, draft, content, before
         self._place = draft.reply.place
         # Whether the end of the stream has also ended the status of the agent session.
         self.has_ended_session = False
@@ -137,12 +137,12 @@ class _MessageWriter:
         for index in range(len(rendered.parts)):
             # A second attempt, with a file instead of parts, continues with the existing messages.
             ts = self._before.parts[index] = await self._write_part(rendered, index)
-        for each in {*self._before.surplus} - {*self._before.parts.values()}:
-            await remove(self._web, self._place.channel, each)
+        for surplus_ts in {*self._before.surplus} - {*self._before.parts.values()}:
+            await remove(self._web, self._place.channel, surplus_ts)
         uploads = [*([rendered.file] if rendered.file else []), *self._draft.uploads]
-        left = [each for each in uploads if not self._before.has_file(each)]
-        if left:
-            await self._upload(left, rendered, ts)
+        new_uploads = [upload for upload in uploads if not self._before.has_file(upload)]
+        if new_uploads:
+            await self._upload(new_uploads, rendered, ts)
         return ts
 
     async def _write_part(self, rendered: Rendered, index: int) -> str:
@@ -162,23 +162,23 @@ class _MessageWriter:
         where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
         quiet = {"unfurl_links": False, "unfurl_media": False}
         try:
-            made = await self._call("chat.postMessage", **where, **quiet, **body)
+            message = await self._call("chat.postMessage", **where, **quiet, **body)
         except Refused as error:
             if error.slack_code not in NO_BLOCKS:
                 raise
             log.warning("slack_blocks_refused", reply=self._draft.reply.id, cause=str(error))
             plain = {"text": whole, "metadata": body["metadata"]}
-            made = await self._call("chat.postMessage", **where, **quiet, **plain)
-        return str(made["ts"])
+            message = await self._call("chat.postMessage", **where, **quiet, **plain)
+        return str(message["ts"])
 
     async def _end_live(self, ts: str, rendered: Rendered, body: Json) -> str | None:
         """Replace the live text by the answer; return None if that is not possible, and the answer has to be posted."""
-        shown = self._shown
+        content = self._shown
         try:
-            if shown is not None and shown.is_stream and await self._end_stream(ts, shown, rendered, body=body):
+            if content is not None and content.is_stream and await self._end_stream(ts, content, rendered, body=body):
                 return ts
-            if shown is not None and shown.edited_at:
-                wait = shown.edited_at + SECONDS_PER_EDIT - self._app.clock.monotonic()
+            if content is not None and content.edited_at:
+                wait = content.edited_at + SECONDS_PER_EDIT - self._app.clock.monotonic()
                 await asyncio.sleep(max(0.0, wait))
             return await self._change(ts, body)
         except Refused as error:
@@ -189,19 +189,19 @@ class _MessageWriter:
                 await remove(self._web, self._place.channel, ts)
             return None
 
-    async def _end_stream(self, ts: str, shown: Shown, rendered: Rendered, body: Json) -> bool:
+    async def _end_stream(self, ts: str, content: Shown, rendered: Rendered, body: Json) -> bool:
         """End the stream with the rest of the answer; return False if Slack refuses that or other text was streamed."""
         part = rendered.parts[0]
-        if not shown.is_certain or not part.startswith(shown.text) or len(rendered.parts) > 1:
+        if not content.is_certain or not part.startswith(content.text) or len(rendered.parts) > 1:
             await stop_stream(self._web, self._place.channel, ts)
             return False
-        left = part[len(shown.text) :]
+        rest = part[len(content.text) :]
         ends = [
-            each | {"status": _final(each, shown)}
-            for each in (shown.ended | shown.cards).values()
-            if shown.cards.get(each["id"], {}).get("status") in (None, "in_progress")
+            card | {"status": _final(card, content)}
+            for card in (content.ended | content.cards).values()
+            if content.cards.get(card["id"], {}).get("status") in (None, "in_progress")
         ]
-        pieces = [*ends, *([{"type": "markdown_text", "text": left}] if left else [])]
+        pieces = [*ends, *([{"type": "markdown_text", "text": rest}] if rest else [])]
         more: Json = {"chunks": pieces} if pieces else {}
         rows = {"blocks": list(self._draft.rows)} if self._draft.rows else {}
         last: Json = {"metadata": body["metadata"], "check": self._draft.reply.check_claim} | more | rows
@@ -234,11 +234,11 @@ class _MessageWriter:
 
     async def _change_again(self, ts: str, rendered: Rendered, index: int) -> str:
         """Change a message whose buttons somebody may have clicked already, also during the change."""
-        rows, left = None, await self._find_rows()
-        while left != rows:
-            rows = left
+        rows, new_rows = None, await self._find_rows()
+        while new_rows != rows:
+            rows = new_rows
             await self._change(ts, replace(self._draft, rows=rows).body(rendered, index))
-            left = await self._find_rows()
+            new_rows = await self._find_rows()
         return ts
 
     async def _find_rows(self) -> Sequence[Json]:
@@ -248,7 +248,9 @@ class _MessageWriter:
         return self._draft.rows if clicked is None else clicked
 
     async def _upload(self, uploads: Sequence[Upload], rendered: Rendered, ts: str) -> None:
-        items = [{"content": each.content, "filename": each.filename, "title": each.filename} for each in uploads]
+        items = [
+            {"content": upload.content, "filename": upload.filename, "title": upload.filename} for upload in uploads
+        ]
         where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
         try:
             await self._call("files.upload.v2", file_uploads=items, **where)

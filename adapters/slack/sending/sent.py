@@ -81,7 +81,7 @@ class AlreadySent:
 
 async def find_sent(database: "Database", web: Web, key: ReplyKey) -> AlreadySent:
     """Return what is posted already; raises if Slack can't tell, so that nothing is posted twice."""
-    ours = [each for each in await _list_messages(web, key) if each.get("user") == web.token.bot_user_id]
+    ours = [message for message in await _list_messages(web, key) if message.get("user") == web.token.bot_user_id]
     parts: dict[int, str] = {}
     surplus: list[str] = []
     for message in ours:
@@ -97,8 +97,8 @@ async def find_sent(database: "Database", web: Web, key: ReplyKey) -> AlreadySen
             parts[0] = stream
     if not parts:
         return AlreadySent()
-    files = [file for each in ours if each["ts"] > min(parts.values()) for file in each.get("files", ())]
-    names = frozenset((str(each.get("name")), int(each.get("size") or 0)) for each in files)
+    files = [file for message in ours if message["ts"] > min(parts.values()) for file in message.get("files", ())]
+    names = frozenset((str(file.get("name")), int(file.get("size") or 0)) for file in files)
     return AlreadySent(parts, tuple(surplus), names)
 
 
@@ -111,7 +111,7 @@ async def remove(web: Web, channel: str, ts: str) -> None:
 
 async def _list_messages(web: Web, key: ReplyKey) -> list[Json]:
     """Return the messages after the question, oldest first."""
-    place, found = key.place, []
+    place, messages = key.place, []
     oldest = {"oldest": key.reply_to} if key.reply_to and TS.fullmatch(key.reply_to) else {}
     query: Json = {"channel": place.channel, "include_all_metadata": True, "limit": PAGE, **oldest}
     method = "conversations.history"
@@ -119,17 +119,17 @@ async def _list_messages(web: Web, key: ReplyKey) -> list[Json]:
         method, query["ts"] = "conversations.replies", place.thread
     for _ in range(MOST_PAGES):
         page = await web.call(method, **query)
-        found += page.get("messages", ())
+        messages += page.get("messages", ())
         query["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
         if not query["cursor"]:
             break
-    return sorted(found, key=lambda each: str(each.get("ts", "")))
+    return sorted(messages, key=lambda message: str(message.get("ts", "")))
 
 
 async def _list_streams(database: "Database", key: ReplyKey, ours: Sequence[Json]) -> list[str]:
     """Return the streams of the turn that have no metadata yet."""
     after = key.reply_to if key.reply_to and TS.fullmatch(key.reply_to) else key.place.thread
-    unmarked = [str(each["ts"]) for each in ours if _is_unmarked(each)]
+    unmarked = [str(our["ts"]) for our in ours if _is_unmarked(our)]
     if key.place.thread is None or not key.turn_id or after is None or not unmarked:
         return []
     async with database.statement() as session:

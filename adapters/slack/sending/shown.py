@@ -80,8 +80,8 @@ class ShownMessages:
             return None if isinstance(error, Refused | RateLimited) else Posted(None)
         return Posted(str(task.result()["ts"]))
 
-    def keep(self, ts: str, shown: Shown) -> None:
+    def keep(self, ts: str, content: Shown) -> None:
         """Store the content of a message."""
-        self.shown[ts] = shown
+        self.shown[ts] = content
         if len(self.shown) > REMEMBERED:
             self.shown.popitem(last=False)

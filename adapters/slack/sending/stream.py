@@ -37,8 +37,8 @@ async def stop_stream(web: Web, channel: str, ts: str, **last: Any) -> bool:
 class Stream:
     """A message that is streamed."""
 
-    def __init__(self, web: Web, turn: "LiveTurn", kept: ShownMessages) -> None:
-        self._web, self._turn, self._kept = web, turn, kept
+    def __init__(self, web: Web, turn: "LiveTurn", live_messages: ShownMessages) -> None:
+        self._web, self._turn, self._kept = web, turn, live_messages
         self._shown = Shown(is_stream=True)
         self._step = ""
         self._ts: str | None = None
@@ -52,7 +52,7 @@ class Stream:
                 if await self._turn.ends_within(SECONDS_PER_EDIT):
                     return True
         finally:
-            self._shown.ended = {each: to_card(self._turn, each) for each in self._turn.calls}
+            self._shown.ended = {call: to_card(self._turn, call) for call in self._turn.calls}
 
     def _new_text(self) -> tuple[str, str]:
         now = OPEN_END.sub("", neutralise_mentions(self._turn.text.strip()))
@@ -64,8 +64,8 @@ class Stream:
     async def _update(self) -> bool:
         """Send what is new; return False if no more can be streamed."""
         # What is sent is fixed before the call: tools may end while Slack answers.
-        cards = {each: to_card(self._turn, each) for each in self._turn.calls}
-        cards = {each: card for each, card in cards.items() if self._shown.cards.get(each) != card}
+        cards = {call: to_card(self._turn, call) for call in self._turn.calls}
+        cards = {call_id: card for call_id, card in cards.items() if self._shown.cards.get(call_id) != card}
         new, step = self._new_text()
         pieces = [*cards.values(), *([{"type": "markdown_text", "text": new}] if new else [])]
         if not pieces:

@@ -144,10 +144,10 @@ class Web:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable("Slack can't be reached just now.") from error
         self._was_refused = False
-        given = dict(answer.data) if isinstance(answer.data, dict) else {}
-        is_cut = len(given.get("messages") or ()) == MOST_OBJECTS and bool(given.get("has_more"))
+        parameters = dict(answer.data) if isinstance(answer.data, dict) else {}
+        is_cut = len(parameters.get("messages") or ()) == MOST_OBJECTS and bool(parameters.get("has_more"))
         self._note_history(method, is_limited=is_cut and arguments.get("limit", 0) > MOST_OBJECTS)
-        return given
+        return parameters
 
     def _note_history(self, method: str, *, is_limited: bool) -> None:
         if is_limited and method in HISTORY_METHODS and not self.is_history_limited:

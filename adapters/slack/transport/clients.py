@@ -67,11 +67,11 @@ class Clients:
     def of(self, token: Token) -> Web:
         """Return the client of a token; there is one per token, which keeps its rate limits."""
         text = token.secret.get_secret_value()
-        kept = self._webs.get(text)
-        if kept is None or kept.token != token:
+        web = self._webs.get(text)
+        if web is None or web.token != token:
             limits = MethodLimits(self._clock, self._database, token.team_id)
-            kept = self._webs[text] = Web(self.library_client(text), token, limits)
-        return kept
+            web = self._webs[text] = Web(self.library_client(text), token, limits)
+        return web
 
     def forget(self, token: Token) -> None:
         """Drop the client of a revoked token."""

@@ -39,26 +39,26 @@ class Signatures:
 
     def find_fault(self, headers: Mapping[str, str], body: bytes) -> str | None:
         """Return why a request is refused ("signature" or "replay"); None if it is genuine and new."""
-        moment, given = headers.get("x-slack-request-timestamp", ""), headers.get("x-slack-signature", "")
+        moment, digest = headers.get("x-slack-request-timestamp", ""), headers.get("x-slack-signature", "")
         try:
-            is_genuine = self._verifier.is_valid(body, moment, given)
+            is_genuine = self._verifier.is_valid(body, moment, digest)
         except (ArithmeticError, TypeError, ValueError):
             # The library raises if the time is not a number, or the signature or body has another encoding.
             is_genuine = False
-        return self._find_replay(given) if is_genuine else "signature"
+        return self._find_replay(digest) if is_genuine else "signature"
 
     def forget(self, headers: Mapping[str, str]) -> None:
         """Allow a request again that could not be handled: Slack may repeat it within the same second."""
         self._seen.pop(headers.get("x-slack-signature", ""), None)
 
-    def _find_replay(self, given: str) -> str | None:
+    def _find_replay(self, digest: str) -> str | None:
         now = self._clock.now().timestamp()
         while self._seen and (len(self._seen) > REMEMBERED or next(iter(self._seen.values())) < now - OLDEST_SECONDS):
             self._seen.popitem(last=False)
-        if given in self._seen:
+        if digest in self._seen:
             return "replay"
         # A request may be dated up to five minutes ahead; it is remembered until that time has passed, too.
-        self._seen[given] = now + OLDEST_SECONDS
+        self._seen[digest] = now + OLDEST_SECONDS
         return None
 
 
@@ -114,15 +114,15 @@ def find_misfit(body: str, content_type: str) -> str | None:
         if "json" in content_type or body.lstrip()[:1] in ("{", "["):
             Sent.model_validate(json.loads(body))
             return None
-        given = {name: values[0] for name, values in parse_qs(body).items()}
-        Sent.model_validate(json.loads(given["payload"]) if "payload" in given else given)
+        fields = {name: values[0] for name, values in parse_qs(body).items()}
+        Sent.model_validate(json.loads(fields["payload"]) if "payload" in fields else fields)
     except ValidationError as error:
         # Without the value, which may be what a person wrote.
         first = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     except (ValueError, RecursionError) as error:
         return f"no JSON: {type(error).__name__}"
-    return None if "payload" in given or "command" in given else "neither a payload nor a command"
+    return None if "payload" in fields or "command" in fields else "neither a payload nor a command"
 
 
 async def _read(request: Request) -> bytes | None:

@@ -142,7 +142,7 @@ class MethodLimits:
         gate = self._gates.get(key)
         if gate is None:
             if len(self._gates) >= MOST_GATES:
-                self._gates = {each: kept for each, kept in self._gates.items() if not kept.is_idle}
+                self._gates = {old_key: old_gate for old_key, old_gate in self._gates.items() if not old_gate.is_idle}
             gate = self._gates[key] = self._open(method, channel)
         return gate
 

@@ -62,5 +62,5 @@ async def open_socket(
 async def _close(socket: AsyncSocketModeHandler) -> None:
     await socket.close_async()  # type: ignore[no-untyped-call]
     client = socket.client
-    left = [client.message_processor, client.current_session_monitor, client.message_receiver]
-    await asyncio.gather(*(each for each in left if each is not None), return_exceptions=True)
+    tasks = [client.message_processor, client.current_session_monitor, client.message_receiver]
+    await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)

@@ -83,7 +83,7 @@ def _parse_leniently(body: bytes, model: type[Model], fault: ValidationError) ->
 def check_shape(body: bytes) -> None:
     """Refuse JSON that is nested too deep, or is large even without the content of files."""
     if len(body) > MAX_JSON_BYTES:
-        files = sum(found.end() - found.start() for found in FILE_CONTENT.finditer(body))
+        files = sum(match.end() - match.start() for match in FILE_CONTENT.finditer(body))
         if len(body) - files > MAX_JSON_BYTES:
             raise too_large(MAX_JSON_BYTES, "JSON without the content of files")
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
@@ -100,18 +100,18 @@ def check_shape(body: bytes) -> None:
 
 async def capped(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
     """Yield the body as it arrives; raises a 413 as soon as it exceeds the limit."""
-    received = 0
+    size = 0
     try:
         declared = int(request.headers.get("content-length", "0"))
     except ValueError:
         raise Fault(400, "invalid_request", "Content-Length is not a number.") from None
     async for chunk in request.stream():
-        received += len(chunk)
-        if max(received, declared) <= max_bytes:
+        size += len(chunk)
+        if max(size, declared) <= max_bytes:
             yield chunk
-        elif received > max_bytes * DRAINED:
+        elif size > max_bytes * DRAINED:
             break
-    if max(received, declared) > max_bytes:
+    if max(size, declared) > max_bytes:
         raise too_large(max_bytes, "the body")
 
 
@@ -126,11 +126,11 @@ def max_body(app: App) -> int:
     return app.settings.max_body_mb * MEGABYTE
 
 
-def require_type(request: Request, wanted: str) -> None:
+def require_type(request: Request, content_type: str) -> None:
     """Refuse a body with another content type, or a compressed one."""
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given != wanted:
-        raise Fault(415, "unsupported_media_type", f"Send the body with Content-Type: {wanted}.")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != content_type:
+        raise Fault(415, "unsupported_media_type", f"Send the body with Content-Type: {content_type}.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Fault(415, "unsupported_media_type", "Send the body uncompressed.")
 
@@ -255,7 +255,7 @@ class SentMessage(Closed):
         self, files: tuple[Attachment, ...], *, wants_stream: bool, credentials: Credentials
     ) -> IncomingMessage:
         """Return the message as an `IncomingMessage`, with its credentials encrypted."""
-        given, owner = self.credentials, f"message of {self.platform} {self.platform_user_id}"
+        secret_values, owner = self.credentials, f"message of {self.platform} {self.platform_user_id}"
         return IncomingMessage(
             adapter=ADAPTER,
             sender=self.sender,
@@ -266,5 +266,5 @@ class SentMessage(Closed):
             attachments=files,
             wants_stream=wants_stream,
             decision=self.decision,
-            credentials=credentials.encrypt_given(owner, given) if given else None,
+            credentials=credentials.encrypt_given(owner, secret_values) if secret_values else None,
         )

@@ -41,23 +41,23 @@ def wants_events(request: Request) -> bool:
 async def post_message(request: Request) -> Response:
     """Accept a message; respond with the AgentResponse, or stream the events of its turn."""
     app = app_of(request)
-    sent = await read_json(request, SentMessage, max_body(app))
+    body = await read_json(request, SentMessage, max_body(app))
     watched = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
-    answered = None
-    if sent.decision is None and sent.content.lstrip().startswith("/"):
-        answered = await commands.answer(app, sent.sender, sent.place, text=sent.content, adapter=ADAPTER)
-    if answered is not None:
-        if answered.files and not sent.place.is_direct:
+    reply = None
+    if body.decision is None and body.content.lstrip().startswith("/"):
+        reply = await commands.answer(app, body.sender, body.place, text=body.content, adapter=ADAPTER)
+    if reply is not None:
+        if reply.files and not body.place.is_direct:
             # Where the caller shows the reply, others read it.
-            answered = replace(answered, text=ALONE, files=())
+            reply = replace(reply, text=ALONE, files=())
         if watched:
-            return sse.follow(sse.command_events(answered))
-        return to_json(AgentResponse(0, answered.text, files=answered.files))
-    files = await store_sent(app, sent.attachments) if sent.attachments else ()
-    message = sent.to_incoming(files, wants_stream=watched, credentials=app.credentials)
+            return sse.follow(sse.command_events(reply))
+        return to_json(AgentResponse(0, reply.text, files=reply.files))
+    files = await store_sent(app, body.attachments) if body.attachments else ()
+    message = body.to_incoming(files, wants_stream=watched, credentials=app.credentials)
     accepted = await accept_once(app, message)
-    is_named = sent.platform_event_id is not None
+    is_named = body.platform_event_id is not None
     if watched:
         on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
         return sse.follow(app.events.follow(accepted.inbox_id), on_closed)

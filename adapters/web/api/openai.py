@@ -33,14 +33,14 @@ CANT_BE_PASSED_ON = "This agent can't pass this option on to its models. Leave t
 async def post_completion(request: Request) -> Response:
     """Answer the user's last message, in the conversation to which the request belongs."""
     app = app_of(request)
-    asked = await read_json(request, ChatRequest, max_body(app))
-    refuse_unsupported(asked)
+    body = await read_json(request, ChatRequest, max_body(app))
+    refuse_unsupported(body)
     key = request.headers.get(KEY_HEADER)
-    message = await to_incoming(app, asked, request.headers, key=key)
+    message = await to_incoming(app, body, request.headers, key=key)
     accepted = await accept_once(app, message)
     head = Head(f"chatcmpl-{accepted.inbox_id}", int(app.clock.now().timestamp()))
-    if asked.stream:
-        with_usage = asked.stream_options is not None and asked.stream_options.include_usage
+    if body.stream:
+        with_usage = body.stream_options is not None and body.stream_options.include_usage
         return await stream_completion(request, accepted, message, head=head, with_usage=with_usage)
     answer = await answer_to(request, accepted, message, is_named=bool(key))
     fault = to_fault(answer.error, answer.content, iterations=answer.iterations)
@@ -51,7 +51,7 @@ async def post_completion(request: Request) -> Response:
         "index": 0,
         "message": {"role": "assistant", "content": with_links(answer.content, files), "refusal": None},
         "logprobs": None,
-        "finish_reason": finish_reason(finished=answer.finished, error=answer.error),
+        "finish_reason": finish_reason(is_finished=answer.finished, error=answer.error),
     }
     usage = to_usage(answer.usage.input_tokens, answer.usage.cached_tokens, answer.usage.output_tokens)
     completion = {"id": head.id, "object": "chat.completion", "created": head.created, "model": MODEL}
@@ -107,12 +107,12 @@ def require_model(name: str) -> None:
         raise Fault(404, "model_not_found", f"There is no such model here; ask for {MODEL}.", field="model")
 
 
-def refuse_unsupported(asked: ChatRequest) -> None:
+def refuse_unsupported(body: ChatRequest) -> None:
     """Refuse unsupported options that change the meaning of the answer; other unknown options are ignored."""
     for field in ("tools", "functions"):
-        if getattr(asked, field):
+        if getattr(body, field):
             raise Fault(400, "unsupported_parameter", ASKED_FOR_TOOLS, field=field)
     for field in NOT_PASSED_ON:
-        if getattr(asked, field):
+        if getattr(body, field):
             raise Fault(400, "unsupported_parameter", CANT_BE_PASSED_ON, field=field)
-    require_model(asked.model)
+    require_model(body.model)

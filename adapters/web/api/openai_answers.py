@@ -29,7 +29,7 @@ SOON = {"Retry-After": "10"}
 # What OpenAI calls an error that a turn ends with before the model has answered: status, code and headers.
 ERRORS: dict[str, tuple[int, str, dict[str, str]]] = {
     **dict.fromkeys(
-        (each.code for each in (BudgetExhausted, ServerBudgetExhausted, LimitExhausted)),
+        (error_class.code for error_class in (BudgetExhausted, ServerBudgetExhausted, LimitExhausted)),
         (429, "insufficient_quota", NOT_AGAIN),
     ),
     BudgetBusy.code: (429, "rate_limit_exceeded", SOON),
@@ -84,10 +84,10 @@ class CompletionStream:
         """Yield the frames."""
         more = {"usage": None} if self._with_usage else {}
         begin = self._head.chunk({"role": "assistant", "content": ""}, **more)
-        shown, last = Shown(), ""
+        transcript, last = Shown(), ""
         try:
             async for event in self._events:
-                piece = shown.add(event)
+                piece = transcript.add(event)
                 if event.name == "message":
                     # Whether it is an answer or an error is in the event that follows.
                     last = piece
@@ -95,7 +95,7 @@ class CompletionStream:
                     yield begin + self._head.chunk({"content": piece}, **more)
                     begin = b""
                 if event.name == "turn_complete":
-                    yield begin + self._end(event.payload, last, shown, is_begun=not begin)
+                    yield begin + self._end(event.payload, last, transcript, is_begun=not begin)
         except Fault as fault:
             if not self.is_open:
                 raise
@@ -105,13 +105,13 @@ class CompletionStream:
                 raise
             yield sse.frame(None, {"error": {"code": error.code, "message": str(error), "type": "api_error"}})
 
-    def _end(self, end: dict[str, Any], last: str, shown: "Shown", *, is_begun: bool) -> bytes:
+    def _end(self, end: dict[str, Any], last: str, transcript: "Shown", *, is_begun: bool) -> bytes:
         more = {"usage": None} if self._with_usage else {}
-        fault = to_fault(end["error"], shown.text, iterations=end["iterations"])
+        fault = to_fault(end["error"], transcript.text, iterations=end["iterations"])
         if fault is not None and not is_begun:
             raise fault
         frames = [self._head.chunk({"content": last}, **more)] if last else []
-        frames.append(self._head.chunk({}, finish_reason(finished=end["finished"], error=end["error"]), **more))
+        frames.append(self._head.chunk({}, finish_reason(is_finished=end["finished"], error=end["error"]), **more))
         if self._with_usage:
             spent = end["usage"]
             usage = to_usage(spent["input_tokens"], spent["cached_tokens"], spent["output_tokens"])
@@ -158,16 +158,16 @@ def with_links(content: str, files: list[dict[str, Any]]) -> str:
     return "\n\n".join([content, *(f"[{to_label(file['filename'])}]({file['url']})" for file in files)])
 
 
-def finish_reason(*, finished: bool, error: str | None) -> str:
+def finish_reason(*, is_finished: bool, error: str | None) -> str:
     """Return `length` if a limit ended the answer, else `stop`."""
-    return "stop" if finished or error else "length"
+    return "stop" if is_finished or error else "length"
 
 
-def to_usage(given: int, cached: int, made: int) -> dict[str, Any]:
+def to_usage(prompt_tokens: int, cached: int, completion_tokens: int) -> dict[str, Any]:
     """Return the token usage in OpenAI's form."""
     return {
-        "prompt_tokens": given,
-        "completion_tokens": made,
-        "total_tokens": given + made,
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": cached},
     }

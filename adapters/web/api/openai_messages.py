@@ -26,21 +26,21 @@ ASKED_FOR_TOOLS = "This agent brings its own tools; tools of the client can't be
 TOOLS_IN_HISTORY = "This agent brings its own tools; a client's calls and results can't be part of the messages."
 
 
-async def to_incoming(app: App, asked: ChatRequest, headers: Mapping[str, str], *, key: str | None) -> IncomingMessage:
+async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *, key: str | None) -> IncomingMessage:
     """Return the user's last message as an `IncomingMessage`, with its files stored."""
-    place, message = read_messages(asked.messages)
-    sender = find_sender(asked, headers)
-    named = (asked.metadata or {}).get("conversation_id") if sender else None
+    place, message = read_messages(body.messages)
+    sender = find_sender(body, headers)
+    conversation_id = (body.metadata or {}).get("conversation_id") if sender else None
     if sender is None:
         # Nobody shares a place or an event with somebody else, not even by the same key.
-        digest = _digest(key or "", asked.model_dump_json()) if key else uuid4().hex
+        digest = _digest(key or "", body.model_dump_json()) if key else uuid4().hex
         event_id = channel = f"{NOBODY}/{digest}"
         refuse_files(message, place)
     else:
         person = sender.platform_user_id
         # Scoped to the person, because two clients may use the same keys.
         event_id = f"{person}:{cut(clean(key), 200)}" if key else str(uuid4())
-        channel = f"{quote(person, safe='')}/{named or _digest(_first_of_user(asked.messages))}"
+        channel = f"{quote(person, safe='')}/{conversation_id or _digest(_first_of_user(body.messages))}"
     return IncomingMessage(
         adapter="http",
         sender=sender or Sender(PLATFORM, NOBODY),
@@ -49,25 +49,25 @@ async def to_incoming(app: App, asked: ChatRequest, headers: Mapping[str, str], 
         content=message.text,
         sent_at=None,
         attachments=await store_parts(app, message),
-        wants_stream=bool(asked.stream),
+        wants_stream=bool(body.stream),
         request=ProgramRequest(
-            instructions=to_instructions(asked.messages),
-            history=to_history(asked.messages[:place]),
-            has_conversation=bool(named),
+            instructions=to_instructions(body.messages),
+            history=to_history(body.messages[:place]),
+            has_conversation=bool(conversation_id),
             is_anonymous=sender is None,
-            max_tokens=asked.max_completion_tokens or asked.max_tokens,
-            sampling=asked.sampling,
+            max_tokens=body.max_completion_tokens or body.max_tokens,
+            sampling=body.sampling,
         ),
     )
 
 
-def find_sender(asked: ChatRequest, headers: Mapping[str, str]) -> Sender | None:
+def find_sender(body: ChatRequest, headers: Mapping[str, str]) -> Sender | None:
     """Return the person who writes; None if the request names nobody. Raises a 400 for a name that was not filled in.
 
     A header counts before the body: the front end sets it, while its people may be able to add fields to the body.
     """
     forwarded = [(header, clean(headers.get(header, ""))) for header, _ in FORWARDED]
-    for field, value in (*forwarded, ("user", asked.user or ""), ("safety_identifier", asked.safety_identifier or "")):
+    for field, value in (*forwarded, ("user", body.user or ""), ("safety_identifier", body.safety_identifier or "")):
         person = value.strip()
         if PLACEHOLDER.search(person):
             raise invalid(field, "it names a variable that was not filled in, so all would be one person")

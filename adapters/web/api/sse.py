@@ -61,16 +61,16 @@ class KeptAlive:
     async def wait_for_first(self) -> None:
         """Wait for the first chunk, as long as a connection may be silent; raises what the chunks raise until then."""
         self._waiting = asyncio.ensure_future(anext(self._chunks, None))
-        done, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
-        for first in done:
+        tasks, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
+        for first in tasks:
             first.result()
 
     async def __anext__(self) -> bytes:
         """Return the next chunk or comment."""
         if self._waiting is None:
             self._waiting = asyncio.ensure_future(anext(self._chunks, None))
-        done, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
-        if not done:
+        tasks, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
+        if not tasks:
             return KEEP_ALIVE
         chunk, self._waiting = self._waiting.result(), None
         if chunk is None:
@@ -134,9 +134,9 @@ async def command_events(reply: CommandReply, credential: str | None = None) -> 
 
     `credential` is the name of one for which the page shows a form.
     """
-    message: dict[str, Any] = {"content": reply.text, "files": [asdict(each) for each in reply.files]}
+    message: dict[str, Any] = {"content": reply.text, "files": [asdict(file) for file in reply.files]}
     if reply.choices:
-        message["commands"] = [asdict(each) for each in reply.choices]
+        message["commands"] = [asdict(choice) for choice in reply.choices]
     if credential is not None:
         message["credential"] = credential
     yield Event(0, 0, "message", payload=message)

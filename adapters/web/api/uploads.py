@@ -26,48 +26,50 @@ CONTENT_ADDRESS = re.compile(r"^data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*?
 
 async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, ...]:
     """Store the files sent as base64; those with a URL are fetched later, during the turn."""
-    async with all_or_none(app) as stored:
+    async with all_or_none(app) as attachments:
         for position, file in enumerate(files):
             if file.data is None:
-                stored.append(Attachment(clean_filename(file.filename), file.mime_type, file.size_bytes, url=file.url))
+                attachments.append(
+                    Attachment(clean_filename(file.filename), file.mime_type, file.size_bytes, url=file.url)
+                )
                 continue
             content = await _decode(file.data, f"attachments.{position}.data")
             if file.size_bytes not in (None, len(content)):
                 raise invalid(f"attachments.{position}.size_bytes", f"the content has {len(content)} bytes")
-            stored.append(await store_content(app, file.filename, file.mime_type, content=content))
-    return tuple(stored)
+            attachments.append(await store_content(app, file.filename, file.mime_type, content=content))
+    return tuple(attachments)
 
 
 async def store_parts(app: App, message: ChatMessage) -> tuple[Attachment, ...]:
     """Store the images and files of an OpenAI message; an image with a URL is fetched later, during the turn."""
-    async with all_or_none(app) as stored:
+    async with all_or_none(app) as attachments:
         for number, part in enumerate(message.content if isinstance(message.content, list) else (), 1):
             if isinstance(part, ImagePart):
-                stored.append(await _from_address(app, part.image_url.url, f"image-{number}"))
+                attachments.append(await _from_address(app, part.image_url.url, f"image-{number}"))
             elif isinstance(part, FilePart):
-                stored.append(await _from_address(app, part.file.file_data, part.file.filename))
-    return tuple(stored)
+                attachments.append(await _from_address(app, part.file.file_data, part.file.filename))
+    return tuple(attachments)
 
 
 async def store_uploads(app: App, uploads: Sequence[UploadFile]) -> tuple[Attachment, ...]:
     """Store the files of a form in chunks."""
-    async with all_or_none(app) as stored:
+    async with all_or_none(app) as attachments:
         for upload in uploads:
-            stored.append(await _put_upload(app, upload))  # what is there must be known when one fails
-    return tuple(stored)
+            attachments.append(await _put_upload(app, upload))  # what is there must be known when one fails
+    return tuple(attachments)
 
 
 @asynccontextmanager
 async def all_or_none(app: App) -> AsyncIterator[list[Attachment]]:
     """Give the block a list for the files that it stores; if it fails, they are deleted again."""
-    stored: list[Attachment] = []
+    attachments: list[Attachment] = []
     is_whole = False
     try:
-        yield stored
+        yield attachments
         is_whole = True
     finally:
         if not is_whole:
-            await discard(app, stored)
+            await discard(app, attachments)
 
 
 async def discard(app: App, attachments: Sequence[Attachment]) -> None:
@@ -80,12 +82,12 @@ async def discard(app: App, attachments: Sequence[Attachment]) -> None:
 async def _from_address(app: App, address: str, filename: str) -> Attachment:
     if address.startswith(("http://", "https://")):
         return Attachment(filename, url=address)
-    known = CONTENT_ADDRESS.match(address[:1000])
-    if known is None:
+    match = CONTENT_ADDRESS.match(address[:1000])
+    if match is None:
         raise invalid("messages", "an image or file must be a web address or a data: address")
-    mime_type = known["type"] or "text/plain"
-    body = address[known.end() :]
-    content = await _decode(body, "messages") if known["base64"] else unquote_to_bytes(body)
+    mime_type = match["type"] or "text/plain"
+    body = address[match.end() :]
+    content = await _decode(body, "messages") if match["base64"] else unquote_to_bytes(body)
     name = filename if "." in filename else f"{filename}.{mime_type.partition('/')[2].partition('+')[0]}"
     return await store_content(app, name, mime_type, content=content)
 
@@ -106,16 +108,16 @@ def _decoded(text: str, field: str) -> bytes:
 async def store_content(app: App, filename: str, mime_type: str, content: bytes) -> Attachment:
     """Store one file with this content."""
     key = new_key(INCOMING, filename)
-    stored = await app.files.storage.put(key, content, mime_type)
-    return Attachment(clean_filename(filename), mime_type, stored.size_bytes, storage_key=key, sha256=stored.sha256)
+    receipt = await app.files.storage.put(key, content, mime_type)
+    return Attachment(clean_filename(filename), mime_type, receipt.size_bytes, storage_key=key, sha256=receipt.sha256)
 
 
 async def _put_upload(app: App, upload: UploadFile) -> Attachment:
     filename = clean_filename(upload.filename or "file")
     key = new_key(INCOMING, filename)
     mime_type = cut(clean(upload.content_type or "application/octet-stream"), 200)
-    stored = await app.files.storage.put(key, _chunks(upload), mime_type)
-    return Attachment(filename, mime_type, stored.size_bytes, storage_key=key, sha256=stored.sha256)
+    receipt = await app.files.storage.put(key, _chunks(upload), mime_type)
+    return Attachment(filename, mime_type, receipt.size_bytes, storage_key=key, sha256=receipt.sha256)
 
 
 async def _chunks(upload: UploadFile) -> AsyncIterator[bytes]:

@@ -82,8 +82,8 @@ async def post_chat_message(request: Request) -> Response:
         sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
         if (credential := commands.find_credential_form(typed.content)) is not None:
             return sse.follow(sse.command_events(ENTER_HERE, credential))
-        if (answered := await commands.answer(app, sender, place, text=typed.content)) is not None:
-            return sse.follow(sse.command_events(answered))
+        if (reply := await commands.answer(app, sender, place, text=typed.content)) is not None:
+            return sse.follow(sse.command_events(reply))
         message = IncomingMessage(
             adapter="web",
             sender=sender,
@@ -124,18 +124,18 @@ async def get_due(request: Request) -> Response:
 
 
 async def _due_events(app: App, place: Place, *, after: int, closing: asyncio.Event) -> AsyncGenerator[Event]:
-    told: set[int] = set()
+    inbox_ids: set[int] = set()
     async with aclosing(app.events.due_in(place.key)) as looks:
         while await _next_or_closed(looks, closing):
-            async for event in _new_due_events(app, place, after=after, told=told):
+            async for event in _new_due_events(app, place, after=after, inbox_ids=inbox_ids):
                 yield event
 
 
-async def _new_due_events(app: App, place: Place, *, after: int, told: set[int]) -> AsyncGenerator[Event]:
+async def _new_due_events(app: App, place: Place, *, after: int, inbox_ids: set[int]) -> AsyncGenerator[Event]:
     async with app.database.transaction() as session:
-        found = [each for each in await history.list_due(session, place, after) if each not in told]
-    for inbox_id in found:
-        told.add(inbox_id)
+        new_ids = [inbox_id for inbox_id in await history.list_due(session, place, after) if inbox_id not in inbox_ids]
+    for inbox_id in new_ids:
+        inbox_ids.add(inbox_id)
         async for event in app.events.follow(inbox_id):
             yield event
 
@@ -143,13 +143,13 @@ async def _new_due_events(app: App, place: Place, *, after: int, told: set[int])
 async def _next_or_closed(looks: AsyncGenerator[None], closing: asyncio.Event) -> bool:
     # False when the server is about to end: it waits for its responses.
     looking = asyncio.ensure_future(anext(looks))
-    closed = asyncio.ensure_future(closing.wait())
+    closing_task = asyncio.ensure_future(closing.wait())
     try:
-        await asyncio.wait({looking, closed}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({looking, closing_task}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for each in (looking, closed):
-            each.cancel()
-        await asyncio.gather(looking, closed, return_exceptions=True)
+        for task in (looking, closing_task):
+            task.cancel()
+        await asyncio.gather(looking, closing_task, return_exceptions=True)
     return not closing.is_set()
 
 

@@ -23,5 +23,5 @@ async def post_credential(request: Request) -> Response:
     """Keep a credential."""
     app, who = app_of(request), session_of(request)
     entered = await read_json(request, Entered, MAX_JSON_BYTES)
-    kept = await commands.keep_credential(app, Sender(PLATFORM, who), entered.name, value=entered.value)
-    return JSONResponse({"content": kept}, headers={"Cache-Control": "no-store"})
+    confirmation = await commands.keep_credential(app, Sender(PLATFORM, who), entered.name, value=entered.value)
+    return JSONResponse({"content": confirmation}, headers={"Cache-Control": "no-store"})

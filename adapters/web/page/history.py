@@ -48,8 +48,8 @@ ORDER BY id
 
 async def list_due(session: AsyncSession, place: Place, after: int) -> list[int]:
     """Return the inbox ids of what scheduled jobs have sent since the turn `after`, in order."""
-    given = {"place_key": place.key, "platform": place.platform, "channel": place.channel, "after": after}
-    return list((await session.execute(DUE, given)).scalars())
+    parameters = {"place_key": place.key, "platform": place.platform, "channel": place.channel, "after": after}
+    return list((await session.execute(DUE, parameters)).scalars())
 
 
 async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[dict[str, Any]]:
@@ -63,8 +63,8 @@ async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[
 
 async def list_recent_events(session: AsyncSession, place: Place) -> list[dict[str, Any]]:
     """Return the events of the last turns in a place, in the order of the event stream."""
-    given = {"platform": place.platform, "channel": place.channel, "limit": SHOWN_TURNS}
-    rows = (await session.execute(EVENTS, given)).all()
+    parameters = {"platform": place.platform, "channel": place.channel, "limit": SHOWN_TURNS}
+    rows = (await session.execute(EVENTS, parameters)).all()
     return [{"name": row.name, **row.payload, "turn_id": row.turn_id, "seq": row.seq} for row in rows]
 
 
@@ -81,7 +81,10 @@ async def list_open_messages(session: AsyncSession, place: Place, prefix: str) -
         {
             "event_id": row.platform_event_id.removeprefix(prefix),
             "content": row.content,
-            "files": [{"filename": each["filename"], "size_bytes": each["size_bytes"]} for each in row.attachments],
+            "files": [
+                {"filename": attachment["filename"], "size_bytes": attachment["size_bytes"]}
+                for attachment in row.attachments
+            ],
             "turn_id": row.turn_id,
         }
         for row in (await session.execute(query)).all()

@@ -44,25 +44,25 @@ async def get_memories(request: Request) -> Response:
         if user is None:
             return JSONResponse({"memories": [], "has_more": False, "is_paused": False}, headers=NO_STORE)
         is_paused = (await session.execute(IS_PAUSED, {"user_id": user.id})).scalar_one()
-        seen = Visibility(user.id, place_of(who, "memories"))
-        found = await list_own(session, seen, words, limit=SHOWN + 1, skip=skip)
-    shown = [asdict(each) | {"said_at": each.said_at.isoformat()} for each in found[:SHOWN]]
-    return JSONResponse({"memories": shown, "has_more": len(found) > SHOWN, "is_paused": is_paused}, headers=NO_STORE)
+        visibility = Visibility(user.id, place_of(who, "memories"))
+        own = await list_own(session, visibility, words, limit=SHOWN + 1, skip=skip)
+    memories = [asdict(memory) | {"said_at": memory.said_at.isoformat()} for memory in own[:SHOWN]]
+    return JSONResponse({"memories": memories, "has_more": len(own) > SHOWN, "is_paused": is_paused}, headers=NO_STORE)
 
 
 @with_session
 async def post_command(request: Request) -> Response:
     """Run a command outside of the conversation, and return its reply with buttons and files."""
     app, who = app_of(request), session_of(request)
-    given = await read_json(request, Given, MAX_JSON_BYTES)
-    reply = await commands.answer(app, Sender(PLATFORM, who), place_of(who, given.chat), text=given.command)
+    body = await read_json(request, Given, MAX_JSON_BYTES)
+    reply = await commands.answer(app, Sender(PLATFORM, who), place_of(who, body.chat), text=body.command)
     if reply is None:
         raise invalid("command", "it begins with a slash, as in /memory forget all")
     return JSONResponse(
         {
             "content": reply.text,
-            "commands": [asdict(each) for each in reply.choices],
-            "files": [asdict(each) for each in reply.files],
+            "commands": [asdict(choice) for choice in reply.choices],
+            "files": [asdict(file) for file in reply.files],
         },
         headers=NO_STORE,
     )

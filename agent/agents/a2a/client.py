@@ -166,10 +166,10 @@ class RemoteAgents:
                 await cancel_task(client, running.progress.task_id)
 
     async def _card(self, agent: Agent, address: "Address") -> "AgentCard":
-        kept = self._cards.get(agent.id)
+        entry = self._cards.get(agent.id)
         now = asyncio.get_running_loop().time()
-        if kept is not None and kept.address == address and now < kept.until:
-            return kept.card
+        if entry is not None and entry.address == address and now < entry.until:
+            return entry.card
         document, card = await self._fetch_card(agent.name, address)
         self._cards[agent.id] = _Kept(card, address, now + CARD_LIFE_SECONDS)
         await self._note(NOTE_CARD, agent, card=json.dumps(document))
@@ -207,23 +207,21 @@ class RemoteAgents:
 
         if not is_done(progress.state) and progress.state not in ASKS_BACK:
             raise PeerRefused(f"{name} did not do it: {cut(progress.text, MAX_NOTE) or 'it does not say why.'}")
-        files, missing = await self._fetch_files(address, progress.parts)
-        text = "\n\n".join(each for each in (progress.text, *missing) if each)
-        finished = progress.state not in ASKS_BACK and progress.metadata.get("parley/finished") is not False
-        return PeerAnswer(text, finished, files)
+        files, notes = await self._fetch_files(address, progress.parts)
+        text = "\n\n".join(paragraph for paragraph in (progress.text, *notes) if paragraph)
+        is_finished = progress.state not in ASKS_BACK and progress.metadata.get("parley/finished") is not False
+        return PeerAnswer(text, is_finished, files)
 
     async def _fetch_files(self, address: "Address", parts: "Sequence[Part]") -> tuple[tuple[PeerFile, ...], list[str]]:
-        files, missing = [], []
-        for part in [each for each in parts if each.HasField("raw") or each.HasField("url")][:MAX_FILES]:
+        files, notes = [], []
+        for part in [part for part in parts if part.HasField("raw") or part.HasField("url")][:MAX_FILES]:
             try:
                 content = part.raw if part.HasField("raw") else await self._fetch(address, part.url)
             except ParleyError as error:
-                missing.append(
-                    f"(The file {cut(clean(part.filename), 100) or 'that came with it'} is missing: {error})"
-                )
+                notes.append(f"(The file {cut(clean(part.filename), 100) or 'that came with it'} is missing: {error})")
                 continue
             files.append(PeerFile(part.filename or "file", part.media_type, content))
-        return tuple(files), missing
+        return tuple(files), notes
 
     async def _fetch(self, address: "Address", url: str) -> bytes:
         from agent.agents.a2a.http import origin_of

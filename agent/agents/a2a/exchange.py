@@ -126,8 +126,8 @@ class TaskProgress:
     @property
     def parts(self) -> list[Part]:
         """Return all parts of the answer."""
-        found = [part for parts in self._artifacts.values() for part in parts]
-        return found or (list(self.last_message.parts) if self.last_message is not None else [])
+        artifact_parts = [part for parts in self._artifacts.values() for part in parts]
+        return artifact_parts or (list(self.last_message.parts) if self.last_message is not None else [])
 
     @property
     def text(self) -> str:
@@ -188,19 +188,21 @@ async def connected(http: GuardedClient, address: Address, card: AgentCard, seco
 
     Raises `ToolError` if the card has no such interface.
     """
-    known = [each for each in card.supported_interfaces if each.protocol_binding in BINDINGS]
-    own = [each for each in known if origin_of(each.url) == address.origin]
-    shown = AgentCard()
-    shown.CopyFrom(card)
-    del shown.supported_interfaces[:]
-    shown.supported_interfaces.extend(own or known)
-    if not known:
+    supported_interfaces = [
+        interface for interface in card.supported_interfaces if interface.protocol_binding in BINDINGS
+    ]
+    own = [interface for interface in supported_interfaces if origin_of(interface.url) == address.origin]
+    client_card = AgentCard()
+    client_card.CopyFrom(card)
+    del client_card.supported_interfaces[:]
+    client_card.supported_interfaces.extend(own or supported_interfaces)
+    if not supported_interfaces:
         raise ToolError("its card offers neither JSON-RPC nor HTTP+JSON.")
     async with AsyncExitStack() as open_streams:
         transport = Guarded(http, address, open_streams=open_streams, seconds=seconds)
         async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
             config = ClientConfig(httpx_client=client, supported_protocol_bindings=BINDINGS)
-            yield ClientFactory(config).create(shown)
+            yield ClientFactory(config).create(client_card)
 
 
 async def carry_out(client: Client, card: AgentCard, question: Question, progress: TaskProgress) -> None:

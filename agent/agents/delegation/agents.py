@@ -39,7 +39,7 @@ class AgentTool(Tool):
 
         A local agent's own tool calls are checked one by one.
         """
-        return any(each.name == arguments.get("agent") and each.persona_id is None for each in self.agents)
+        return any(agent.name == arguments.get("agent") and agent.persona_id is None for agent in self.agents)
 
 
 def build_tool(agents: Sequence[ListedAgent]) -> AgentTool:
@@ -48,8 +48,8 @@ def build_tool(agents: Sequence[ListedAgent]) -> AgentTool:
     async def delegate(_context: ToolContext, agent: str, task: str) -> Any:
         raise ToolError(prompts().delegation.not_here)
 
-    listed = "\n".join(f"- {each.name}: {' '.join(each.description.split())}" for each in agents)
-    delegate.__doc__ = prompts().delegation.tool.format(agents=listed)
+    listing = "\n".join(f"- {agent.name}: {' '.join(agent.description.split())}" for agent in agents)
+    delegate.__doc__ = prompts().delegation.tool.format(agents=listing)
     return AgentTool(delegate, Permission.GUEST, timeout_seconds=TIMEOUT_SECONDS, module=MODULE, agents=tuple(agents))
 
 
@@ -61,7 +61,7 @@ def list_askable(scope: Scope) -> tuple[ListedAgent, ...]:
     if not scope.agents or not is_allowed or len(scope.hops) >= MAX_DEPTH:
         return ()
     return tuple(
-        each for each in scope.agents if each.requires <= scope.user.permission and not _has_passed(scope, each)
+        agent for agent in scope.agents if agent.requires <= scope.user.permission and not _has_passed(scope, agent)
     )
 
 
@@ -71,13 +71,13 @@ def find_askable(scope: Scope, name: str) -> ListedAgent:
     Raises `ToolError` if the turn may not delegate to it, with the reason and the names of the allowed agents.
     """
     askable = list_askable(scope)
-    for each in askable:
-        if each.name == name:
-            return each
-    known = next((each for each in scope.agents if each.name == name), None)
+    for candidate in askable:
+        if candidate.name == name:
+            return candidate
+    agent = next((agent for agent in scope.agents if agent.name == name), None)
     raise ToolError(
-        why_not(scope, known) or prompts().delegation.unknown.format(agent=name[:64]),
-        agents=[each.name for each in askable],
+        why_not(scope, agent) or prompts().delegation.unknown.format(agent=name[:64]),
+        agents=[agent.name for agent in askable],
     )
 
 

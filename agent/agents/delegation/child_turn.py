@@ -128,19 +128,19 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
     Raises `Superseded` if another worker has taken over the parent, `ToolError` if the agent has been disabled.
     """
     async with services.database.transaction() as session:
-        asked = {"turn_id": asker.key.id, "attempt": asker.key.attempt, "call_id": call_id, "agent": agent}
-        found = (await session.execute(FIND, asked)).one_or_none()
-        if found is not None and found.status != "running":
-            return OpenedChild(found.id, call_id)
+        parameters = {"turn_id": asker.key.id, "attempt": asker.key.attempt, "call_id": call_id, "agent": agent}
+        turn = (await session.execute(FIND, parameters)).one_or_none()
+        if turn is not None and turn.status != "running":
+            return OpenedChild(turn.id, call_id)
         row = await _get_row(session, asker, agent)
-        if found is None:
-            begun = await _begin(
-                services.events, session, asker=asker, asked=asked | {"persona_id": row.persona_id}, task=task
+        if turn is None:
+            start = await _begin(
+                services.events, session, asker=asker, parameters=parameters | {"persona_id": row.persona_id}, task=task
             )
         else:
-            begun = await _take_over(services.events, session, child_id=found.id, attempt=asker.key.attempt)
-        child = await _to_child(services, session, asker=asker, begun=begun, row=row)
-    return OpenedChild(begun.key.id, call_id, turn=child, agent=row, is_known=found is not None)
+            start = await _take_over(services.events, session, child_id=turn.id, attempt=asker.key.attempt)
+        child = await _to_child(services, session, asker=asker, start=start, row=row)
+    return OpenedChild(start.key.id, call_id, turn=child, agent=row, is_known=turn is not None)
 
 
 async def _get_row(session: AsyncSession, asker: CallingTurn, name: str) -> Agent:
@@ -152,9 +152,9 @@ async def _get_row(session: AsyncSession, asker: CallingTurn, name: str) -> Agen
 
 
 async def _begin(
-    announcers: Listener, session: AsyncSession, asker: CallingTurn, asked: dict[str, Any], task: str
+    announcers: Listener, session: AsyncSession, asker: CallingTurn, parameters: dict[str, Any], task: str
 ) -> _Begun:
-    child_id = (await session.execute(BEGIN, asked)).scalar_one_or_none()
+    child_id = (await session.execute(BEGIN, parameters)).scalar_one_or_none()
     if child_id is None:
         raise Superseded
     key = TurnKey(child_id, attempt=1)
@@ -166,9 +166,9 @@ async def _begin(
             "turn_started",
             conversation_id=asker.conversation.id,
             user_id=asker.user.id,
-            agent=asked["agent"],
+            agent=parameters["agent"],
             parent_turn_id=asker.key.id,
-            parent_call_id=asked["call_id"],
+            parent_call_id=parameters["call_id"],
         ),
     ]
     await record(session, key, Entry([first], events))
@@ -187,14 +187,14 @@ async def _take_over(announcers: Listener, session: AsyncSession, child_id: int,
 
 
 async def _to_child(
-    services: TurnServices, session: AsyncSession, asker: CallingTurn, begun: _Begun, row: Agent
+    services: TurnServices, session: AsyncSession, asker: CallingTurn, start: _Begun, row: Agent
 ) -> RunningTurn:
     now = services.clock.monotonic()
-    left = max(0.0, asker.deadline - now)
-    deadline = asker.deadline - min(KEPT_SECONDS, left * KEPT_SHARE)
+    seconds = max(0.0, asker.deadline - now)
+    deadline = asker.deadline - min(KEPT_SECONDS, seconds * KEPT_SHARE)
     scope = replace(asker.scope, hops=(*asker.scope.hops, row.name))
     conversation = replace(asker.conversation, summary=None, window_turn_id=0)
-    message = replace(asker.message, content=begun.log.message.content, attachments=(), wants_stream=False)
+    message = replace(asker.message, content=start.log.message.content, attachments=(), wants_stream=False)
     loop_mode: LoopMode = "native"
     # A remote agent makes no model calls here, so no budget is reserved for it.
     spend = Spend(NOT_REQUESTED, 0, purpose=PURPOSE)
@@ -204,17 +204,17 @@ async def _to_child(
         scope = replace(scope, persona=replace(persona, system_prompt=instructions))
         loop_mode = persona.loop_mode if persona.loop_mode and persona.loop_mode in services.models.modes else "native"
     child = RunningTurn(
-        key=begun.key,
+        key=start.key,
         request=Request(message),
         participants=Participants(
-            asker.user, scope.persona, conversation=conversation, turn_id=begun.key.id, agents=scope.agents
+            asker.user, scope.persona, conversation=conversation, turn_id=start.key.id, agents=scope.agents
         ),
         scope=scope,
         offer=services.toolbox.offered_to(scope),
         start=Start(now, deadline),
         loop_mode=loop_mode,
-        announcer=begun.announcer,
-        log=begun.log,
+        announcer=start.announcer,
+        log=start.log,
         spend=spend,
     )
     if row.persona_id is not None:
@@ -262,8 +262,8 @@ async def abandon_child(database: Database, child: RunningTurn) -> None:
     """
     async with database.transaction() as session:
         await settle(session, child.key, child.spend.unpaid)
-        given = {"turn_id": child.key.id, "attempt": child.key.attempt, "error": Stopped.code}
-        await session.execute(END_STOPPED, given)
+        parameters = {"turn_id": child.key.id, "attempt": child.key.attempt, "error": Stopped.code}
+        await session.execute(END_STOPPED, parameters)
 
 
 async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:

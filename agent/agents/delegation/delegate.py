@@ -57,8 +57,8 @@ async def delegate(
     # Drawn before the first await: the first model calls of parallel agents are numbered in the order of their calls.
     first = next(turn.numbers) if turn.numbers is not None else None
     try:
-        opened = await open_child(services, turn, call_id, agent=agent, task=task)
-        result = await _find_out(services, peers, asker=turn, opened=opened, first=first)
+        child = await open_child(services, turn, call_id, agent=agent, task=task)
+        result = await _find_out(services, peers, asker=turn, delegation=child, first=first)
     except Superseded:
         # If another worker has taken over the parent, the parent's next journal write raises `Superseded`.
         raise ToolError(prompts().delegation.ended.format(agent=agent), agent=agent) from None
@@ -69,15 +69,15 @@ async def delegate(
 
 
 async def _find_out(
-    services: TurnServices, peers: Peers, asker: CallingTurn, opened: OpenedChild, first: int | None
+    services: TurnServices, peers: Peers, asker: CallingTurn, delegation: OpenedChild, first: int | None
 ) -> DelegationResult:
-    child = opened.turn
-    if child is None or opened.agent is None:
+    child = delegation.turn
+    if child is None or delegation.agent is None:
         async with services.database.transaction() as session:
-            return await read_result(session, opened.id)
-    received: list[dict[str, Any]] = []
-    if opened.agent.persona_id is None:
-        answer = _ask_peer(services, peers, opened=opened, child=child, received=received)
+            return await read_result(session, delegation.id)
+    files: list[dict[str, Any]] = []
+    if delegation.agent.persona_id is None:
+        answer = _ask_peer(services, peers, delegation=delegation, child=child, files=files)
     else:
         if first is not None and asker.numbers is not None:
             child.spend.numbers = chain((first,), asker.numbers)
@@ -85,7 +85,7 @@ async def _find_out(
         child = replace(child, request=replace(child.request, taint=await asker.find_taint(), said=asker.list_said()))
         answer = _answer(services, child)
     result = await _settled(services, child, answer)
-    return replace(result, files=tuple(received)) if received else result
+    return replace(result, files=tuple(files)) if files else result
 
 
 async def _settled(
@@ -114,50 +114,50 @@ async def _settled(
 
 
 async def _answer(services: TurnServices, child: RunningTurn) -> TurnResult:
-    given: Attributes = {
+    attributes: Attributes = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": child.scope.hops[-1],
         "parley.turn.id": child.key.id,
     }
-    with span("invoke_agent", given):
+    with span("invoke_agent", attributes):
         answer = await answer_turn(services, child, Cancellations())
     is_at_limit = not answer.finished and child.log.waves >= child.persona.max_iterations
     return replace(answer, error=STEP_LIMIT) if answer.error is None and is_at_limit else answer
 
 
 async def _ask_peer(
-    services: TurnServices, peers: Peers, opened: OpenedChild, child: RunningTurn, received: list[dict[str, Any]]
+    services: TurnServices, peers: Peers, delegation: OpenedChild, child: RunningTurn, files: list[dict[str, Any]]
 ) -> TurnResult:
-    row = opened.agent
-    if row is None or opened.is_known:
+    row = delegation.agent
+    if row is None or delegation.is_known:
         # The remote agent may have received the task already: sending it again could run it twice.
         return _without(ToolError(prompts().delegation.unknown_outcome.format(agent=child.scope.hops[-1])), UNKNOWN)
     seconds, hops = child.deadline - services.clock.monotonic(), child.scope.hops[:-1]
     asker = Asker(child.user.id, child.conversation.place.is_direct)
     try:
         async with asyncio.timeout(seconds):
-            found = await peers.ask(
-                row, child.log.message.content, seconds=seconds, hops=hops, context_id=opened.call_id, asker=asker
+            answer = await peers.ask(
+                row, child.log.message.content, seconds=seconds, hops=hops, context_id=delegation.call_id, asker=asker
             )
     except TimeoutError:
         return _without(TurnTimedOut())
     except (ToolError, Unavailable) as error:
         return _without(error)
-    lines = [await _keep(services, child, file=file, received=received) for file in found.files]
-    text = "\n".join([clean(found.text), *lines]).strip()
-    return TurnResult(text or prompts().turn.empty, finished=found.finished)
+    lines = [await _keep(services, child, file=file, files=files) for file in answer.files]
+    text = "\n".join([clean(answer.text), *lines]).strip()
+    return TurnResult(text or prompts().turn.empty, finished=answer.finished)
 
 
-async def _keep(services: TurnServices, child: RunningTurn, file: PeerFile, received: list[dict[str, Any]]) -> str:
+async def _keep(services: TurnServices, child: RunningTurn, file: PeerFile, files: list[dict[str, Any]]) -> str:
     """Store a file of the answer among the user's files; return a line of text that reports success or failure."""
     name = clean_filename(file.filename)
     storage = services.files.storage.of_user(services.database, child.user.id, child.conversation.id, child.key.id)
     try:
-        kept = await storage.create(name, file.content, file.mime_type)
+        stored_file = await storage.create(name, file.content, file.mime_type)
     except (ToolError, Unavailable) as error:
         return prompts().delegation.file_lost.format(filename=name, reason=error)
-    received.append({"file_id": kept.file_id, "filename": kept.filename, "url": kept.url})
-    return prompts().delegation.file_kept.format(filename=kept.filename, file_id=kept.file_id)
+    files.append({"file_id": stored_file.file_id, "filename": stored_file.filename, "url": stored_file.url})
+    return prompts().delegation.file_kept.format(filename=stored_file.filename, file_id=stored_file.file_id)
 
 
 def _without(error: ParleyError, code: str | None = None) -> TurnResult:

@@ -60,12 +60,12 @@ class AgentTools(ToolProvider):
 
     async def find_scope(self, scope: Scope, agent: str) -> Scope:
         """Return the scope of an agent of this installation; raises `ToolError` if the user may not delegate to it."""
-        known = next((each for each in scope.agents if each.name == agent), None)
-        if known is None or known.persona_id is None or known.requires > scope.user.permission:
+        entry = next((candidate for candidate in scope.agents if candidate.name == agent), None)
+        if entry is None or entry.persona_id is None or entry.requires > scope.user.permission:
             raise ToolError(prompts().delegation.switched_off.format(agent=agent))
         services = self._services()
         async with services.database.statement() as session:
-            persona = await get_persona(session, known.persona_id, scope.user.permission, settings=services.settings)
+            persona = await get_persona(session, entry.persona_id, scope.user.permission, settings=services.settings)
         return replace(scope, persona=persona, hops=(*scope.hops, agent))
 
     async def call(
@@ -81,8 +81,8 @@ class AgentTools(ToolProvider):
         """Return the `delegation_request` event of this call."""
         if call.name != TOOL:
             return ()
-        asked = {"agent": call.arguments.get("agent"), "task": call.arguments.get("task")}
-        return (("delegation_request", {"id": call.id, **asked}),)
+        payload = {"agent": call.arguments.get("agent"), "task": call.arguments.get("task")}
+        return (("delegation_request", {"id": call.id, **payload}),)
 
     def result_events(self, call: PendingCall, outcome: Outcome) -> Sequence[ToolEvent]:
         """Return the `delegation_response` event: the agent's result or error, its iterations and its usage."""

@@ -78,11 +78,11 @@ async def choose_turns(session: Session, *, persona_id: int, ids: Sequence[int] 
         if not rows:
             raise Refusal("This persona has not answered anything yet; --turns names turns of others.")
         return tuple(row.id for row in reversed(rows))
-    found = {row.id for row in (await session.execute(GIVEN, {"ids": list(ids)})).all()}
-    missing = [each for each in ids if each not in found]
-    if missing:
+    turn_ids = {row.id for row in (await session.execute(GIVEN, {"ids": list(ids)})).all()}
+    missing_ids = [id_ for id_ in ids if id_ not in turn_ids]
+    if missing_ids:
         raise Refusal(
-            f"These turns can't be answered again: {', '.join(map(str, missing))}."
+            f"These turns can't be answered again: {', '.join(map(str, missing_ids))}."
             " There must be an answer, and a person who has not asked to forget it."
         )
     return tuple(dict.fromkeys(ids))
@@ -130,18 +130,18 @@ def _to_conversation(row: Any) -> ResolvedConversation:
         is_direct=row.is_direct,
     )
     # A summary that has been written since holds what was said later.
-    shown = row.reasons.get("summary", {}).get("up_to_turn")
-    summary = row.summary if shown is not None and shown == row.summarized_turn_id else None
+    turn_id = row.reasons.get("summary", {}).get("up_to_turn")
+    summary = row.summary if turn_id is not None and turn_id == row.summarized_turn_id else None
     return ResolvedConversation(row.conversation_id, place, summary=summary, window_turn_id=row.window_turn_id)
 
 
 async def _read_memories(memories: Memories, row: Any, place: Place) -> list[RecalledMemory]:
-    scores = {each["id"]: each["score"] for each in row.reasons.get("memories", ())}
+    scores = {entry["id"]: entry["score"] for entry in row.reasons.get("memories", ())}
     if not scores:
         return []
-    known = await memories.of_user(row.user_id, place, row.conversation_id).read(list(scores))
+    memories_by_id = await memories.of_user(row.user_id, place, row.conversation_id).read(list(scores))
     return [
-        RecalledMemory(each.id, each.content, each.scope, said_at=each.said_at, score=scores[each.id])
+        RecalledMemory(memory.id, memory.content, memory.scope, said_at=memory.said_at, score=scores[memory.id])
         for memory_id in scores
-        if (each := known.get(memory_id)) is not None
+        if (memory := memories_by_id.get(memory_id)) is not None
     ]

@@ -85,26 +85,32 @@ class DryRun:
     payer_id: int
     numbers: "count[int]" = field(default_factory=count)
 
-    def prepare(self, recorded: RecordedTurn, persona: ResolvedPersona) -> Prepared:
+    def prepare(self, record: RecordedTurn, persona: ResolvedPersona) -> Prepared:
         """Build the prompt of a recorded turn with this persona, and estimate the cost."""
-        turn = self._to_turn(recorded, persona)
+        turn = self._to_turn(record, persona)
         parts = PromptParts(
-            user=recorded.user,
+            user=record.user,
             persona=persona,
-            conversation=recorded.conversation,
-            history=recorded.history,
-            message=PastStep(recorded.id, recorded.user.id, recorded.steps[0]),
+            conversation=record.conversation,
+            history=record.history,
+            message=PastStep(record.id, record.user.id, record.steps[0]),
             instructions=turn.offer.instructions,
             platform_context=PlatformContext(),
         )
-        context = assemble(parts, recorded.memories, now=recorded.started_at)
-        given = recorded.model_calls * (count_prompt(context.messages) + turn.offer.tokens)
-        made = recorded.output_tokens or recorded.model_calls * persona.max_output_tokens
-        return Prepared(recorded, turn, context, tokens=given + made, dollars=turn.spend.cost_of(given + made))
+        context = assemble(parts, record.memories, now=record.started_at)
+        prompt_tokens = record.model_calls * (count_prompt(context.messages) + turn.offer.tokens)
+        output_tokens = record.output_tokens or record.model_calls * persona.max_output_tokens
+        return Prepared(
+            record,
+            turn,
+            context,
+            tokens=prompt_tokens + output_tokens,
+            dollars=turn.spend.cost_of(prompt_tokens + output_tokens),
+        )
 
     async def replay(self, prepared: Prepared) -> Replayed:
         """Ask the model until it answers, or calls a tool in another way than the recorded turn did."""
-        turn, known = prepared.turn, _list_results(prepared.recorded.steps)
+        turn, results = prepared.turn, _list_results(prepared.recorded.steps)
         mode = self.services.models.modes[turn.loop_mode]
         unknown: Sequence[Step] = ()
         answer_text, error = "", None
@@ -114,18 +120,18 @@ class DryRun:
                 if answer.is_answer:
                     answer_text = answer.text or "(empty)"
                 else:
-                    unknown = _play_results(turn, mode, answer=answer, known=known)
+                    unknown = _play_results(turn, mode, answer=answer, results=results)
                     answer_text = _find_end(turn, mode)
         except (Refusal, Unavailable) as failure:
             answer_text, error = str(failure), failure.code
-        calls = [each for each in turn.log.steps if each.role == "tool_call"]
+        calls = [step for step in turn.log.steps if step.role == "tool_call"]
         return Replayed(
             prepared,
             # Beside calls that nobody can answer the model may have written something.
             text=answer_text or ("" if turn.log.last_answer is None else turn.log.last_answer.content),
             model=turn.spend.model,
             usage=turn.spend.usage,
-            calls=tuple(_describe(each) for each in calls if each not in unknown),
+            calls=tuple(_describe(call) for call in calls if call not in unknown),
             would_call=tuple(map(_describe, unknown)),
             error=error,
         )
@@ -147,57 +153,55 @@ class DryRun:
         return completion
 
     async def _admit(self, spend: Spend) -> None:
-        given = {"user_id": self.payer_id, "cost": spend.cost_of(spend.estimate)}
+        parameters = {"user_id": self.payer_id, "cost": spend.cost_of(spend.estimate)}
         async with self.services.database.statement() as session:
             status = await get_budget_status(session, self.payer_id)
-            admission = to_admission((await session.execute(ADMIT, given)).one())
+            admission = to_admission((await session.execute(ADMIT, parameters)).one())
         if status.limit is not None and status.used + status.reserved + spend.estimate > status.limit:
             raise BudgetExhausted(renews_on=status.renews_on)
         if not admission.is_admitted:
             raise admission.refusal()
 
     async def _pay(self, turn: RunningTurn, spent: Sequence[RejectedCall]) -> None:
-        calls = [PaidCall(each.model, each.usage, PURPOSE) for each in spent]
+        calls = [PaidCall(call.model, call.usage, PURPOSE) for call in spent]
         if not calls:
             return
         async with self.services.database.statement() as session:
             await session.execute(PAY, {"user_id": self.payer_id, "calls": to_json(calls)})
         turn.spend.add_usage(calls)
 
-    def _to_turn(self, recorded: RecordedTurn, persona: ResolvedPersona) -> RunningTurn:
-        services, conversation = self.services, recorded.conversation
-        scope = Scope(recorded.user.as_caller(), persona, conversation.place, agents=recorded.agents)
+    def _to_turn(self, record: RecordedTurn, persona: ResolvedPersona) -> RunningTurn:
+        services, conversation = self.services, record.conversation
+        scope = Scope(record.user.as_caller(), persona, conversation.place, agents=record.agents)
         offer = services.toolbox.offered_to(scope)
-        began, key = services.clock.monotonic(), TurnKey(recorded.id, attempt=0)
+        began, key = services.clock.monotonic(), TurnKey(record.id, attempt=0)
         message = IncomingMessage(
             adapter=PURPOSE,
-            sender=Sender(conversation.place.platform, str(recorded.user.id), recorded.user.name),
+            sender=Sender(conversation.place.platform, str(record.user.id), record.user.name),
             place=conversation.place,
             event_id="",
-            content=recorded.question,
-            sent_at=recorded.started_at,
+            content=record.question,
+            sent_at=record.started_at,
         )
         tokens = estimate(
             persona,
             conversation,
-            history=recorded.history,
-            steps=recorded.steps[:1],
+            history=record.history,
+            steps=record.steps[:1],
             offer=offer,
-            memory_limit=len(recorded.memories),
+            memory_limit=len(record.memories),
         )
         mode = persona.loop_mode if persona.loop_mode in services.models.modes else None
         return RunningTurn(
             key=key,
-            request=Request(message, history=recorded.history),
-            participants=Participants(
-                recorded.user, persona, conversation, turn_id=recorded.id, agents=recorded.agents
-            ),
+            request=Request(message, history=record.history),
+            participants=Participants(record.user, persona, conversation, turn_id=record.id, agents=record.agents),
             scope=scope,
             offer=offer,
             start=Start(began, began + services.settings.turn_deadline_seconds),
             loop_mode=mode or "native",
             announcer=services.events.announcer(key),
-            log=TurnLog(recorded.id, recorded.steps[:1]),
+            log=TurnLog(record.id, record.steps[:1]),
             spend=Spend(
                 Admission(AdmissionStatus.ADMITTED),
                 tokens,
@@ -208,25 +212,25 @@ class DryRun:
         )
 
 
-def _play_results(turn: RunningTurn, mode: Mode, *, answer: ModelTurn, known: Results) -> list[Step]:
+def _play_results(turn: RunningTurn, mode: Mode, *, answer: ModelTurn, results: Results) -> list[Step]:
     # Adds the answer and the recorded results of its calls to the log; returns the calls that have none.
     turn.log.append([answer.to_step(turn.log.next_seq), *answer.calls])
     calls: Sequence[Step] = answer.calls
     while calls:
-        unknown = [call for call in calls if _key(call) not in known]
-        played = [
+        unknown = [call for call in calls if _key(call) not in results]
+        steps = [
             replace(
-                known[_key(call)],
+                results[_key(call)],
                 seq=turn.log.result_seq(call),
-                tool=ToolUse(call.tool.call_id, call.tool.name, outcome=known[_key(call)].tool.outcome),
+                tool=ToolUse(call.tool.call_id, call.tool.name, outcome=results[_key(call)].tool.outcome),
             )
             for call in calls
             if call not in unknown
         ]
-        turn.log.append(played)
+        turn.log.append(steps)
         if unknown:
             return unknown
-        calls = mode.ready_calls(turn, played)
+        calls = mode.ready_calls(turn, steps)
         turn.log.append(calls)
     return []
 
@@ -258,7 +262,7 @@ def _describe(call: Step) -> str:
 def total(replayed: Sequence[Replayed]) -> Usage:
     """Return what a dry run has used."""
     usage = Usage()
-    for each in replayed:
-        if each.usage != Usage():
-            usage = add_usage(usage, each.usage)
+    for replay in replayed:
+        if replay.usage != Usage():
+            usage = add_usage(usage, replay.usage)
     return usage

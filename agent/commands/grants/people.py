@@ -44,8 +44,8 @@ async def notify(
 
     `choices` are commands, shown as buttons. The notice is sent once for an `event_id`.
     """
-    given = {"user_id": user_id, "unread": list(UNREAD)}
-    row = (await session.execute(FIND, given)).one_or_none()
+    parameters = {"user_id": user_id, "unread": list(UNREAD)}
+    row = (await session.execute(FIND, parameters)).one_or_none()
     if row is None:
         return False
     await accept_within(session, _to_message(row, notice, event_id=f"{event_id}:{user_id}", choices=choices))

@@ -75,66 +75,68 @@ async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount
     limit = await find_exhausted(session, user.id, place)
     if limit is None:
         raise Refusal(prompts().budgets.not_needed)
-    named = {"user_id": user.id, "table": limit.table, "id": limit.id}
-    known = (await session.execute(OPEN, named)).one_or_none()
-    if known is not None and known.status == "refused":
+    parameters = {"user_id": user.id, "table": limit.table, "id": limit.id}
+    row = (await session.execute(OPEN, parameters)).one_or_none()
+    if row is not None and row.status == "refused":
         raise Refusal(prompts().budgets.refused_lately)
-    if known is not None:
-        return known.id, 0
-    wanted = amount if amount is not None else max(1.0, float(limit.whole) / SHARE)
-    number = (await session.execute(ADD, named | _amounts(limit, wanted))).scalar_one()
+    if row is not None:
+        return row.id, 0
+    extra = amount if amount is not None else max(1.0, float(limit.whole) / SHARE)
+    number = (await session.execute(ADD, parameters | _amounts(limit, extra))).scalar_one()
     text_ = prompts().budgets.request.format(
         name=user.name,
         number=number,
-        amount=_shown(limit, wanted),
+        amount=_shown(limit, extra),
         title=limit.title,
         used=limit.shown_use,
         renews_on=limit.resets_at,
     )
-    told = 0
-    for approver in (each for each in await list_approvers(session) if each != user.id):
-        if told < MOST_TOLD:
+    notices = 0
+    for approver in (approver for approver in await list_approvers(session) if approver != user.id):
+        if notices < MOST_TOLD:
             choices = (f"/grant {number}", f"/refuse {number}")
-            told += await notify(session, approver, text_, event_id=f"request:{number}", choices=choices)
-    return number, told
+            notices += await notify(session, approver, text_, event_id=f"request:{number}", choices=choices)
+    return number, notices
 
 
 async def list_requests(session: AsyncSession, approver: Approver) -> list[OpenRequest]:
     """Return the open requests that this person may decide on, the newest first."""
     numbers = (await session.execute(LIST, {"limit": MOST_LISTED})).scalars().all()
-    found = [await _find(session, number) for number in numbers]
-    return [each for each in found if each is not None and await _may_decide(session, approver, each.limit)]
+    requests = [await _find(session, number) for number in numbers]
+    return [
+        request for request in requests if request is not None and await _may_decide(session, approver, request.limit)
+    ]
 
 
 async def decide(
-    session: AsyncSession, approver: Approver, number: int, *, amount: float | None, days: int | None, granted: bool
+    session: AsyncSession, approver: Approver, number: int, *, amount: float | None, days: int | None, is_granted: bool
 ) -> str:
     """Grant or refuse a request, tell the person who asked, and return what was done.
 
     `amount` is in the limit's unit, None for what was asked; `days` is how long it counts, None until the limit begins
     again. Raises `Refusal`.
     """
-    found = await _find(session, number)
-    if found is None or not await _may_decide(session, approver, found.limit):
+    request = await _find(session, number)
+    if request is None or not await _may_decide(session, approver, request.limit):
         raise Refusal(prompts().budgets.unknown_request.format(number=number))
-    limit, wanted = found.limit, found.amount if amount is None else amount
+    limit, extra = request.limit, request.amount if amount is None else amount
     await session.execute(ACT, {"actor": approver.account})
-    given = {
+    parameters = {
         "id": number,
-        "status": "granted" if granted else "refused",
+        "status": "granted" if is_granted else "refused",
         "resets_at": limit.resets_at,
         "days": days,
         "by": approver.user.id,
     }
-    ends_at = (await session.execute(DECIDE, given | _amounts(limit, wanted))).scalar_one()
+    ends_at = (await session.execute(DECIDE, parameters | _amounts(limit, extra))).scalar_one()
     texts = prompts().budgets
-    if not granted:
-        done = texts.refused.format(title=limit.title)
+    if not is_granted:
+        reply = texts.refused.format(title=limit.title)
     else:
-        done = texts.granted.format(amount=_shown(limit, wanted), title=limit.title, ends_at=ends_at)
-    if found.asked_by is not None:
-        await notify(session, found.asked_by, done, event_id=f"decision:{number}")
-    return done
+        reply = texts.granted.format(amount=_shown(limit, extra), title=limit.title, ends_at=ends_at)
+    if request.asked_by is not None:
+        await notify(session, request.asked_by, reply, event_id=f"decision:{number}")
+    return reply
 
 
 async def _find(session: AsyncSession, number: int) -> OpenRequest | None:
@@ -156,8 +158,8 @@ def _named(row: Any) -> tuple[Table, int]:
 
 
 async def _may_decide(session: AsyncSession, approver: Approver, limit: Limit) -> bool:
-    stored = (await session.execute(STORED, {"id": approver.user.id})).scalar_one()
-    if Permission.from_label(stored) >= Permission.ADMIN:
+    label = (await session.execute(STORED, {"id": approver.user.id})).scalar_one()
+    if Permission.from_label(label) >= Permission.ADMIN:
         return True
     here = (approver.place.platform, approver.place.server)
     return approver.user.permission >= Permission.ADMIN and limit.server == here

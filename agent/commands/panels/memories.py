@@ -18,6 +18,6 @@ async def forget(request: Request) -> str:
 async def list_memories(request: Request) -> Listed:
     """List what is remembered, the newest first."""
     memories = request.app.memory.of_user(request.user.id, request.place, None)
-    found = await memories.list_all(MOST_LISTED + 1)
-    more = "There is more: /memory list shows it." if len(found) > MOST_LISTED else ""
-    return Listed([Entry(str(each.id), each.content) for each in found[:MOST_LISTED]], more)
+    own_memories = await memories.list_all(MOST_LISTED + 1)
+    more = "There is more: /memory list shows it." if len(own_memories) > MOST_LISTED else ""
+    return Listed([Entry(str(memory.id), memory.content) for memory in own_memories[:MOST_LISTED]], more)

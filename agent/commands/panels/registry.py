@@ -12,10 +12,10 @@ def list_panels() -> tuple[Panel, ...]:
     """Return all panels, sorted by name; every module of this package is imported, including new ones."""
     files = sorted(Path(__file__).parent.glob("[a-z]*.py"))
     modules = (import_module(f"agent.commands.panels.{file.stem}") for file in files)
-    found = {each.name: each for module in modules for each in vars(module).values() if isinstance(each, Panel)}
-    return tuple(found[name] for name in sorted(found))
+    panels = {entry.name: entry for module in modules for entry in vars(module).values() if isinstance(entry, Panel)}
+    return tuple(panels[name] for name in sorted(panels))
 
 
 def find_panel(name: str) -> Panel | None:
     """Return the panel with this name; None if there is none."""
-    return next((each for each in list_panels() if each.name == name), None)
+    return next((panel for panel in list_panels() if panel.name == name), None)

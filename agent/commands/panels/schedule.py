@@ -21,7 +21,7 @@ async def cancel(request: Request) -> str:
 @panel("schedule", "What is scheduled for you", verb="Cancel", empty="Nothing is scheduled.", remove=cancel)
 async def list_jobs(request: Request) -> Listed:
     """List the jobs, the next one first."""
-    found = await jobs_of(request).list(MOST_LISTED + 1)
-    more = "There is more: /schedule list shows it." if len(found) > MOST_LISTED else ""
-    entries = [Entry(str(each.id), describe(each, request.user.time_zone)) for each in found[:MOST_LISTED]]
+    jobs = await jobs_of(request).list(MOST_LISTED + 1)
+    more = "There is more: /schedule list shows it." if len(jobs) > MOST_LISTED else ""
+    entries = [Entry(str(job.id), describe(job, request.user.time_zone)) for job in jobs[:MOST_LISTED]]
     return Listed(entries, more)

@@ -18,12 +18,12 @@ async def store_archive(database: Database, storage: Storage, user_id: int, cloc
     Raises `ToolError` when their files take up too much room, `Unavailable` when storage can't be reached.
     """
     files = storage.of_user(database, user_id, None)
-    for each in await files.list():
-        if each.filename.startswith(PREFIX) and each.mime_type == TYPE:
-            await files.delete(each.file_id)
+    for file in await files.list():
+        if file.filename.startswith(PREFIX) and file.mime_type == TYPE:
+            await files.delete(file.file_id)
     async with database.transaction() as session:
-        found = await export_person(session, storage, user_id)
-    if found is None:
+        export = await export_person(session, storage, user_id)
+    if export is None:
         raise Refusal("Nothing is kept about you.")
-    content = json.dumps(found, default=str, ensure_ascii=False, indent=1).encode()
+    content = json.dumps(export, default=str, ensure_ascii=False, indent=1).encode()
     return await files.create(f"{PREFIX}{clock.now():%Y-%m-%d}.json", content, TYPE)

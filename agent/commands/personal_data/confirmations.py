@@ -44,8 +44,8 @@ async def ask_for_confirmation(
     session: AsyncSession, user_id: int, action: Action, memory_ids: Sequence[int] = ()
 ) -> int:
     """Store a command until this person confirms it, and return its number."""
-    given = {"user_id": user_id, "action": action, "memory_ids": list(memory_ids)}
-    return int((await session.execute(ADD, given)).scalar_one())
+    parameters = {"user_id": user_id, "action": action, "memory_ids": list(memory_ids)}
+    return int((await session.execute(ADD, parameters)).scalar_one())
 
 
 async def take_confirmed(session: AsyncSession, user_id: int, number: int) -> Confirmed:

@@ -116,14 +116,14 @@ async def finish_erasures(database: Database, storage: Storage) -> int:
     """Go on with all erasures that a crash or an unreachable storage has interrupted; return how many were finished."""
     async with database.transaction() as session:
         open_ids = (await session.execute(OPEN)).scalars().all()
-    finished = 0
+    count = 0
     for erasure_id in open_ids:
         try:
             await erase(database, storage, erasure_id)
-            finished += 1
+            count += 1
         except Unavailable as error:
             log.warning("erasure_waits", erasure=erasure_id, cause=str(error))
-    return finished
+    return count
 
 
 async def _erase_files(database: Database, storage: Storage, erasure_id: int) -> None:
@@ -132,22 +132,22 @@ async def _erase_files(database: Database, storage: Storage, erasure_id: int) ->
             files = (await session.execute(FILES, {"id": erasure_id, "step": STEP})).all()
         if not files:
             return
-        for each in files:
-            await storage.delete(each.minio_key)
+        for file in files:
+            await storage.delete(file.minio_key)
         async with database.transaction() as session:
-            await session.execute(REMOVE_FILES, {"id": erasure_id, "file_ids": [each.id for each in files]})
+            await session.execute(REMOVE_FILES, {"id": erasure_id, "file_ids": [file.id for file in files]})
 
 
 async def _redact_quotes(database: Database, storage: Storage, erasure_id: int) -> None:
     # Messages of others repeat what was said before them in the channel.
     for statement in (QUOTED, OVERHEARD):
-        given = {"id": erasure_id, "step": STEP, "deleted": DELETED}
-        while rows := await _list_quotes(database, statement, given):
-            for platform in {each.platform for each in rows}:
-                ids = {each.platform_event_id for each in rows if each.platform == platform}
+        parameters = {"id": erasure_id, "step": STEP, "deleted": DELETED}
+        while rows := await _list_quotes(database, statement, parameters):
+            for platform in {row.platform for row in rows}:
+                ids = {row.platform_event_id for row in rows if row.platform == platform}
                 await redact(database, storage, platform=platform, message_ids=ids, is_author_gone=True)
 
 
-async def _list_quotes(database: Database, statement: TextClause, given: dict[str, Any]) -> Sequence[Any]:
+async def _list_quotes(database: Database, statement: TextClause, parameters: dict[str, Any]) -> Sequence[Any]:
     async with database.long_transaction() as session:
-        return (await session.execute(statement, given)).all()
+        return (await session.execute(statement, parameters)).all()

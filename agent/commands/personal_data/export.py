@@ -78,11 +78,11 @@ async def export_person(session: AsyncSession, storage: Storage, user_id: int) -
     if profile is None:
         return None
     await act_for(session, user_id)
-    found: dict[str, Any] = {"profile": dict(profile)}
+    export: dict[str, Any] = {"profile": dict(profile)}
     for name, statement in LISTS.items():
         rows = await session.execute(statement, {"user_id": user_id})
-        found[name] = [dict(row) for row in rows.mappings()]
-    found |= (await session.execute(OF_MODULES, {"user_id": user_id})).scalar_one()
+        export[name] = [dict(row) for row in rows.mappings()]
+    export |= (await session.execute(OF_MODULES, {"user_id": user_id})).scalar_one()
     files = (await session.execute(FILES, {"user_id": user_id})).mappings()
-    found["files"] = [dict(row) | {"url": storage.sign(row["id"])} for row in files]
-    return found
+    export["files"] = [dict(row) | {"url": storage.sign(row["id"])} for row in files]
+    return export

@@ -87,9 +87,9 @@ async def _check(app: App, job_id: int) -> None:
             await accept_within(session, message)
             await session.execute(MOVE_ON, {"id": job_id, "next_due_at": None})
         else:
-            following = to_timing(again.row).next_after(again.row.now)
-            given = {"next_due_at": following or again.row.expires_at, "error": _find_error(outcome)}
-            await session.execute(NOT_YET, given | {"id": job_id})
+            next_due_at = to_timing(again.row).next_after(again.row.now)
+            parameters = {"next_due_at": next_due_at or again.row.expires_at, "error": _find_error(outcome)}
+            await session.execute(NOT_YET, parameters | {"id": job_id})
     log.info("scheduled_check_made", job=job_id, over=message is not None, failed=not isinstance(outcome, Result))
 
 
@@ -127,8 +127,8 @@ def _find_message(due: DueRow, condition: Condition, outcome: Outcome) -> Incomi
     row, texts = due.row, prompts().schedules
     if isinstance(outcome, Result) and condition.holds(json.loads(outcome.content)):
         check = FinishedCheck(row.check_tool, dict(row.check_arguments), outcome.content)
-        shown = cut(outcome.content, SHOWN_CHARS) if row.action == "notify" else ""
-        note = f"{texts.came_true.format(tool=row.check_tool)}\n{shown}".strip()
+        excerpt = cut(outcome.content, SHOWN_CHARS) if row.action == "notify" else ""
+        note = f"{texts.came_true.format(tool=row.check_tool)}\n{excerpt}".strip()
         message = to_message(due, note)
         return replace(message, due_job=replace(message.due_job or DueJob(row.id), check=check))
     if not isinstance(outcome, Result) and not json.loads(outcome.content).get("temporary"):

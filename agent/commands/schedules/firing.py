@@ -89,10 +89,10 @@ async def _fire(database: Database, job_id: int) -> bool:
         except ToolError as error:
             await pause(session, job_id, str(error))
             return False
-        following = timing.next_after(row.now) if timing.is_repeated else None
+        next_due_at = timing.next_after(row.now) if timing.is_repeated else None
         await accept_within(session, to_message(due))
-        await session.execute(MOVE_ON, {"id": job_id, "next_due_at": following})
-    log.info("scheduled_job_fired", job=job_id, late=is_late(row), last=following is None)
+        await session.execute(MOVE_ON, {"id": job_id, "next_due_at": next_due_at})
+    log.info("scheduled_job_fired", job=job_id, late=is_late(row), last=next_due_at is None)
     return True
 
 

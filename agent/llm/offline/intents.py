@@ -10,7 +10,7 @@ from typing import Any
 
 Found = Mapping[str, str | None]
 FORMATS = ("txt", "md", "html", "csv", "json")
-FORMAT_WORDS = {"text": "txt", "markdown": "md"} | {each: each for each in FORMATS}
+FORMAT_WORDS = {"text": "txt", "markdown": "md"} | {extension: extension for extension in FORMATS}
 
 POLITE = re.compile(r"^(?:(?:please|hey|hi|hello|parley|can you|could you|bitte|kannst du)\b[,!]?\s+)+", re.IGNORECASE)
 SPEAKER = re.compile(r"^[^:\n]{1,64}: ")
@@ -38,10 +38,10 @@ def understand(message: str) -> Intent | None:
         plain = POLITE.sub("", text.strip())
         if document := DOCUMENT.match(plain):
             return _document(document.groupdict())
-        asked = plain.rstrip(".!? \n")
+        phrase = plain.rstrip(".!? \n")
         for pattern, to_intent in PHRASES:
-            if match := pattern.match(asked):
-                return to_intent(match.groupdict() | {"said": asked})
+            if match := pattern.match(phrase):
+                return to_intent(match.groupdict() | {"said": phrase})
     return None
 
 
@@ -54,21 +54,21 @@ def _phrase(pattern: str, to_intent: Callable[[Found], Intent]) -> tuple[re.Patt
     return re.compile(rf"^(?:{pattern})$", re.IGNORECASE | re.DOTALL), to_intent
 
 
-def _text(found: Found, *names: str) -> str:
-    return next((text.strip() for name in names if (text := found.get(name))), "")
+def _text(groups: Found, *names: str) -> str:
+    return next((text.strip() for name in names if (text := groups.get(name))), "")
 
 
 def _of_file(function: str) -> Callable[[Found], Intent]:
-    return lambda found: Intent(function, {"file_id": int(_text(found, "id"))})
+    return lambda groups: Intent(function, {"file_id": int(_text(groups, "id"))})
 
 
-def _document(found: Found) -> Intent:
-    title = _text(found, "title").strip("\"'")
+def _document(groups: Found) -> Intent:
+    title = _text(groups, "title").strip("\"'")
     stem, _, extension = title.rpartition(".")
-    form = FORMAT_WORDS.get(_text(found, "kind").lower(), "md")
+    form = FORMAT_WORDS.get(_text(groups, "kind").lower(), "md")
     if stem and extension.lower() in FORMATS:
         title, form = stem, extension.lower()
-    return Intent("create_document", {"title": title, "content": _text(found, "content"), "format": form})
+    return Intent("create_document", {"title": title, "content": _text(groups, "content"), "format": form})
 
 
 # All repetitions except the last one are bounded, so that a long untrusted text can't cause slow matching.
@@ -82,29 +82,29 @@ DOCUMENT = re.compile(
 PHRASES = (
     _phrase(
         r"(?:remember|note|merke? dir)(?: that| this|,? dass)?[:,]? (?P<content>.+)",
-        lambda found: Intent("remember", {"content": _text(found, "content")}),
+        lambda groups: Intent("remember", {"content": _text(groups, "content")}),
     ),
     _phrase(
         r"(?:what|was) (?:do|can|wei(?:ß|ss)t) (?:you|du)(?: remember| know)?(?: about me| über mich)?|"
         r"(?:list|show)(?: me)? (?:my|your|all) memories",
-        lambda _found: Intent("list_memories", {}),
+        lambda _groups: Intent("list_memories", {}),
     ),
     _phrase(
         r"(?:forget|vergiss) (?:memory |number )*#?(?P<id>\d{1,18})",
-        lambda found: Intent("forget", {"memory_id": int(_text(found, "id"))}),
+        lambda groups: Intent("forget", {"memory_id": int(_text(groups, "id"))}),
     ),
     _phrase(
         r"(?:forget|vergiss)(?: that| about|,? dass)?[:,]? (?P<query>.+)",
-        lambda found: Intent("recall", {"query": _text(found, "query")}, is_to_forget=True),
+        lambda groups: Intent("recall", {"query": _text(groups, "query")}, is_to_forget=True),
     ),
     _phrase(
         r"(?:what|was) .{0,40}?(?:know|remember|wei(?:ß|ss)t) .{0,40}?(?:about|of|regarding|über|von) (?P<query>.+)",
-        lambda found: Intent("recall", {"query": _text(found, "query")}),
+        lambda groups: Intent("recall", {"query": _text(groups, "query")}),
     ),
     _phrase(
         r"(?:list|show)(?: me)?(?: all)? (?:my|the) files|(?:what|which) files\b.*|welche dateien\b.*|"
         r"(?:zeige?|liste)(?: mir)? (?:meine|die) dateien.*",
-        lambda _found: Intent("list_files", {}),
+        lambda _groups: Intent("list_files", {}),
     ),
     _phrase(rf"(?:read|open|show|lies|zeige?)(?: me| mir)? {FILE}(?: vor)?", _of_file("read_document")),
     _phrase(rf"(?:give me |get )?(?:a |the )?link (?:to|of|for|zu) {FILE}", _of_file("get_file_link")),
@@ -112,11 +112,11 @@ PHRASES = (
     _phrase(
         r"(?:what|which) (?:day|date)(?: of the week)? (?:is|was) (?P<hint>.+)|when (?:is|was) (?P<when>.+)|"
         r"welche[rs] (?:tag|wochentag|datum) ist (?P<tag>.+)|wann ist (?P<wann>.+)",
-        lambda found: Intent("resolve_date_hint", {"hint": _text(found, "hint", "when", "tag", "wann")}),
+        lambda groups: Intent("resolve_date_hint", {"hint": _text(groups, "hint", "when", "tag", "wann")}),
     ),
     _phrase(
         r"(?:what|which|who|where|when|how|was|wie|wer|wo|wann)\b.{0,200}\b(?:my|mein\w*)\b.*|who am i|wer bin ich|"
         r"(?:where|what|when|wo|was|wann) (?:do|did|am|was|have|bin|habe) (?:i|ich)\b.*",
-        lambda found: Intent("recall", {"query": _text(found, "said")}),
+        lambda groups: Intent("recall", {"query": _text(groups, "said")}),
     ),
 )

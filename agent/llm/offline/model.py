@@ -70,8 +70,10 @@ class OfflineModel:
         if attempt.on_text is not None:
             await _answer_with(text, attempt.on_text)
         # Only this exchange is counted, because the whole prompt would use up a guest's budget within minutes.
-        read = replace(request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=())
-        counted = estimate(read, text, calls)
+        short_request = replace(
+            request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=()
+        )
+        counted = estimate(short_request, text, calls)
         usage = Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
         return Completion(text, tool_calls=calls, stop="tool_use" if calls else "end_turn", usage=usage, model=name)
 
@@ -79,15 +81,15 @@ class OfflineModel:
         intent = understand(exchange.message)
         if exchange.results:
             last = exchange.results[-1]
-            found = last.first_id()
+            memory_id = last.first_id()
             if (
                 intent is not None
                 and intent.is_to_forget
                 and last.function == intent.function
-                and found
+                and memory_id
                 and "forget" in tools
             ):
-                return _Call("forget", {"memory_id": found})
+                return _Call("forget", {"memory_id": memory_id})
             return describe_result(last)
         expression = find_sum(SUM_WORDS.sub("", without_speaker(exchange.message)))
         if expression is not None:
@@ -110,9 +112,9 @@ def _to_exchange(messages: Sequence[Mapping[str, Any]]) -> _Exchange:
 
 
 def _without_context(text: str) -> str:
-    shown = text.rstrip()
-    start = shown.find(CONTEXT_START)
-    return text if start < 0 or not shown.endswith(CONTEXT_END) else shown[:start]
+    body = text.rstrip()
+    start = body.find(CONTEXT_START)
+    return text if start < 0 or not body.endswith(CONTEXT_END) else body[:start]
 
 
 def _index_of_question(messages: Sequence[Mapping[str, Any]]) -> int:
@@ -130,11 +132,11 @@ def _text_of(message: Mapping[str, Any]) -> str:
 
 
 def _results(messages: Sequence[Mapping[str, Any]]) -> tuple[Result, ...]:
-    asked = {call["id"]: call["function"] for message in messages for call in message.get("tool_calls") or ()}
+    calls = {call["id"]: call["function"] for message in messages for call in message.get("tool_calls") or ()}
     return tuple(
         Result(
-            asked[message["tool_call_id"]]["name"].rpartition("__")[2],
-            _from_json(asked[message["tool_call_id"]]["arguments"]),
+            calls[message["tool_call_id"]]["name"].rpartition("__")[2],
+            _from_json(calls[message["tool_call_id"]]["arguments"]),
             _from_json(_text_of(message)),
         )
         for message in messages
@@ -151,10 +153,10 @@ def _from_json(text: str) -> Any:
 
 def _by_function(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     # Of several tools with the same function name, the one counts whose module has most of what the model understands.
-    known = {function for function, _ in EXAMPLES}
+    functions = {function for function, _ in EXAMPLES}
     names = [(tool, *tool["name"].rpartition("__")[::2]) for tool in tools]
-    understood = Counter(module for _, module, function in names if function in known)
-    return {function: tool for tool, _, function in sorted(names, key=lambda each: understood[each[1]])}
+    understood = Counter(module for _, module, function in names if function in functions)
+    return {function: tool for tool, _, function in sorted(names, key=lambda name: understood[name[1]])}
 
 
 def _to_tool_call(call: _Call, tools: Mapping[str, Any]) -> ToolCall:
@@ -173,8 +175,8 @@ def _sum(expression: str, tools: Mapping[str, Any]) -> str | _Call:
 
 
 def _introduction(tools: Mapping[str, Any]) -> str:
-    shown = [f"- {sentence}" for function, sentence in EXAMPLES if function is None or function in tools]
-    return "\n".join([SETUP, "", "Until then I understand a few plain requests, such as:", *shown])
+    lines = [f"- {sentence}" for function, sentence in EXAMPLES if function is None or function in tools]
+    return "\n".join([SETUP, "", "Until then I understand a few plain requests, such as:", *lines])
 
 
 async def _answer_with(text: str, on_text: OnText) -> None:

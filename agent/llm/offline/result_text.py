@@ -32,8 +32,8 @@ class Result:
     def first_id(self) -> int | None:
         """Return the id of the first entry; None if there is none."""
         for entry in self.entries()[:1]:
-            found = entry.get("id", entry.get("memory_id")) if isinstance(entry, dict) else None
-            return found if isinstance(found, int) else None
+            entry_id = entry.get("id", entry.get("memory_id")) if isinstance(entry, dict) else None
+            return entry_id if isinstance(entry_id, int) else None
         return None
 
 
@@ -45,17 +45,17 @@ def describe_result(result: Result) -> str:
 
 
 def _memories(result: Result) -> str:
-    known = [entry.get("content", "") if isinstance(entry, dict) else str(entry) for entry in result.entries()]
-    if not known:
+    contents = [entry.get("content", "") if isinstance(entry, dict) else str(entry) for entry in result.entries()]
+    if not contents:
         return "I remember nothing about that." if result.function == "recall" else "I remember nothing yet."
-    return "Here is what I remember:\n" + "\n".join(f"- {each}" for each in known)
+    return "Here is what I remember:\n" + "\n".join(f"- {content}" for content in contents)
 
 
 def _files(result: Result) -> str:
     files = [entry for entry in result.entries() if isinstance(entry, dict)]
     if not files:
         return "You have no files yet."
-    lines = [f"- {each.get('filename')} (file {each.get('file_id')}, {each.get('size_bytes')} bytes)" for each in files]
+    lines = [f"- {file.get('filename')} (file {file.get('file_id')}, {file.get('size_bytes')} bytes)" for file in files]
     return "Your files:\n" + "\n".join(lines)
 
 

@@ -49,8 +49,8 @@ def merge_messages(messages: Iterable[Message]) -> Message:
     # The chat templates of many models without tool calling require alternating roles.
     first, *others = messages
     merged = first
-    for each in others:
-        merged = {"role": first["role"], "content": _joined(merged["content"], each["content"])}
+    for other in others:
+        merged = {"role": first["role"], "content": _joined(merged["content"], other["content"])}
     return merged
 
 

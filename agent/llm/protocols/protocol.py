@@ -58,15 +58,15 @@ class Protocol:
         thinking = cut(f"{completion.thinking}\n\n{scanner.thinking}".strip(), MAX_THINKING)
         is_whole = not (scanner.blocks or scanner.thinking or scanner.is_cut)
         text = scanner.text if is_whole else scanner.text.strip()
-        found = replace(completion, text=text, thinking=thinking)
+        reply = replace(completion, text=text, thinking=thinking)
         if scanner.is_cut or completion.stop == "max_tokens":
-            return replace(found, tool_calls=(), stop="max_tokens")
+            return replace(reply, tool_calls=(), stop="max_tokens")
         if scanner.blocks:
             calls = to_tool_calls([_to_call(block) for block in scanner.blocks])
-            return replace(found, tool_calls=completion.tool_calls + calls, stop="tool_use")
+            return replace(reply, tool_calls=completion.tool_calls + calls, stop="tool_use")
         if completion.text.strip() and not text and not completion.tool_calls:
             raise RouteFailed(Cause.EMPTY, usage=completion.usage)
-        return found
+        return reply
 
 
 NATIVE = Protocol(frozenset())
@@ -82,21 +82,21 @@ def _to_call(block: Block) -> Call:
 
 
 def _delegation(plain: dict[str, Any]) -> Call | None:
-    written = _to_json(plain)
-    return None if written is None else (None, DELEGATE, written)
+    json_text = _to_json(plain)
+    return None if json_text is None else (None, DELEGATE, json_text)
 
 
 def _named_call(plain: dict[str, Any]) -> Call | None:
     tool, server = _first(plain, TOOL_KEYS), _first(plain, SERVER_KEYS)
-    given = [key for key in ARGUMENT_KEYS if key in plain]
+    keys = [key for key in ARGUMENT_KEYS if key in plain]
     if not isinstance(tool, str) or not tool.strip() or not isinstance(server, str | None):
         return None
-    if not given and plain.keys() - KNOWN_KEYS:
+    if not keys and plain.keys() - KNOWN_KEYS:
         # Unknown keys next to the name: treating them as arguments would be a guess.
         return None
-    arguments = plain[given[0]] if given else None
-    written = "{}" if arguments is None else arguments if isinstance(arguments, str) else _to_json(arguments)
-    return None if written is None else (None, _join(server, tool), written)
+    arguments = plain[keys[0]] if keys else None
+    json_text = "{}" if arguments is None else arguments if isinstance(arguments, str) else _to_json(arguments)
+    return None if json_text is None else (None, _join(server, tool), json_text)
 
 
 def _first(plain: dict[str, Any], keys: Sequence[str]) -> Any:
@@ -131,5 +131,5 @@ def _likely_name(block: Block) -> str:
 
 
 def _look_for(keys: Sequence[str], text: str) -> str | None:
-    found = re.search(rf"""["']?\b(?:{"|".join(keys)})["']?\s{{0,9}}:\s{{0,9}}["']?([\w.-]{{1,{MAX_NAME}}})""", text)
-    return found[1] if found else None
+    match = re.search(rf"""["']?\b(?:{"|".join(keys)})["']?\s{{0,9}}:\s{{0,9}}["']?([\w.-]{{1,{MAX_NAME}}})""", text)
+    return match[1] if match else None

@@ -113,8 +113,8 @@ class Scanner:
         window = end - LONGEST_MARK
         if self._is_closed or (mark and mark.end() < window):
             return mark, mark.start() if mark else end
-        held = self._marks.beginning.search(self._buffer, max(self._at, window))
-        certain = held.start() if held else end
+        match = self._marks.beginning.search(self._buffer, max(self._at, window))
+        certain = match.start() if match else end
         if mark and mark.end() <= certain:
             return mark, mark.start()
         return None, min(certain, mark.start()) if mark else certain
@@ -271,10 +271,10 @@ class _Output:
         if self._is_reset and self._on_reset is not None:
             self._on_reset()
         self._is_reset = False
-        written = "".join(self._unsent)
+        output = "".join(self._unsent)
         self._unsent.clear()
-        text = written[self._passed :]
-        self._passed -= len(written) - len(text)
+        text = output[self._passed :]
+        self._passed -= len(output) - len(text)
         if text and self._on_text is not None:
             self._on_text(text)
 

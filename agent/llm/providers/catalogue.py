@@ -44,9 +44,11 @@ class Catalogue:
     @cached_property
     def providers(self) -> frozenset[str]:
         """Return the providers that a name may begin with."""
-        listed = json.loads((self._folder / PROVIDERS_FILE).read_bytes())["providers"]
-        named = {str(entry["litellm_provider"]) for entry in self.models.values() if "litellm_provider" in entry}
-        return frozenset({*listed, *named, *UNLISTED_PROVIDERS})
+        file_providers = json.loads((self._folder / PROVIDERS_FILE).read_bytes())["providers"]
+        model_providers = {
+            str(entry["litellm_provider"]) for entry in self.models.values() if "litellm_provider" in entry
+        }
+        return frozenset({*file_providers, *model_providers, *UNLISTED_PROVIDERS})
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -67,12 +69,12 @@ class Catalogue:
         if provider := self.models.get(name, {}).get("litellm_provider"):
             return str(provider)
         patterns = (rule for rule in self._entries.get(PATTERNS, {}).get("rules", ()) if "pattern" in rule)
-        found = (
+        matches = (
             rule["model_info"]["litellm_provider"]
             for rule in patterns
             if "litellm_provider" in rule["model_info"] and re.search(rule["pattern"], name)
         )
-        return next(found, "another" if ELSEWHERE.search(name) else None)
+        return next(matches, "another" if ELSEWHERE.search(name) else None)
 
     def find_cost(self, name: str, usage: Usage) -> float | None:
         """Return the price of these tokens in US dollars; None if it is not listed."""

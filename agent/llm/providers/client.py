@@ -258,7 +258,7 @@ class Providers:
             messages = with_marks(messages)
         elif target["model"].startswith("mistral/"):
             messages = with_short_ids(messages)
-        asked: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             **target,
             "messages": messages,
             "max_tokens": request.max_tokens,
@@ -268,14 +268,14 @@ class Providers:
         }
         # A reasoning model has none of these, and its provider refuses a request with one.
         if form is not Form.BARE and not REASONING_MODEL.match(name.rpartition("/")[2]):
-            asked |= request.sampling.to_fields()
+            arguments |= request.sampling.to_fields()
         if request.answer_schema is not None:
-            asked |= to_response_format(request.answer_schema, form)
+            arguments |= to_response_format(request.answer_schema, form)
         if request.tools:
-            asked["tools"] = list(request.tools)
+            arguments["tools"] = list(request.tools)
         elif any("tool_calls" in message for message in request.messages):
-            asked |= {"tools": [NO_TOOL], "tool_choice": "none"}
-        return asked
+            arguments |= {"tools": [NO_TOOL], "tool_choice": "none"}
+        return arguments
 
     def target(self, name: str) -> dict[str, Any]:
         """Return litellm's arguments for the model: its name, and for OpenAI-compatible servers the URL and key.
@@ -298,9 +298,9 @@ class Providers:
         if not answer.choices:
             raise RouteFailed(Cause.EMPTY, usage=self.priced(name, counted or estimate(request)))
         choice = answer.choices[0]
-        written = choice.message.tool_calls or ()
-        given = ((call.id, call.function.name, call.function.arguments) for call in written)
-        calls = to_tool_calls(given) if written else ()
+        tool_calls = choice.message.tool_calls or ()
+        triples = ((call.id, call.function.name, call.function.arguments) for call in tool_calls)
+        calls = to_tool_calls(triples) if tool_calls else ()
         text = clean(choice.message.content or "")
         usage = self.priced(name, counted or estimate(request, text, calls))
         thinking = clean(getattr(choice.message, "reasoning_content", None) or "")

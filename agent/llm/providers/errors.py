@@ -100,12 +100,12 @@ def may_be_billed(error: BaseException) -> bool:
     """
     if getattr(error, "status_code", None) == 200:
         return True
-    seen: set[int] = set()
+    ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
+    while cause is not None and id(cause) not in ids:
         if type(cause).__name__ in BROKEN_OFF:
             return True
-        seen.add(id(cause))
+        ids.add(id(cause))
         cause = cause.__cause__ or cause.__context__
     return False
 
@@ -119,20 +119,20 @@ def is_too_long(status: int, message: str) -> bool:
 
 
 def _number(pattern: re.Pattern[str], message: str) -> int | None:
-    found = pattern.search(message)
-    return int(next(filter(None, found.groups())).replace(",", "")) if found else None
+    match = pattern.search(message)
+    return int(next(filter(None, match.groups())).replace(",", "")) if match else None
 
 
 def _retry_after(headers: Mapping[str, str], clock: Clock) -> float | None:
-    given = headers.get("retry-after")
-    if given is None:
+    header = headers.get("retry-after")
+    if header is None:
         return None
     try:
-        return max(0.0, float(given))
+        return max(0.0, float(header))
     except ValueError:
         pass
     try:
-        return max(0.0, (parsedate_to_datetime(given) - clock.now()).total_seconds())
+        return max(0.0, (parsedate_to_datetime(header) - clock.now()).total_seconds())
     except (ValueError, TypeError):
         # Neither seconds nor a date with a zone: treated as no header.
         return None

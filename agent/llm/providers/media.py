@@ -32,11 +32,11 @@ class Media:
         await self._providers.load()
         model = self._providers.litellm_name(request.model)
         if isinstance(request, DrawingRequest):
-            found = self._providers.pricing.of_image(request, model, None)
+            price = self._providers.pricing.of_image(request, model, None)
         else:
-            found = self._providers.pricing.of_media(request, model, request.estimated)
+            price = self._providers.pricing.of_media(request, model, request.estimated)
         by_token = self._providers.pricing.highest(request.model)
-        return found if found is not None or by_token is None else by_token * request.tokens
+        return price if price is not None or by_token is None else by_token * request.tokens
 
     async def draw(self, request: DrawingRequest, *, deadline: float, spent: list[RejectedCall]) -> bytes | str:
         """Return an image, or the URL where the provider has put it; `spent` gets the call that is to be paid.
@@ -63,7 +63,7 @@ class Media:
     ) -> Made:
         seconds = max(1.0, min(MEDIA_SECONDS, deadline - self._clock.monotonic()))
         try:
-            made, usage = await ask(request, seconds)
+            output, usage = await ask(request, seconds)
         except RouteFailed as failure:
             if failure.usage is not None:
                 spent.append(RejectedCall(request.model, failure.usage))
@@ -73,16 +73,16 @@ class Media:
             spent.append(RejectedCall(request.model, request.estimated))
             raise
         spent.append(RejectedCall(request.model, usage))
-        return made
+        return output
 
-    async def _make(self, operation: str, request: MediaRequest, **asked: Any) -> Any:
+    async def _make(self, operation: str, request: MediaRequest, **parameters: Any) -> Any:
         await self._providers.load()
         target = self._providers.target(request.model)
         if operation == "aimage_generation" and "gpt-image" not in target["model"]:
             # The other models answer with URLs unless they are asked for the content.
             target["response_format"] = "b64_json"
         try:
-            return await getattr(self._providers.library.litellm, operation)(**target, **asked, max_retries=0)
+            return await getattr(self._providers.library.litellm, operation)(**target, **parameters, max_retries=0)
         except self._providers.library.faults as error:
             failure = to_failure(error, self._clock)
             if may_be_billed(error):
@@ -109,12 +109,12 @@ class Media:
             "aimage_generation", request, prompt=request.prompt, size=request.size, n=1, timeout=seconds
         )
         image = answer.data[0] if answer.data else None
-        drawn = b64decode(image.b64_json) if image is not None and image.b64_json else image.url if image else None
-        if not drawn:
+        drawing = b64decode(image.b64_json) if image is not None and image.b64_json else image.url if image else None
+        if not drawing:
             raise RouteFailed(Cause.EMPTY, usage=request.to_usage(answer.usage, None))
         model = self._providers.litellm_name(request.model)
         price = self._providers.pricing.of_image(request, model, answer)
-        return drawn, request.to_usage(answer.usage, price)
+        return drawing, request.to_usage(answer.usage, price)
 
     def _price(self, request: TranscriptionRequest | SpeechRequest, usage: Usage) -> float | None:
         return self._providers.pricing.of_media(request, self._providers.litellm_name(request.model), usage)

@@ -25,12 +25,12 @@ async def find_unknown(name: str, server: OpenAIServer, catalogue: Catalogue) ->
     """Return what is wrong with the name of a model of this server; None if it is right, or cannot be told."""
     bare = name.removeprefix(PREFIX)
     try:
-        offered = await server.list_models(LIST_SECONDS)
+        models = await server.list_models(LIST_SECONDS)
     except server.faults:
         return find_unlisted(name, catalogue) if server.is_openai else None
-    if not offered or any(bare in (model, *_list_short_forms(model)) for model in offered):
+    if not models or any(bare in (model, *_list_short_forms(model)) for model in models):
         return None
-    return UnknownName(tuple(get_close_matches(bare, offered, n=MOST, cutoff=NEAR) or sorted(offered)[:MOST]), True)
+    return UnknownName(tuple(get_close_matches(bare, models, n=MOST, cutoff=NEAR) or sorted(models)[:MOST]), True)
 
 
 def _list_short_forms(model: str) -> Collection[str]:

@@ -48,10 +48,10 @@ class Prices(dict[str, Price]):
 
 
 def _to_price(row: Any) -> Price:
-    given = float(row.input_per_million)
-    cached = given if row.cached_per_million is None else float(row.cached_per_million)
+    input_price = float(row.input_per_million)
+    cached = input_price if row.cached_per_million is None else float(row.cached_per_million)
     image = None if row.per_image is None else float(row.per_image)
-    return Price(given, cached, float(row.output_per_million), image=image)
+    return Price(input_price, cached, float(row.output_per_million), image=image)
 
 
 class Pricing:
@@ -84,9 +84,9 @@ class Pricing:
         return own.highest if own is not None else max(self._list(name), default=None)
 
     def _list(self, name: str) -> list[float]:
-        known = self._catalogue.find(name)
-        prices = known.get("input_cost_per_token"), known.get("output_cost_per_token")
-        return [float(each) for each in prices if each is not None]
+        entry = self._catalogue.find(name)
+        prices = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
+        return [float(price) for price in prices if price is not None]
 
     def listed(self, name: str, usage: Usage) -> Usage:
         """Return the usage with its cost by the installation's own prices or by litellm's list."""

@@ -30,15 +30,15 @@ Message = dict[str, Any]
 def with_marks(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with marks at the ends of what stays the same; at most three of the four that are allowed."""
     ends = {_last(messages, "system"), _last(messages, "user") - 1, len(messages) - 1}
-    return [_marked(each) if place in ends else each for place, each in enumerate(messages)]
+    return [_marked(message) if place in ends else message for place, message in enumerate(messages)]
 
 
 def _last(messages: Sequence[Message], role: str) -> int:
     # A user message right after a tool result was added by us, so it is not this turn's message.
     places = [
         place
-        for place, each in enumerate(messages)
-        if each["role"] == role and not (place and messages[place - 1]["role"] == "tool")
+        for place, message in enumerate(messages)
+        if message["role"] == role and not (place and messages[place - 1]["role"] == "tool")
     ]
     return places[-1] if places else -1
 
@@ -107,6 +107,6 @@ def to_response_format(schema: Mapping[str, Any], form: Form) -> dict[str, Any]:
     """Return the parameter `response_format` for an answer in this form, if the form has one."""
     if form is Form.SCHEMA:
         # Not strict, because a strict schema can't express tool arguments, which are objects with arbitrary keys.
-        described = {"name": SCHEMA_NAME, "schema": schema, "strict": False}
-        return {"response_format": {"type": "json_schema", "json_schema": described}}
+        json_schema = {"name": SCHEMA_NAME, "schema": schema, "strict": False}
+        return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
     return {"response_format": {"type": "json_object"}} if form is Form.OBJECT else {}

@@ -82,61 +82,61 @@ class ScriptedModel:
     `given` is a JSON list or the path of a file that contains one; raises `ConfigurationError` if it is neither.
     """
 
-    def __init__(self, given: str) -> None:
-        self._replies = _parse(given)
+    def __init__(self, source: str) -> None:
+        self._replies = _parse(source)
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Return the entry at the request's position; raises `RouteFailed` if the entry says so."""
         reply = self._replies[min(request.position, len(self._replies) - 1)]
-        sent: list[str] = []
+        pieces: list[str] = []
         try:
             await asyncio.sleep(min(reply.delay, attempt.limit))
             is_failing = reply.fails(attempt.tries)
             if is_failing and reply.error is not None:
                 raise RouteFailed(ERRORS.get(reply.error, Cause.REQUEST_REFUSED))
             text = reply.content or ""
-            await _stream(text[: reply.cut] if is_failing else text, reply.pace, sent, on_text=attempt.on_text)
+            await _stream(text[: reply.cut] if is_failing else text, reply.pace, pieces, on_text=attempt.on_text)
             if is_failing:
-                raise RouteFailed(Cause.CUT, usage=_estimated(request, sent))
+                raise RouteFailed(Cause.CUT, usage=_estimated(request, pieces))
         except asyncio.CancelledError:
-            attempt.usage = _estimated(request, sent)
+            attempt.usage = _estimated(request, pieces)
             raise
         calls = tuple(call.to_tool_call() for call in reply.tool_calls)
         return Completion(
             text,
             tool_calls=calls,
             stop="tool_use" if calls else "end_turn",
-            usage=_spent(request, sent, calls),
+            usage=_spent(request, pieces, calls),
             model=name,
         )
 
 
-async def _stream(text: str, pace: float, sent: list[str], on_text: OnText | None) -> None:
+async def _stream(text: str, pace: float, pieces: list[str], on_text: OnText | None) -> None:
     if on_text is None:
-        sent.append(text)
+        pieces.append(text)
         await asyncio.sleep(pace * len(text) / PIECE_CHARS)
         return
     for start in range(0, len(text), PIECE_CHARS):
-        sent.append(text[start : start + PIECE_CHARS])
-        on_text(sent[-1])
+        pieces.append(text[start : start + PIECE_CHARS])
+        on_text(pieces[-1])
         await asyncio.sleep(pace)
 
 
-def _spent(request: ModelRequest, sent: Sequence[str], calls: tuple[ToolCall, ...]) -> Usage:
-    counted = estimate(request, "".join(sent), calls)
+def _spent(request: ModelRequest, pieces: Sequence[str], calls: tuple[ToolCall, ...]) -> Usage:
+    counted = estimate(request, "".join(pieces), calls)
     return Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
 
 
-def _estimated(request: ModelRequest, sent: Sequence[str]) -> Usage:
-    return replace(estimate(request, "".join(sent)), cost=0.0)
+def _estimated(request: ModelRequest, pieces: Sequence[str]) -> Usage:
+    return replace(estimate(request, "".join(pieces)), cost=0.0)
 
 
-def _parse(given: str) -> list[ScriptedReply]:
-    listed = given.strip()
-    if not listed.startswith("["):
-        listed = _read(Path(listed))
+def _parse(source: str) -> list[ScriptedReply]:
+    text = source.strip()
+    if not text.startswith("["):
+        text = _read(Path(text))
     try:
-        entries = TypeAdapter(list[str | ScriptedReply]).validate_json(listed)
+        entries = TypeAdapter(list[str | ScriptedReply]).validate_json(text)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in fault["loc"]) or "the list"

@@ -30,8 +30,8 @@ KEPT_TEXTS = 64
 def to_tag(name: str, arguments: str) -> str:
     """Return a tool call with this wire name as a tag."""
     server, _, tool = name.partition("__")
-    named = {"server_name": server, "tool_name": tool} if tool else {"tool_name": name}
-    return f"<{TAG}>{escape_tags(_block(named, arguments))}</{TAG}>"
+    names = {"server_name": server, "tool_name": tool} if tool else {"tool_name": name}
+    return f"<{TAG}>{escape_tags(_block(names, arguments))}</{TAG}>"
 
 
 def to_fence(name: str, arguments: str) -> str:
@@ -49,7 +49,9 @@ class PlainWriter:
 
     def write(self, request: ModelRequest) -> ModelRequest:
         """Return the request as text."""
-        calls = {call["id"]: call["function"] for each in request.messages for call in each.get("tool_calls") or ()}
+        calls = {
+            call["id"]: call["function"] for message in request.messages for call in message.get("tool_calls") or ()
+        }
         plain = [
             {"role": "user", "content": write_results(group, calls)}
             if role == "tool"
@@ -61,7 +63,7 @@ class PlainWriter:
         return replace(request, messages=merge_roles(plain), tools=())
 
     def _to_plain(self, messages: Iterable[Message]) -> list[Message]:
-        return [{"role": each["role"], "content": self._content(each)} for each in messages]
+        return [{"role": message["role"], "content": self._content(message)} for message in messages]
 
     def _content(self, message: Message) -> Any:
         content = message.get("content") or ""
@@ -75,17 +77,17 @@ class PlainWriter:
 
     def _instructions_for(self, tools: Sequence[Mapping[str, Any]]) -> str:
         # The cache also holds the list itself, so that its id can't be reused by another list.
-        kept = self._instructions.get(id(tools))
-        if kept is None:
+        entry = self._instructions.get(id(tools))
+        if entry is None:
             while len(self._instructions) >= KEPT_TEXTS:
                 self._instructions.pop(next(iter(self._instructions)))
-            kept = self._instructions[id(tools)] = (tools, self._render(tools))
-        return kept[1]
+            entry = self._instructions[id(tools)] = (tools, self._render(tools))
+        return entry[1]
 
     def _render(self, tools: Sequence[Mapping[str, Any]]) -> str:
         texts = prompts().protocols
         functions = [tool["function"] for tool in tools]
-        delegates = any(each["name"].rpartition("__")[2] == DELEGATE for each in functions)
+        delegates = any(function["name"].rpartition("__")[2] == DELEGATE for function in functions)
         form = [texts.tool_tag if self._protocol == "tool_tag" else texts.fenced, texts.rules]
         if delegates:
             form.append(texts.delegate)
@@ -98,9 +100,9 @@ def _with_instructions(messages: Sequence[Message], text: str) -> list[Message]:
     return [{"role": "system", "content": text}, *messages]
 
 
-def _block(named: Mapping[str, str], arguments: str) -> str:
-    given = from_json(arguments)
-    return json.dumps({**named, "arguments": arguments if given is NO_JSON else given}, ensure_ascii=False)
+def _block(names: Mapping[str, str], arguments: str) -> str:
+    document = from_json(arguments)
+    return json.dumps({**names, "arguments": arguments if document is NO_JSON else document}, ensure_ascii=False)
 
 
 TEXT_PROTOCOLS = {

@@ -132,14 +132,14 @@ async def claim(session: Session, limit: int) -> list[Claim]:
 
 async def store(session: Session, claimed: Claim, new: NewSummary) -> bool:
     """Store the summary and end the claim; returns False, without a change, when the lease has been lost."""
-    given = claimed.key | {
+    parameters = claimed.key | {
         "content": new.content,
         "last_turn_id": new.last_turn_id,
         "model": new.model,
         "has_more": new.has_more,
         "last_active_at": claimed.last_active_at,
     }
-    return bool((await session.execute(STORE, given)).all())
+    return bool((await session.execute(STORE, parameters)).all())
 
 
 async def close(session: Session, claimed: Claim) -> None:
@@ -159,8 +159,8 @@ async def fail(session: Session, claimed: Claim, error: str) -> None:
 
 async def hold(session: Session, claimed: Claim, tokens: int, *, cost: float | None) -> bool:
     """Hold tokens and US dollars for a model call; returns False when a limit refuses it or the lease is lost."""
-    given = claimed.key | {"calls": "[]", "hold": tokens, "cost": cost}
-    return bool((await session.execute(CHARGE, given)).one().admitted)
+    parameters = claimed.key | {"calls": "[]", "hold": tokens, "cost": cost}
+    return bool((await session.execute(CHARGE, parameters)).one().admitted)
 
 
 async def pay(session: Session, claimed: Claim, calls: Sequence[PaidCall]) -> None:
@@ -176,6 +176,6 @@ async def pay(session: Session, claimed: Claim, calls: Sequence[PaidCall]) -> No
 
 async def forget_summaries(session: Session, turn_ids: Iterable[int | None]) -> None:
     """Withdraw the summaries made of these turns, whose text has changed, and ask for new ones at once."""
-    changed = [each for each in turn_ids if each is not None]
-    if changed:
-        await session.execute(FORGET, {"turn_ids": changed})
+    ids = [turn_id_ for turn_id_ in turn_ids if turn_id_ is not None]
+    if ids:
+        await session.execute(FORGET, {"turn_ids": ids})

@@ -51,25 +51,26 @@ def extract(previous: str | None, lines: Sequence[Line], max_chars: int = MAX_CH
 
 def find_missing(summary: str, lines: Sequence[Line]) -> str:
     """Return the telling sentences of the lines whose numbers, dates or questions the summary does not have."""
-    known = set(split_words(summary))
-    numbers = {_plain(each) for each in NUMBER.findall(summary)}
-    missing = [
-        each
-        for each in _sentences(lines)
-        if each.score >= DETAIL_SCORE and not _is_covered(each.content, known=known, numbers=numbers)
+    summary_words = set(split_words(summary))
+    numbers = {_plain(number) for number in NUMBER.findall(summary)}
+    sentences = [
+        sentence
+        for sentence in _sentences(lines)
+        if sentence.score >= DETAIL_SCORE
+        and not _is_covered(sentence.content, summary_words=summary_words, numbers=numbers)
     ]
-    return _render(_best(missing, MAX_DETAIL_CHARS))
+    return _render(_best(sentences, MAX_DETAIL_CHARS))
 
 
 def _sentences(lines: Sequence[Line], first: int = 0) -> list[_Sentence]:
-    found: list[_Sentence] = []
+    sentences: list[_Sentence] = []
     for line in lines:
         head = f"- {line.speaker.replace(':', ' ')} ({line.said_at:%d %b %Y})"
         for part in SENTENCE_END.split(line.content):
             sentence = " ".join(part.split())[:MAX_SENTENCE_CHARS]
             if sentence:
-                found.append(_Sentence(first + len(found), head, sentence, score=_score(sentence, line)))
-    return found
+                sentences.append(_Sentence(first + len(sentences), head, sentence, score=_score(sentence, line)))
+    return sentences
 
 
 def _score(sentence: str, line: Line) -> float:
@@ -83,8 +84,8 @@ def _score(sentence: str, line: Line) -> float:
 
 
 def _from_summary(position: int, line: str) -> _Sentence:
-    found = PREFIX.match(line)
-    head, content = (line[: found.end() - 2], line[found.end() :]) if found else ("", line.strip())
+    match = PREFIX.match(line)
+    head, content = (line[: match.end() - 2], line[match.end() :]) if match else ("", line.strip())
     return _Sentence(position, head, content, score=(_details(content) + 0.5) * OLD_FACTOR)
 
 
@@ -95,30 +96,32 @@ def _details(sentence: str) -> float:
 
 def _best(sentences: Sequence[_Sentence], max_chars: int) -> list[_Sentence]:
     # What is said twice counts once.
-    unique = list({each.content: each for each in reversed(sentences)}.values())
-    telling = [each for each in unique if each.score > 0] or unique
+    unique = list({sentence.content: sentence for sentence in reversed(sentences)}.values())
+    telling = [sentence for sentence in unique if sentence.score > 0] or unique
     chosen, chars = [], 0
     # Long sentences must not crowd out several short ones.
-    for each in sorted(telling, key=lambda each: (-each.score / (60 + len(each.content)), -each.position)):
-        length = len(each.content) + len(each.head) // 2 + 3
+    for candidate in sorted(
+        telling, key=lambda sentence: (-sentence.score / (60 + len(sentence.content)), -sentence.position)
+    ):
+        length = len(candidate.content) + len(candidate.head) // 2 + 3
         if chars + length <= max_chars:
-            chosen.append(each)
+            chosen.append(candidate)
             chars += length
-    return sorted(chosen, key=lambda each: each.position)
+    return sorted(chosen, key=lambda sentence: sentence.position)
 
 
 def _render(sentences: Iterable[_Sentence]) -> str:
     lines = []
-    for head, group in groupby(sentences, key=lambda each: each.head):
-        content = " ".join(each.content for each in group)
+    for head, group in groupby(sentences, key=lambda sentence: sentence.head):
+        content = " ".join(sentence.content for sentence in group)
         lines.append(f"{head}: {content}" if head else content)
     return "\n".join(lines)
 
 
-def _is_covered(sentence: str, known: set[str], numbers: set[str]) -> bool:
-    own_numbers = {_plain(each) for each in NUMBER.findall(sentence)}
+def _is_covered(sentence: str, summary_words: set[str], numbers: set[str]) -> bool:
+    own_numbers = {_plain(number) for number in NUMBER.findall(sentence)}
     words = set(split_words(sentence)) - own_numbers
-    share = len(words & known) / len(words) if words else 1.0
+    share = len(words & summary_words) / len(words) if words else 1.0
     return own_numbers <= numbers and share >= (0.3 if own_numbers else 0.5)
 
 

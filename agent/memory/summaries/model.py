@@ -96,7 +96,7 @@ class SummaryModel:
 
 
 def _to_paid(calls: Sequence[RejectedCall]) -> tuple[PaidCall, ...]:
-    return tuple(PaidCall(each.model, each.usage, PURPOSE) for each in calls)
+    return tuple(PaidCall(call.model, call.usage, PURPOSE) for call in calls)
 
 
 def find_object(answer: str) -> dict[str, Any] | None:
@@ -105,7 +105,7 @@ def find_object(answer: str) -> dict[str, Any] | None:
     if start < 0 or end < start:
         return None
     try:
-        found = json.loads(answer[start : end + 1])
+        document = json.loads(answer[start : end + 1])
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None

@@ -90,7 +90,7 @@ class FactReader:
         count = 0
         while (model := await self._router.find_summary_model()) and (claimed := await self._claim()):
             count += len(claimed)
-            results = await asyncio.gather(*(self._read(each, model) for each in claimed), return_exceptions=True)
+            results = await asyncio.gather(*(self._read(claim, model) for claim in claimed), return_exceptions=True)
             for error in results:
                 if isinstance(error, BaseException):
                     # The others are done; this one is claimed again when its lease has expired.
@@ -110,16 +110,18 @@ class FactReader:
             # Nobody typed anything, as in the turns of scheduled jobs.
             await (self._store(claimed, source) if source.lines else self._fail(claimed, ModelAnswer(None), "no text"))
             return
-        known = await list_known(self._memory, claimed.place, list(source.statements.values()))
-        answer = await self._model.ask(claimed, to_request(claimed, source, known, model=model), self._fail)
+        facts_by_user = await list_known(self._memory, claimed.place, list(source.statements.values()))
+        answer = await self._model.ask(claimed, to_request(claimed, source, facts_by_user, model=model), self._fail)
         if answer.completion is None:
             await self._fail(claimed, answer, answer.fault)
             return
-        listed = find_object(answer.completion.text)
-        if listed is None or answer.completion.stop == "max_tokens":
-            await self._fail(claimed, answer, "the answer was cut" if listed else "the answer is no JSON")
+        document = find_object(answer.completion.text)
+        if document is None or answer.completion.stop == "max_tokens":
+            await self._fail(claimed, answer, "the answer was cut" if document else "the answer is no JSON")
             return
-        await self._store(claimed, source, answer, facts=read_facts(listed.get("facts"), source.statements, known))
+        await self._store(
+            claimed, source, answer, facts=read_facts(document.get("facts"), source.statements, facts_by_user)
+        )
 
     async def _store(
         self, claimed: Claim, source: Source, answer: ModelAnswer | None = None, facts: Sequence[Fact] = ()
@@ -127,8 +129,8 @@ class FactReader:
         async with self._database.transaction() as session:
             if answer is not None:
                 await claims.pay(session, claimed, answer.paid)
-            stored = await session.execute(STORE, claimed.key | {"last_turn_id": source.last_turn_id})
-            is_stored = bool(stored.all())
+            result = await session.execute(STORE, claimed.key | {"last_turn_id": source.last_turn_id})
+            is_stored = bool(result.all())
             if is_stored and facts:
                 await store_facts(session, self._memory, place=claimed.place, conversation_id=claimed.id, facts=facts)
         log.info("facts_drawn", conversation=claimed.id, facts=len(facts), is_stored=is_stored)
@@ -140,12 +142,12 @@ class FactReader:
         log.warning("facts_failed", conversation=claimed.id, cause=fault)
 
 
-def to_request(claimed: Claim, source: Source, known: KnownFacts, *, model: str) -> ModelRequest:
+def to_request(claimed: Claim, source: Source, facts_by_user: KnownFacts, *, model: str) -> ModelRequest:
     """Return the request for the facts in what was said."""
     texts = prompts().summary
     parts = [texts.notes.format(notes=claimed.summary)] if claimed.summary else []
-    listed = [f"({each.id}) {each.content}" for facts in known.values() for each in facts]
-    parts += [texts.known.format(facts="\n".join(listed))] if listed else []
+    lines = [f"({fact.id}) {fact.content}" for facts in facts_by_user.values() for fact in facts]
+    parts += [texts.known.format(facts="\n".join(lines))] if lines else []
     parts.append(texts.transcript.format(transcript=to_transcript(source.lines)))
     return ModelRequest(
         messages=(

@@ -84,12 +84,12 @@ class Source:
     @property
     def statements(self) -> dict[int, Statement]:
         """Return what people typed and spoke, by the number of the line in the transcript."""
-        return {number: each.statement for number, each in enumerate(self.lines, 1) if each.statement is not None}
+        return {number: line.statement for number, line in enumerate(self.lines, 1) if line.statement is not None}
 
 
 async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Source:
     """Read what was said since the summary: whole turns, at most `max_tokens` of them but at least one."""
-    given = {
+    parameters = {
         "id": claimed.id,
         "after": claimed.summarized_turn_id,
         "is_direct": claimed.place.is_direct,
@@ -97,18 +97,18 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
         "limit": MAX_LINES,
         "agents": list(AGENT_ADAPTERS),
     }
-    rows = (await session.execute(READ, given)).all()
+    rows = (await session.execute(READ, parameters)).all()
     turns = [list(group) for _, group in groupby(rows, key=lambda row: row.turn_id)]
     # The last turn may have been cut by the limit.
     whole = turns[:-1] if len(rows) == MAX_LINES and len(turns) > 1 else turns
-    kept: list[list[Any]] = []
+    batch: list[list[Any]] = []
     tokens = 0
     for turn in whole:
         tokens += sum(count_tokens(row.content[:MAX_LINE_CHARS]) for row in turn)
-        if kept and tokens > max_tokens:
+        if batch and tokens > max_tokens:
             break
-        kept.append(turn)
-    rows = [row for turn in kept for row in turn]
+        batch.append(turn)
+    rows = [row for turn in batch for row in turn]
     followed_by_bot = [*(row.is_bot for row in rows[1:]), False][: len(rows)]
     lines = tuple(
         Line(
@@ -122,13 +122,13 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
         )
         for row, is_answered in zip(rows, followed_by_bot, strict=True)
     )
-    return Source(lines, has_more=len(kept) < len(turns))
+    return Source(lines, has_more=len(batch) < len(turns))
 
 
 def _to_content(row: Any) -> str:
     if row.typed is None or not row.was_edited:
         return str(row.content)
-    return "\n\n".join([row.typed, *(each.block for each in _list_transcripts(row))])
+    return "\n\n".join([row.typed, *(transcript.block for transcript in _list_transcripts(row))])
 
 
 def _list_transcripts(row: Any) -> list[Transcript]:
@@ -140,7 +140,11 @@ def _to_statement(row: Any) -> Statement | None:
         return None
     transcripts = _list_transcripts(row)
     # Beside somebody else's speech nothing spoken counts: that speech may imitate the heading of the writer's own.
-    spoken = [each.text for each in transcripts if each.has_speech] if all(each.is_own for each in transcripts) else []
+    spoken = (
+        [transcript.text for transcript in transcripts if transcript.has_speech]
+        if all(transcript.is_own for transcript in transcripts)
+        else []
+    )
     typed = "\n".join([row.typed, *spoken]).strip()
     if not typed:
         return None
@@ -156,9 +160,9 @@ def _to_statement(row: Any) -> Statement | None:
 
 def to_transcript(lines: Sequence[Line]) -> str:
     """Return the lines as text for a model, each message on one line with its number, date and speaker."""
-    shown = []
-    for number, each in enumerate(lines, 1):
+    entries = []
+    for number, line in enumerate(lines, 1):
         # Further lines are indented, so that a message cannot imitate a line of another speaker.
-        content = each.content.replace("\r", "\n").replace("\n", "\n  ")
-        shown.append(f"#{number} [{each.said_at:%Y-%m-%d %H:%M}] {each.speaker.replace(':', ' ')}: {content}")
-    return "\n".join(shown)
+        content = line.content.replace("\r", "\n").replace("\n", "\n  ")
+        entries.append(f"#{number} [{line.said_at:%Y-%m-%d %H:%M}] {line.speaker.replace(':', ' ')}: {content}")
+    return "\n".join(entries)

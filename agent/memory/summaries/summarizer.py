@@ -45,7 +45,7 @@ class Summarizer:
         count = 0
         while claimed := await self._claim():
             count += len(claimed)
-            results = await asyncio.gather(*(self._summarise(each) for each in claimed), return_exceptions=True)
+            results = await asyncio.gather(*(self._summarise(claim) for claim in claimed), return_exceptions=True)
             for error in results:
                 if isinstance(error, BaseException):
                     # The others are done; this one is claimed again when its lease has expired.
@@ -76,29 +76,29 @@ class Summarizer:
             await self._ask_and_store(claimed, source, model)
 
     async def _ask_and_store(self, claimed: Claim, source: Source, model: str) -> None:
-        known = await list_known(self._memory, claimed.place, list(source.statements.values()))
-        asked = await self._model.ask(claimed, to_request(claimed, source, known, model=model), self._fail)
-        if asked.completion is None:
-            await self._fail(claimed, asked, asked.fault)
+        facts_by_user = await list_known(self._memory, claimed.place, list(source.statements.values()))
+        answer = await self._model.ask(claimed, to_request(claimed, source, facts_by_user, model=model), self._fail)
+        if answer.completion is None:
+            await self._fail(claimed, answer, answer.fault)
             return
-        content, listed = read_answer(asked.completion.text)
-        fault = "the answer was cut" if asked.completion.stop == "max_tokens" else None
+        content, facts = read_answer(answer.completion.text)
+        fault = "the answer was cut" if answer.completion.stop == "max_tokens" else None
         fault = fault or find_fault(content, source.lines, claimed.summary)
         if fault is not None:
-            await self._fail(claimed, asked, fault)
+            await self._fail(claimed, answer, fault)
             return
-        missing = find_missing(content, source.lines)
-        stored = NewSummary(
-            f"{content}\n{missing}".strip(),
+        details = find_missing(content, source.lines)
+        summary = NewSummary(
+            f"{content}\n{details}".strip(),
             source.last_turn_id,
-            asked.completion.model,
+            answer.completion.model,
             has_more=source.has_more,
         )
-        await self._store(claimed, stored, asked.paid, facts=read_facts(listed, source.statements, known))
+        await self._store(claimed, summary, answer.paid, facts=read_facts(facts, source.statements, facts_by_user))
 
-    async def _fail(self, claimed: Claim, asked: ModelAnswer, fault: str) -> None:
+    async def _fail(self, claimed: Claim, answer: ModelAnswer, fault: str) -> None:
         async with self._database.transaction() as session:
-            await claims.pay(session, claimed, asked.paid)
+            await claims.pay(session, claimed, answer.paid)
             await claims.fail(session, claimed, fault)
         log.warning("summary_failed", conversation=claimed.id, cause=fault)
 
@@ -120,12 +120,12 @@ class Summarizer:
         )
 
 
-def to_request(claimed: Claim, source: Source, known: KnownFacts, *, model: str) -> ModelRequest:
+def to_request(claimed: Claim, source: Source, facts_by_user: KnownFacts, *, model: str) -> ModelRequest:
     """Return the request for the summary that follows the conversation's last one."""
     texts = prompts().summary
     notes = texts.notes.format(notes=claimed.summary) if claimed.summary else texts.no_notes
-    listed = [f"({each.id}) {each.content}" for facts in known.values() for each in facts]
-    parts = [notes, texts.known.format(facts="\n".join(listed))] if listed else [notes]
+    lines = [f"({fact.id}) {fact.content}" for facts in facts_by_user.values() for fact in facts]
+    parts = [notes, texts.known.format(facts="\n".join(lines))] if lines else [notes]
     parts += [texts.transcript.format(transcript=to_transcript(source.lines))]
     if claimed.error:
         parts.append(texts.rejected.format(reason=claimed.error))
@@ -144,8 +144,8 @@ def to_request(claimed: Claim, source: Source, known: KnownFacts, *, model: str)
 
 def read_answer(answer: str) -> tuple[str, Any]:
     """Return the summary and the facts in a model's answer, which is JSON or, from a weak model, the summary itself."""
-    found = find_object(answer)
-    if found is None:
+    document = find_object(answer)
+    if document is None:
         return answer.strip(), None
-    summary = found.get("summary")
-    return (summary.strip() if isinstance(summary, str) else ""), found.get("facts")
+    summary = document.get("summary")
+    return (summary.strip() if isinstance(summary, str) else ""), document.get("facts")

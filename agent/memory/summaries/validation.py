@@ -37,14 +37,14 @@ def find_fault(summary: str, lines: Sequence[Line], previous: str | None) -> str
         return "the summary is empty"
     if len(summary) > MAX_CHARS:
         return f"the summary has {len(summary):,} characters, at most {MAX_CHARS:,} are allowed"
-    sources = [previous or "", *(f"{each.speaker} {each.content} {each.said_at:%d %B %b %A}" for each in lines)]
+    sources = [previous or "", *(f"{line.speaker} {line.content} {line.said_at:%d %B %b %A}" for line in lines)]
     own = set(count_words(summary))
-    known = set(count_words("\n".join(sources)))
-    stems = {each[:4] for each in known}
-    shared = sum(each in known or each[:4] in stems for each in own)
+    source_words = set(count_words("\n".join(sources)))
+    stems = {word[:4] for word in source_words}
+    shared = sum(word in source_words or word[:4] in stems for word in own)
     if not own or shared < LEAST_SHARED * len(own):
         return "the summary has little to do with what was said"
-    if _capitalises_nouns(each.content for each in lines):
+    if _capitalises_nouns(line.content for line in lines):
         return None
     invented = find_invented_names(summary, sources)
     return f"nobody spoke of {', '.join(invented)}" if invented else None
@@ -52,19 +52,19 @@ def find_fault(summary: str, lines: Sequence[Line], previous: str | None) -> str
 
 def find_invented_names(summary: str, sources: Sequence[str]) -> list[str]:
     """Return the names in the summary that occur in no source."""
-    known = {_stem(each) for source in sources for each in WORD.findall(source)}
-    found = [
+    stems = {_stem(word) for source in sources for word in WORD.findall(source)}
+    names = [
         match.group()
         for match in WORD.finditer(summary)
-        if match.group()[0].isupper() and _looks_invented(match, summary, known)
+        if match.group()[0].isupper() and _looks_invented(match, summary, stems)
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(names))
 
 
-def _looks_invented(match: "re.Match[str]", summary: str, known: set[str]) -> bool:
+def _looks_invented(match: "re.Match[str]", summary: str, stems: set[str]) -> bool:
     word = match.group()
     lowered = word.casefold()
-    if _stem(word) in known or any(_stem(part) in known for part in re.split("['’-]", word) if len(part) > 1):  # noqa: RUF001
+    if _stem(word) in stems or any(_stem(part) in stems for part in re.split("['’-]", word) if len(part) > 1):  # noqa: RUF001
         return False
     if lowered in STARTERS or len(word) == 1:
         return False
@@ -83,4 +83,4 @@ def _stem(word: str) -> str:
 
 def _capitalises_nouns(sources: Iterable[str]) -> bool:
     inner = [word for source in sources for word in re.findall(r"(?<=[^\W\d_] )[^\W\d_]\w{2,}", source)]
-    return len(inner) >= 20 and sum(each[0].isupper() for each in inner) > MANY_CAPITALS * len(inner)
+    return len(inner) >= 20 and sum(word[0].isupper() for word in inner) > MANY_CAPITALS * len(inner)

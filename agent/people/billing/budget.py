@@ -158,9 +158,9 @@ def to_admission(row: Any) -> Admission:
         return Admission(AdmissionStatus.ADMITTED, reservation_id=row.reservation_id)
     if row.refusal is None:
         return NOT_REQUESTED
-    found = row.refusal if isinstance(row.refusal, dict) else json.loads(row.refusal)
-    limit = RefusingLimit(found["kind"], found["period"], datetime.fromisoformat(found["resets_at"]))
-    return Admission(AdmissionStatus[found["cause"].upper()], limit)
+    refusal = row.refusal if isinstance(row.refusal, dict) else json.loads(row.refusal)
+    limit = RefusingLimit(refusal["kind"], refusal["period"], datetime.fromisoformat(refusal["resets_at"]))
+    return Admission(AdmissionStatus[refusal["cause"].upper()], limit)
 
 
 async def reserve(session: Session, reservation: Reservation) -> Admission:
@@ -200,8 +200,8 @@ async def abandon(session: Session, turn_id: int, *, model: str | None = None) -
 
     `model` is the one that is asked first, if it is known. Returns the charged tokens.
     """
-    given = {"turn_id": turn_id, "model": model}
-    charged: int = (await session.execute(ABANDON, given)).scalar_one()
+    parameters = {"turn_id": turn_id, "model": model}
+    charged: int = (await session.execute(ABANDON, parameters)).scalar_one()
     return charged
 
 
@@ -218,8 +218,8 @@ async def get_budget_status(session: Session, user_id: int) -> BudgetStatus:
 
 async def find_server_budget_status(session: Session, place: Place) -> BudgetStatus | None:
     """Return the status of the budget of the place's server; None if the server has no limit."""
-    given = {"platform": place.platform, "server": place.server}
-    row = (await session.execute(READ_SERVER, given)).one_or_none()
+    parameters = {"platform": place.platform, "server": place.server}
+    row = (await session.execute(READ_SERVER, parameters)).one_or_none()
     return None if row is None else _to_budget_status(row)
 
 
@@ -295,5 +295,5 @@ def add_usage(one: Usage, other: Usage) -> Usage:
 
 def to_usage(sums: list[Any]) -> Usage:
     """Return the usage from the sums of its columns: input, cached and output tokens, cost."""
-    given, cached, made, cost = sums
-    return Usage(given or 0, cached or 0, made or 0, cost=None if cost is None else float(cost))
+    input_tokens, cached, output_tokens, cost = sums
+    return Usage(input_tokens or 0, cached or 0, output_tokens or 0, cost=None if cost is None else float(cost))

@@ -38,9 +38,9 @@ class ServerSpend:
 
 async def get_server_spend(session: Session, place: Place) -> ServerSpend:
     """Return the usage and the budget of the place's server."""
-    given = {"platform": place.platform, "server": place.server, "days": SPENT_DAYS}
+    parameters = {"platform": place.platform, "server": place.server, "days": SPENT_DAYS}
     budget = await find_server_budget_status(session, place)
-    row = (await session.execute(SPENT, given)).one()
+    row = (await session.execute(SPENT, parameters)).one()
     return ServerSpend(budget, row.tokens, float(row.cost), people=row.people)
 
 

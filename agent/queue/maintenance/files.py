@@ -25,14 +25,14 @@ log = get_logger()
 
 async def remove_expired_files(steps: Steps, storage: Storage) -> int:
     """Delete all files that have expired; return their number."""
-    removed, after = 0, 0
+    count, after = 0, 0
     while rows := await steps.run(LIST_EXPIRED, {"after": after, "step": STEP_FILES}):
         after = rows[-1].id
         ids = [row.id for row in rows if await _delete(storage, row.minio_key)]
-        removed += len(await steps.run(REMOVE, {"ids": ids})) if ids else 0
-    if removed:
-        log.info("expired_files_removed", files=removed)
-    return removed
+        count += len(await steps.run(REMOVE, {"ids": ids})) if ids else 0
+    if count:
+        log.info("expired_files_removed", files=count)
+    return count
 
 
 async def _delete(storage: Storage, key: str) -> bool:

@@ -23,8 +23,8 @@ ON CONFLICT DO NOTHING
 async def note_words(database: Database, words: Mapping[Kind, Collection[str]]) -> None:
     """Store the words of each kind that is given; those of other kinds stay."""
     async with database.transaction() as session:
-        for kind, known in words.items():
-            given = {"kind": kind, "words": sorted(known)}
+        for kind, vocabulary in words.items():
+            parameters = {"kind": kind, "words": sorted(vocabulary)}
             if kind in REPLACED:
-                await session.execute(REMOVE, given)
-            await session.execute(ADD, given)
+                await session.execute(REMOVE, parameters)
+            await session.execute(ADD, parameters)

@@ -16,15 +16,15 @@ log = get_logger()
 
 async def remove_expired_memories(steps: Steps) -> dict[str, int]:
     """Delete everything that has expired; return the numbers of memories and summaries."""
-    removed = {name: await _remove(steps, statement) for name, statement in EXPIRE.items()}
-    if any(removed.values()):
-        log.info("expired_memories_removed", **removed)
-    return removed
+    counts = {name: await _remove(steps, statement) for name, statement in EXPIRE.items()}
+    if any(counts.values()):
+        log.info("expired_memories_removed", **counts)
+    return counts
 
 
 async def _remove(steps: Steps, statement: TextClause) -> int:
-    removed, given = 0, {"after": 0, "step": STEP_ROWS}
-    while (rows := await steps.run(statement, given)) and rows[0].has_more:
-        removed += rows[0].removed
-        given["after"] = rows[0].last
-    return removed + sum(int(row.removed) for row in rows)
+    count, parameters = 0, {"after": 0, "step": STEP_ROWS}
+    while (rows := await steps.run(statement, parameters)) and rows[0].has_more:
+        count += rows[0].removed
+        parameters["after"] = rows[0].last
+    return count + sum(int(row.removed) for row in rows)

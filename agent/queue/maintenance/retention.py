@@ -83,23 +83,23 @@ def list_kinds(settings: Settings) -> tuple[Kind, ...]:
 
 async def remove_expired(steps: Steps, settings: Settings) -> dict[str, int]:
     """Remove everything that has expired; return the number of removed rows by table."""
-    removed = {kind.table: await _remove_kind(steps, kind) for kind in list_kinds(settings)}
-    if any(removed.values()):
-        log.info("expired_rows_removed", **removed)
-    return removed | {"procrastinate_jobs": await _remove_jobs(steps, settings.retention_queue_days)}
+    counts = {kind.table: await _remove_kind(steps, kind) for kind in list_kinds(settings)}
+    if any(counts.values()):
+        log.info("expired_rows_removed", **counts)
+    return counts | {"procrastinate_jobs": await _remove_jobs(steps, settings.retention_queue_days)}
 
 
 async def _remove_kind(steps: Steps, kind: Kind) -> int:
-    removed, given = 0, {"days": kind.days, "after": 0}
+    count, parameters = 0, {"days": kind.days, "after": 0}
     statement = kind.remove_step
-    while (rows := await steps.run(statement, given)) and rows[0].has_more:
-        removed += rows[0].removed
-        given["after"] = rows[0].last
-    return removed + sum(int(row.removed) for row in rows)
+    while (rows := await steps.run(statement, parameters)) and rows[0].has_more:
+        count += rows[0].removed
+        parameters["after"] = rows[0].last
+    return count + sum(int(row.removed) for row in rows)
 
 
 async def _remove_jobs(steps: Steps, days: int) -> int:
-    removed, given = 0, {"days": days}
-    while len(rows := await steps.run(REMOVE_JOBS, given)) == STEP_ROWS:
-        removed += STEP_ROWS
-    return removed + len(rows)
+    count, parameters = 0, {"days": days}
+    while len(rows := await steps.run(REMOVE_JOBS, parameters)) == STEP_ROWS:
+        count += STEP_ROWS
+    return count + len(rows)

@@ -25,11 +25,11 @@ class Steps:
         self._clock = clock
         self._pause_factor = pause_factor
 
-    async def run(self, statement: TextClause, given: Mapping[str, Any]) -> Sequence[Any]:
+    async def run(self, statement: TextClause, parameters: Mapping[str, Any]) -> Sequence[Any]:
         """Run one step in its own transaction, then pause; no rows if another process is at work."""
         began = self._clock.monotonic()
         async with self._database.long_transaction() as session:
             is_ours = (await session.execute(BEGIN, {"key": MAINTENANCE_LOCK})).one().is_ours
-            rows = (await session.execute(statement, given)).all() if is_ours else ()
+            rows = (await session.execute(statement, parameters)).all() if is_ours else ()
         await asyncio.sleep(self._pause_factor * (self._clock.monotonic() - began))
         return rows

@@ -189,12 +189,12 @@ async def count_finished(steps: Steps) -> None:
             pass
 
 
-async def store_events(database: Database, taken: Callable[[], Events], events: Events) -> None:
+async def store_events(database: Database, source: Callable[[], Events], events: Events) -> None:
     """Add what a process has counted since the last time to the totals.
 
     `events` has what could not be stored because the database was lost; it is stored with the next ones.
     """
-    events.update(taken())
+    events.update(source())
     if not events:
         return
     rows = [

@@ -134,7 +134,7 @@ class Connection:
             if error.code == CONNECTION_CLOSED:
                 self._lose()
                 raise self._unavailable() from None
-            return _answered(self.server, error.code, message=error.message, kept=error.data)
+            return _answered(self.server, error.code, message=error.message, excerpt=error.data)
         except ValidationError:
             raise ToolError(f"The MCP server {self.server.name} answered with something that is no result.") from None
 
@@ -193,18 +193,18 @@ class Connection:
         async with AsyncExitStack() as closing:
             async with asyncio.timeout(CONNECT_SECONDS):
                 client = await closing.enter_async_context(self._open())
-                listed = await list_tools(client)
+                tools = await list_tools(client)
             self._stood_at = asyncio.get_running_loop().time()
             listening = asyncio.create_task(self._listen(client), name=f"changes of {self.server.name}")
             try:
-                await self._watch(client, listed)
+                await self._watch(client, tools)
             finally:
                 listening.cancel()
                 await asyncio.gather(listening, return_exceptions=True)
 
-    async def _watch(self, client: "Client", listed: Sequence[Listed]) -> None:
+    async def _watch(self, client: "Client", specs: Sequence[Listed]) -> None:
         while True:
-            await self._on_listed(self.server, listed)
+            await self._on_listed(self.server, specs)
             self._client = client
             self._connected.set()
             try:
@@ -214,7 +214,7 @@ class Connection:
                 pass
             self._nudged.clear()
             async with asyncio.timeout(LIST_SECONDS):
-                listed = await list_tools(client)
+                specs = await list_tools(client)
 
     async def _listen(self, client: "Client") -> None:
         # Newer protocol versions notify only subscribers; other servers are covered by the regular health check.
@@ -251,27 +251,27 @@ class Connection:
 
 async def list_tools(client: "Client") -> list[Listed]:
     """Return the tools of the server, sorted by name, at most `MAX_TOOLS`."""
-    listed: dict[str, Listed] = {}
+    specs: dict[str, Listed] = {}
     cursor: str | None = None
     for _page in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
-        for each in page.tools:
-            tool = to_listed(clean(each.name), clean(each.description or ""), clean_json(each.input_schema))
+        for entry in page.tools:
+            tool = to_listed(clean(entry.name), clean(entry.description or ""), clean_json(entry.input_schema))
             if 0 < len(tool.name) <= MAX_NAME_CHARS:
-                listed.setdefault(tool.name, tool)
+                specs.setdefault(tool.name, tool)
         cursor = page.next_cursor
-        if cursor is None or len(listed) >= MAX_TOOLS:
+        if cursor is None or len(specs) >= MAX_TOOLS:
             break
-    return sorted(list(listed.values())[:MAX_TOOLS], key=lambda each: each.name)
+    return sorted(list(specs.values())[:MAX_TOOLS], key=lambda spec: spec.name)
 
 
-def _answered(server: Server, code: int, message: str, kept: Any) -> "CallToolResult":
+def _answered(server: Server, code: int, message: str, excerpt: Any) -> "CallToolResult":
     from mcp_types import PARSE_ERROR, CallToolResult
 
     from agent.tools.mcp.transports import MAX_MESSAGE_BYTES, TOO_LONG
 
     if code == TOO_LONG:
-        return CallToolResult(content=[], structured_content={"cut": True, **kept})
+        return CallToolResult(content=[], structured_content={"cut": True, **excerpt})
     if code == PARSE_ERROR:
         what = f"is no JSON or larger than {MAX_MESSAGE_BYTES:,} bytes; ask for less"
         raise ToolError(f"The answer of the MCP server {server.name} {what}.")

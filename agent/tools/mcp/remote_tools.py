@@ -71,20 +71,20 @@ class RemoteTool(Tool):
     def _check(self) -> "_Check":
         return _Check(self.input_schema)
 
-    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate the arguments and return them unchanged; raises `ToolError` with the list of problems."""
-        problems = self._check.list_problems(given)
+        problems = self._check.list_problems(arguments)
         if problems:
             raise ToolError("The arguments are not valid.", problems=problems)
-        return dict(given)
+        return dict(arguments)
 
 
-def to_tool(listed: Listed, run: Run, **rules: Any) -> RemoteTool:
+def to_tool(spec: Listed, run: Run, **rules: Any) -> RemoteTool:
     """Convert a listed tool to a `RemoteTool`.
 
     Raises `ToolError` if its schema is invalid, too large, too deep, or does not describe an object.
     """
-    plain = clean_json(dict(listed.input_schema))
+    plain = clean_json(dict(spec.input_schema))
     if depth(plain) > MAX_DEPTH or len(json.dumps(plain)) > MAX_SCHEMA_CHARS:
         raise ToolError(f"Its schema is larger than {MAX_SCHEMA_CHARS:,} characters or too deep.")
     if plain.get("type", "object") != "object":
@@ -94,8 +94,8 @@ def to_tool(listed: Listed, run: Run, **rules: Any) -> RemoteTool:
         Draft202012Validator.check_schema(plain, format_checker=None)
     except SchemaError as error:
         raise ToolError(f"Its schema is not valid: {cut(error.message, 200)}") from None
-    run.__name__ = to_own_name(rules["module"], listed.name)
-    run.__doc__ = to_description(listed.description) or f"{listed.name} (the server does not describe it)."
+    run.__name__ = to_own_name(rules["module"], spec.name)
+    run.__doc__ = to_description(spec.description) or f"{spec.name} (the server does not describe it)."
     return RemoteTool(run, input_schema=_closed(plain), **rules)
 
 
@@ -113,24 +113,30 @@ def to_own_name(server: str, name: str) -> str:
 
 def to_description(text: str) -> str:
     """Return a server's description without invisible characters, cut to `MAX_DESCRIPTION_CHARS`."""
-    visible = "".join(each for each in clean(text) if each in "\n\t" or unicodedata.category(each) not in NOT_TEXT)
+    visible = "".join(
+        character for character in clean(text) if character in "\n\t" or unicodedata.category(character) not in NOT_TEXT
+    )
     return cut(visible.strip(), MAX_DESCRIPTION_CHARS)
 
 
 def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    shown = {"type": "object", "properties": {}, **{key: each for key, each in schema.items() if key != "$schema"}}
+    object_schema = {
+        "type": "object",
+        "properties": {},
+        **{key: subschema for key, subschema in schema.items() if key != "$schema"},
+    }
     # Few servers forbid additional properties, but an unknown key is a mistake of the model and should be rejected.
-    return shown if OPENING & shown.keys() else {**shown, "additionalProperties": False}
+    return object_schema if OPENING & object_schema.keys() else {**object_schema, "additionalProperties": False}
 
 
 def _without_closing(schema: Any) -> Any:
     # For the model: unknown keys are refused by `check` anyway, and some providers refuse this keyword.
     if isinstance(schema, list):
-        return [_without_closing(each) for each in schema]
+        return [_without_closing(subschema) for subschema in schema]
     if not isinstance(schema, Mapping):
         return schema
-    kept = {key: value for key, value in schema.items() if key != "additionalProperties" or value is not False}
-    return {key: _without_closing(value) for key, value in kept.items()}
+    keywords = {key: value for key, value in schema.items() if key != "additionalProperties" or value is not False}
+    return {key: _without_closing(value) for key, value in keywords.items()}
 
 
 class _Check:
@@ -138,21 +144,21 @@ class _Check:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._left = 0
-        known: Mapping[str, Any] = Draft202012Validator.VALIDATORS
+        keywords: Mapping[str, Any] = Draft202012Validator.VALIDATORS
         rules = {
             **dict.fromkeys(LEFT_TO_THE_SERVER, _no_problem),
-            **{name: self._counted(known[name]) for name in ("$ref", "$dynamicRef")},
-            "additionalProperties": _without_patterns(known["additionalProperties"]),
+            **{name: self._counted(keywords[name]) for name in ("$ref", "$dynamicRef")},
+            "additionalProperties": _without_patterns(keywords["additionalProperties"]),
         }
         # An empty registry: a `$ref` is resolved only within the schema itself.
         self._validator = validators.extend(Draft202012Validator, rules)(schema, registry=Registry())
 
-    def list_problems(self, given: Mapping[str, Any]) -> list[str]:
+    def list_problems(self, arguments: Mapping[str, Any]) -> list[str]:
         """Return the validation errors of these arguments, at most `MAX_PROBLEMS`."""
         self._left = MAX_REFERENCES
         try:
-            found = islice(self._validator.iter_errors(given), MAX_PROBLEMS)
-            return [cut(f"{_where(each)}{each.message}", 300) for each in found]
+            errors = islice(self._validator.iter_errors(arguments), MAX_PROBLEMS)
+            return [cut(f"{_where(error)}{error.message}", 300) for error in errors]
         except (RecursionError, Unresolvable):
             raise ToolError("The tool's own schema can't be checked; it is off until its server mends it.") from None
 
@@ -190,7 +196,7 @@ def to_result(result: CallToolResult) -> Any:
         return content
     if isinstance(content, dict) and isinstance(content.get("message"), str):
         error = ToolError(content["message"])
-        error.fields = {key: each for key, each in content.items() if key not in ("error", "message", "self")}
+        error.fields = {key: detail for key, detail in content.items() if key not in ("error", "message", "self")}
         raise error
     raise ToolError(cut(content if isinstance(content, str) else json.dumps(content), 2000) or "The tool failed.")
 
@@ -201,12 +207,12 @@ def _content_of(result: CallToolResult) -> Any:
         # MCP wraps values that are not objects: `{"result": 4}`.
         is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
         return structured["result"] if is_wrapped else structured
-    parts = [_part(each) for each in result.content]
+    parts = [_part(block) for block in result.content]
     return parts[0] if len(parts) == 1 else _joined(parts)
 
 
 def _joined(parts: Sequence[Any]) -> Any:
-    return "\n".join(parts) if all(isinstance(each, str) for each in parts) else list(parts)
+    return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
 
 
 def _part(content: ContentBlock) -> Any:

@@ -100,7 +100,7 @@ class RemoteTools(ToolProvider):
 
     def offer(self, tools: Iterable[Tool]) -> None:
         """Replace the offered tools: in new turns, and for calls of running turns, which fail if the tool is gone."""
-        self._offered = {each.name: each for each in tools}
+        self._offered = {tool.name: tool for tool in tools}
         self.version += 1
 
     async def run(self) -> None:
@@ -123,14 +123,14 @@ class RemoteTools(ToolProvider):
 
     async def _follow(self) -> None:
         connection = await self._database.connect()
-        changed = asyncio.Event()
-        connection.add_termination_listener(lambda _connection: changed.set())
+        change = asyncio.Event()
+        connection.add_termination_listener(lambda _connection: change.set())
         try:
-            await connection.add_listener(CHANNEL, lambda *_: changed.set())
+            await connection.add_listener(CHANNEL, lambda *_: change.set())
             while not connection.is_closed():
-                changed.clear()
+                change.clear()
                 await self._refresh()
-                await changed.wait()
+                await change.wait()
         finally:
             connection.terminate()
 
@@ -143,85 +143,85 @@ class RemoteTools(ToolProvider):
         for server_id in self._kept.keys() - fit.keys():
             self._drop(server_id)
         for row in fit.values():
-            kept = self._see_to(_to_server(row), is_new=row.pinned_at is None)
-            kept.approved = frozenset(each for each in kept.tools if (row.id, each.name, each.hash) in approved)
+            entry = self._see_to(_to_server(row), is_new=row.pinned_at is None)
+            entry.approved = frozenset(tool for tool in entry.tools if (row.id, tool.name, tool.hash) in approved)
         self._publish()
         for row in rows:
             if row.id not in fit:
                 await self._note_lost(row.id, f"{row.name} is the name of a module; give the server another one.")
 
     def _see_to(self, server: Server, *, is_new: bool) -> _Kept:
-        kept = self._kept.get(server.id)
-        if kept is not None and kept.server.address != server.address:
+        entry = self._kept.get(server.id)
+        if entry is not None and entry.server.address != server.address:
             self._drop(server.id)
-            kept = None
-        if kept is None:
+            entry = None
+        if entry is None:
             connection = Connection(server, self._on_list, self._on_loss)
-            kept = self._kept[server.id] = _Kept(server, connection)
-        elif kept.server != server:
-            kept.server = kept.connection.server = server
-            kept.tools, _ = self._build(kept, kept.listed)
+            entry = self._kept[server.id] = _Kept(server, connection)
+        elif entry.server != server:
+            entry.server = entry.connection.server = server
+            entry.tools, _ = self._build(entry, entry.listed)
         if is_new:
-            kept.noted_at = None
-            kept.connection.look_again()
-        return kept
+            entry.noted_at = None
+            entry.connection.look_again()
+        return entry
 
     def _drop(self, server_id: int) -> None:
-        kept = self._kept.pop(server_id)
-        closing = asyncio.create_task(kept.connection.close(), name=f"close {kept.server.name}")
+        entry = self._kept.pop(server_id)
+        closing = asyncio.create_task(entry.connection.close(), name=f"close {entry.server.name}")
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
     def _publish(self) -> None:
-        offered = [tool for kept in self._kept.values() for each, tool in kept.tools.items() if each in kept.approved]
+        tools = [tool for entry in self._kept.values() for spec, tool in entry.tools.items() if spec in entry.approved]
         # A changed tool is a new object, so comparing identities finds every change.
-        if [id(each) for each in offered] != [id(each) for each in self._published]:
-            self._published = offered
-            self.offer(offered)
-            log.info("mcp_tools_changed", count=len(offered))
+        if [id(tool) for tool in tools] != [id(tool) for tool in self._published]:
+            self._published = tools
+            self.offer(tools)
+            log.info("mcp_tools_changed", count=len(tools))
 
-    async def _on_list(self, server: Server, listed: Sequence[Listed]) -> None:
-        kept = self._kept.get(server.id)
-        if kept is None or kept.connection.server is not server:
+    async def _on_list(self, server: Server, specs: Sequence[Listed]) -> None:
+        entry = self._kept.get(server.id)
+        if entry is None or entry.connection.server is not server:
             return
         now = asyncio.get_running_loop().time()
-        is_known = kept.noted_at is not None and now - kept.noted_at < NOTE_AGAIN_SECONDS
-        if is_known and kept.listed == tuple(listed):
+        is_known = entry.noted_at is not None and now - entry.noted_at < NOTE_AGAIN_SECONDS
+        if is_known and entry.listed == tuple(specs):
             return
-        tools, problems = self._build(kept, listed)
-        approved = await self._pin(server.id, listed, problems)
-        kept.listed, kept.tools, kept.approved, kept.noted_at = tuple(listed), tools, approved, now
+        tools, problems = self._build(entry, specs)
+        approved = await self._pin(server.id, specs, problems)
+        entry.listed, entry.tools, entry.approved, entry.noted_at = tuple(specs), tools, approved, now
         self._publish()
 
-    def _build(self, kept: _Kept, listed: Sequence[Listed]) -> tuple[dict[Listed, Tool], str | None]:
+    def _build(self, entry: _Kept, specs: Sequence[Listed]) -> tuple[dict[Listed, Tool], str | None]:
         # Imported here, so that an installation without servers does not load the SDK.
         from agent.tools.mcp.remote_tools import to_tool
 
         tools: dict[Listed, Tool] = {}
         problems: list[str] = []
-        for each in listed:
+        for spec in specs:
             try:
-                tools[each] = to_tool(each, self._run_of(kept, each), **_rules(kept.server, each.name))
+                tools[spec] = to_tool(spec, self._run_of(entry, spec), **_rules(entry.server, spec.name))
             except ToolError as error:
-                problems.append(f"{each.name} is off: {error}")
+                problems.append(f"{spec.name} is off: {error}")
         return tools, cut(" ".join(problems), 500) or None
 
-    async def _pin(self, server_id: int, listed: Sequence[Listed], problems: str | None) -> frozenset[Listed]:
-        seen = [asdict(each) for each in listed]
+    async def _pin(self, server_id: int, specs: Sequence[Listed], problems: str | None) -> frozenset[Listed]:
+        rows = [asdict(spec) for spec in specs]
         async with self._database.transaction() as session:
             is_first = (await session.execute(CLAIM_FIRST_SIGHT, {"server_id": server_id})).first() is not None
-            given = {"server_id": server_id, "seen": json.dumps(seen), "approved": is_first}
-            pinned = {(row.name, row.hash) for row in await session.execute(PIN, given) if row.approved}
+            parameters = {"server_id": server_id, "seen": json.dumps(rows), "approved": is_first}
+            pinned = {(row.name, row.hash) for row in await session.execute(PIN, parameters) if row.approved}
             await session.execute(
                 NOTE_CONNECTED, {"server_id": server_id, "error": None if problems is None else redact_text(problems)}
             )
-        return frozenset(each for each in listed if (each.name, each.hash) in pinned)
+        return frozenset(spec for spec in specs if (spec.name, spec.hash) in pinned)
 
     async def _on_loss(self, server: Server, reason: str) -> None:
-        kept = self._kept.get(server.id)
-        if kept is None or kept.connection.server is not server:
+        entry = self._kept.get(server.id)
+        if entry is None or entry.connection.server is not server:
             return
-        kept.listed, kept.tools, kept.approved, kept.noted_at = (), {}, frozenset(), None
+        entry.listed, entry.tools, entry.approved, entry.noted_at = (), {}, frozenset(), None
         self._publish()
         with suppress(DatabaseLost):
             await self._note_lost(server.id, reason)
@@ -230,32 +230,32 @@ class RemoteTools(ToolProvider):
         async with self._database.transaction() as session:
             await session.execute(NOTE_LOST, {"server_id": server_id, "error": redact_text(reason)})
 
-    def _run_of(self, kept: _Kept, listed: Listed) -> Run:
+    def _run_of(self, entry: _Kept, spec: Listed) -> Run:
         # Positional only, because the server's tool may have an argument named `context`.
-        async def run(context: ToolContext, /, **given: Any) -> Any:
+        async def run(context: ToolContext, /, **arguments: Any) -> Any:
             from agent.tools.mcp.remote_tools import to_result
 
-            meta = await self._admit(kept.server, listed, context)
-            return to_result(await kept.connection.call(listed.name, given, meta))
+            meta = await self._admit(entry.server, spec, context)
+            return to_result(await entry.connection.call(spec.name, arguments, meta))
 
         return run
 
-    async def _admit(self, server: Server, listed: Listed, context: ToolContext) -> dict[str, Any]:
+    async def _admit(self, server: Server, spec: Listed, context: ToolContext) -> dict[str, Any]:
         """Return the metadata about the caller for the server, empty unless `tells_user` is set.
 
         Raises `ToolError` if the tool has been disabled or the user no longer has the permission.
         """
-        given = {
+        parameters = {
             "server_id": server.id,
-            "name": listed.name,
-            "hash": listed.hash,
+            "name": spec.name,
+            "hash": spec.hash,
             "user_id": context.user.id,
             "platform": context.place.platform,
         }
         async with self._database.statement() as session:
-            row = (await session.execute(ADMIT, given)).one_or_none()
+            row = (await session.execute(ADMIT, parameters)).one_or_none()
         if row is None or Permission.from_label(row.required_permission) > context.user.permission:
-            raise ToolError(f"The tool {server.name}.{listed.name} has been switched off.")
+            raise ToolError(f"The tool {server.name}.{spec.name} has been switched off.")
         if row.platform is None:
             return {}
         person = {"platform": row.platform, "platform_user_id": row.platform_user_id}
@@ -286,8 +286,8 @@ def _to_server(row: McpServer) -> Server:
     )
 
 
-def _names(listed: Sequence[str], name: str) -> bool:
-    return name in listed or "*" in listed
+def _names(names: Sequence[str], name: str) -> bool:
+    return name in names or "*" in names
 
 
 def _rules(server: Server, name: str) -> dict[str, Any]:

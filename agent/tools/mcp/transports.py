@@ -70,12 +70,12 @@ def to_message(line: bytes, size: int) -> SessionMessage | None:
     A message that is too long becomes an error response with its beginning; raises `Unavailable` if its id is unknown.
     """
     if size > len(line):
-        found = REQUEST_ID.search(line[:KEPT_OF_TOO_LONG])
-        if found is None:
+        match = REQUEST_ID.search(line[:KEPT_OF_TOO_LONG])
+        if match is None:
             raise Unavailable(f"It wrote a message of {size:,} bytes.")
-        kept = {"total_bytes": size, "beginning": line[:KEPT_OF_TOO_LONG].decode(errors="replace")}
-        error = ErrorData(code=TOO_LONG, message=f"The answer has {size:,} bytes.", data=kept)
-        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error))
+        excerpt = {"total_bytes": size, "beginning": line[:KEPT_OF_TOO_LONG].decode(errors="replace")}
+        error = ErrorData(code=TOO_LONG, message=f"The answer has {size:,} bytes.", data=excerpt)
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(match[1]), error=error))
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
@@ -110,12 +110,12 @@ async def pipes_to(
     """
     process = await _start(command, args, env)
     # No await between here and the `try`: a cancellation would leave the process running.
-    received, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    outgoing, sent = anyio.create_memory_object_stream[SessionMessage](0)
+    inlet, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, outlet = anyio.create_memory_object_stream[SessionMessage](0)
     try:
-        async with received, incoming, outgoing, sent, anyio.create_task_group() as group:
-            group.start_soon(_read, process, received, on_end)
-            group.start_soon(_write, process, sent)
+        async with inlet, incoming, outgoing, outlet, anyio.create_task_group() as group:
+            group.start_soon(_read, process, inlet, on_end)
+            group.start_soon(_write, process, outlet)
             async with _ending(process, incoming):
                 yield incoming, outgoing
             group.cancel_scope.cancel()
@@ -138,24 +138,24 @@ async def _ending(
 
 
 async def _start(command: str, args: Sequence[str], env: Mapping[str, str]) -> Process:
-    found = shutil.which(command)
-    if found is None:
+    program = shutil.which(command)
+    if program is None:
         raise Unavailable(f"There is no program {command!r} here; write its whole path.")
     try:
         return await asyncio.create_subprocess_exec(
-            found, *args, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(env), cwd="/", start_new_session=True
+            program, *args, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(env), cwd="/", start_new_session=True
         )
     except (OSError, ValueError) as error:
         raise Unavailable(f"{command!r} can't be started ({error}).") from error
 
 
-async def _read(process: Process, received: Incoming, on_end: Callable[[str], None]) -> None:
+async def _read(process: Process, inlet: Incoming, on_end: Callable[[str], None]) -> None:
     complaints = bytearray()
     reason = "It ended."
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_keep_complaints, process, complaints)
-            await _read_messages(process, received)
+            await _read_messages(process, inlet)
     except* Unavailable as errors:
         reason = str(errors.exceptions[0])
     except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -164,15 +164,15 @@ async def _read(process: Process, received: Incoming, on_end: Callable[[str], No
     on_end(f"{reason} {complaints.decode(errors='replace')}".strip())
 
 
-async def _read_messages(process: Process, received: Incoming) -> None:
+async def _read_messages(process: Process, inlet: Incoming) -> None:
     lines, flood_limit = Lines(), _FloodLimit()
     assert process.stdout is not None  # noqa: S101 - it was started with pipes
     # Closed at the end of stdout, even if stderr is still open, so that the session notices the end at once.
-    async with received:
+    async with inlet:
         while chunk := await process.stdout.read(CHUNK):
             flood_limit.count(size=len(chunk))
             for message in _messages(lines.feed(chunk), flood_limit):
-                await received.send(message)
+                await inlet.send(message)
             # Yield to the event loop, so that endless output does not block other tasks.
             await asyncio.sleep(0)
 
@@ -184,19 +184,19 @@ def _messages(lines: Iterator[tuple[bytes, int]], flood_limit: _FloodLimit) -> I
             yield message
 
 
-async def _keep_complaints(process: Process, kept: bytearray) -> None:
+async def _keep_complaints(process: Process, complaints: bytearray) -> None:
     assert process.stderr is not None  # noqa: S101 - it was started with pipes
     flood_limit = _FloodLimit()
     while chunk := await process.stderr.read(CHUNK):
         flood_limit.count(messages=chunk.count(b"\n"), size=len(chunk))
-        kept += chunk
-        del kept[:-KEPT_COMPLAINTS]
+        complaints += chunk
+        del complaints[:-KEPT_COMPLAINTS]
 
 
-async def _write(process: Process, sent: Outgoing) -> None:
+async def _write(process: Process, outlet: Outgoing) -> None:
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
     with suppress(ConnectionError, anyio.ClosedResourceError):
-        async for message in sent:
+        async for message in outlet:
             process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
             await process.stdin.drain()
 
@@ -244,10 +244,10 @@ class _CappedStream(httpx2.AsyncByteStream):
         self._inner = inner
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MAX_MESSAGE_BYTES
+        remainder = MAX_MESSAGE_BYTES
         async for piece in self._inner:
-            left -= len(piece)
-            if left < 0:
+            remainder -= len(piece)
+            if remainder < 0:
                 raise httpx2.StreamError(f"The answer has more than {MAX_MESSAGE_BYTES:,} bytes.")
             yield piece
 
@@ -258,12 +258,12 @@ class _CappedStream(httpx2.AsyncByteStream):
 @asynccontextmanager
 async def http_to(url: str, headers: Mapping[str, str]) -> AsyncIterator["TransportStreams"]:
     """Yield the streams to a server over streamable HTTP; its origin is trusted, other origins are not."""
-    given = {**headers, "accept-encoding": "identity"}
+    parameters = {**headers, "accept-encoding": "identity"}
     # Calls have their own deadline; this timeout limits requests that no call waits for.
     timeout = httpx2.Timeout(10, read=600)
     # `trust_env` would read proxies and credentials from the environment and from `.netrc`.
     async with (
-        httpx2.AsyncClient(headers=given, transport=_Capped(), timeout=timeout, trust_env=False) as client,
+        httpx2.AsyncClient(headers=parameters, transport=_Capped(), timeout=timeout, trust_env=False) as client,
         streamable_http_client(
             url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams,

@@ -38,12 +38,12 @@ class SkillFolder:
         if not is_name(name):
             return None
         try:
-            found = (self.path / name / INSTRUCTIONS).stat()
+            status = (self.path / name / INSTRUCTIONS).stat()
         except OSError:
             self._known.pop(name, None)
             return None
         # The time of change also tells files apart that were renamed to this place.
-        signature = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size)
+        signature = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
         if name not in self._known or self._known[name][0] != signature:
             try:
                 skill: SkillText | None = self._parse(name)
@@ -69,7 +69,7 @@ class SkillFolder:
         """Yield all skills, sorted by name, with what is wrong with each; raises `WrongSkill` for the folder itself."""
         try:
             with os.scandir(self.path) as entries:
-                names = sorted(each.name for each in entries if each.is_dir() and not each.name.startswith("."))
+                names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
         except OSError as error:
             raise WrongSkill(f"{self.path} can't be read ({error.strerror})") from None
         if len(names) > MAX_SKILLS:
@@ -133,16 +133,16 @@ class SkillFolder:
             if count >= MAX_ENTRIES or len(files) >= MAX_FILES:
                 problems.append(f"it has more than {MAX_FILES} files or {MAX_ENTRIES:,} entries; others are left out")
                 break
-            shown = path.relative_to(home).as_posix()
+            relative_path = path.relative_to(home).as_posix()
             try:
                 if is_link and not path.resolve(strict=True).is_relative_to(home):
-                    problems.append(f"{shown} leads out of the skill's folder")
-                elif (found := path.stat()).st_size > MAX_FILE_BYTES:
-                    problems.append(f"{shown} has more than {MAX_FILE_BYTES:,} bytes")
-                elif stat.S_ISREG(found.st_mode) and shown != INSTRUCTIONS:
-                    files.append(shown)
+                    problems.append(f"{relative_path} leads out of the skill's folder")
+                elif (status := path.stat()).st_size > MAX_FILE_BYTES:
+                    problems.append(f"{relative_path} has more than {MAX_FILE_BYTES:,} bytes")
+                elif stat.S_ISREG(status.st_mode) and relative_path != INSTRUCTIONS:
+                    files.append(relative_path)
             except (OSError, RuntimeError):
-                problems.append(f"{shown} can't be read")
+                problems.append(f"{relative_path} can't be read")
         return tuple(sorted(files)), tuple(problems)
 
 
@@ -153,9 +153,9 @@ def _walk(folder: Path, depth: int = 1) -> Iterator[tuple[Path, bool]]:
     except OSError:
         return
     with entries:
-        shown = (each for each in entries if not each.name.startswith(".") and each.name != "__pycache__")
-        for each in shown:
-            if not each.is_dir(follow_symlinks=False):
-                yield Path(each.path), each.is_symlink()
+        children = (entry for entry in entries if not entry.name.startswith(".") and entry.name != "__pycache__")
+        for child in children:
+            if not child.is_dir(follow_symlinks=False):
+                yield Path(child.path), child.is_symlink()
             elif depth < MAX_DEPTH:
-                yield from _walk(Path(each.path), depth + 1)
+                yield from _walk(Path(child.path), depth + 1)

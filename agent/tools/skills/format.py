@@ -33,16 +33,16 @@ def is_name(name: str) -> bool:
 def parse_skill(text: str) -> SkillText:
     """Return the skill of a `SKILL.md`; raises `WrongSkill`. Fields besides name and description are not looked at."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\x00", "")
-    found = FRONT_MATTER.match(text)
-    if found is None:
+    match = FRONT_MATTER.match(text)
+    if match is None:
         raise WrongSkill("SKILL.md does not begin with YAML between two lines of ---")
-    fields = _read_fields(found[1])
+    fields = _read_fields(match[1])
     name, description = fields.get("name"), fields.get("description")
     if not isinstance(name, str) or not is_name(name):
         raise WrongSkill(f"name has to be 1 to {MAX_NAME_CHARS} of a-z, 0-9 and single hyphens between them")
     if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION_CHARS:
         raise WrongSkill(f"description has to have 1 to {MAX_DESCRIPTION_CHARS:,} characters")
-    body = text[found.end() :].strip()
+    body = text[match.end() :].strip()
     if not 0 < len(body) <= MAX_BODY_CHARS:
         raise WrongSkill(f"the instructions below the second --- have to have 1 to {MAX_BODY_CHARS:,} characters")
     return SkillText(name, " ".join(description.split()), body)

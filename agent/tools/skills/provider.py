@@ -67,19 +67,19 @@ class SkillTools(ToolProvider):
         persona = scope.persona
         if not persona.skills.names:
             return ()
-        listed = {each.name: each for each in persona.skills.stored}
+        skills = {skill.name: skill for skill in persona.skills.stored}
         for name in persona.skills.names:
-            if name not in listed and self._folder is not None and (found := self._folder.find(name)) is not None:
-                listed[name] = ListedSkill(found.name, found.description)
-        return tuple(listed[name] for name in sorted(listed))
+            if name not in skills and self._folder is not None and (text := self._folder.find(name)) is not None:
+                skills[name] = ListedSkill(text.name, text.description)
+        return tuple(skills[name] for name in sorted(skills))
 
     def describe(self, scope: Scope) -> Mapping[str, str]:
         """Return the list of names and descriptions, byte-identical for the same skills."""
-        listed = self.variant(scope)
-        if not listed:
+        skills = self.variant(scope)
+        if not skills:
             return NO_TEXTS
-        room = max(60, MAX_LISTING_CHARS // len(listed))
-        lines = [f"- {each.name}: {cut(' '.join(each.description.split()), room)}" for each in listed]
+        room = max(60, MAX_LISTING_CHARS // len(skills))
+        lines = [f"- {skill.name}: {cut(' '.join(skill.description.split()), room)}" for skill in skills]
         return {MODULE: "\n".join([prompts().skills.heading, *lines])}
 
     def list(self, scope: Scope) -> Sequence[Tool]:
@@ -88,7 +88,7 @@ class SkillTools(ToolProvider):
 
     def find(self, name: str) -> Tool | None:
         """Return the tool with this name."""
-        return next((each for each in (LOAD, READ) if each.name == name), None)
+        return next((tool for tool in (LOAD, READ) if tool.name == name), None)
 
     async def call(
         self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext, turn: CallingTurn | None
@@ -97,7 +97,7 @@ class SkillTools(ToolProvider):
         if turn is None:
             raise ToolError(NOT_HERE)
         name, offset = str(arguments["name"]), int(arguments["offset"])
-        available = [each.name for each in self.variant(turn.scope)]
+        available = [skill.name for skill in self.variant(turn.scope)]
         if name not in available:
             raise ToolError(f"There is no skill {name[:64]!r} here.", available_skills=available)
         # Leaves a quarter of the limit for the escapes of JSON.
@@ -119,10 +119,10 @@ class SkillTools(ToolProvider):
             text = row.files[path] if row is not None else await self._in_folder(SkillFolder.read_file, name, path)
         return Returned({"name": name, "path": path, **to_page(text, offset, size)})
 
-    async def _in_folder(self, run: Callable[..., Found], *given: str) -> Found:
+    async def _in_folder(self, run: Callable[..., Found], *arguments: str) -> Found:
         if self._folder is None:
             raise ToolError("This skill has just been removed.")
         try:
-            return await asyncio.to_thread(partial(run, self._folder, *given))
+            return await asyncio.to_thread(partial(run, self._folder, *arguments))
         except WrongSkill as error:
             raise ToolError(f"This skill can't be used: {error}.") from None

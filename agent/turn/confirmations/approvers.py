@@ -24,38 +24,38 @@ WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
 """)
 
 
-async def to_answer_of_asked(database: Database, settings: Settings, given: IncomingMessage) -> IncomingMessage:
+async def to_answer_of_asked(database: Database, settings: Settings, message: IncomingMessage) -> IncomingMessage:
     """Return a message that carries a decision as a message of the user who was asked, even if another user sent it.
 
     A message without a decision is returned unchanged. Raises `ApprovalNeeded` when the sender lacks the required
     permission, and `ConfirmationClosed` when the question was not asked in this place or only the asked user may
     answer it.
     """
-    decision = given.decision
+    decision = message.decision
     if decision is None:
-        return given
+        return message
     async with database.transaction() as session:
         row = (await session.execute(ASKED, {"id": decision.confirmation_id})).one_or_none()
-        if row is None or row.place_key != given.place.key:
+        if row is None or row.place_key != message.place.key:
             raise ConfirmationClosed
-        is_asked = (row.platform, row.platform_user_id) == (given.sender.platform, given.sender.platform_user_id)
+        is_asked = (row.platform, row.platform_user_id) == (message.sender.platform, message.sender.platform_user_id)
         if row.approver_level is None or (is_asked and not decision.approved):
             if not is_asked:
                 raise ConfirmationClosed
-            return given
-        user = await resolve_user(session, given.sender, settings.default_guest_token_budget)
+            return message
+        user = await resolve_user(session, message.sender, settings.default_guest_token_budget)
         user = await with_roles(
-            session, user, sender=given.sender, place=given.place, platform_context=given.platform_context
+            session, user, sender=message.sender, place=message.place, platform_context=message.platform_context
         )
     if lacks_level(user.permission, row.approver_level):
         raise ApprovalNeeded(level=row.approver_level)
-    return given if is_asked else _in_place_of(row, user, given=given, decision=decision)
+    return message if is_asked else _in_place_of(row, user, message=message, decision=decision)
 
 
-def _in_place_of(row: Any, user: ResolvedUser, given: IncomingMessage, decision: Decision) -> IncomingMessage:
-    asked = Sender(row.platform, row.platform_user_id, row.platform_username)
+def _in_place_of(row: Any, user: ResolvedUser, message: IncomingMessage, decision: Decision) -> IncomingMessage:
+    sender = Sender(row.platform, row.platform_user_id, row.platform_username)
     # The roles of the asked user are those from the time of the question.
     platform_context = replace(PlatformContext.from_row(row.platform_context), earlier=())
     return replace(
-        given, sender=asked, platform_context=platform_context, decision=replace(decision, approved_by=user.id)
+        message, sender=sender, platform_context=platform_context, decision=replace(decision, approved_by=user.id)
     )

@@ -61,8 +61,8 @@ class DecisionResult:
 
 def read_word(content: str) -> bool | None:
     """Return True for a typed yes, False for a no, None for any other text."""
-    found = TYPED.fullmatch(content) if len(content) <= LONGEST_WORD else None
-    return None if found is None else found[1] is not None
+    match = TYPED.fullmatch(content) if len(content) <= LONGEST_WORD else None
+    return None if match is None else match[1] is not None
 
 
 def read_answer(run: Sequence[Waiting]) -> GivenAnswer | None:
@@ -70,24 +70,24 @@ def read_answer(run: Sequence[Waiting]) -> GivenAnswer | None:
 
     A no counts in any of the messages. A typed yes counts only in the first one: later it may refer to other text.
     """
-    answer = [_read(each) for each in run]
-    given = [each for each in answer if each is not None]
-    denied = next((each for each in given if not each.approved), None)
-    by_button = next((each for each in given if each.confirmation_id is not None), None)
-    return denied or by_button or answer[0]
+    answer = [_read(entry) for entry in run]
+    replies = [reply for reply in answer if reply is not None]
+    denial = next((reply for reply in replies if not reply.approved), None)
+    by_button = next((reply for reply in replies if reply.confirmation_id is not None), None)
+    return denial or by_button or answer[0]
 
 
-def _read(waiting: Waiting) -> GivenAnswer | None:
-    decision = waiting.message.decision
+def _read(entry: Waiting) -> GivenAnswer | None:
+    decision = entry.message.decision
     if decision is not None:
         return GivenAnswer(
-            waiting.inbox_id,
+            entry.inbox_id,
             decision.approved,
             confirmation_id=decision.confirmation_id,
             approved_by=decision.approved_by,
         )
-    approved = read_word(waiting.message.content)
-    return None if approved is None else GivenAnswer(waiting.inbox_id, approved, None)
+    approved = read_word(entry.message.content)
+    return None if approved is None else GivenAnswer(entry.inbox_id, approved, None)
 
 
 async def apply_answer(
@@ -99,14 +99,14 @@ async def apply_answer(
     """
     if answer is None:
         return None
-    given = {
+    parameters = {
         "conversation_id": conversation_id,
         "user_id": user.id,
         "turn_id": turn_id,
         "inbox_id": answer.inbox_id,
         "id": answer.confirmation_id,
     }
-    row = (await session.execute(FIND, given)).one_or_none()
+    row = (await session.execute(FIND, parameters)).one_or_none()
     if row is None:
         return DecisionResult(refusal=ConfirmationClosed()) if answer.confirmation_id is not None else None
     match evaluate(answer, row):
@@ -117,8 +117,8 @@ async def apply_answer(
         case "expired":
             return DecisionResult(refusal=ConfirmationExpired(), confirmation_id=row.id, status="expired")
         case "again":
-            asked = (row.call_id, row.tool, row.arguments, row.question, row.reason, row.agent, row.approver_level)
-            return DecisionResult(again=ApprovalRequest(*asked))
+            fields = (row.call_id, row.tool, row.arguments, row.question, row.reason, row.agent, row.approver_level)
+            return DecisionResult(again=ApprovalRequest(*fields))
         case "agreed" if answer.approved_by is None and lacks_level(user.permission, row.approver_level):
             return DecisionResult(refusal=ApprovalNeeded(level=row.approver_level))
         case verdict:
@@ -127,9 +127,9 @@ async def apply_answer(
             return DecisionResult(steps, confirmation_id=row.id, status=status, approved_by=answer.approved_by)
 
 
-def lacks_level(permission: Permission, wanted: str | None) -> bool:
+def lacks_level(permission: Permission, label: str | None) -> bool:
     """Return whether a permission is lower than the level that a question requires for its approval."""
-    return wanted is not None and permission < Permission.from_label(wanted)
+    return label is not None and permission < Permission.from_label(label)
 
 
 async def note_answer(session: Session, result: DecisionResult | None, turn_id: int) -> None:
@@ -138,8 +138,8 @@ async def note_answer(session: Session, result: DecisionResult | None, turn_id: 
         if result.status == "expired":
             await session.execute(EXPIRE, {"id": result.confirmation_id})
             return
-        given = {"id": result.confirmation_id, "status": result.status, "approved_by": result.approved_by}
-        await session.execute(ANSWER, given | {"turn_id": turn_id})
+        parameters = {"id": result.confirmation_id, "status": result.status, "approved_by": result.approved_by}
+        await session.execute(ANSWER, parameters | {"turn_id": turn_id})
 
 
 def evaluate(answer: GivenAnswer, row: Any) -> Evaluation:

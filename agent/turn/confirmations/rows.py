@@ -95,9 +95,9 @@ async def find_consumed(database: Database, key: TurnKey, confirmation_id: int) 
 
 
 async def _find_agreed(database: Database, statement: TextClause, key: TurnKey, confirmation_id: int) -> Agreed | None:
-    given = {"id": confirmation_id, "turn_id": key.id, "attempt": key.attempt}
+    parameters = {"id": confirmation_id, "turn_id": key.id, "attempt": key.attempt}
     async with database.statement() as session:
-        row = (await session.execute(statement, given)).one_or_none()
+        row = (await session.execute(statement, parameters)).one_or_none()
     if row is None:
         return None
     return Agreed(tuple(call.question for call in list_calls(row.tool, row.arguments, row.question)), row.agent)

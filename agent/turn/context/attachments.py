@@ -61,8 +61,8 @@ async def draw_files(session: Session, user_id: int, attachments: Sequence[Attac
         return []
     ids = [row.id for row in (await session.execute(NEXT_IDS, {"count": len(attachments)})).all()]
     return [
-        PendingFile(file_id, each.storage_key or new_key(str(user_id), each.filename), each)
-        for file_id, each in zip(ids, attachments, strict=True)
+        PendingFile(file_id, attachment.storage_key or new_key(str(user_id), attachment.filename), attachment)
+        for file_id, attachment in zip(ids, attachments, strict=True)
     ]
 
 
@@ -72,16 +72,16 @@ async def record_files(
     """Insert the rows of the files, with status pending."""
     rows = [
         {
-            "id": each.file_id,
+            "id": file.file_id,
             "user_id": user_id,
             "conversation_id": conversation_id,
             "turn_id": turn_id,
-            "filename": clean_filename(each.attachment.filename),
-            "minio_key": each.key,
-            "mime_type": each.attachment.mime_type,
-            "size_bytes": each.attachment.size_bytes or 0,
+            "filename": clean_filename(file.attachment.filename),
+            "minio_key": file.key,
+            "mime_type": file.attachment.mime_type,
+            "size_bytes": file.attachment.size_bytes or 0,
         }
-        for each in files
+        for file in files
     ]
     if rows:
         await session.execute(insert(FileRecord), rows)
@@ -100,8 +100,8 @@ async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequenc
     rows = (await session.execute(query)).all()
     pairs = zip(rows, attachments, strict=False)
     return [
-        PendingFile(row.id, row.minio_key, each, has_failed=row.status == "failed")
-        for row, each in pairs
+        PendingFile(row.id, row.minio_key, attachment, has_failed=row.status == "failed")
+        for row, attachment in pairs
         if row.status != "stored"
     ]
 
@@ -110,15 +110,15 @@ def with_failed_files(content: str, failed: Sequence[FailedFile]) -> str:
     """Append to the message text, for the model, which files are missing and why."""
     if not failed:
         return content
-    listed = "\n".join(f"- {each.name}: {each.reason}" for each in failed)
-    return f"{content}\n\n{prompts().turn.files_missing}\n{listed}"
+    listing = "\n".join(f"- {file.name}: {file.reason}" for file in failed)
+    return f"{content}\n\n{prompts().turn.files_missing}\n{listing}"
 
 
 def with_failed_notice(text_: str, failed: Sequence[FailedFile]) -> str:
     """Append to an answer, for the person, which files are missing."""
     if not failed:
         return text_
-    names = ", ".join(each.name for each in failed)
+    names = ", ".join(file.name for file in failed)
     return f"{text_}\n\n{prompts().turn.files_missing_notice.format(names=names)}".strip()
 
 
@@ -129,8 +129,8 @@ def with_unopened_notice(answer: str, steps: Sequence[Step], fault: str | None) 
     """
     if fault is None:
         return answer
-    results = [each.value for each in steps if each.role == "tool_result"]
-    is_met = any(isinstance(each, dict) and each.get("fault") == fault for each in results)
+    results = [step.value for step in steps if step.role == "tool_result"]
+    is_met = any(isinstance(result, dict) and result.get("fault") == fault for result in results)
     if not (is_met or find_named([(0, steps[0])])):
         return answer
     return f"{answer}\n\n{prompts().turn.files_unopened_notice.format(fault=fault, remedy=REMEDY)}".strip()
@@ -155,7 +155,7 @@ class AttachmentStore:
 
         Fetching all of them takes at most `FETCH_SECONDS`, after a wait for other messages' files.
         """
-        if all(each.attachment.storage_key is not None for each in files):
+        if all(file.attachment.storage_key is not None for file in files):
             return await self._store_all(user_id, files)
         async with self.downloads.enter(user_id):
             return await self._store_all(user_id, files)
@@ -164,17 +164,17 @@ class AttachmentStore:
         failed: list[FailedFile] = []
         ends = self.clock.monotonic() + FETCH_SECONDS
         # Sequentially, because each file uses up a part of the user's quota.
-        for each in files:
+        for file in files:
             reason: str | None = prompts().turn.file_missing
-            if not each.has_failed:
-                reason = await self._store(user_id, each, seconds=max(0.0, ends - self.clock.monotonic()))
+            if not file.has_failed:
+                reason = await self._store(user_id, file, seconds=max(0.0, ends - self.clock.monotonic()))
             if reason is not None:
-                failed.append(FailedFile(clean_filename(each.attachment.filename), reason))
+                failed.append(FailedFile(clean_filename(file.attachment.filename), reason))
         return failed
 
     async def _store(self, user_id: int, file: PendingFile, *, seconds: float) -> str | None:
         # Returns why it could not be stored; None if it is stored.
-        stored: Stored | None = None
+        upload: Stored | None = None
         reason: str | None = None
         async with self.database.transaction() as session:
             quota = await read_quota(session, user_id, self.storage.quotas)
@@ -182,7 +182,7 @@ class AttachmentStore:
             if quota.free <= 0:
                 raise ToolError("The quota for files is used up.")
             headers = await self._find_headers(file.attachment)
-            stored = await store_attachment(
+            upload = await store_attachment(
                 self.storage,
                 self.http,
                 file.attachment,
@@ -198,10 +198,10 @@ class AttachmentStore:
             await _remove(self.storage, file)
         row = {
             "id": file.file_id,
-            "status": "stored" if stored else "failed",
-            "mime_type": stored.mime_type if stored else file.attachment.mime_type,
-            "size": stored.size_bytes if stored else 0,
-            "sha256": stored.sha256 if stored else None,
+            "status": "stored" if upload else "failed",
+            "mime_type": upload.mime_type if upload else file.attachment.mime_type,
+            "size": upload.size_bytes if upload else 0,
+            "sha256": upload.sha256 if upload else None,
         }
         async with self.database.transaction() as session:
             await session.execute(MARK, row)
@@ -222,9 +222,9 @@ async def drop_pending(database: Database, storage: Storage, *, turn_id: int, fi
         return
     async with database.transaction() as session:
         dropped = {row.id for row in (await session.execute(DROP, {"turn_id": turn_id})).all()}
-    for each in files:
-        if each.file_id in dropped:
-            await _remove(storage, each)
+    for file in files:
+        if file.file_id in dropped:
+            await _remove(storage, file)
 
 
 async def _remove(storage: Storage, file: PendingFile) -> None:

@@ -115,9 +115,11 @@ def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: dat
         content = with_speaker(parts.user.name, content)
     block = to_context_block(parts.user, memories, parts.platform_context, now=now, replied_to=parts.replied_to)
     messages = [_system(parts)]
-    for _, turn in groupby(parts.history, key=lambda each: each.turn_id):
+    for _, turn in groupby(parts.history, key=lambda past_step: past_step.turn_id):
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
-    unopened = [prompts().turn.image_unopened.format(file_id=each) for each in images.unopened.get(message.turn_id, ())]
+    unopened = [
+        prompts().turn.image_unopened.format(file_id=file_id) for file_id in images.unopened.get(message.turn_id, ())
+    ]
     messages.append(_to_message("\n\n".join([content, *unopened, block]), images.by_turn.get(message.turn_id, ())))
     # Others may have written what was said in a channel.
     replied_to = parts.replied_to
@@ -155,8 +157,10 @@ def estimate(
     memory_limit: int,
 ) -> int:
     """Return an upper estimate of one model call in tokens: the prompt plus the maximum output."""
-    texts = sum(count_tokens(each) for each in (persona.system_prompt, conversation.summary or "", offer.instructions))
-    past = count_history(history) + sum(each.token_count for each in steps)
+    texts = sum(
+        count_tokens(text_) for text_ in (persona.system_prompt, conversation.summary or "", offer.instructions)
+    )
+    past = count_history(history) + sum(step.token_count for step in steps)
     entries = 4 * (len(history) + len(steps) + 2)
     around = memory_limit * MEMORY_CHARS + 60
     return texts + past + entries + around + count_images(steps) + offer.tokens + persona.max_output_tokens
@@ -166,7 +170,7 @@ def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[st
     conversation, history = parts.conversation, parts.history
     return {
         "history": {
-            "turns": len({each.turn_id for each in history}),
+            "turns": len({past_step.turn_id for past_step in history}),
             # What a request brings is of no turn.
             "first_turn": history[0].turn_id if history and history[0].turn_id > 0 else None,
             "tokens": count_history(history),
@@ -175,7 +179,7 @@ def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[st
             "up_to_turn": conversation.summarized_turn_id if conversation.summary else None,
             "tokens": count_tokens(conversation.summary or ""),
         },
-        "memories": [{"id": each.id, "score": round(each.score, 3), "scope": each.scope} for each in memories],
+        "memories": [{"id": memory.id, "score": round(memory.score, 3), "scope": memory.scope} for memory in memories],
         "image_ids": sorted(parts.images.data),
         "replied_to_turn": parts.replied_to.turn_id if parts.replied_to else None,
         "earlier_messages": len(parts.platform_context.earlier),
@@ -230,7 +234,7 @@ def to_context_block(
         lines.append(prompts().turn.replied_to.format(speaker=speaker, text=quote(replied_to.text)))
     if memories:
         lines.append(prompts().turn.memories_heading.format(name=to_speaker(user.name)))
-        lines += [to_memory_line(each, zone) for each in memories]
+        lines += [to_memory_line(memory, zone) for memory in memories]
     return "<context>\n" + "\n".join(lines) + "\n</context>"
 
 
@@ -263,8 +267,12 @@ def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
 def to_past_turn(turn: Sequence[PastStep], images: PromptImages, *, is_shared: bool) -> list[ModelMessage]:
     """Convert the steps of one past turn to messages."""
     file_ids = images.by_turn.get(turn[0].turn_id, ())
-    asked = [_to_user_message(each.step, file_ids, is_shared=is_shared) for each in turn if each.step.role == "user"]
-    return asked + to_messages([shorten(each.step) for each in turn])
+    questions = [
+        _to_user_message(past_step.step, file_ids, is_shared=is_shared)
+        for past_step in turn
+        if past_step.step.role == "user"
+    ]
+    return questions + to_messages([shorten(past_step.step) for past_step in turn])
 
 
 def _to_user_message(step: Step, file_ids: Sequence[int], *, is_shared: bool) -> ModelMessage:
@@ -314,17 +322,17 @@ def _tool_result(step: Step) -> ModelMessage:
 class Window:
     """How much history a prompt may hold, in tokens.
 
-    From `wanted` on, what the summary holds is dropped. `most` is what the model takes in at all.
+    From `goal` on, what the summary holds is dropped. `most` is what the model takes in at all.
     """
 
-    wanted: int
+    goal: int
     most: int
 
     @classmethod
-    def of(cls, model_window: int | None, reserved: int, wanted: int) -> "Window":
+    def of(cls, model_window: int | None, reserved: int, goal: int) -> "Window":
         """Return the window of a model, where `reserved` tokens are needed for the answer, the tools and so on."""
         most = max(1, (model_window or UNKNOWN_WINDOW) - reserved - OTHER_TOKENS)
-        return cls(min(wanted, int(most * 0.75)), most)
+        return cls(min(goal, int(most * 0.75)), most)
 
 
 async def load_history(
@@ -337,16 +345,16 @@ async def load_history(
     if conversation.is_new:
         return []
     past = await list_history(session, conversation, first=conversation.window_turn_id, before=turn_id, user_id=user_id)
-    if count_history(past) <= window.wanted:
+    if count_history(past) <= window.goal:
         return past
-    kept = drop_blocks(past, window, conversation.summarized_turn_id)
-    if len(kept) < len(past):
-        begins = kept[0].turn_id if kept else turn_id
+    steps = drop_blocks(past, window, conversation.summarized_turn_id)
+    if len(steps) < len(past):
+        begins = steps[0].turn_id if steps else turn_id
         await session.execute(MOVE_WINDOW, {"conversation_id": conversation.id, "begins": begins})
-    last_dropped = past[len(past) - len(kept) - 1].turn_id if len(kept) < len(past) else 0
-    if count_history(kept) > window.wanted or last_dropped > conversation.summarized_turn_id:
+    last_dropped = past[len(past) - len(steps) - 1].turn_id if len(steps) < len(past) else 0
+    if count_history(steps) > window.goal or last_dropped > conversation.summarized_turn_id:
         await session.execute(ASK_FOR_SUMMARY, {"conversation_id": conversation.id})
-    return kept
+    return steps
 
 
 def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: int) -> list[PastStep]:
@@ -355,20 +363,20 @@ def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: in
     Turns that the summary holds are dropped until half of what is wanted is left, others only when `window.most` is
     exceeded.
     """
-    turns = deque(list(group) for _, group in groupby(past, key=lambda each: each.turn_id))
+    turns = deque(list(group) for _, group in groupby(past, key=lambda past_step: past_step.turn_id))
     total = count_history(past)
-    while turns and total > window.wanted * KEPT_SHARE and turns[0][0].turn_id <= summarized_turn_id:
+    while turns and total > window.goal * KEPT_SHARE and turns[0][0].turn_id <= summarized_turn_id:
         total -= count_history(turns.popleft())
     if total > window.most:
         log.warning("history_dropped_without_summary", first_turn=turns[0][0].turn_id)
         while turns and total > window.most * KEPT_SHARE:
             total -= count_history(turns.popleft())
-    return [each for turn in turns for each in turn]
+    return [past_step for turn in turns for past_step in turn]
 
 
 def count_history(steps: Sequence[PastStep]) -> int:
     """Return an upper estimate of the tokens of these steps in the prompt, images included."""
-    return sum(_count(each.step) for each in steps) + count_images(each.step for each in steps)
+    return sum(_count(step.step) for step in steps) + count_images(step.step for step in steps)
 
 
 def count_images(steps: Iterable[Step]) -> int:

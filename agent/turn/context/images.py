@@ -51,20 +51,20 @@ class PromptImages:
 
 async def load_images(database: Database, images: Images, steps: Iterable[tuple[int, Step]]) -> PromptImages:
     """Load the images that these steps name, each given with the id of its turn."""
-    named = find_named(steps)
-    if not named:
+    references = find_named(steps)
+    if not references:
         return PromptImages()
-    given = {"ids": [file_id for _, file_id in named], "turn_ids": [turn_id for turn_id, _ in named]}
+    parameters = {"ids": [file_id for _, file_id in references], "turn_ids": [turn_id for turn_id, _ in references]}
     async with database.statement() as session:
-        rows = (await session.execute(FIND_IMAGES, given)).all()
+        rows = (await session.execute(FIND_IMAGES, parameters)).all()
     by_turn: dict[int, list[int]] = {}
     unopened: dict[int, list[int]] = {}
     data: dict[int, str] = {}
-    for row, shown in zip(rows, await asyncio.gather(*(_show(images, row) for row in rows)), strict=True):
-        if shown is None:
+    for row, image in zip(rows, await asyncio.gather(*(_show(images, row) for row in rows)), strict=True):
+        if image is None:
             unopened.setdefault(row.turn_id, []).append(row.id)
         else:
-            data[row.id] = shown
+            data[row.id] = image
             by_turn.setdefault(row.turn_id, []).append(row.id)
     return PromptImages(by_turn, data, unopened)
 
@@ -85,10 +85,10 @@ def with_images(content: str, file_ids: Sequence[int]) -> Any:
 
 def find_named(steps: Iterable[tuple[int, Step]]) -> list[tuple[int, int]]:
     """Return the last `MOST_IMAGES` images that user messages name, as pairs (turn id, file id), the newest last."""
-    named = [
+    references = [
         (turn_id, int(file_id))
         for turn_id, step in steps
         if step.role == "user"
         for file_id in NAMED.findall(step.content)
     ]
-    return list(dict.fromkeys(named))[-MOST_IMAGES:]
+    return list(dict.fromkeys(references))[-MOST_IMAGES:]

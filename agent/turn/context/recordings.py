@@ -80,29 +80,31 @@ class Listener:
 
         Without a model for transcription, these are only what was spoken to the agent.
         """
-        if self.settings.voice_transcription_model is None and all(each.voice_seconds is None for each in attachments):
+        if self.settings.voice_transcription_model is None and all(
+            attachment.voice_seconds is None for attachment in attachments
+        ):
             return []
-        given = {"turn_id": key.id, "count": len(attachments)}
+        parameters = {"turn_id": key.id, "count": len(attachments)}
         async with self.database.statement() as session:
-            rows = (await session.execute(FILES_OF_TURN, given)).all()
-        found = [
-            Recording(row.id, row.filename, row.size_bytes, attachment=each)
-            for row, each in zip(rows, attachments, strict=False)
-            if row.status == "stored" and self._is_asked_for(row.mime_type, each)
+            rows = (await session.execute(FILES_OF_TURN, parameters)).all()
+        recordings = [
+            Recording(row.id, row.filename, row.size_bytes, attachment=attachment)
+            for row, attachment in zip(rows, attachments, strict=False)
+            if row.status == "stored" and self._is_asked_for(row.mime_type, attachment)
         ]
-        return [each for each in found if each.heading not in message.content]
+        return [recording for recording in recordings if recording.heading not in message.content]
 
     async def listen(self, key: TurnKey, message: Step, recordings: Sequence[Recording]) -> tuple[Step, list[Unheard]]:
         """Transcribe recordings; return the message with the transcripts, as it is journaled now, and what failed."""
         unheard: list[Unheard] = []
-        for each in recordings:
+        for recording in recordings:
             try:
-                transcript = await self._transcribe(each)
+                transcript = await self._transcribe(recording)
             except (ToolError, Unavailable) as error:
-                log.warning("recording_not_transcribed", file=each.file_id, cause=str(error))
-                unheard.append(Unheard(each.filename, str(error).rstrip(".")))
+                log.warning("recording_not_transcribed", file=recording.file_id, cause=str(error))
+                unheard.append(Unheard(recording.filename, str(error).rstrip(".")))
             else:
-                message = await self._rewrite(key, message, f"{each.heading}\n{transcript}")
+                message = await self._rewrite(key, message, f"{recording.heading}\n{transcript}")
         return message, unheard
 
     def _is_asked_for(self, mime_type: str, attachment: Attachment) -> bool:
@@ -134,7 +136,7 @@ class Listener:
     async def _rewrite(self, key: TurnKey, message: Step, addition: str) -> Step:
         content = f"{message.content}\n\n{addition}".strip()
         tokens = count_tokens(content)
-        given = {
+        parameters = {
             "turn_id": key.id,
             "attempt": key.attempt,
             "before": clean(message.content),
@@ -142,17 +144,19 @@ class Listener:
             "tokens": tokens,
         }
         async with self.database.transaction() as session:
-            await session.execute(REWRITE, given)
+            await session.execute(REWRITE, parameters)
         return replace(message, content=content, token_count=tokens)
 
 
 def with_unheard(content: str, unheard: Sequence[Unheard]) -> str:
     """Append to the message, for the model, which recordings could not be transcribed and why."""
-    lines = [prompts().voice.unheard.format(name=each.name, reason=each.reason) for each in unheard]
+    lines = [prompts().voice.unheard.format(name=recording.name, reason=recording.reason) for recording in unheard]
     return "\n\n".join([content, *lines]).strip()
 
 
 def with_unheard_notice(answer: str, unheard: Sequence[Unheard]) -> str:
     """Append to an answer, for the person, which recordings could not be transcribed and why."""
-    lines = [prompts().voice.unheard_notice.format(name=each.name, reason=each.reason) for each in unheard]
+    lines = [
+        prompts().voice.unheard_notice.format(name=recording.name, reason=recording.reason) for recording in unheard
+    ]
     return "\n\n".join([answer, *lines]).strip()

@@ -71,7 +71,7 @@ async def find_replied_to(
     is_thread = message.replied_to == f"{place.channel}:{place.thread}"
     if message.replied_to is None or (is_thread and not conversation.window_turn_id):
         return None
-    given = {
+    parameters = {
         "platform": place.platform,
         "place_key": place.key,
         "event_id": message.replied_to,
@@ -80,12 +80,12 @@ async def find_replied_to(
         "conversation_id": conversation.id,
     }
     async with database.statement() as session:
-        row = (await session.execute(FIND, given)).one_or_none()
+        row = (await session.execute(FIND, parameters)).one_or_none()
     if row is None or row.is_forgotten or row.content in ("", DELETED):
         return None
     # What was quoted beside a shown message is shown with it.
     is_shown = row.turn_id is not None and bool(history) and row.turn_id >= history[0].turn_id
-    is_shown = is_shown or any(each.message_id == message.replied_to for each in message.platform_context.earlier)
+    is_shown = is_shown or any(line.message_id == message.replied_to for line in message.platform_context.earlier)
     if is_shown and is_thread:
         return None
     content = cut(row.content, SHOWN_CHARS if is_shown else MOST_CHARS)

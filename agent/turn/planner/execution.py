@@ -21,26 +21,26 @@ Results = Mapping[str, Step]
 def find_results(turn_id: int, steps: Sequence[Step], until: int) -> dict[str, Step]:
     """Return the results of the calls of all plans up to position `until`, keyed by the ids used in the plans."""
     results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
-    found: dict[str, Step] = {}
+    results_by_id: dict[str, Step] = {}
     for answer in sorted((step for step in steps if step.plan is not None), key=lambda step: step.seq):
         plan = plan_of(answer) if answer.seq <= until else None
         for index, call in enumerate(plan.calls if plan else ()):
             # An id that is used again refers to the later call.
-            found.pop(call.id, None)
+            results_by_id.pop(call.id, None)
             result = results.get(to_call_id(turn_id, call_seq(answer.seq, index)))
             if result is not None:
-                found[call.id] = result
-    return found
+                results_by_id[call.id] = result
+    return results_by_id
 
 
-def ready_calls(turn: RunningTurn, plan: Plan, seq: int, recorded: Collection[int], results: Results) -> list[Step]:
+def ready_calls(turn: RunningTurn, plan: Plan, seq: int, seqs: Collection[int], results: Results) -> list[Step]:
     """Return the unrecorded calls of the plan at position `seq` whose needs within the plan all have results."""
     own = {call.id for call in plan.calls}
     placed = [(call_seq(seq, index), call) for index, call in enumerate(plan.calls)]
     return [
         to_step(turn, place, name=call.tool, arguments=_arguments(call, results))
         for place, call in placed
-        if place not in recorded and all(each in results for each in call.needs if each in own)
+        if place not in seqs and all(need in results for need in call.needs if need in own)
     ]
 
 
@@ -50,9 +50,9 @@ def following_calls(turn: RunningTurn, new: Sequence[Step]) -> list[Step]:
     plan = plan_of(log.last_answer)
     if log.last_answer is None or plan is None:
         return []
-    recorded = {step.seq for step in log.steps if step.role == "tool_call"}
+    seqs = {step.seq for step in log.steps if step.role == "tool_call"}
     results = find_results(log.turn_id, [*log.steps, *new], log.last_answer.seq)
-    return ready_calls(turn, plan, seq=log.last_answer.seq, recorded=recorded, results=results)
+    return ready_calls(turn, plan, seq=log.last_answer.seq, seqs=seqs, results=results)
 
 
 def find_response(log: TurnLog) -> str:
@@ -97,4 +97,4 @@ def plain_arguments(call: PlannedCall) -> Any:
 
 def needed_values(call: PlannedCall, results: Results) -> dict[str, Any]:
     """Return the results that a call needs, keyed by the ids of their calls."""
-    return {each: results[each].value for each in call.needs if each in results}
+    return {need: results[need].value for need in call.needs if need in results}

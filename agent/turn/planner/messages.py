@@ -54,7 +54,7 @@ class PlanWriter:
             messages += _written(list(group), messages)
         if self.note:
             messages.append({"role": "user", "content": self.note})
-        plain = [{"role": each["role"], "content": each["content"]} for each in messages]
+        plain = [{"role": message["role"], "content": message["content"]} for message in messages]
         return replace(request, messages=merge_roles(plain), tools=())
 
 
@@ -67,36 +67,38 @@ def _write_instructions(tools: Sequence[Mapping[str, Any]]) -> str:
     form = [texts.planner.form, texts.planner.rules]
     if not tools:
         return "\n\n".join([*form, texts.planner.no_tools])
-    listed = "\n".join(describe(tool["function"]) for tool in tools)
-    return "\n\n".join([*form, texts.protocols.list_heading, listed])
+    listing = "\n".join(describe(tool["function"]) for tool in tools)
+    return "\n\n".join([*form, texts.protocols.list_heading, listing])
 
 
 def _written(group: Sequence[Message], before: Sequence[Message]) -> list[Message]:
     role = _role(group[0])
     if role == "tool":
         calls, ids = before[-1].get("calls", {}), before[-1].get("ids", {})
-        named = [{**each, "tool_call_id": ids.get(each["tool_call_id"], each["tool_call_id"])} for each in group]
-        return [{"role": "user", "content": write_results(named, calls)}]
+        results = [
+            {**message, "tool_call_id": ids.get(message["tool_call_id"], message["tool_call_id"])} for message in group
+        ]
+        return [{"role": "user", "content": write_results(results, calls)}]
     if role == "assistant":
-        return [written for message in group for written in _to_plain(message)]
-    return [{"role": role, "content": without_results(each.get("content") or "")} for each in group]
+        return [plain_message for message in group for plain_message in _to_plain(message)]
+    return [{"role": role, "content": without_results(message.get("content") or "")} for message in group]
 
 
 def _to_plain(message: Message) -> list[Message]:
-    kept = message.get("plan")
-    if kept is not None and "broken" in kept:
-        error = prompts().planner.broken.format(error=kept["error"])
-        return [{"role": "assistant", "content": kept["broken"]}, {"role": "user", "content": error}]
-    called = list(message.get("tool_calls") or ())
-    ids = {call["id"]: call["id"] for call in called}
-    if kept is None:
+    journal_plan = message.get("plan")
+    if journal_plan is not None and "broken" in journal_plan:
+        error = prompts().planner.broken.format(error=journal_plan["error"])
+        return [{"role": "assistant", "content": journal_plan["broken"]}, {"role": "user", "content": error}]
+    tool_calls = list(message.get("tool_calls") or ())
+    ids = {call["id"]: call["id"] for call in tool_calls}
+    if journal_plan is None:
         content = _past_plan(message)
     else:
-        plan = Plan.from_journal(kept)
+        plan = Plan.from_journal(journal_plan)
         content = _own_plan(plan)
-        ids |= {call["id"]: planned.id for call, planned in zip(called, plan.calls, strict=False)}
+        ids |= {call["id"]: planned.id for call, planned in zip(tool_calls, plan.calls, strict=False)}
     # Results refer to calls by the ids used in the plan.
-    calls = {ids[call["id"]]: call["function"] for call in called}
+    calls = {ids[call["id"]]: call["function"] for call in tool_calls}
     return [{"role": "assistant", "content": content, "calls": calls, "ids": ids}]
 
 

@@ -95,14 +95,14 @@ class PlannerMode:
         if completion.stop == "max_tokens":
             return _cut(completion)
         result = _to_result(completion)
-        left = turn.waves_left
-        if left <= 0:
+        waves = turn.waves_left
+        if waves <= 0:
             result = result.model_copy(update={"tools": []})
             if not (result.response or "").strip():
                 raise PlanBroken(prompts().planner.no_answer_left)
         seq = turn.log.next_seq
-        finished = find_results(turn.log.turn_id, turn.log.steps, seq)
-        plan = arrange(result, finished, most_calls=MAX_CALLS + 1, waves_left=left)
+        results = find_results(turn.log.turn_id, turn.log.steps, seq)
+        plan = arrange(result, results, most_calls=MAX_CALLS + 1, waves_left=waves)
         thinking = cut(f"{completion.thinking}\n\n{plan.reasoning}".strip(), MAX_REASONING)
         if not plan.calls:
             return _answer(completion, plan.response, thinking)
@@ -113,7 +113,7 @@ class PlannerMode:
             stop=completion.stop,
             model=completion.model,
             is_answer=False,
-            calls=ready_calls(turn, plan, seq=seq, recorded=(), results=_earlier(plan, finished)),
+            calls=ready_calls(turn, plan, seq=seq, seqs=(), results=_earlier(plan, results)),
             results=len(plan.calls),
             plan=plan.to_journal(),
             token_count=_count(plan),
@@ -127,15 +127,15 @@ class PlannerMode:
             return _answer(completion, text, completion.thinking)
         if was_broken:
             raise PlanUnreadable from error
-        kept = to_broken(completion.text, error)
+        journal_plan = to_broken(completion.text, error)
         return ModelTurn(
             text="",
             thinking=completion.thinking,
             stop=completion.stop,
             model=completion.model,
             is_answer=False,
-            plan=kept,
-            token_count=count_tokens(kept["broken"] + kept["error"] + prompts().planner.broken),
+            plan=journal_plan,
+            token_count=count_tokens(journal_plan["broken"] + journal_plan["error"] + prompts().planner.broken),
         )
 
 
@@ -178,9 +178,9 @@ def _answer(completion: Completion, text: str, thinking: str) -> ModelTurn:
     return ModelTurn(text=text, thinking=thinking, stop=completion.stop, model=completion.model, is_answer=True)
 
 
-def _earlier(plan: Plan, finished: Mapping[str, Step]) -> dict[str, Step]:
+def _earlier(plan: Plan, results: Mapping[str, Step]) -> dict[str, Step]:
     own = {call.id for call in plan.calls}
-    return {key: value for key, value in finished.items() if key not in own}
+    return {key: value for key, value in results.items() if key not in own}
 
 
 def _count(plan: Plan) -> int:

@@ -40,7 +40,7 @@ class PlanBroken(Exception):
 
 def _or(empty: Any) -> BeforeValidator:
     # Many models write null for omitted fields.
-    return BeforeValidator(lambda given: empty if given is None else given)
+    return BeforeValidator(lambda field: empty if field is None else field)
 
 
 class PlannedTool(BaseModel):
@@ -112,9 +112,9 @@ class Plan:
     @classmethod
     def from_journal(cls, plain: Mapping[str, Any]) -> "Plan":
         """Convert the journal's form back to a plan."""
-        kept = {key: plain[key] for key in ("status", "action", "slots", "reasoning", "response", "waves")}
-        calls = tuple(PlannedCall(**{**each, "needs": tuple(each["needs"])}) for each in plain["tools"])
-        return cls(**kept, calls=calls)
+        fields = {key: plain[key] for key in ("status", "action", "slots", "reasoning", "response", "waves")}
+        calls = tuple(PlannedCall(**{**call, "needs": tuple(call["needs"])}) for call in plain["tools"])
+        return cls(**fields, calls=calls)
 
     def to_journal(self) -> dict[str, Any]:
         """Convert the plan to the form that the journal stores."""
@@ -150,7 +150,7 @@ def read_plan(text: str) -> PlanningResult:
         return PlanningResult.model_validate(clean_json(plain))
     except ValidationError as error:
         first = islice(error.errors(), SHOWN_PROBLEMS)
-        problems = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in first]
+        problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in first]
         raise PlanBroken(cut("; ".join(problems), KEPT_OF_BROKEN)) from None
 
 
@@ -173,7 +173,7 @@ def find_open_response(plain: Mapping[str, Any]) -> str:
     return response if is_end and plain.get("status") == "done" and isinstance(response, str) else ""
 
 
-def arrange(result: PlanningResult, finished: Collection[str], *, most_calls: int, waves_left: int) -> Plan:
+def arrange(result: PlanningResult, result_ids: Collection[str], *, most_calls: int, waves_left: int) -> Plan:
     """Validate a plan, and compute the needs and level of each call; calls may also need the ids in `finished`.
 
     At most `most_calls` calls are kept. Raises `PlanBroken` for a plan without tools and response, duplicate ids,
@@ -182,20 +182,20 @@ def arrange(result: PlanningResult, finished: Collection[str], *, most_calls: in
     response = (result.response or "").strip()
     if not result.tools and not response:
         raise PlanBroken("It names no tools, so it must give the response for the person.")
-    calls = _with_needs(result.tools, finished)
+    calls = _with_needs(result.tools, result_ids)
     levels = _levels(calls)
-    kept = [
+    planned_calls = [
         PlannedCall(call.id, call.tool, args=call.args, needs=tuple(call.needs), level=levels[call.id])
         for call in calls[:most_calls]
     ]
-    deepest = max((call.level + 1 for call in kept), default=0)
+    deepest = max((call.level + 1 for call in planned_calls), default=0)
     return Plan(
         status=result.status,
         action=result.action,
         slots=result.slots,
         reasoning=cut(result.reasoning.strip(), MAX_REASONING),
         response=response,
-        calls=tuple(kept),
+        calls=tuple(planned_calls),
         waves=min(deepest, max(1, waves_left)),
     )
 
@@ -248,24 +248,26 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, list) else 0
 
 
-def _with_needs(tools: list[PlannedTool], finished: Collection[str]) -> list[PlannedTool]:
-    used = {tool.id for tool in tools}
-    free = (f"t{number}" for number in range(1, 2 * len(tools) + 2) if f"t{number}" not in used)
+def _with_needs(tools: list[PlannedTool], result_ids: Collection[str]) -> list[PlannedTool]:
+    tool_ids = {tool.id for tool in tools}
+    free = (f"t{number}" for number in range(1, 2 * len(tools) + 2) if f"t{number}" not in tool_ids)
     calls = [tool if tool.id else tool.model_copy(update={"id": next(free)}) for tool in tools]
     counts = Counter(call.id for call in calls)
-    if twice := [each for each, count in counts.items() if count > 1]:
+    if twice := [id_ for id_, count in counts.items() if count > 1]:
         raise PlanBroken(f"Every id may stand once; these stand more often: {_some(twice)}.")
-    known = dict.fromkeys([*counts, *finished])
+    ids = dict.fromkeys([*counts, *result_ids])
     for call in calls:
-        if unknown := [each for each in call.needs if each not in known]:
-            raise PlanBroken(f"{call.id} needs {_some(unknown)}, and no call has that id. There are: {_some(known)}.")
-    return [call.model_copy(update={"needs": _needs(call, known)}) for call in calls]
+        if unknown := [need for need in call.needs if need not in ids]:
+            raise PlanBroken(f"{call.id} needs {_some(unknown)}, and no call has that id. There are: {_some(ids)}.")
+    return [call.model_copy(update={"needs": _needs(call, ids)}) for call in calls]
 
 
-def _needs(call: PlannedTool, known: Collection[str]) -> list[str]:
+def _needs(call: PlannedTool, ids: Collection[str]) -> list[str]:
     # A call needs every result that its arguments refer to, listed in `needs` or not.
-    meant = [each for each in _references(call.args) if each in known and CLEAR_ID.fullmatch(each)]
-    return list(dict.fromkeys([*call.needs, *meant]))
+    references = [
+        reference for reference in _references(call.args) if reference in ids and CLEAR_ID.fullmatch(reference)
+    ]
+    return list(dict.fromkeys([*call.needs, *references]))
 
 
 def _references(value: Any) -> Iterator[str]:
@@ -275,12 +277,12 @@ def _references(value: Any) -> Iterator[str]:
         for inner in value:
             yield from _references(inner)
     elif isinstance(value, str):
-        yield from (found["id"] for found in REFERENCE.finditer(value))
+        yield from (match["id"] for match in REFERENCE.finditer(value))
 
 
 def _levels(calls: list[PlannedTool]) -> dict[str, int]:
     own = {call.id for call in calls}
-    order = TopologicalSorter({call.id: [each for each in call.needs if each in own] for call in calls})
+    order = TopologicalSorter({call.id: [need for need in call.needs if need in own] for call in calls})
     try:
         order.prepare()
     except CycleError as error:

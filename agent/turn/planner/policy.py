@@ -22,7 +22,7 @@ class PlanObstacle:
             return call
         planned = plan.calls[call.seq - answer.seq - 1]
         results = find_results(self._log.turn_id, self._log.steps, answer.seq)
-        if unmet := [each for each in planned.needs if each not in results or is_missing(results[each])]:
+        if unmet := [need for need in planned.needs if need not in results or is_missing(results[need])]:
             return not_run(prompts().planner.needs_failed.format(ids=", ".join(unmet)))
         if planned.level >= plan.waves:
             return not_run(prompts().planner.no_steps_left)

@@ -30,10 +30,10 @@ class Policy(Protocol):
 async def check_call(policies: Sequence[Policy], call: PendingCall) -> PendingCall | Outcome:
     """Apply the policies in order; return the outcome from the first one that stops the call, or the checked call."""
     for policy in policies:
-        checked = await policy.check(call)
-        if not isinstance(checked, PendingCall):
-            return checked
-        call = checked
+        verdict = await policy.check(call)
+        if not isinstance(verdict, PendingCall):
+            return verdict
+        call = verdict
     return call
 
 
@@ -65,10 +65,10 @@ class Repetition:
 
     async def check(self, call: PendingCall) -> PendingCall | Failed:
         """Stop a call that failed before with the same arguments."""
-        known = self._failures.get(_to_key(call.name, call.arguments)) if self._failures else None
-        if known is None:
+        failure = self._failures.get(_to_key(call.name, call.arguments)) if self._failures else None
+        if failure is None:
             return call
-        content = {**json.loads(known), "hint": prompts().turn.repeated_call}
+        content = {**json.loads(failure), "hint": prompts().turn.repeated_call}
         return Failed(json.dumps(content, ensure_ascii=False))
 
 

@@ -38,7 +38,7 @@ def check(steps: Sequence[Step]) -> None:
         }
         if succeeded:
             failing = {tool for tool, *_ in failed}
-            counts = Counter({each: count for each, count in counts.items() if each[0] in failing})
+            counts = Counter({failure: count for failure, count in counts.items() if failure[0] in failing})
         counts.update(failed.keys())
         for failure, step in failed.items():
             if counts[failure] >= LIMIT:
@@ -56,8 +56,8 @@ def _list_relevant(message: str, arguments: Mapping[str, Any], *, is_temporary: 
     # The arguments that the error names, otherwise all of them. A service that is down fails for any arguments.
     if is_temporary:
         return {}
-    named = {name: value for name, value in arguments.items() if _is_named(value, message)}
-    return {name: _without_case(value) for name, value in (named or arguments).items()}
+    mentions = {name: value for name, value in arguments.items() if _is_named(value, message)}
+    return {name: _without_case(value) for name, value in (mentions or arguments).items()}
 
 
 def _is_named(value: Any, message: str) -> bool:
@@ -74,7 +74,7 @@ def _without_case(value: Any) -> Any:
 def _waves(steps: Iterable[Step]) -> list[list[Step]]:
     # Groups the tool results by the model answer they follow. Calls that were not run are no evidence about their tool.
     waves: list[list[Step]] = []
-    for step in sorted(steps, key=lambda each: each.seq):
+    for step in sorted(steps, key=lambda step: step.seq):
         if step.role == "assistant":
             waves.append([])
         elif step.role == "tool_result" and waves:

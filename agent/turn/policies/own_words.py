@@ -57,7 +57,7 @@ class OwnWords:
         row = " ".join(words)
         if marked != words:
             return bool(row) and any(f" {' '.join(marked)} " in said for said in self._marked)
-        return bool(row) and any(f" {row} " in said for said in self._texts)
+        return bool(row) and any(f" {row} " in text for text in self._texts)
 
     def _say_beginning(self, day: str, time: str | None) -> bool:
         # The moment is the end of something whose beginning and duration were said.
@@ -149,8 +149,8 @@ def _split_marked(text: str) -> list[str]:
     return marked
 
 
-def to_number(written: str) -> float:
+def to_number(text: str) -> float:
     """Return the value of a number as people write it, such as 1,200.50 or 1,50."""
-    if re.fullmatch(r"\d+,\d{1,2}", written):
-        return float(written.replace(",", "."))
-    return float(written.replace(",", "").replace("'", ""))
+    if re.fullmatch(r"\d+,\d{1,2}", text):
+        return float(text.replace(",", "."))
+    return float(text.replace(",", "").replace("'", ""))

@@ -180,12 +180,12 @@ class TurnTaint:
         `md`). Private results do not count either, because the model may have written them, as it writes memories.
         """
         steps = [*(past.step for past in self.history), *log.steps]
-        named = hosts_in("\n".join(self._user_texts()))
+        user_hosts = hosts_in("\n".join(self._user_texts()))
         trusted = self._trusted_results(steps)
         in_results = {host for step in trusted for host in hosts_in("\n".join(_texts_in(step.value)))}
         arguments = "\n".join(text for step in steps if step.role == "tool_call" for text in _texts_in(step.value))
         spelled = squeeze(arguments)
-        return named | {host for host in in_results if not _may_be_made_up(host, spelled)}
+        return user_hosts | {host for host in in_results if not _may_be_made_up(host, spelled)}
 
     def _trusted_results(self, steps: Iterable[Step]) -> list[Step]:
         results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
@@ -221,10 +221,10 @@ class TurnTaint:
     async def find(self, log: TurnLog) -> Taint:
         """Return the taint of the prompt at this moment; queries the database only for summaries and child turns."""
         taint = self.find_shown(log)
-        asked = [each.turn_id for each in self.history if self._is_turn(each.step)]
-        asked += [log.turn_id for step in log.steps if self._is_turn(step)]
-        if taint is not Taint.WHOLE and asked:
-            taint |= await self._of_child_turns(min(asked), LAST_ID)
+        turn_ids = [past_step.turn_id for past_step in self.history if self._is_turn(past_step.step)]
+        turn_ids += [log.turn_id for step in log.steps if self._is_turn(step)]
+        if taint is not Taint.WHOLE and turn_ids:
+            taint |= await self._of_child_turns(min(turn_ids), LAST_ID)
         if taint is not Taint.WHOLE and self.participants.conversation.summary:
             taint |= await self._of_summary()
         return taint
@@ -268,18 +268,18 @@ class TurnTaint:
             return True
         # Earlier messages of other users are part of a message's content, after a heading.
         platform_context, heading = self.message.platform_context, prompts().turn.earlier_heading
-        messages = [each for each in self.history if each.step.role == "user"]
+        messages = [past_step for past_step in self.history if past_step.step.role == "user"]
         has_others = shows_foreign_text(self.message.content) or any(
-            each.user_id != self.participants.user.id
-            or heading in each.step.content
-            or shows_foreign_text(each.step.content)
-            for each in messages
+            message.user_id != self.participants.user.id
+            or heading in message.step.content
+            or shows_foreign_text(message.step.content)
+            for message in messages
         )
         return has_others or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
 
     async def _of_child_turns(self, first: int, before: int) -> Taint:
         is_direct = self.participants.conversation.place.is_direct
-        given = {
+        parameters = {
             "user_id": self.participants.user.id,
             "conversation_id": self.participants.conversation.id,
             "first": first,
@@ -288,14 +288,14 @@ class TurnTaint:
             "untrusted": UNTRUSTED,
         }
         async with self.database.statement() as session:
-            row = (await session.execute(CHILD_TURNS, given)).one()
+            row = (await session.execute(CHILD_TURNS, parameters)).one()
         # No journal records which of the user's memories a child turn was shown.
-        read = to_taint(untrusted=row.has_strangers, private=is_direct and self.participants.user.has_memories)
-        return self._of_results([*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]) | read
+        taint = to_taint(untrusted=row.has_strangers, private=is_direct and self.participants.user.has_memories)
+        return self._of_results([*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]) | taint
 
     async def _of_summary(self) -> Taint:
         conversation = self.participants.conversation
-        given = {
+        parameters = {
             "user_id": self.participants.user.id,
             "conversation_id": conversation.id,
             "window": conversation.window_turn_id,
@@ -305,7 +305,7 @@ class TurnTaint:
             "untrusted": UNTRUSTED,
         }
         async with self.database.statement() as session:
-            row = (await session.execute(SUMMARISED, given)).one()
+            row = (await session.execute(SUMMARISED, parameters)).one()
         names = [*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]
         taint = self._of_results(names) | to_taint(untrusted=row.has_others)
         tools = [self.toolbox.find(str(name)) for name in names]
@@ -358,9 +358,9 @@ def _texts_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for key, each in value.items():
+        for key, node in value.items():
             yield str(key)
-            yield from _texts_in(each)
+            yield from _texts_in(node)
     elif isinstance(value, list):
-        for each in value:
-            yield from _texts_in(each)
+        for child in value:
+            yield from _texts_in(child)

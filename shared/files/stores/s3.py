@@ -96,8 +96,8 @@ class S3Store:
 
     async def size(self, key: str) -> int:
         """Return the size in bytes; raises `NotFound` when the file does not exist."""
-        found = await self._call(self._call_seconds, partial(self._client.stat_object, self._bucket, key))
-        return int(found.size or 0)
+        metadata = await self._call(self._call_seconds, partial(self._client.stat_object, self._bucket, key))
+        return int(metadata.size or 0)
 
     async def delete(self, key: str) -> None:
         """Delete the file if it exists."""

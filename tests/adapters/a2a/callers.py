@@ -60,31 +60,33 @@ class Heard:
     @property
     def states(self) -> list[str]:
         """Return the states in the order in which they were told."""
-        result = [each.task if each.HasField("task") else each.status_update for each in self.updates]
-        return [state(each) for each in result if each.HasField("status")]
+        result = [update.task if update.HasField("task") else update.status_update for update in self.updates]
+        return [state(task) for task in result if task.HasField("status")]
 
     @property
     def last(self) -> Any:
         """Return the last task or news of its status."""
-        result = [each.task if each.HasField("task") else each.status_update for each in self.updates]
-        return [each for each in result if each.HasField("status")][-1]
+        result = [update.task if update.HasField("task") else update.status_update for update in self.updates]
+        return [task for task in result if task.HasField("status")][-1]
 
     @property
     def pieces(self) -> list[str]:
         """Return the pieces of the answer as they came."""
         return [
-            text_of(each.artifact_update.artifact.parts) for each in self.updates if each.HasField("artifact_update")
+            text_of(update.artifact_update.artifact.parts)
+            for update in self.updates
+            if update.HasField("artifact_update")
         ]
 
     @property
     def parts(self) -> list[Part]:
         """Return the parts of the answer: what is appended is appended, all else replaces what was there."""
         parts: list[Part] = []
-        for each in self.updates:
-            if each.HasField("task") and each.task.artifacts:
-                parts = list(each.task.artifacts[0].parts)
-            if each.HasField("artifact_update"):
-                update = each.artifact_update
+        for entry in self.updates:
+            if entry.HasField("task") and entry.task.artifacts:
+                parts = list(entry.task.artifacts[0].parts)
+            if entry.HasField("artifact_update"):
+                update = entry.artifact_update
                 parts = [*(parts if update.append else []), *update.artifact.parts]
         return parts
 
@@ -99,13 +101,13 @@ class Peer:
 
     client: Client
 
-    async def says(self, *parts: str | Part, **given: Any) -> Heard:
+    async def says(self, *parts: str | Part, **fields: Any) -> Heard:
         """Send a message and follow it to its end."""
-        return Heard([each async for each in self.stream(*parts, **given)])
+        return Heard([update async for update in self.stream(*parts, **fields)])
 
-    def stream(self, *parts: str | Part, **given: Any) -> AsyncIterator[StreamResponse]:
+    def stream(self, *parts: str | Part, **fields: Any) -> AsyncIterator[StreamResponse]:
         """Send a message and give each update as it comes."""
-        return self.client.send_message(request(*parts, **given))
+        return self.client.send_message(request(*parts, **fields))
 
     async def task(self, task_id: str) -> Task:
         return await self.client.get_task(GetTaskRequest(id=task_id))
@@ -114,7 +116,7 @@ class Peer:
         return await self.client.cancel_task(CancelTaskRequest(id=task_id))
 
     async def follows(self, task_id: str) -> Heard:
-        return Heard([each async for each in self.client.subscribe(SubscribeToTaskRequest(id=task_id))])
+        return Heard([update async for update in self.client.subscribe(SubscribeToTaskRequest(id=task_id))])
 
 
 def request(
@@ -124,7 +126,7 @@ def request(
     message = Message(
         message_id=ids.get("message_id") or uuid4().hex,
         role=Role.ROLE_USER,
-        parts=[Part(text=each) if isinstance(each, str) else each for each in parts],
+        parts=[Part(text=part) if isinstance(part, str) else part for part in parts],
         context_id=ids.get("context_id", ""),
         task_id=ids.get("task_id", ""),
         metadata=metadata,

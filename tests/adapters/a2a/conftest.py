@@ -14,8 +14,8 @@ from tests.support.parley import Parley
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """Settings of a Parley with a web adapter, a small limit for bodies, and room for many turns."""
-    given = {"api_token": SecretStr(TOKEN), "port": 0, "max_body_mb": 3, "default_guest_token_budget": 1_000_000}
-    return settings.model_copy(update=given)
+    parameters = {"api_token": SecretStr(TOKEN), "port": 0, "max_body_mb": 3, "default_guest_token_budget": 1_000_000}
+    return settings.model_copy(update=parameters)
 
 
 @pytest.fixture

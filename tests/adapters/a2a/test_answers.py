@@ -51,7 +51,7 @@ async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> Non
 
     assert len(heard.pieces) > 3
     assert "".join(heard.pieces) == heard.answer == words
-    appended = [each.artifact_update.append for each in heard.updates if each.HasField("artifact_update")]
+    appended = [update.artifact_update.append for update in heard.updates if update.HasField("artifact_update")]
     assert appended == [False, *[True] * (len(appended) - 1)]
 
 
@@ -63,8 +63,8 @@ async def test_nothing_leaves_for_a_peer_that_a_model_made_up_hid_or_left_open(p
 
     heard = await peer.says("go on", metadata={"parley/person": ANN})
 
-    for shown in (heard.answer, "".join(heard.pieces)):
-        check(shown, app.secrets.secret_keys[0])
+    for text in (heard.answer, "".join(heard.pieces)):
+        check(text, app.secrets.secret_keys[0])
 
 
 async def test_a_thousand_chunks_arrive_whole(peer: Peer, site: Site) -> None:
@@ -108,7 +108,7 @@ async def test_the_same_message_twice_gives_the_first_answer_again(peer: Peer, p
 async def test_two_copies_at_once_are_one_turn(peer: Peer, site: Site) -> None:
     heard = await asyncio.gather(*(peer.says("hello", message_id="m-1") for _ in range(5)))
 
-    assert {each.answer for each in heard} == {"You said: hello"}
+    assert {reply.answer for reply in heard} == {"You said: hello"}
     assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
@@ -125,7 +125,7 @@ async def test_messages_of_a_context_are_one_conversation(peer: Peer, site: Site
     apart = await peer.says("what is my name?")
 
     result = [json.dumps(request.body["messages"]) for request in site.parley.model.requests]
-    assert ["my name is Ann" in each for each in result] == [True, True, False]
+    assert ["my name is Ann" in prompt for prompt in result] == [True, True, False]
     assert apart.context_id != first.context_id
     assert await site.parley.value("SELECT count(*) FROM conversations") == 2
 

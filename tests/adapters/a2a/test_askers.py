@@ -18,7 +18,7 @@ async def test_the_person_whom_a_peer_names_is_the_one_who_asks(peer: Peer, site
     await peer.says("hello")
 
     users = await site.parley.sql("SELECT platform, platform_user_id FROM user_platform_links ORDER BY user_id")
-    assert [tuple(each) for each in users] == [("test", "ann"), ("a2a", "anonymous")]
+    assert [tuple(user) for user in users] == [("test", "ann"), ("a2a", "anonymous")]
 
 
 async def test_headers_may_name_the_person_too(site: Site) -> None:

@@ -24,12 +24,12 @@ async def test_a_caller_lists_its_own_tasks_alone(ann: Peer, site: Site) -> None
         await bob.says("mine")
         of_bob = await bob.client.list_tasks(ListTasksRequest(include_artifacts=True))
 
-    listed = await ann.client.list_tasks(ListTasksRequest(include_artifacts=True))
+    tasks = await ann.client.list_tasks(ListTasksRequest(include_artifacts=True))
     in_context = await ann.client.list_tasks(ListTasksRequest(context_id="desk"))
 
-    assert [task.id for task in listed.tasks] == [second.task_id, first.task_id]
-    assert listed.total_size == 2
-    assert [task.artifacts[0].parts[0].text for task in listed.tasks] == ["You said: two", "You said: one"]
+    assert [task.id for task in tasks.tasks] == [second.task_id, first.task_id]
+    assert tasks.total_size == 2
+    assert [task.artifacts[0].parts[0].text for task in tasks.tasks] == ["You said: two", "You said: one"]
     assert [task.id for task in in_context.tasks] == [second.task_id]
     assert not in_context.tasks[0].artifacts
     assert [task.artifacts[0].parts[0].text for task in of_bob.tasks] == ["You said: mine"]
@@ -43,13 +43,13 @@ async def test_tasks_come_by_pages_and_by_state(ann: Peer, site: Site) -> None:
 
     first = await ann.client.list_tasks(ListTasksRequest(page_size=2, history_length=0))
     rest = await ann.client.list_tasks(ListTasksRequest(page_size=2, page_token=first.next_page_token))
-    done = await ann.client.list_tasks(ListTasksRequest(status=TaskState.TASK_STATE_COMPLETED))
+    tasks = await ann.client.list_tasks(ListTasksRequest(status=TaskState.TASK_STATE_COMPLETED))
     rejected = await ann.client.list_tasks(ListTasksRequest(status=TaskState.TASK_STATE_REJECTED))
 
     assert [len(first.tasks), len(rest.tasks), first.total_size] == [2, 2, 4]
     assert rest.next_page_token == ""
     assert not first.tasks[0].history
-    assert [task.history[0].parts[0].text for task in done.tasks] == ["three", "two", "one"]
+    assert [task.history[0].parts[0].text for task in tasks.tasks] == ["three", "two", "one"]
     assert [task.history[0].parts[0].text for task in rejected.tasks] == ["four"]
     assert all(task.status.state == TaskState.TASK_STATE_REJECTED for task in rejected.tasks)
 
@@ -66,6 +66,6 @@ async def test_peers_that_name_nobody_share_no_files_and_no_memories(site: Site)
     async with connected(site, "1.0") as peer:
         await peer.says("write it down")
 
-    offered = {tool["function"]["name"] for tool in site.parley.model.requests[-1].body["tools"]}
-    assert not {name for name in offered if name.startswith(("file_manager__", "knowledge__"))}
+    tool_names = {tool["function"]["name"] for tool in site.parley.model.requests[-1].body["tools"]}
+    assert not {name for name in tool_names if name.startswith(("file_manager__", "knowledge__"))}
     assert await site.parley.value("SELECT count(*) FROM file_records") == 0

@@ -14,7 +14,7 @@ PAGE = document("docs/a2a.md")
 async def test_the_call_on_the_page_is_answered(site: Site) -> None:
     words = shlex.split(PAGE.blocks("sh")[0].text.replace("\\\n", " ").replace("$(cat .parley/api_token)", TOKEN))
     headers = [word for before, word in pairwise(words) if before == "-H"]
-    async with httpx.AsyncClient(headers=dict(each.split(": ", 1) for each in headers), timeout=30) as client:
+    async with httpx.AsyncClient(headers=dict(header.split(": ", 1) for header in headers), timeout=30) as client:
         answer = await client.post(site.url + "/a2a", content=words[words.index("-d") + 1])
 
     assert words[:3] == ["curl", "-s", "http://127.0.0.1:8080/a2a"]

@@ -26,7 +26,7 @@ async def test_the_card_tells_anybody_how_to_ask(site: Site) -> None:
     assert answers[1].json() == card
     assert card["name"] == "Parley"
     assert card["capabilities"]["streaming"] is True
-    assert [(each["url"], each["protocolVersion"]) for each in card["supportedInterfaces"]] == [
+    assert [(interface["url"], interface["protocolVersion"]) for interface in card["supportedInterfaces"]] == [
         (f"{site.url}/a2a", "1.0"),
         (f"{site.url}/a2a", "0.3"),
     ]
@@ -174,6 +174,6 @@ def test_the_sdk_is_imported_with_the_first_request() -> None:
         "sys.exit(' '.join({'a2a', 'google.protobuf', 'sse_starlette'} & set(sys.modules)) or None)"
     )
 
-    done = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)
+    process = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)
 
-    assert done.stderr == ""
+    assert process.stderr == ""

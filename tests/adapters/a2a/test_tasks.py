@@ -33,7 +33,7 @@ async def test_cancelling_ends_the_turn(peer: Peer, site: Site) -> None:
         first = await anext(stream)
         await asked_the_model(site)
         task = await peer.cancels(first.task.id)
-        rest = [each async for each in stream]
+        rest = [update async for update in stream]
 
     assert state(task) == "canceled"
     assert state(rest[-1].status_update) == "canceled"
@@ -48,8 +48,8 @@ async def test_a_message_that_waits_is_withdrawn_and_the_one_before_it_goes_on(g
         first = asyncio.create_task(ann.says("first", context_id="c"))
         await asked_the_model(site)
         second = asyncio.create_task(bob.says("second", context_id="c", message_id="m-2"))
-        found = await eventually(lambda: site.parley.sql("SELECT id FROM inbox WHERE platform_message_id = 'm-2'"))
-        task_id = str(found[0].id)
+        rows = await eventually(lambda: site.parley.sql("SELECT id FROM inbox WHERE platform_message_id = 'm-2'"))
+        task_id = str(rows[0].id)
 
         assert state(await bob.cancels(task_id)) == "canceled"
         assert (await second).states[-1] == "canceled"

@@ -113,7 +113,7 @@ def become(request: Request) -> None:
         remove_landlock()
     os.environ.clear()
     os.environ.update(request.environment)
-    sys.path[:0] = [each for each in request.environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+    sys.path[:0] = [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.argv = ["parley", *request.arguments]
     code: object = 1
     try:

@@ -58,9 +58,9 @@ class Shell:
 
     def says(self, *arguments: str, **settings: str) -> str:
         """Run a command that succeeds and return what it says."""
-        done = self.run(*arguments, **settings)
-        assert done.code == 0, done.err
-        return done.out
+        result = self.run(*arguments, **settings)
+        assert result.code == 0, result.err
+        return result.out
 
     def start(self, *arguments: str, **settings: str) -> "subprocess.Popen[str]":
         """Start a command that runs until it is stopped."""

@@ -20,9 +20,9 @@ LOGIN = pwd.getpwuid(os.getuid()).pw_name
 
 
 def talk(shell: Shell, *lines: str, **settings: str) -> str:
-    done = shell.run("chat", stdin="".join(f"{line}\n" for line in lines), **settings)
-    assert done.code == 0, done.err
-    return done.out
+    result = shell.run("chat", stdin="".join(f"{line}\n" for line in lines), **settings)
+    assert result.code == 0, result.err
+    return result.out
 
 
 def ask(chat: "Popen[str]", text: str) -> str:
@@ -64,10 +64,10 @@ def test_a_file_is_attached_and_known_afterwards(shell: Shell, tmp_path: Path) -
     plan = tmp_path / "our plan.txt"
     plan.write_text("First we eat.")
 
-    done = shell.run("chat", stdin=f"/attach {plan}\nkeep this\nlist my files\n")
+    result = shell.run("chat", stdin=f"/attach {plan}\nkeep this\nlist my files\n")
 
-    assert done.err == "our plan.txt (13 bytes) goes with your next message.\n" + done.err.split("\n", 1)[1]
-    assert "our plan.txt" in done.out
+    assert result.err == "our plan.txt (13 bytes) goes with your next message.\n" + result.err.split("\n", 1)[1]
+    assert "our plan.txt" in result.out
 
 
 def test_a_dropped_file_is_attached_too(shell: Shell, tmp_path: Path) -> None:
@@ -93,24 +93,24 @@ def test_without_landlock_no_file_is_opened_and_person_and_model_are_told_the_re
         DEBUG_MOCK_RESPONSES=script,
     )
 
-    begun, read, shown, thanked = re.split(r"I have read it\.|A fine picture\.|You are welcome\.", output)
+    beginning, document, image, thanked = re.split(r"I have read it\.|A fine picture\.|You are welcome\.", output)
     remedy = "Parley needs Linux 5.13 or newer with Landlock switched on"
-    for notice in (read, shown):
+    for notice in (document, image):
         assert "I open no files here, because this system has no Landlock" in notice
         assert remedy in notice
-    assert "Landlock" not in begun + thanked
-    told = fresh.says("psql", "--superuser", "-At", "-c", "SELECT content FROM messages WHERE role = 'tool_result'")
-    assert "Nothing from outside can be opened here" in told
-    assert remedy in told
+    assert "Landlock" not in beginning + thanked
+    results = fresh.says("psql", "--superuser", "-At", "-c", "SELECT content FROM messages WHERE role = 'tool_result'")
+    assert "Nothing from outside can be opened here" in results
+    assert remedy in results
     contents = fresh.says("psql", "--superuser", "-At", "-c", "SELECT content FROM messages")
     assert "First we eat." not in contents + output
 
 
 def test_a_missing_file_is_reported_and_the_conversation_goes_on(shell: Shell, tmp_path: Path) -> None:
-    done = shell.run("chat", stdin=f"/attach {tmp_path / 'no such'}\nwhat is 12*7?\n")
+    result = shell.run("chat", stdin=f"/attach {tmp_path / 'no such'}\nwhat is 12*7?\n")
 
-    assert "There is no file" in done.err
-    assert "84" in done.out
+    assert "There is no file" in result.err
+    assert "84" in result.out
 
 
 def test_what_stays_with_the_person_is_done_without_a_question(fresh: Shell, tmp_path: Path) -> None:
@@ -144,11 +144,13 @@ def test_tool_calls_and_files_are_shown_without_control_characters(fresh: Shell)
         "\u001b[2Jhere \u202eit\u001b]0;owned\u0007 is",
     ]
 
-    done = fresh.run("chat", stdin="write\n", DEBUG_MOCK_RESPONSES=json.dumps(script))
+    result = fresh.run("chat", stdin="write\n", DEBUG_MOCK_RESPONSES=json.dumps(script))
 
-    assert done.out.splitlines()[0] == "[2Jhere it]0;owned is"
-    assert done.out.splitlines()[1].startswith("file: Tea.md (text/markdown, 11 bytes) http://127.0.0.1:8080/files/1?")
-    assert "tool: file_manager.create_document " in done.err
+    assert result.out.splitlines()[0] == "[2Jhere it]0;owned is"
+    assert result.out.splitlines()[1].startswith(
+        "file: Tea.md (text/markdown, 11 bytes) http://127.0.0.1:8080/files/1?"
+    )
+    assert "tool: file_manager.create_document " in result.err
 
 
 def test_an_admin_s_change_counts_from_the_next_message_on(shell: Shell) -> None:
@@ -170,10 +172,12 @@ def test_an_admin_s_change_counts_from_the_next_message_on(shell: Shell) -> None
 
 
 def test_a_model_that_fails_is_not_exit_code_0(shell: Shell) -> None:
-    done = shell.run("chat", stdin="hello\n", DEBUG_MOCK_RESPONSES='[{"content": "", "error": "AuthenticationError"}]')
+    result = shell.run(
+        "chat", stdin="hello\n", DEBUG_MOCK_RESPONSES='[{"content": "", "error": "AuthenticationError"}]'
+    )
 
-    assert "language model" in done.out
-    assert done.code == 3
+    assert "language model" in result.out
+    assert result.code == 3
 
 
 def test_sigterm_ends_it_and_stops_the_database(fresh: Shell) -> None:
@@ -236,13 +240,13 @@ def end_by(shell: Shell, number: signal.Signals) -> int:
 
 
 async def test_on_a_database_of_one_s_own_who_starts_it_is_the_owner_too(fresh: Shell, address: Address) -> None:
-    given = Shell(fresh.folder, {"DATABASE_URL": to_text(address.url)})
+    own_shell = Shell(fresh.folder, {"DATABASE_URL": to_text(address.url)})
 
-    output = talk(given, "/me", "/budget")
+    output = talk(own_shell, "/me", "/budget")
 
     assert "with the permission owner" in output
     assert "Your budget is unlimited" in output
-    assert f"the link opens the page as {LOGIN} (owner)" in given.run("link").err
+    assert f"the link opens the page as {LOGIN} (owner)" in own_shell.run("link").err
 
 
 def to_text(url: URL) -> str:

@@ -10,15 +10,26 @@ from tests.standins.openai_api import OpenAIStub
 
 
 def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: Shell) -> None:
-    done = shell.run("doctor", "--json")
+    result = shell.run("doctor", "--json")
 
-    assert done.code == 0
-    found = {each["subject"]: each["level"] for each in json.loads(done.out)}
-    assert found.pop("models") == "warn"
-    assert (found.pop("tools"), found.pop("voice")) == ("off", "off")
-    assert set(found.values()) == {"ok"}
-    seen = {"settings", "space", "api_token", "database", "extension", "clock", "roles", "tables", "storage", "modules"}
-    assert seen <= set(found)
+    assert result.code == 0
+    levels = {load["subject"]: load["level"] for load in json.loads(result.out)}
+    assert levels.pop("models") == "warn"
+    assert (levels.pop("tools"), levels.pop("voice")) == ("off", "off")
+    assert set(levels.values()) == {"ok"}
+    subjects = {
+        "settings",
+        "space",
+        "api_token",
+        "database",
+        "extension",
+        "clock",
+        "roles",
+        "tables",
+        "storage",
+        "modules",
+    }
+    assert subjects <= set(levels)
     assert re.search(r"ok    modules   \d+ of \d+ tools are on", shell.says("doctor"))
     assert "offline answered" in shell.says("doctor", "--call")
 
@@ -36,13 +47,13 @@ def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_serv
         """,
     )
 
-    done = shell.run("doctor", "--call", LLM_MODELS="gpt-4o-mini,anthropic/claude-opus-4-1")
+    result = shell.run("doctor", "--call", LLM_MODELS="gpt-4o-mini,anthropic/claude-opus-4-1")
 
     shell.says(
         "psql", "-c", "DELETE FROM personas WHERE name = 'Lost'; DELETE FROM mcp_servers; DELETE FROM event_totals"
     )
-    assert done.code == 1
-    for expected in (
+    assert result.code == 1
+    for finding in (
         "fail  model     LLM_MODELS: gpt-4o-mini needs OPENAI_API_KEY, which is not set",
         "fail  model     LLM_MODELS: anthropic/claude-opus-4-1 needs ANTHROPIC_API_KEY, which is not set",
         "fail  model     the persona Lost: litellm knows no provider of nobody/knows; write provider/model",
@@ -51,30 +62,30 @@ def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_serv
         "fail  call      anthropic/claude-opus-4-1: key_refused. The provider refuses the key",
         "fail  model     small: key_refused at ",
     ):
-        assert expected in done.out
-    assert "module clock" not in done.out
+        assert finding in result.out
+    assert "module clock" not in result.out
 
 
 async def test_doctor_names_the_model_that_a_misspelled_one_may_be(shell: Shell) -> None:
     async with OpenAIStub(models=("small", "large")) as server:
         settings = {"OPENAI_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "x"}
         names = "openai/smal,small,anthropic/claude-sonet-4-5"
-        done = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS=names, **settings)
-        listed = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS="small", **settings)
+        result = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS=names, **settings)
+        exact_result = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS="small", **settings)
         unknown = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS="gpt-4o-mimi")
 
-    assert done.code == 1
-    assert "fail  model     LLM_MODELS: the server does not offer openai/smal; did you mean small?" in done.out
-    assert "ok    model     LLM_MODELS: small has all variables that its provider needs" in done.out
+    assert result.code == 1
+    assert "fail  model     LLM_MODELS: the server does not offer openai/smal; did you mean small?" in result.out
+    assert "ok    model     LLM_MODELS: small has all variables that its provider needs" in result.out
     warning = (
         "warn  model     LLM_MODELS: litellm does not list anthropic/claude-sonet-4-5; --call tries it; did you mean"
     )
-    assert f"{warning} anthropic/claude-sonnet-4-5" in done.out
-    assert listed.code == 0
+    assert f"{warning} anthropic/claude-sonnet-4-5" in result.out
+    assert exact_result.code == 0
     assert "fail  model     LLM_MODELS: litellm knows no provider of gpt-4o-mimi; write provider/model" in unknown.out
     assert "did you mean gpt-4o-mini" in unknown.out
     # No line says that the same models are in order.
-    assert not re.search(r"ok +models", done.out + listed.out + unknown.out)
+    assert not re.search(r"ok +models", result.out + exact_result.out + unknown.out)
 
 
 def test_doctor_names_files_that_are_not_as_they_were_stored(shell: Shell) -> None:
@@ -89,28 +100,28 @@ def test_doctor_names_files_that_are_not_as_they_were_stored(shell: Shell) -> No
         """,
     )
 
-    done = shell.run("doctor")
+    result = shell.run("doctor")
 
     shell.says("psql", "--superuser", "-c", "DELETE FROM file_records WHERE minio_key = '9/lost/a.txt'")
-    assert done.code == 1
-    assert re.search(r"fail  contents  files that are not as they were stored: \d+ \(file_lost\)", done.out)
+    assert result.code == 1
+    assert re.search(r"fail  contents  files that are not as they were stored: \d+ \(file_lost\)", result.out)
 
 
 def test_without_landlock_doctor_fails_and_names_what_is_off_and_the_remedy(shell: Shell) -> None:
-    done = replace(shell, has_landlock=False).run("doctor")
+    result = replace(shell, has_landlock=False).run("doctor")
 
-    assert done.code == 1
-    (line,) = (each for each in done.out.splitlines() if each[6:].startswith("sandbox"))
+    assert result.code == 1
+    (line,) = (line for line in result.out.splitlines() if line[6:].startswith("sandbox"))
     assert line.startswith("fail  sandbox   this system has no Landlock")
     assert "documents, images, recordings and data files are not opened" in line
     assert "Parley needs Linux 5.13 or newer with Landlock switched on; elsewhere, start it with" in line
 
 
 def test_doctor_says_how_many_memories_have_vectors(shell: Shell) -> None:
-    done = shell.run("doctor", EMBEDDING_MODEL="local")
+    result = shell.run("doctor", EMBEDDING_MODEL="local")
 
-    assert re.search(r"ok    vectors   \d+ of \d+ memories have vectors of local/use-multilingual-3", done.out)
-    assert "ok    recall    by meaning (local model)" in done.out
+    assert re.search(r"ok    vectors   \d+ of \d+ memories have vectors of local/use-multilingual-3", result.out)
+    assert "ok    recall    by meaning (local model)" in result.out
 
 
 def test_doctor_says_how_many_replies_wait_for_a_platform_how_long_and_why(shell: Shell) -> None:
@@ -127,14 +138,14 @@ def test_doctor_says_how_many_replies_wait_for_a_platform_how_long_and_why(shell
         """,
     )
 
-    done = shell.run("doctor")
+    result = shell.run("doctor")
 
     shell.says("psql", "-c", "DELETE FROM outbox")
     assert re.search(
-        r"warn  replies   3 wait for slack, the oldest for 0:30:\d\d: Slack answers 503; they are sent", done.out
+        r"warn  replies   3 wait for slack, the oldest for 0:30:\d\d: Slack answers 503; they are sent", result.out
     )
-    assert re.search(r"ok    replies   1 waits for discord, the oldest for 0:00:\d\d$", done.out, re.MULTILINE)
-    assert done.code == 0
+    assert re.search(r"ok    replies   1 waits for discord, the oldest for 0:00:\d\d$", result.out, re.MULTILINE)
+    assert result.code == 0
 
 
 def test_doctor_says_what_to_do(shell: Shell) -> None:
@@ -143,7 +154,7 @@ def test_doctor_says_what_to_do(shell: Shell) -> None:
     token.chmod(0o644)
 
     assert f"run: chmod 600 {token}" in shell.says("doctor")
-    for settings, expected in (
+    for settings, finding in (
         ({"DATABASE_URL": "postgresql://a:b@127.0.0.1:1/c"}, "fail  database  DATABASE_URL: no Postgres answers"),
         (
             {"S3_ENDPOINT": "127.0.0.1:1", "S3_ACCESS_KEY": "a", "S3_SECRET_KEY": "b", "S3_SECURE": "false"},
@@ -151,7 +162,7 @@ def test_doctor_says_what_to_do(shell: Shell) -> None:
         ),
         ({"PORT": "x"}, "fail  settings  PORT is wrong"),
     ):
-        done = shell.run("doctor", **settings)
-        assert expected in done.out
-        assert done.code == 1
+        result = shell.run("doctor", **settings)
+        assert finding in result.out
+        assert result.code == 1
     token.unlink()

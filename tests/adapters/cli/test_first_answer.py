@@ -57,14 +57,14 @@ async def test_a_server_with_openais_protocol_is_asked_without_litellm(shell: Sh
             return ask_over_http(shell, find_base(lines), "hello")["content"]
 
     assert await asyncio.to_thread(ask) == "Good morning."
-    assert [each.body["model"] for each in model.requests] == ["small"]
+    assert [request.body["model"] for request in model.requests] == ["small"]
 
 
 async def test_no_turn_begins_before_litellm_is_imported_where_it_is_needed(shell: Shell, model: OpenAIStub) -> None:
     model.play([Answer("Good morning.")])
     settings = {"PYTHONPATH": set_up(shell, SLOW_LITELLM), "HOSTED_VLLM_API_BASE": model.base_url}
     turns = "SELECT count(*) FROM turns"
-    waiting = "SELECT count(*) FROM inbox WHERE turn_id IS NULL AND content = 'Is anybody there?'"
+    statement = "SELECT count(*) FROM inbox WHERE turn_id IS NULL AND content = 'Is anybody there?'"
 
     async def count(query: str) -> int:
         return int(await asyncio.to_thread(shell.says, "psql", "-At", "-c", query))
@@ -75,7 +75,7 @@ async def test_no_turn_begins_before_litellm_is_imported_where_it_is_needed(shel
     try:
         await asyncio.to_thread(wait_for, shell.folder / "importing")
         asking = asyncio.create_task(asyncio.to_thread(ask_over_http, shell, find_base(lines), "Is anybody there?"))
-        while await count(waiting) == 0:
+        while await count(statement) == 0:
             assert not asking.done(), await asking
         # The page serves meanwhile.
         assert (await asyncio.to_thread(fetch, f"{find_base(lines)}/healthz"))[0] == 200

@@ -30,9 +30,9 @@ def test_an_installed_package_is_a_module_whose_tools_run(shell: Shell, installe
     call = {"name": "dice.roll", "arguments": {"sides": 2}}
     script = json.dumps([{"content": "", "tool_calls": [call]}, "The dice have spoken."])
 
-    listed = shell.says("tools", "dice", PYTHONPATH=str(installed)).splitlines()
+    lines = shell.says("tools", "dice", PYTHONPATH=str(installed)).splitlines()
 
-    columns = listed[-1].split(maxsplit=6)
+    columns = lines[-1].split(maxsplit=6)
     assert columns[:5] == ["dice.roll", "parley-dice", "1.0", "guest", "on"]
     assert 20 < int(columns[5]) < 200
     assert columns[6] == "Roll `count` dice of `sides` sides."
@@ -46,10 +46,10 @@ def test_a_folder_that_the_setting_names_holds_modules(shell: Shell, tmp_path: P
     (tmp_path / "dice").mkdir()
     (tmp_path / "dice" / "__init__.py").write_text(DICE, "utf-8")
 
-    listed = shell.says("tools", MODULES_PATH=str(tmp_path))
+    listing = shell.says("tools", MODULES_PATH=str(tmp_path))
 
-    assert any(line.split()[:2] == ["dice.roll", str(tmp_path)] for line in listed.splitlines())
-    assert "calculator.calculate" in listed
+    assert any(line.split()[:2] == ["dice.roll", str(tmp_path)] for line in listing.splitlines())
+    assert "calculator.calculate" in listing
 
 
 def test_a_package_with_the_name_of_another_module_is_off_and_says_so(
@@ -58,19 +58,19 @@ def test_a_package_with_the_name_of_another_module_is_off_and_says_so(
     (tmp_path / "games" / "dice").mkdir(parents=True)
     (tmp_path / "games" / "dice" / "__init__.py").write_text(DICE, "utf-8")
 
-    listed = shell.run("tools", "dice", MODULES_PATH=str(tmp_path / "games"), PYTHONPATH=str(installed))
+    result = shell.run("tools", "dice", MODULES_PATH=str(tmp_path / "games"), PYTHONPATH=str(installed))
 
-    assert listed.code == 1
-    assert str(tmp_path / "games") in listed.out
-    assert "the module dice (parley-dice 1.0) is off" in listed.err
-    assert f"there is already a module dice ({tmp_path / 'games'})" in listed.err
+    assert result.code == 1
+    assert str(tmp_path / "games") in result.out
+    assert "the module dice (parley-dice 1.0) is off" in result.err
+    assert f"there is already a module dice ({tmp_path / 'games'})" in result.err
 
 
 def test_a_wrong_folder_stops_the_start_with_one_line(shell: Shell) -> None:
-    refused = shell.run("run", MODULES_PATH="/nowhere")
+    result = shell.run("run", MODULES_PATH="/nowhere")
 
-    assert refused.code == 2
-    assert refused.err == (
+    assert result.code == 2
+    assert result.err == (
         "parley: MODULES_PATH is wrong: there is no folder /nowhere that can be read. "
         "Correct it in the environment or in .env.\n"
     )

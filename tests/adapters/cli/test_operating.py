@@ -17,13 +17,13 @@ def cell(shell: Shell, query: str, *options: str) -> str:
 
 def test_psql_is_opened_as_an_admin_unless_told(shell: Shell) -> None:
     shell.says("persona", "create", "Mine", "--prompt", "Hello.")
-    changed = "UPDATE personas SET system_prompt = 'Hi.' WHERE name = 'Mine'"
+    update = "UPDATE personas SET system_prompt = 'Hi.' WHERE name = 'Mine'"
     logged = "SELECT current_user, who FROM admin.audit LIMIT 1"
-    assert cell(shell, f"{changed}; {logged}") == f"UPDATE 1\nparley_admin|psql:{getpass.getuser()}"
+    assert cell(shell, f"{update}; {logged}") == f"UPDATE 1\nparley_admin|psql:{getpass.getuser()}"
 
-    refused = shell.run("psql", "--readonly", "-c", "TABLE admin.personas", "-c", "SELECT content FROM messages")
+    result = shell.run("psql", "--readonly", "-c", "TABLE admin.personas", "-c", "SELECT content FROM messages")
 
-    assert (refused.code, "Mine" in refused.out, "permission denied" in refused.err) == (1, True, True)
+    assert (result.code, "Mine" in result.out, "permission denied" in result.err) == (1, True, True)
     assert cell(shell, "SHOW is_superuser", "--superuser") == "on"
     assert "exclude each other" in shell.run("psql", "--superuser", "--readonly").err
     shell.says("persona", "delete", "Mine", "--yes")
@@ -56,10 +56,10 @@ def test_an_account_is_linked_and_moved_only_with_the_option(shell: Shell) -> No
     shell.says("user", "set-budget", "discord:83", "1000", "--new")
     shell.says("user", "set-budget", "slack:U83", "2000", "--new")
 
-    refused = shell.run("user", "link", "discord:83", "slack:U83")
-    assert refused.code == 1
-    assert "belongs to user" in refused.err
-    assert "--move" in refused.err
+    result = shell.run("user", "link", "discord:83", "slack:U83")
+    assert result.code == 1
+    assert "belongs to user" in result.err
+    assert "--move" in result.err
 
     shell.says("user", "link", "discord:83", "slack:U83", "--move")
     assert "0 of 1,000" in shell.says("user", "show", "slack:U83")
@@ -98,10 +98,10 @@ def test_personas_are_made_listed_and_made_the_default(shell: Shell) -> None:
     )
     shell.says("persona", "create", "Pirate", "--prompt", "Arr.", "--platform", "discord", "--server", "99")
 
-    listed = shell.says("persona", "list")
-    assert "default" in listed.splitlines()[2]
-    assert "knowledge, calculator" in listed
-    assert "discord / 99" in listed
+    listing = shell.says("persona", "list")
+    assert "default" in listing.splitlines()[2]
+    assert "knowledge, calculator" in listing
+    assert "discord / 99" in listing
     assert "belongs to a place" in shell.run("persona", "set-default", "Pirate").err
     shell.says("persona", "create", "Sage", "--prompt", "Teach.")
     shell.says("persona", "set-default", "Sage")
@@ -114,13 +114,13 @@ def test_a_persona_is_shown_edited_in_the_editor_and_deleted(shell: Shell) -> No
     shell.says("persona", "create", "Baker", "--prompt", "Bake bread.", "--modules", "knowledge")
     assert "allowed_modules  knowledge\n" in shell.says("persona", "show", "Baker")
 
-    stored = shell.says(
+    output = shell.says(
         "persona", "edit", "Baker", EDITOR="sed -i 's/Bake bread/Bake cake/; s/iterations: null/iterations: 3/'"
     )
 
-    assert stored == "Baker is stored; it counts from the next message on\n"
-    shown = json.loads(shell.says("persona", "show", "Baker", "--json"))
-    assert (shown["system_prompt"], shown["max_iterations"]) == ("Bake cake.", 3)
+    assert output == "Baker is stored; it counts from the next message on\n"
+    persona = json.loads(shell.says("persona", "show", "Baker", "--json"))
+    assert (persona["system_prompt"], persona["max_iterations"]) == ("Bake cake.", 3)
     assert shell.says("persona", "edit", "Baker", EDITOR="true") == "Baker is as it was\n"
     for command, reason in (
         ("s/iterations: 3/iterations: many/", "max_iterations is 'many'; it has to be a whole number, or null."),
@@ -128,9 +128,9 @@ def test_a_persona_is_shown_edited_in_the_editor_and_deleted(shell: Shell) -> No
         ("s/^Bake cake.//", "The prompt is empty."),
         ("s/^- /- [/", "The YAML can't be read"),
     ):
-        refused = shell.run("persona", "edit", "Baker", EDITOR=f"sed -i '{command}'")
-        assert (refused.code, reason in refused.err) == (1, True), refused.err
-    assert json.loads(shell.says("persona", "show", "Baker", "--json")) == shown
+        result = shell.run("persona", "edit", "Baker", EDITOR=f"sed -i '{command}'")
+        assert (result.code, reason in result.err) == (1, True), result.err
+    assert json.loads(shell.says("persona", "show", "Baker", "--json")) == persona
     assert "Did you mean Baker?" in shell.run("persona", "show", "Bakker").err
     assert "0 turns" in shell.run("persona", "delete", "Baker").err
     assert shell.says("persona", "delete", "Baker", "--yes") == "Baker is deleted\n"
@@ -138,8 +138,8 @@ def test_a_persona_is_shown_edited_in_the_editor_and_deleted(shell: Shell) -> No
 
 def test_grants_and_budgets_are_shown_and_changed(shell: Shell) -> None:
     shell.says("grant", "add", "discord:70", "admin", "--new")
-    granted = [row for row in json.loads(shell.says("grant", "list", "--json")) if row["permission"] == "admin"]
-    assert [(row["by"], row["budget"]) for row in granted][-1:] == [("person", None)]
+    grants = [row for row in json.loads(shell.says("grant", "list", "--json")) if row["permission"] == "admin"]
+    assert [(row["by"], row["budget"]) for row in grants][-1:] == [("person", None)]
     assert shell.says("grant", "remove", "discord:70").endswith("guest, 50,000 tokens in 30 days\n")
     shell.says("grant", "add", "discord:70", "admin", "--until", "2096-01-31")
     assert shell.says("user", "promote", "discord:70", "admin").endswith("admin, unlimited budget\n")
@@ -186,9 +186,9 @@ def test_limits_are_listed_compared_with_the_ledger_and_set_right(shell: Shell) 
 
     shell.says("psql", "-c", "UPDATE budgets SET tokens_reserved = 70")
 
-    found = shell.run("budget", "check")
-    assert found.code == 1
-    assert "tokens_reserved" in found.out
+    result = shell.run("budget", "check")
+    assert result.code == 1
+    assert "tokens_reserved" in result.out
     assert "different: 1" in shell.run("doctor").out
     assert "1 counters were set" in shell.says("budget", "reconcile")
     assert "Nothing had to be changed" in shell.says("budget", "reconcile")
@@ -202,26 +202,26 @@ def test_skills_are_added_listed_shown_and_removed(shell: Shell) -> None:
         (root / name / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n---\nDo {name}.\n")
     (root / "meeting-notes" / "form.md").write_text("Who?")
     (root / "broken" / "SKILL.md").write_text("---\nname: [\n---\nDo.")
-    added = shell.says("skill", "add", str(root / "meeting-notes"))
-    assert added == "skill meeting-notes: 17 characters, 1 files\n"
+    output = shell.says("skill", "add", str(root / "meeting-notes"))
+    assert output == "skill meeting-notes: 17 characters, 1 files\n"
     assert "`--replace` replaces it" in shell.run("skill", "add", str(root / "meeting-notes")).err
     shell.says("persona", "create", "Clerk", "--prompt", "Help.", "--skills", "meeting-notes,lost")
 
-    listed = shell.run("skill", "list", SKILLS_PATH=str(root))
-    rows = [[cell.strip() for cell in re.split(r"  +", line)] for line in listed.out.splitlines()[2:]]
+    result = shell.run("skill", "list", SKILLS_PATH=str(root))
+    rows = [[cell.strip() for cell in re.split(r"  +", line)] for line in result.out.splitlines()[2:]]
     assert sorted(row[:3] for row in rows) == [
         ["broken", str(root), "off"],
         ["in-folder", str(root), "on"],
         ["meeting-notes", str(root), "the row is used"],
         ["meeting-notes", "table", "on"],
     ]
-    assert "broken is off: the YAML can't be read" in listed.err
-    assert "lost: listed by Clerk, but there is no such skill" in listed.err
+    assert "broken is off: the YAML can't be read" in result.err
+    assert "lost: listed by Clerk, but there is no such skill" in result.err
     examined = shell.says("doctor", SKILLS_PATH=str(root))
     assert "broken is off: the YAML can't be read" in examined
     assert "Clerk lists lost, which is missing or off" in examined
-    shown = shell.says("skill", "show", "meeting-notes")
-    assert "personas:    Clerk\nfiles:       form.md\n\nDo meeting-notes." in shown
+    description = shell.says("skill", "show", "meeting-notes")
+    assert "personas:    Clerk\nfiles:       form.md\n\nDo meeting-notes." in description
     assert shell.says("skill", "remove", "meeting-notes") == "meeting-notes is removed; still listed by Clerk\n"
     assert "in-folder is a folder: delete" in shell.run("skill", "remove", "in-folder", SKILLS_PATH=str(root)).err
     cell(shell, "DELETE FROM personas WHERE name = 'Clerk'")
@@ -230,11 +230,11 @@ def test_skills_are_added_listed_shown_and_removed(shell: Shell) -> None:
 def test_what_the_database_refuses_is_one_line(shell: Shell) -> None:
     shell.says("persona", "create", "Twin", "--prompt", "Hello.")
 
-    done = shell.run("persona", "create", "Twin", "--prompt", "Hello.")
+    result = shell.run("persona", "create", "Twin", "--prompt", "Hello.")
 
-    assert done.code == 1
-    assert "Key (name)=(Twin) already exists" in done.err
-    assert done.err.count("\n") == 1
+    assert result.code == 1
+    assert "Key (name)=(Twin) already exists" in result.err
+    assert result.err.count("\n") == 1
     assert "server_needs_a_platform" in shell.run("persona", "create", "X", "--prompt", "Y", "--server", "1").err
 
 
@@ -269,14 +269,14 @@ def test_the_tools_of_mcp_servers_are_listed_beside_those_of_modules(shell: Shel
 
     output = shell.says("tools")
 
-    listed = {line.split()[0]: " ".join(line.split()) for line in output.splitlines() if line.strip()}
-    assert listed["clock.now"].startswith("clock.now MCP (stdio) user on ")
-    assert listed["clock.now"].endswith("Tell the time.")
-    assert listed["clock.new"].startswith("clock.new MCP (stdio) user off ")
-    assert listed["lost.now"].startswith("lost.now MCP (stdio) user off ")
+    lines = {line.split()[0]: " ".join(line.split()) for line in output.splitlines() if line.strip()}
+    assert lines["clock.now"].startswith("clock.now MCP (stdio) user on ")
+    assert lines["clock.now"].endswith("Tell the time.")
+    assert lines["clock.new"].startswith("clock.new MCP (stdio) user off ")
+    assert lines["lost.now"].startswith("lost.now MCP (stdio) user off ")
     assert "off: clock.new: mcp_tools.approved is false" in output
     assert "off: lost.now: gone" in output
-    assert listed["knowledge.remember"].startswith("knowledge.remember built in guest on ")
+    assert lines["knowledge.remember"].startswith("knowledge.remember built in guest on ")
     shell.says("psql", "-c", "DELETE FROM mcp_servers")
 
 
@@ -380,8 +380,8 @@ def test_a_backup_is_verified_and_brings_everything_back_in_a_new_folder(shell: 
 
     assert "entries in the audit log; it holds secrets" in shell.says("backup", "all.zip", "--live")
     assert "all.zip is whole, and could be restored: " in shell.says("backup", "verify", "all.zip")
-    refused = shell.run("restore", "all.zip")
-    assert (refused.code, "holds postgres and" in refused.err) == (2, True)
+    result = shell.run("restore", "all.zip")
+    assert (result.code, "holds postgres and" in result.err) == (2, True)
     whole = (shell.folder / "all.zip").read_bytes()
     (shell.folder / "cut.zip").write_bytes(whole[:-100])
     new = str(shell.folder / "new")

@@ -19,9 +19,9 @@ async def test_versions_are_listed_compared_and_rolled_back(parley: Parley, tmp_
     await parley.sql("UPDATE personas SET system_prompt = E'You are wise.\\nYou are kind.', max_iterations = 3")
     await parley.ask("And now?")
 
-    listed = [line.split() for line in (await typed("history", "Sage")).splitlines()[2:]]
-    assert [(line[0], line[-1]) for line in listed] == [("3", "1"), ("2", "1"), ("1", "0")]
-    assert "system_prompt," in listed[0]
+    rows = [line.split() for line in (await typed("history", "Sage")).splitlines()[2:]]
+    assert [(line[0], line[-1]) for line in rows] == [("3", "1"), ("2", "1"), ("1", "0")]
+    assert "system_prompt," in rows[0]
     assert json.loads(await typed("history", "Sage", "--json"))[0]["fields"]["name"] == "Sage"
     difference = (await typed("diff", "Sage")).splitlines()
     assert "-You are brief." in difference
@@ -31,7 +31,7 @@ async def test_versions_are_listed_compared_and_rolled_back(parley: Parley, tmp_
     assert await parley.value("SELECT system_prompt FROM personas") == "You are wise.\nYou are brief."
 
     await parley.sql("DELETE FROM personas USING set_config('parley.delete_history', 'yes', true)")
-    named = "SELECT name, version FROM turns JOIN persona_versions ON persona_version_id = persona_versions.id"
-    assert await parley.sql(f"{named} WHERE turns.id = :id", id=answer.turn_id) == [("Sage", 2)]
+    query = "SELECT name, version FROM turns JOIN persona_versions ON persona_version_id = persona_versions.id"
+    assert await parley.sql(f"{query} WHERE turns.id = :id", id=answer.turn_id) == [("Sage", 2)]
     with pytest.raises(Refusal, match="There is no version 9; there are 1 to 5"):
         await typed("diff", "Sage", "9")

@@ -71,19 +71,19 @@ async def test_run_says_connecting_until_slack_has_accepted_the_connection(shell
         assert output == "  slack     listening\n"
 
 
-def read_until(process: "Popen[str]", wanted: str) -> str:
+def read_until(process: "Popen[str]", text: str) -> str:
     """Return what a program prints up to a line with this text, or all that it prints."""
     assert process.stdout is not None
     lines: list[str] = []
     for line in process.stdout:
         lines.append(line)
-        if wanted in line:
+        if text in line:
             break
     return "".join(lines)
 
 
 def test_the_web_adapter_takes_what_slack_sends_when_there_is_a_signing_secret(shell: Shell) -> None:
-    given = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "secret", "PORT": "0"}
-    with started(shell, "adapter", "web", until="database", **given) as (web, lines):
+    parameters = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "secret", "PORT": "0"}
+    with started(shell, "adapter", "web", until="database", **parameters) as (web, lines):
         assert fetch(f"{find_base(lines)}/slack/events", type="event_callback") == (401, "Not signed by Slack.")
         assert stop(web) < 10

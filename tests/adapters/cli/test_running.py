@@ -35,16 +35,16 @@ def started(shell: Shell, *arguments: str, until: str, **settings: str) -> "Iter
 
 def stop(running: "Popen[str]", number: signal.Signals = signal.SIGTERM) -> float:
     """Send a signal; return how many seconds the program took to end in good order."""
-    begun = time.monotonic()
+    start = time.monotonic()
     running.send_signal(number)
     assert running.wait(30) == 0
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
 def find_base(lines: list[str]) -> str:
-    found = re.search(r"API +(http://[^/]+)/v1", "\n".join(lines))
-    assert found is not None
-    return found[1]
+    match = re.search(r"API +(http://[^/]+)/v1", "\n".join(lines))
+    assert match is not None
+    return match[1]
 
 
 def fetch(url: str, token: str | None = None, **body: object) -> tuple[int, str]:
@@ -75,8 +75,8 @@ def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> No
         assert re.fullmatch(r"Parley 0\.\S+ is ready after \d+\.\d s", lines[0])
         link = next(line.split()[1] for line in lines if line.startswith("  page"))
         output = "\n".join(lines)
-        for expected in ("parley chat", "offline model", "LLM_MODELS=", "OPENAI_API_KEY", "embedded, in"):
-            assert expected in output
+        for text in ("parley chat", "offline model", "LLM_MODELS=", "OPENAI_API_KEY", "embedded, in"):
+            assert text in output
 
         assert fetch(f"{base}/healthz") == (200, '{"status":"ok"}')
         assert fetch(link)[0] == 200
@@ -91,8 +91,8 @@ def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> No
 
 
 def test_a_model_without_a_key_is_named_after_the_start_and_ctrl_c_stops_it_too(shell: Shell) -> None:
-    named = "  model     gpt-4o-mini needs OPENAI_API_KEY, which is not set"
-    with started(shell, "run", until=named, PORT="0", LLM_MODELS="gpt-4o-mini") as (running, lines):
+    warning = "  model     gpt-4o-mini needs OPENAI_API_KEY, which is not set"
+    with started(shell, "run", until=warning, PORT="0", LLM_MODELS="gpt-4o-mini") as (running, lines):
         assert "  model     gpt-4o-mini; not tried: `parley doctor --call` does" in lines
         assert stop(running, signal.SIGINT) < 10
         assert running.stderr is not None
@@ -102,30 +102,31 @@ def test_a_model_without_a_key_is_named_after_the_start_and_ctrl_c_stops_it_too(
 def test_a_new_link_can_be_made_while_it_runs(shell: Shell) -> None:
     with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         port = find_base(lines).rsplit(":", 1)[1]
-        made = shell.run("link", PORT=port)
-        link = made.out.strip()
+        result = shell.run("link", PORT=port)
+        link = result.out.strip()
 
-        assert re.search(r"opens the page as \S+ \(owner\), once", made.err)
+        assert re.search(r"opens the page as \S+ \(owner\), once", result.err)
         assert fetch(link)[0] == 200
         stop(running)
 
 
 def test_a_taken_port_is_one_line(shell: Shell) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        done = shell.run("run", PORT=str(port))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        result = shell.run("run", PORT=str(port))
 
     assert (
-        done.err == f"parley: PORT: 127.0.0.1:{port} can't be had (Address already in use); set PORT to another one.\n"
+        result.err
+        == f"parley: PORT: 127.0.0.1:{port} can't be had (Address already in use); set PORT to another one.\n"
     )
-    assert done.code == 2
+    assert result.code == 2
 
 
 def test_an_address_of_another_machine_is_one_line(shell: Shell) -> None:
-    done = shell.run("run", HOST="no.such.host.invalid")
+    result = shell.run("run", HOST="no.such.host.invalid")
 
-    assert done.err == "parley: HOST is wrong: this machine has no address no.such.host.invalid.\n"
-    assert done.code == 2
+    assert result.err == "parley: HOST is wrong: this machine has no address no.such.host.invalid.\n"
+    assert result.code == 2
 
 
 def test_a_message_to_the_web_adapter_is_answered_by_another_worker_in_one_trace(shell: Shell) -> None:
@@ -164,7 +165,7 @@ def test_a_chat_is_answered_when_the_worker_beside_it_was_killed(shell: Shell) -
 
 
 def test_a_token_without_an_adapter_is_reported(shell: Shell) -> None:
-    done = shell.run("adapter", "irc")
+    result = shell.run("adapter", "irc")
 
-    assert "This Parley has no adapter for irc; there are:" in done.err
-    assert done.code == 2
+    assert "This Parley has no adapter for irc; there are:" in result.err
+    assert result.code == 2

@@ -19,19 +19,19 @@ async def test_what_is_typed_works_and_is_written_beside_what_was_there(fresh: S
     file = fresh.folder / ".env"
     file.write_text("# mine\nPORT=8099\nLLM_MODELS=old\n")
     async with OpenAIStub([Answer("ready")]) as models, DiscordStandIn() as discord, SlackStandIn() as slack:
-        given = {"DISCORD_API_BASE": discord.api_base, "SLACK_API_BASE": slack.api_base}
+        parameters = {"DISCORD_API_BASE": discord.api_base, "SLACK_API_BASE": slack.api_base}
         lines = ("", "gpt-4o-mini", models.base_url, "sk-given", "", discord.token, slack.bot_token, slack.app_token)
-        done = await set_up(fresh, *lines, **given)
+        result = await set_up(fresh, *lines, **parameters)
 
-    assert done.code == 0, done.err
-    for expected in (
+    assert result.code == 0, result.err
+    for text in (
         "ok    gpt-4o-mini answered with",
         "https://discord.com/oauth2/authorize?client_id=",
         "https://api.slack.com/apps?new_app=1&manifest_",
         "ok    Socket Mode: Slack gives a connection",
         "can be read by you alone",
     ):
-        assert expected in done.out
+        assert text in result.out
     assert read(fresh) == {
         "PORT": "8099",
         "LLM_MODELS": "gpt-4o-mini",
@@ -43,16 +43,16 @@ async def test_what_is_typed_works_and_is_written_beside_what_was_there(fresh: S
     }
     assert file.read_text().startswith("# mine\n")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in fresh.folder.iterdir() if each.name.startswith(".env")] == [".env"]
+    assert [path.name for path in fresh.folder.iterdir() if path.name.startswith(".env")] == [".env"]
 
 
 async def test_a_wrong_token_is_refused_with_the_reason_and_nothing_is_written(fresh: Shell) -> None:
     async with DiscordStandIn() as discord:
-        done = await set_up(fresh, "", "", "wrong", DISCORD_API_BASE=discord.api_base)
+        result = await set_up(fresh, "", "", "wrong", DISCORD_API_BASE=discord.api_base)
 
-    assert done.code == 1
-    assert "fail  " in done.out
-    assert "nothing was written" in done.err
+    assert result.code == 1
+    assert "fail  " in result.out
+    assert "nothing was written" in result.err
     assert not (fresh.folder / ".env").exists()
 
 

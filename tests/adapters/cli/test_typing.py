@@ -55,14 +55,14 @@ def test_help_imports_nothing_heavy() -> None:
         f"sys.exit(' '.join(name for name in {HEAVY!r} if name in sys.modules) or None)"
     )
 
-    done = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)  # our own
+    process = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)  # our own
 
-    assert done.stderr == ""
-    assert "Usage" in done.stdout
+    assert process.stderr == ""
+    assert "Usage" in process.stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("arguments", "message"),
     [
         (["rnu"], "No such command 'rnu'."),
         (["user", "promote", "1"], "Missing argument"),
@@ -76,17 +76,17 @@ def test_help_imports_nothing_heavy() -> None:
         (["adapter", "irc"], "no adapter for irc"),
     ],
 )
-def test_a_wrong_word_is_one_line_and_exit_code_2(fresh: Shell, arguments: list[str], expected: str) -> None:
-    done = fresh.run(*arguments)
+def test_a_wrong_word_is_one_line_and_exit_code_2(fresh: Shell, arguments: list[str], message: str) -> None:
+    result = fresh.run(*arguments)
 
-    assert expected in done.err
-    assert done.err.startswith("parley: ")
-    assert done.err.count("\n") == 1
-    assert (done.code, done.out) == (2, "")
+    assert message in result.err
+    assert result.err.startswith("parley: ")
+    assert result.err.count("\n") == 1
+    assert (result.code, result.out) == (2, "")
 
 
 @pytest.mark.parametrize(
-    ("settings", "expected"),
+    ("settings", "message"),
     [
         ({"PORT": "http"}, "PORT is wrong"),
         ({"PORT": "99999"}, "PORT is wrong"),
@@ -98,37 +98,39 @@ def test_a_wrong_word_is_one_line_and_exit_code_2(fresh: Shell, arguments: list[
         ({"PARLEY_HOME": "/proc/nowhere"}, "PARLEY_HOME"),
     ],
 )
-def test_a_wrong_setting_is_one_line_and_exit_code_2(fresh: Shell, settings: dict[str, str], expected: str) -> None:
-    done = fresh.run("chat", **settings)
+def test_a_wrong_setting_is_one_line_and_exit_code_2(fresh: Shell, settings: dict[str, str], message: str) -> None:
+    result = fresh.run("chat", **settings)
 
-    assert expected in done.err
-    assert "secret" not in done.err
-    assert done.err.count("\n") == 1
-    assert (done.code, done.out) == (2, "")
+    assert message in result.err
+    assert "secret" not in result.err
+    assert result.err.count("\n") == 1
+    assert (result.code, result.out) == (2, "")
 
 
 def test_an_unknown_name_in_the_env_file_is_reported_with_the_nearest_one(fresh: Shell) -> None:
     (fresh.folder / ".env").write_text("LLM_MODEL=gpt-4o-mini\n")
 
-    done = fresh.run("user", "list")
+    result = fresh.run("user", "list")
 
-    assert done.err == "parley: .env: unknown setting LLM_MODEL; did you mean LLM_MODELS? Correct or remove the line.\n"
-    assert done.code == 2
+    assert (
+        result.err == "parley: .env: unknown setting LLM_MODEL; did you mean LLM_MODELS? Correct or remove the line.\n"
+    )
+    assert result.code == 2
 
 
 @pytest.mark.parametrize(
-    ("typed", "expected"),
+    ("typed", "completions"),
     [
         ("parley ps", "psql"),
         ("parley user pro", "promote"),
         ("parley persona create Cook --mod", "--model\n--modules"),
     ],
 )
-def test_a_shell_is_told_what_may_follow(fresh: Shell, typed: str, expected: str) -> None:
-    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+def test_a_shell_is_told_what_may_follow(fresh: Shell, typed: str, completions: str) -> None:
+    variables = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
 
     assert "_PARLEY_COMPLETE=complete_bash" in fresh.says("completion", "bash")
-    assert sorted(fresh.says(_PARLEY_COMPLETE="complete_bash", **asked).split()) == sorted(expected.split())
+    assert sorted(fresh.says(_PARLEY_COMPLETE="complete_bash", **variables).split()) == sorted(completions.split())
 
 
 def test_each_command_is_listed_with_the_help_that_it_has_and_can_answer_in_json() -> None:
@@ -137,19 +139,19 @@ def test_each_command_is_listed_with_the_help_that_it_has_and_can_answer_in_json
         leaves = list(command.commands.values()) if isinstance(command, TyperGroup) else [command]
         assert isinstance(command, TyperGroup) or (command.help or "").startswith(summary.rstrip(".")), name
         if name not in WITHOUT_JSON:
-            assert all("--json" in param.opts for each in leaves for param in each.params[-1:]), name
+            assert all("--json" in param.opts for leaf in leaves for param in leaf.params[-1:]), name
 
 
 def test_a_program_gets_json_whatever_becomes_of_the_command(shell: Shell) -> None:
     shell.says("user", "set-budget", "discord:1", "1000", "--new")
 
-    listed = json.loads(shell.says("user", "list", "--json"))
-    assert (listed[0]["accounts"], listed[0]["budget"], listed[0]["used"]) == ("discord:1", 1000, 0)
+    users = json.loads(shell.says("user", "list", "--json"))
+    assert (users[0]["accounts"], users[0]["budget"], users[0]["used"]) == ("discord:1", 1000, 0)
     assert json.loads(shell.says("persona", "list", "--json")) == []
     assert json.loads(shell.says("persona", "set-default", "none", "--json"))["message"].startswith("the built-in")
-    refused = shell.run("user", "show", "discord:2", "--json")
-    assert (refused.code, json.loads(refused.out)["exit_code"]) == (1, 1)
-    assert "Nobody has written from discord:2" in json.loads(refused.out)["error"]
+    result = shell.run("user", "show", "discord:2", "--json")
+    assert (result.code, json.loads(result.out)["exit_code"]) == (1, 1)
+    assert "Nobody has written from discord:2" in json.loads(result.out)["error"]
 
 
 def test_the_console_script_is_the_one_that_the_project_names() -> None:
@@ -159,7 +161,7 @@ def test_the_console_script_is_the_one_that_the_project_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "expected"),
+    ("name", "settings", "message"),
     [
         ("discord", {}, "discord is not configured; set DISCORD_TOKEN, see docs/discord.md."),
         ("slack", {}, "slack is not configured; set SLACK_BOT_TOKEN (or SLACK_CLIENT_ID, for many workspaces)"),
@@ -171,19 +173,19 @@ def test_the_console_script_is_the_one_that_the_project_names() -> None:
     ],
 )
 def test_an_adapter_that_cannot_run_says_what_to_set_or_to_run_instead(
-    fresh: Shell, name: str, settings: dict[str, str], expected: str
+    fresh: Shell, name: str, settings: dict[str, str], message: str
 ) -> None:
-    done = fresh.run("adapter", name, **settings)
+    result = fresh.run("adapter", name, **settings)
 
-    assert expected in done.err
-    assert done.err.count("\n") == 1
-    assert (done.code, done.out) == (2, "")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert (result.code, result.out) == (2, "")
 
 
 def test_a_typo_in_a_platform_s_setting_is_reported_with_the_right_name(fresh: Shell) -> None:
     (fresh.folder / ".env").write_text("DISCORD_TOKN=x\n")
 
-    done = fresh.run("adapter", "discord")
+    result = fresh.run("adapter", "discord")
 
-    assert "unknown setting DISCORD_TOKN; did you mean DISCORD_TOKEN? Correct or remove the line." in done.err
-    assert done.code == 2
+    assert "unknown setting DISCORD_TOKN; did you mean DISCORD_TOKEN? Correct or remove the line." in result.err
+    assert result.code == 2

@@ -52,17 +52,17 @@ class Driver(PlatformDriver):
         await self._standin.gateway.dispatch("THREAD_CREATE", thread, self.scene.guild["id"])
         return Place(self.scene.general["id"], thread["id"])
 
-    def conversation(self, asked: Message) -> Place:
+    def conversation(self, message: Message) -> Place:
         """Return the same channel."""
-        return asked.place
+        return message.place
 
     def is_direct(self, place: Place) -> bool:
         return "guild_id" not in self._channel(place)
 
     async def write(self, person: str, text: str, place: Place, *, files: Sequence[File], is_heard: bool) -> str:
-        given = [(name, content, "text/plain") for name, content in files]
-        written = await self._people[person].says(text, self._channel(place), files=given, is_heard=is_heard)
-        return str(written["id"])
+        uploads = [(name, content, "text/plain") for name, content in files]
+        message = await self._people[person].says(text, self._channel(place), files=uploads, is_heard=is_heard)
+        return str(message["id"])
 
     async def deliver_again(self, message: Message) -> None:
         await self._standin.tell_message("MESSAGE_CREATE", self._written(message))
@@ -91,13 +91,15 @@ class Driver(PlatformDriver):
         return await (await self._people[person].types(name, self._channel(place))).answered()
 
     def posts(self, place: Place) -> list[Post]:
-        return [self._to_post(each, place) for each in self.scene.ann.reads(self._channel(place))]
+        return [self._to_post(message, place) for message in self.scene.ann.reads(self._channel(place))]
 
     def _to_post(self, message: Json, place: Place) -> Post:
         rows = [row["components"] for row in message["components"]]
-        pressable = [each for row in rows for each in row if not each.get("disabled")]
-        buttons = tuple(str(each.get("label") or each["emoji"]["name"]) for each in pressable)
-        files = tuple((each["filename"], self._content(each["url"])) for each in message["attachments"])
+        pressable = [button for row in rows for button in row if not button.get("disabled")]
+        buttons = tuple(str(button.get("label") or button["emoji"]["name"]) for button in pressable)
+        files = tuple(
+            (attachment["filename"], self._content(attachment["url"])) for attachment in message["attachments"]
+        )
         question = message.get("message_reference", {}).get("message_id")
         is_final = STOP not in buttons
         return Post(message["id"], place, message["content"], buttons, files, is_final, question, message)
@@ -107,23 +109,23 @@ class Driver(PlatformDriver):
 
     async def press_stop(self, person: str, place: Place) -> str:
         """Press it below the answer that grows, where everybody sees it."""
-        (shown,) = await self.wait(lambda: [each for each in self.posts(place) if STOP in each.buttons])
-        return await self.press_for_notice(person, shown, STOP)
+        (live_post,) = await self.wait(lambda: [post for post in self.posts(place) if STOP in post.buttons])
+        return await self.press_for_notice(person, live_post, STOP)
 
     def notified(self, place: Place) -> set[str]:
         """Return whom the bot's requests have mentioned and were allowed to."""
-        sent = self._standin.sent("", f"/channels/{place.thread or place.channel}/messages")
-        return {name for each in sent if each.body for name in self._notified_by(each)}
+        requests = self._standin.sent("", f"/channels/{place.thread or place.channel}/messages")
+        return {name for request in requests if request.body for name in self._notified_by(request)}
 
-    def _notified_by(self, sent: Sent) -> set[str]:
-        allowed = sent.body.get("allowed_mentions") or {"parse": ["users", "roles", "everyone"]}
+    def _notified_by(self, request: Sent) -> set[str]:
+        mentions = request.body.get("allowed_mentions") or {"parse": ["users", "roles", "everyone"]}
         names = {person.id: name for name, person in self._people.items()}
-        found: set[str] = set()
-        for person, everyone, role in PINGS.findall(sent.body.get("content") or ""):
+        targets: set[str] = set()
+        for person, everyone, role in PINGS.findall(request.body.get("content") or ""):
             kind = "users" if person else "everyone" if everyone else "roles"
-            if kind in allowed.get("parse", ()) or person in allowed.get("users", ()):
-                found.add(names.get(person, person) if person else "everyone" if everyone else role)
-        return found
+            if kind in mentions.get("parse", ()) or person in mentions.get("users", ()):
+                targets.add(names.get(person, person) if person else "everyone" if everyone else role)
+        return targets
 
     async def cut_connections(self) -> None:
         """Close the gateway's connections; a resumed session is sent what it has missed."""
@@ -150,7 +152,7 @@ class Driver(PlatformDriver):
         self._standin.faults.append(Fault("POST", "/messages", CUT, after=True))
 
     def rate_limited(self) -> int:
-        return sum(each.status == 429 for each in self._standin.journal)
+        return sum(request.status == 429 for request in self._standin.journal)
 
     def refusals(self) -> list[Any]:
         return self._standin.refusals

@@ -116,7 +116,7 @@ class PlatformDriver(ABC):
         """Begin a thread in the shared channel, without the agent."""
 
     @abstractmethod
-    def conversation(self, asked: Message) -> Place:
+    def conversation(self, message: Message) -> Place:
         """Return where the conversation that a question has begun goes on."""
 
     async def say(
@@ -130,8 +130,8 @@ class PlatformDriver(ABC):
         is_delivered: bool = True,
     ) -> Message:
         """Write a message; in channels it mentions the agent if it `calls`. Undelivered ones are sent to nobody."""
-        written = self._addressed(text, place, calls=calls)
-        return Message(await self.write(person, written, place, files=files, is_heard=is_delivered), place, person)
+        content = self._addressed(text, place, calls=calls)
+        return Message(await self.write(person, content, place, files=files, is_heard=is_delivered), place, person)
 
     def _addressed(self, text: str, place: Place, *, calls: bool) -> str:
         return f"<@{self._standin.bot_user_id}> {text}" if calls and not self.is_direct(place) else text
@@ -255,7 +255,7 @@ class PlatformDriver(ABC):
 
     def texts(self, place: Place) -> list[str]:
         """Return what the agent's finished messages in a place say."""
-        return [each.text for each in self.posts(place) if each.is_final]
+        return [post.text for post in self.posts(place) if post.is_final]
 
     async def hear(self, place: Place, count: int = 1) -> list[str]:
         """Return what the agent's messages in a place say, as soon as so many of them are finished."""
@@ -278,7 +278,7 @@ class PlatformDriver(ABC):
 
 def drivers() -> list[type[PlatformDriver]]:
     """Return the drivers of this folder."""
-    names = [each.name for each in iter_modules([str(Path(__file__).parent)])]
+    names = [module.name for module in iter_modules([str(Path(__file__).parent)])]
     modules = [import_module(f"{__package__}.{name}") for name in names if is_driver(name)]
     return [module.Driver for module in modules]
 

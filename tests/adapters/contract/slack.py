@@ -52,21 +52,23 @@ class Driver(PlatformDriver):
         root = await self.scene.bob.posts(self.scene.general, name)
         return Place(self.scene.general["id"], root["ts"])
 
-    def conversation(self, asked: Message) -> Place:
+    def conversation(self, message: Message) -> Place:
         """Return the thread of a question, which also a direct message begins."""
-        return asked.place if asked.place.thread else Place(asked.place.channel, asked.id)
+        return message.place if message.place.thread else Place(message.place.channel, message.id)
 
     def is_direct(self, place: Place) -> bool:
         return self._world.kind(self._channel(place)) == "im"
 
     async def write(self, person: str, text: str, place: Place, *, files: Sequence[File], is_heard: bool) -> str:
         channel, thread = self._channel(place), place.thread
-        written = await self._people[person].posts(channel, text, thread_ts=thread, files=files, is_heard=is_heard)
-        return str(written["ts"])
+        message = await self._people[person].posts(channel, text, thread_ts=thread, files=files, is_heard=is_heard)
+        return str(message["ts"])
 
     async def deliver_again(self, message: Message) -> None:
-        found = await self.wait(lambda: [each for each in self._standin.journal.envelopes if _carries(each, message)])
-        await self._standin.delivery.give("events_api", found[0].payload)
+        envelopes = await self.wait(
+            lambda: [envelope for envelope in self._standin.journal.envelopes if _carries(envelope, message)]
+        )
+        await self._standin.delivery.give("events_api", envelopes[0].payload)
 
     async def rewrite(self, message: Message, text: str) -> None:
         await self._people[message.author].edits(self._channel(message.place), message.id, text)
@@ -86,18 +88,18 @@ class Driver(PlatformDriver):
         return result
 
     async def command(self, person: str, name: str, place: Place) -> str:
-        asked = await self._people[person].slash(self._channel(place), "/parley", name)
-        return (await asked.answered())[-1]
+        interaction = await self._people[person].slash(self._channel(place), "/parley", name)
+        return (await interaction.answered())[-1]
 
     def posts(self, place: Place) -> list[Post]:
         messages = self._world.messages[place.channel].values()
-        shown = [each for each in messages if place.thread in (None, each.get("thread_ts"))]
-        return [self._to_post(each, place.channel) for each in shown if "bot_id" in each]
+        thread_messages = [message for message in messages if place.thread in (None, message.get("thread_ts"))]
+        return [self._to_post(message, place.channel) for message in thread_messages if "bot_id" in message]
 
     def _to_post(self, message: Json, channel: str) -> Post:
-        rows = [each["elements"] for each in message.get("blocks", ()) if each["type"] == "actions"]
-        buttons = tuple(str(each["text"]["text"]) for row in rows for each in row)
-        files = tuple((each["name"], self._world.contents[each["id"]]) for each in message.get("files", ()))
+        rows = [block["elements"] for block in message.get("blocks", ()) if block["type"] == "actions"]
+        buttons = tuple(str(button["text"]["text"]) for row in rows for button in row)
+        files = tuple((file["name"], self._world.contents[file["id"]]) for file in message.get("files", ()))
         is_final = not message.get("is_streaming") and STOP not in buttons
         thread = message.get("thread_ts")
         text = show(self._world, {**message, "files": []})
@@ -107,7 +109,7 @@ class Driver(PlatformDriver):
         """Press Slack's own, beside the status, which ends for whoever presses it; the app says nothing."""
         sessions = self._world.sessions
         ((_, thread),) = await self.wait(
-            lambda: [key for key, each in sessions.items() if key[0] == place.channel and each["statuses"]]
+            lambda: [key for key, state in sessions.items() if key[0] == place.channel and state["statuses"]]
         )
         session = sessions[place.channel, thread]
         session["status"] = "processing"
@@ -118,8 +120,8 @@ class Driver(PlatformDriver):
     def notified(self, place: Place) -> set[str]:
         """Return whom the app's messages call."""
         names = {person.id: name for name, person in self._people.items()}
-        called = {each for post in self.posts(place) for each in pings(post.raw)}
-        return {"everyone" if each in ALL_MEMBERS else names.get(each, each) for each in called}
+        user_ids = {user_id for post in self.posts(place) for user_id in pings(post.raw)}
+        return {"everyone" if user_id in ALL_MEMBERS else names.get(user_id, user_id) for user_id in user_ids}
 
     async def cut_connections(self) -> None:
         """Break the sockets off; events that nobody takes are sent again."""
@@ -150,10 +152,10 @@ class Driver(PlatformDriver):
         self._standin.fail("chat.postMessage", is_lost=True)
 
     def rate_limited(self) -> int:
-        return sum(each.status == 429 for each in self._standin.calls())
+        return sum(call.status == 429 for call in self._standin.calls())
 
     def refusals(self) -> list[Any]:
-        return [each for each in self.scene.refusals() if each[1] != "connection_cut"]
+        return [refusal for refusal in self.scene.refusals() if refusal[1] != "connection_cut"]
 
     def _channel(self, place: Place) -> Json:
         return self._world.channels[place.channel]

@@ -18,24 +18,24 @@ async def ask_for_approval(driver: PlatformDriver, office: Office) -> tuple[Post
     await driver.scene.sql(
         "INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', :name)", name=driver.name
     )
-    asked = await driver.say(ANN, "mail Bob", driver.channel)
+    question = await driver.say(ANN, "mail Bob", driver.channel)
     await driver.hear(driver.channel)
     await driver.until_delivered()
-    return driver.posts(driver.channel)[0], driver.conversation(asked)
+    return driver.posts(driver.channel)[0], driver.conversation(question)
 
 
 async def test_a_question_is_answered_once_and_belongs_to_it(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer("Hi Ann."), Answer("Directly.")])
 
     await talk.say(ANN, "nobody asked you", talk.channel, calls=False)
-    asked = await talk.say(ANN, "hello", talk.channel)
+    question = await talk.say(ANN, "hello", talk.channel)
     assert await talk.hear(talk.channel) == ["Hi Ann."]
     await talk.say(ANN, "hello", talk.direct(ANN))
     assert await talk.hear(talk.direct(ANN)) == ["Directly."]
 
     (post,) = talk.posts(talk.channel)
-    assert post.question == asked.id
-    in_thread = post.place == Place(asked.place.channel, asked.id)
+    assert post.question == question.id
+    in_thread = post.place == Place(question.place.channel, question.id)
     assert in_thread == (Capability.QUOTES_QUESTION not in talk.capabilities)
     assert await talk.scene.sql(INBOX) == [("hello",), ("hello",)]
     assert talk.refusals() == []
@@ -61,7 +61,7 @@ async def test_a_due_job_speaks_where_it_was_made(talk: PlatformDriver) -> None:
     await talk.say(ANN, "hello", talk.channel)
     await talk.hear(talk.channel)
     await talk.scene.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = NULL")
-    asked = await talk.say(ANN, "remind me tomorrow", talk.channel)
+    question = await talk.say(ANN, "remind me tomorrow", talk.channel)
     await talk.hear(talk.channel, 2)
 
     await talk.scene.sql("UPDATE scheduled_jobs SET next_due_at = now()")
@@ -69,7 +69,7 @@ async def test_a_due_job_speaks_where_it_was_made(talk: PlatformDriver) -> None:
     posts = await talk.hear(talk.channel, 3)
     assert posts[2].startswith("Reminder for ")
     assert posts[2].endswith(": Feed the frogs.")
-    assert talk.posts(talk.channel)[2].place == talk.conversation(asked)
+    assert talk.posts(talk.channel)[2].place == talk.conversation(question)
     assert talk.refusals() == []
 
 
@@ -85,7 +85,7 @@ async def test_a_long_answer_arrives_whole_and_in_order_with_balanced_fences(tal
     assert all(len(part) <= talk.message_limit and part.count("```") == 2 for part in parts)
     assert parts[1].startswith("```python\n")
     assert [line for part in parts for line in part.splitlines() if line.startswith("print")] == lines
-    assert [bool(each.buttons) for each in talk.posts(talk.direct(ANN))] == [False, True]
+    assert [bool(post.buttons) for post in talk.posts(talk.direct(ANN))] == [False, True]
     assert talk.refusals() == []
 
 
@@ -99,7 +99,7 @@ async def test_a_very_long_answer_is_a_file_behind_its_beginning(talk: PlatformD
     posts = talk.posts(talk.direct(ANN))
     assert posts[0].text.startswith("Paragraph 0.")
     assert "The whole answer is in the file." in posts[0].text
-    assert [file for each in posts for file in each.files] == [("answer.md", text.strip().encode())]
+    assert [file for post in posts for file in post.files] == [("answer.md", text.strip().encode())]
     assert len(posts) == (1 if Capability.FILES_IN_ANSWER in talk.capabilities else 2)
 
 
@@ -109,9 +109,9 @@ async def test_a_table_is_readable(talk: PlatformDriver) -> None:
 
     await talk.say(ANN, "a table", talk.direct(ANN))
 
-    drawn = "```\nFrog        Legs\n----------  ----\nGrass frog  4\nTadpole     0\n```"
-    shown = table if Capability.TABLES in talk.capabilities else drawn
-    assert await talk.hear(talk.direct(ANN)) == [f"{shown}\n\nDone."]
+    drawing = "```\nFrog        Legs\n----------  ----\nGrass frog  4\nTadpole     0\n```"
+    text = table if Capability.TABLES in talk.capabilities else drawing
+    assert await talk.hear(talk.direct(ANN)) == [f"{text}\n\nDone."]
 
 
 async def test_nobody_is_notified_unless_the_persona_allows_it_and_never_everyone(talk: PlatformDriver) -> None:
@@ -133,7 +133,7 @@ async def test_nobody_is_notified_unless_the_persona_allows_it_and_never_everyon
 
 async def test_an_answer_is_made_again_for_who_asked_alone(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer("First try."), Answer("Second try.")])
-    asked = await talk.say(ANN, "write a poem", talk.channel)
+    question = await talk.say(ANN, "write a poem", talk.channel)
     await talk.hear(talk.channel)
     await talk.until_delivered()
 
@@ -143,7 +143,7 @@ async def test_an_answer_is_made_again_for_who_asked_alone(talk: PlatformDriver)
     assert await talk.hear(talk.channel, 2) == ["First try.", "Second try."]
     assert result == f"These buttons are for {talk.mention(ANN)}."
     await talk.wait(lambda: talk.posts(talk.channel)[0].buttons == ())
-    assert talk.posts(talk.channel)[1].question == asked.id
+    assert talk.posts(talk.channel)[1].question == question.id
     assert "write a poem" in talk.scene.prompt()
 
 
@@ -249,12 +249,12 @@ async def test_a_file_of_the_answer_goes_out(talk: PlatformDriver) -> None:
     arguments = {"title": "Frogs", "content": "Frogs are green.", "format": "txt"}
     talk.scene.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
 
-    asked = await talk.say(ANN, "write it down", talk.channel)
+    question = await talk.say(ANN, "write it down", talk.channel)
     await talk.until_delivered()
 
     posts = talk.posts(talk.channel)
-    assert {each.place for each in posts} == {talk.conversation(asked)}
-    (file,) = [file for each in posts for file in each.files]
+    assert {post.place for post in posts} == {talk.conversation(question)}
+    (file,) = [file for post in posts for file in post.files]
     assert (file[0].endswith(".txt"), b"Frogs are green." in file[1]) == (True, True)
     assert "Here it is." in posts[0].text
     assert len(posts) == (1 if Capability.FILES_IN_ANSWER in talk.capabilities else 2)
@@ -265,7 +265,9 @@ def test_the_page_on_differences_says_what_the_drivers_say() -> None:
     rows = document("docs/platform-differences.md").rows("What each platform can do")
     can = {row[0]: [cell == "yes" for cell in row[1:]] for row in rows}
 
-    assert can == {each.value: [each in kind.capabilities for kind in drivers()] for each in Capability}
+    assert can == {
+        capability.value: [capability in kind.capabilities for kind in drivers()] for capability in Capability
+    }
 
 
 async def test_nothing_leaves_that_a_model_made_up_hid_or_left_open(talk: PlatformDriver) -> None:
@@ -284,5 +286,5 @@ async def test_nothing_leaves_that_a_model_made_up_hid_or_left_open(talk: Platfo
     assert len(parts) == 2
     assert all(part.count("```") == 2 for part in parts)
     check("\n".join(parts), secret)
-    assert "evil.example" not in str([each.raw for each in talk.posts(place)])
+    assert "evil.example" not in str([post.raw for post in talk.posts(place)])
     assert sum(part.count("print(") for part in parts) == lines

@@ -21,9 +21,9 @@ async def test_an_edit_before_the_answer_replaces_the_question(
     model.play([Answer("Toads.")])
     place = driver.direct(ANN)
     async with driver.open(address, model, works=False):
-        asked = await driver.say(ANN, "tell me of forgs", place)
+        question = await driver.say(ANN, "tell me of forgs", place)
         await driver.scene.until_value(1, "SELECT count(*) FROM inbox")
-        await driver.edit(asked, "tell me of toads")
+        await driver.edit(question, "tell me of toads")
         await driver.scene.until_value("tell me of toads", INBOX)
 
     async with driver.open(address, model):
@@ -39,9 +39,9 @@ async def test_an_edit_while_the_answer_is_made_is_offered_with_it(talk: Platfor
     talk.scene.model.play(script)
     place = talk.direct(ANN)
 
-    asked = await talk.say(ANN, "tell me of forgs", place)
+    question = await talk.say(ANN, "tell me of forgs", place)
     await talk.scene.model.until(1)
-    await talk.edit(asked, "tell me of frogs")
+    await talk.edit(question, "tell me of frogs")
     await talk.scene.until_value("tell me of frogs", INBOX)
     hold.set()
 
@@ -51,11 +51,11 @@ async def test_an_edit_while_the_answer_is_made_is_offered_with_it(talk: Platfor
 
 async def test_an_edit_after_the_answer_offers_another_one(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer("Of forgs."), Answer("Of frogs.")])
-    asked = await talk.say(ANN, "tell me of forgs", talk.channel)
+    question = await talk.say(ANN, "tell me of forgs", talk.channel)
     await talk.hear(talk.channel)
     await talk.until_delivered()
 
-    await talk.edit(asked, "tell me of frogs")
+    await talk.edit(question, "tell me of frogs")
     await talk.wait(lambda: ANSWER_EDITED in talk.posts(talk.channel)[0].buttons)
     await talk.press(ANN, talk.posts(talk.channel)[0], ANSWER_EDITED)
 
@@ -66,15 +66,15 @@ async def test_an_edit_after_the_answer_offers_another_one(talk: PlatformDriver)
 
 async def test_an_edit_that_calls_the_agent_is_answered_like_a_new_message(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer("Green."), Answer("Never.")])
-    asked = await talk.say(ANN, "what colour are frogs?", talk.channel, calls=False)
-    await talk.edit(asked, "what colour are the frogs?", calls=False)
+    question = await talk.say(ANN, "what colour are frogs?", talk.channel, calls=False)
+    await talk.edit(question, "what colour are the frogs?", calls=False)
 
-    await talk.edit(asked, "what colour are the frogs?")
+    await talk.edit(question, "what colour are the frogs?")
     assert await talk.hear(talk.channel) == ["Green."]
-    await talk.edit(asked, "what colour are toads?")
+    await talk.edit(question, "what colour are toads?")
     await talk.scene.until_value("what colour are toads?", INBOX)
 
-    assert talk.posts(talk.channel)[0].question == asked.id
+    assert talk.posts(talk.channel)[0].question == question.id
     assert await talk.scene.value("SELECT count(*) FROM turns") == 1
 
 
@@ -119,10 +119,10 @@ async def test_a_message_that_is_deleted_after_its_answer_is_redacted_everywhere
 async def test_a_question_that_is_deleted_in_mid_answer_is_stopped_and_its_answer_goes(talk: PlatformDriver) -> None:
     never = asyncio.Event()
     talk.scene.model.play([Answer("One frog, two frogs, three frogs.", chunk_chars=4, end=never)])
-    asked = await talk.say(ANN, "count all frogs", talk.channel)
+    question = await talk.say(ANN, "count all frogs", talk.channel)
     await talk.wait(lambda: talk.posts(talk.channel))
 
-    await talk.delete(asked)
+    await talk.delete(question)
 
     await talk.scene.until_value("cancelled", "SELECT status FROM turns")
     await talk.until_delivered()

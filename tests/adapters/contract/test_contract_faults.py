@@ -33,17 +33,17 @@ NUMBER = re.compile(r"question (\d+)\b")
 
 def numbers_back(body: Body, _number: int) -> Answer:
     """Answer with the numbers of the questions that are asked, without what is quoted beside them."""
-    asked = re.split(r"<context>|\[Said by others", last_user_text(body))[0]
-    return Answer("".join(f"answer {each}. " for each in NUMBER.findall(asked)))
+    text = re.split(r"<context>|\[Said by others", last_user_text(body))[0]
+    return Answer("".join(f"answer {number}. " for number in NUMBER.findall(text)))
 
 
 async def test_an_event_that_is_delivered_twice_is_answered_once(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer("Once."), Answer("Then.")])
 
-    asked = await talk.say(ANN, "hello", talk.channel)
-    await talk.deliver_again(asked)
+    question = await talk.say(ANN, "hello", talk.channel)
+    await talk.deliver_again(question)
     await talk.hear(talk.channel)
-    await talk.deliver_again(asked)
+    await talk.deliver_again(question)
     await talk.say(ANN, "again", talk.direct(ANN))
 
     assert await talk.hear(talk.direct(ANN)) == ["Then."]
@@ -108,7 +108,7 @@ async def test_what_was_missed_while_nobody_listened_is_answered_in_order(
     async with driver.open(address, model):
         await driver.say(ANN, "hello to all", driver.channel)
         await driver.hear(driver.channel)
-        begun = await driver.say(ANN, "hello", place)
+        root = await driver.say(ANN, "hello", place)
         await driver.hear(place)
         await driver.until_delivered(2)
         await driver.scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
@@ -116,23 +116,23 @@ async def test_what_was_missed_while_nobody_listened_is_answered_in_order(
             await driver.scene.sql(NAMED_BY_A_CALLER, platform=driver.name, name=name)
     unknown = await driver.add_channel("never-spoken-in")
     for text in ("first", "second", "third"):
-        await driver.say(ANN, text, driver.conversation(begun), is_delivered=False)
+        await driver.say(ANN, text, driver.conversation(root), is_delivered=False)
     await driver.say(BOB, "not for you", driver.channel, calls=False, is_delivered=False)
     await driver.say(BOB, "over here", unknown, is_delivered=False)
     await driver.say(BOB, "for you", driver.channel, is_delivered=False)
 
-    asked = {"hello to all", "hello", "first", "second", "third", "for you"}
+    questions = {"hello to all", "hello", "first", "second", "third", "for you"}
     if Capability.CATCH_UP_ANYWHERE in driver.capabilities:
-        asked.add("over here")
+        questions.add("over here")
     async with driver.open(address, model):
-        await driver.scene.until_value(len(asked), COUNT)
+        await driver.scene.until_value(len(questions), COUNT)
         await driver.scene.until_value(0, "SELECT count(*) FROM inbox WHERE status <> 'answered'")
-        assert {row.content for row in await driver.scene.sql("SELECT content FROM inbox")} == asked
+        assert {row.content for row in await driver.scene.sql("SELECT content FROM inbox")} == questions
         in_order = await driver.scene.sql(DIRECT_INBOX, channel=place.channel)
         assert in_order == [("hello",), ("first",), ("second",), ("third",)]
 
-    shown = "\n".join(str(each.body["messages"]) for each in model.requests)
-    assert shown.index("first") < shown.index("second") < shown.index("third")
+    prompts = "\n".join(str(request.body["messages"]) for request in model.requests)
+    assert prompts.index("first") < prompts.index("second") < prompts.index("third")
 
 
 async def test_a_flood_is_answered_completely_within_the_platforms_limits(talk: PlatformDriver) -> None:
@@ -148,8 +148,8 @@ async def test_a_flood_is_answered_completely_within_the_platforms_limits(talk: 
 
     assert talk.rate_limited() >= 5
     for index, place in enumerate(places):
-        answered = re.findall(r"answer (\d+)\.", " ".join(talk.texts(place)))
-        assert sorted(map(int, answered)) == list(range(index, FLOOD, CHANNELS))
+        numbers = re.findall(r"answer (\d+)\.", " ".join(talk.texts(place)))
+        assert sorted(map(int, numbers)) == list(range(index, FLOOD, CHANNELS))
 
 
 async def test_a_slow_platform_changes_nothing(talk: PlatformDriver) -> None:
@@ -181,7 +181,7 @@ async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
         await owner.execute(DEAD_WORKERS)
         async with started(*COMMAND, "worker", env=env):
             await driver.wait(lambda: driver.texts(driver.channel) == ["All seven."], 100)
-    assert [each.id for each in driver.posts(driver.channel)] == [live.id]
+    assert [post.id for post in driver.posts(driver.channel)] == [live.id]
 
 
 async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the_one_that_posts(
@@ -198,9 +198,9 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
     ):
         await driver.until_connected()
         await driver.say(ANN, "hello", place)
-        before, refused = 0, driver.rate_limited()
+        before, count = 0, driver.rate_limited()
         while not await owner.fetchval("SELECT EXISTS (SELECT FROM outbox)"):
-            before, refused = refused, driver.rate_limited()
+            before, count = count, driver.rate_limited()
             await owner.execute("SELECT pg_sleep(0.02)")
         await driver.wait(lambda: driver.rate_limited() > before, 100)
         late = psutil.Process(child.pid)

@@ -50,18 +50,18 @@ LEFT_OUT = frozenset(
 def stories() -> list[Story]:
     """Return the stories that are played under strain."""
     modules = (test_contract, test_contract_changes, test_contract_faults, test_contract_places)
-    found = {name: value for module in modules for name, value in vars(module).items()}
-    names = sorted(name for name in found if name.startswith("test_") and name not in LEFT_OUT)
+    members = {name: value for module in modules for name, value in vars(module).items()}
+    names = sorted(name for name in members if name.startswith("test_") and name not in LEFT_OUT)
     if not latency():
         names = [name for name in names if name in IN_EVERY_RUN]
-    return [found[name] for name in names if inspect.iscoroutinefunction(found[name])]
+    return [members[name] for name in names if inspect.iscoroutinefunction(members[name])]
 
 
 def played_together() -> Iterator[Any]:
     """Yield each platform with the stories that one test plays."""
     for kind in drivers():
         if kind.is_one_per_process:
-            yield from (pytest.param(kind, [each], id=f"{kind.name}-{each.__name__}") for each in stories())
+            yield from (pytest.param(kind, [story], id=f"{kind.name}-{story.__name__}") for story in stories())
         else:
             yield pytest.param(kind, stories(), id=kind.name)
 
@@ -71,8 +71,8 @@ async def play(story: Story, kind: type[PlatformDriver], settings: Settings, pos
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(OpenAIStub())
         address = await stack.enter_async_context(new_database(postgres))
-        given = {"openai_base_url": model.base_url, "default_guest_token_budget": 1_000_000}
-        driver = await stack.enter_async_context(kind.running(settings.model_copy(update=given)))
+        parameters = {"openai_base_url": model.base_url, "default_guest_token_budget": 1_000_000}
+        driver = await stack.enter_async_context(kind.running(settings.model_copy(update=parameters)))
         driver.strain()
         driver.hurries = True
         if "talk" in inspect.signature(story).parameters:

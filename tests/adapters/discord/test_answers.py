@@ -31,7 +31,9 @@ async def test_a_quick_answer_is_one_post_without_typing(pond: Scene) -> None:
     await pond.ann.says("hello", pond.ann.dm())
     await pond.ann.hears(pond.ann.dm(), 2)
 
-    assert [(each.method, each.path.rsplit("/", 1)[-1]) for each in pond.discord.journal] == [("POST", "messages")]
+    assert [(request.method, request.path.rsplit("/", 1)[-1]) for request in pond.discord.journal] == [
+        ("POST", "messages")
+    ]
 
 
 async def test_a_slow_answer_is_live_text_with_at_most_one_edit_a_second(pond: Scene) -> None:
@@ -46,17 +48,17 @@ async def test_a_slow_answer_is_live_text_with_at_most_one_edit_a_second(pond: S
 
     assert len(pond.ann.reads(pond.ann.dm())) == 1
     assert pond.discord.sent("POST", "/typing")
-    moments = [pond.discord.sent("POST", "/messages")[0].at, *(each.at for each in edits(pond))]
+    moments = [pond.discord.sent("POST", "/messages")[0].at, *(edit.at for edit in edits(pond))]
     assert len(moments) >= 3
     assert all(later - earlier >= 0.95 for earlier, later in pairwise(moments))
-    grown = [each.body["content"] for each in edits(pond)]
-    assert all(text.startswith(each) for each in grown)
+    grown = [edit.body["content"] for edit in edits(pond)]
+    assert all(text.startswith(stage) for stage in grown)
     assert await pond.value("SELECT live_message_id FROM turns") == pond.ann.reads(pond.ann.dm())[0]["id"]
 
 
 async def test_tools_that_run_are_a_line_that_goes_away(pond: Scene) -> None:
     hold = asyncio.Event()
-    waiting = await pond.ann.says("slow file", pond.ann.dm(), is_heard=False)
+    message = await pond.ann.says("slow file", pond.ann.dm(), is_heard=False)
 
     async def second(_body: object, _number: int) -> Answer:
         await hold.wait()
@@ -65,28 +67,28 @@ async def test_tools_that_run_are_a_line_that_goes_away(pond: Scene) -> None:
     calls = [("calculator__calculate", {"expression": "2+2"})]
     answers = [Answer("Let me see.", tool_calls=calls, chunk_delay=0.4, chunk_chars=4)]
     pond.model.play(lambda body, number: answers.pop() if answers else second(body, number))
-    await pond.discord.tell_message("MESSAGE_CREATE", waiting)
-    await pond.discord.until(lambda: any("Let me" in each["content"] for each in pond.ann.reads(pond.ann.dm())))
+    await pond.discord.tell_message("MESSAGE_CREATE", message)
+    await pond.discord.until(lambda: any("Let me" in post["content"] for post in pond.ann.reads(pond.ann.dm())))
     hold.set()
 
     await pond.until_value("delivered", "SELECT status FROM outbox")
     assert await pond.ann.hears(pond.ann.dm()) == ["It is 4."]
 
 
-@pytest.mark.parametrize("shown", ["The e", "The end."])
-async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finished(pond: Scene, shown: str) -> None:
+@pytest.mark.parametrize("text", ["The e", "The end."])
+async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finished(pond: Scene, text: str) -> None:
     pond.model.play([Answer("The end.", delay=1.5)])
     dm = pond.ann.dm()
 
-    asked = await pond.ann.says("hello", dm)
+    question = await pond.ann.says("hello", dm)
     turn_id = await pond.discord.until(lambda: pond.discord.sent("POST", "/typing")) and await pond.value(
         "SELECT id FROM turns"
     )
     # What a worker that died between its post and the note of it has left behind.
     stop = [{"type": 1, "components": [{"type": 2, "style": 2, "label": "Stop", "custom_id": "stop"}]}]
-    orphan = pond.discord.world.keep_message(dm, pond.discord.world.bot, shown, components=stop)
+    orphan = pond.discord.world.keep_message(dm, pond.discord.world.bot, text, components=stop)
     place = Place("discord", None, dm["id"], is_direct=True)
-    nonce = nonce_of_turn(pond.parley.app.secrets, place, asked["id"], turn_id=turn_id)
+    nonce = nonce_of_turn(pond.parley.app.secrets, place, question["id"], turn_id=turn_id)
     pond.discord.remember_nonce({"nonce": f"{nonce}-0", "enforce_nonce": True}, orphan)
 
     await pond.until_value("delivered", "SELECT status FROM outbox")
@@ -102,23 +104,23 @@ async def test_files_go_up_to_what_the_server_takes_and_links_stand_for_others(p
     pond.parley.app.tools.mcp.offer([Tool(make, Permission.GUEST, module="office", acts=False)])
     await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Make.', 'discord')")
     sizes = (9, 30, 9, 8)
-    made = [(Answer(tool_calls=[("office__make", {"megabytes": size})]), Answer(f"{size}.")) for size in sizes]
-    pond.model.play([answer for pair in made for answer in pair])
+    pairs = [(Answer(tool_calls=[("office__make", {"megabytes": size})]), Answer(f"{size}.")) for size in sizes]
+    pond.model.play([answer for pair in pairs for answer in pair])
 
     async def asks(channel: Json, count: int) -> Json:
         await pond.ann.asks("make it", channel)
         await pond.ann.hears(channel, count)
         return pond.ann.reads(channel)[-1]
 
-    assert [each["filename"] for each in (await asks(pond.ann.dm(), 1))["attachments"]] == ["9.bin"]
+    assert [attachment["filename"] for attachment in (await asks(pond.ann.dm(), 1))["attachments"]] == ["9.bin"]
     await pond.sql("UPDATE users SET token_budget_monthly = NULL")
     pond.guild["premium_tier"] = 2
-    assert [each["filename"] for each in (await asks(pond.general, 1))["attachments"]] == ["30.bin"]
+    assert [attachment["filename"] for attachment in (await asks(pond.general, 1))["attachments"]] == ["30.bin"]
     # Discord takes less than it said: that is found out once.
     pond.guild["premium_tier"], pond.discord.file_limit = 0, 5 * MEGABYTE
     assert "9.bin: <http" in (await asks(pond.general, 2))["content"]
     assert "8.bin: <http" in (await asks(pond.general, 3))["content"]
-    assert [each.status for each in pond.discord.sent("POST", "/messages")] == [200, 200, 413, 413, 200, 200]
+    assert [request.status for request in pond.discord.sent("POST", "/messages")] == [200, 200, 413, 413, 200, 200]
 
 
 async def test_the_files_of_a_slow_answer_are_in_its_message_once_as_many_as_one_request_takes(pond: Scene) -> None:
@@ -145,9 +147,9 @@ async def test_the_files_of_a_slow_answer_are_in_its_message_once_as_many_as_one
     first, _, link = post["content"].splitlines()
     assert (post["id"], first) == (live["id"], "Here they are.")
     # All tools run at once, so any file may be the last.
-    names = [*(each["filename"] for each in post["attachments"]), link.partition(": <http")[0]]
+    names = [*(attachment["filename"] for attachment in post["attachments"]), link.partition(": <http")[0]]
     assert sorted(names) == ["0.bin", "1.bin", "2.bin", "3.bin"]
-    assert 413 not in {each.status for each in pond.discord.sent()}
+    assert 413 not in {request.status for request in pond.discord.sent()}
 
 
 async def test_a_fresh_database_beside_an_old_channel_overwrites_no_older_answer(
@@ -173,7 +175,7 @@ async def test_without_the_right_to_attach_files_a_very_long_answer_comes_in_par
     await pond.ann.asks("a book, please", pond.general)
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
-    parts = [each["content"] for each in pond.ann.reads(pond.general)]
+    parts = [post["content"] for post in pond.ann.reads(pond.general)]
     assert len(parts) > 6
     assert "Paragraph 39." in parts[-1]
 
@@ -204,11 +206,11 @@ async def test_a_live_message_that_somebody_deletes_does_not_take_the_answer_alo
     dm = pond.ann.dm()
 
     await pond.ann.says("slowly", dm)
-    shown = await pond.discord.until(lambda: pond.ann.reads(dm))
-    await pond.ann.deletes(shown[0])
+    posts = await pond.discord.until(lambda: pond.ann.reads(dm))
+    await pond.ann.deletes(posts[0])
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
-    assert [each["content"] for each in pond.ann.reads(dm)] == ["One two three four five six."]
+    assert [post["content"] for post in pond.ann.reads(dm)] == ["One two three four five six."]
 
 
 async def test_emojis_count_twice_and_no_part_is_too_long(pond: Scene) -> None:
@@ -217,5 +219,5 @@ async def test_emojis_count_twice_and_no_part_is_too_long(pond: Scene) -> None:
     await pond.ann.says("frogs", pond.ann.dm())
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
-    assert "".join(each["content"] for each in pond.ann.reads(pond.ann.dm())) == "🐸" * 3000
+    assert "".join(post["content"] for post in pond.ann.reads(pond.ann.dm())) == "🐸" * 3000
     assert pond.discord.refusals == []

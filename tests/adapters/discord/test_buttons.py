@@ -19,8 +19,8 @@ async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pon
     await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
     pond.model.play([calls(MAIL), Answer("Sent.")])
     await pond.ann.asks("mail Bob", pond.general)
-    (shown,) = await pond.ann.hears(pond.general)
-    assert "needs the permission admin" in shown
+    (text,) = await pond.ann.hears(pond.general)
+    assert "needs the permission admin" in text
     question = pond.ann.reads(pond.general)[0]
     await (await pond.bob.types("me", pond.general)).answered()
     await pond.sql(
@@ -75,7 +75,7 @@ async def test_a_button_id_with_another_persons_turn_is_refused(pond: Scene) -> 
 
     forged = Button(AGAIN, turn_id, pond.bob.id, int((datetime.now(UTC) + timedelta(days=1)).timestamp()))
     pressed = {"custom_id": forged.to_id(), "component_type": 2}
-    refused = await (await pond.bob.presses(pond.ann.reads(pond.general)[0], pressed)).acked()
+    interaction = await (await pond.bob.presses(pond.ann.reads(pond.general)[0], pressed)).acked()
 
-    assert refused.text == "That answer is gone."
+    assert interaction.text == "That answer is gone."
     assert await pond.value("SELECT count(*) FROM inbox") == 1

@@ -41,8 +41,8 @@ async def test_mentions_behind_hundreds_of_other_messages_are_found_in_order(
     async with scene.opened(address, model):
         await scene.until_value(3, "SELECT count(*) FROM inbox WHERE NOT is_direct AND status = 'answered'")
 
-        asked = await scene.sql("SELECT content FROM inbox WHERE NOT is_direct ORDER BY id")
-        assert asked == [("question 0",), ("question 1",), ("question 2",)]
+        rows = await scene.sql("SELECT content FROM inbox WHERE NOT is_direct ORDER BY id")
+        assert rows == [("question 0",), ("question 1",), ("question 2",)]
         pages = scene.discord.sent("GET", f"/channels/{scene.general['id']}/messages")
         assert len(pages) == MANY // 100 + 1
 
@@ -64,7 +64,7 @@ async def test_each_member_is_looked_up_once_and_only_if_they_asked_something(
     async with scene.opened(address, model):
         await scene.until_value(20, "SELECT count(*) FROM inbox WHERE NOT is_direct AND status = 'answered'")
 
-    assert [each.path for each in scene.discord.sent("GET", "/members/")] == [
+    assert [request.path for request in scene.discord.sent("GET", "/members/")] == [
         f"/guilds/{scene.guild['id']}/members/{scene.ann.id}"
     ]
     assert "Keepers" in str(model.requests[-1].body["messages"])
@@ -85,7 +85,9 @@ async def test_channels_that_http_callers_name_are_not_read_and_stop_nothing(
         await scene.until_value(3, "SELECT count(*) FROM inbox WHERE status = 'answered'")
 
         assert await scene.value("SELECT is_direct FROM inbox WHERE content = 'in the channel'") is False
-    assert not [each for each in scene.discord.sent("GET", "/channels/") if each.path.split("/")[2] in FOREIGN_IDS]
+    assert not [
+        request for request in scene.discord.sent("GET", "/channels/") if request.path.split("/")[2] in FOREIGN_IDS
+    ]
 
 
 async def test_a_message_that_can_not_be_accepted_does_not_stop_the_others(
@@ -148,6 +150,6 @@ async def test_members_that_can_not_be_looked_up_keep_no_questions_waiting(
     async with scene.opened(address, model):
         await scene.until_value(6, "SELECT count(*) FROM inbox WHERE NOT is_direct AND status = 'answered'")
 
-    tried = [each.path.rpartition("/")[2] for each in scene.discord.sent("GET", "/members/")]
+    tried = [request.path.rpartition("/")[2] for request in scene.discord.sent("GET", "/members/")]
     # Either person was looked up once, with its repetitions, and not for each message.
     assert [person for person, _ in groupby(tried)] == [scene.ann.id, scene.bob.id]

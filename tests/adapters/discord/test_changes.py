@@ -26,15 +26,15 @@ async def test_what_was_quoted_beside_another_persons_question_is_redacted_there
     await pond.ann.asks("what is the password?", pond.general)
     await pond.ann.hears(pond.general, 2)
 
-    result = "".join(each["content"] for each in pond.model.requests[-1].body["messages"])
+    result = "".join(message["content"] for message in pond.model.requests[-1].body["messages"])
     assert "frog" not in result
     assert ("Bob: [deleted]" in result, "Bob: and it rains" in result, "what eats toads?" in result) == (
         True,
         True,
         True,
     )
-    kept = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
-    assert [row.content for row in kept if "frog" in row.content] == []
+    rows = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
+    assert [row.content for row in rows if "frog" in row.content] == []
 
 
 async def test_what_is_deleted_before_the_question_beside_it_is_worked_on_is_never_read(
@@ -72,8 +72,8 @@ async def test_files_of_a_deleted_message_and_what_tools_were_told_word_for_word
 
     assert "4-8-15" not in str(pond.model.requests[-1].body["messages"])
     assert "safe.txt" not in str(pond.model.requests[-1].body["messages"])
-    kept = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
-    assert [row.content for row in kept if "4-8-15" in row.content] == []
+    rows = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
+    assert [row.content for row in rows if "4-8-15" in row.content] == []
 
 
 async def test_of_two_messages_that_one_answer_covers_the_other_stays(
@@ -116,6 +116,6 @@ async def test_an_edit_that_mentions_the_agent_is_answered_once_like_a_new_messa
     await pond.ann.asks("anything else?", pond.general)
 
     assert await pond.ann.hears(pond.general, 2) == ["Green.", "Brown."]
-    asked = [row.content for row in await pond.sql("SELECT content FROM inbox ORDER BY id")]
-    assert asked == ["what colour are toads?", "anything else?"]
+    contents = [row.content for row in await pond.sql("SELECT content FROM inbox ORDER BY id")]
+    assert contents == ["what colour are toads?", "anything else?"]
     assert "just talk, corrected" in str(pond.model.requests[0].body["messages"])

@@ -22,7 +22,7 @@ def cut(scene: Scene, method: str, path: str, times: int = 4, *, after: bool = F
 
 
 async def until_cut(scene: Scene, count: int = 1) -> None:
-    await scene.discord.until(lambda: sum(each.status == CUT for each in scene.discord.journal) >= count)
+    await scene.discord.until(lambda: sum(request.status == CUT for request in scene.discord.journal) >= count)
 
 
 async def test_a_first_mention_is_answered_with_its_context_when_the_history_breaks_off_at_first(pond: Scene) -> None:
@@ -43,12 +43,12 @@ async def test_live_text_with_its_stop_button_is_shown_once_after_broken_connect
     cut(pond, "POST", "/messages", 1, after=True)
 
     await pond.ann.asks("count", pond.general)
-    await pond.discord.until(lambda: [each for each in pond.ann.reads(pond.general) if each["components"]])
+    await pond.discord.until(lambda: [post for post in pond.ann.reads(pond.general) if post["components"]])
     await pond.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
     end.set()
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
-    assert [each["content"] for each in pond.ann.reads(pond.general)] == ["One two three."]
+    assert [post["content"] for post in pond.ann.reads(pond.general)] == ["One two three."]
 
 
 async def test_a_first_mention_is_answered_without_context_when_the_history_stays_away(pond: Scene) -> None:
@@ -164,15 +164,15 @@ async def test_commands_and_forms_are_answered_as_ever_when_the_first_response_b
     faults = pond.discord.faults
 
     faults.append(Fault("POST", "/callback", status))
-    asked = await pond.ann.types("ask", pond.general, question="hello?")
+    interaction = await pond.ann.types("ask", pond.general, question="hello?")
     await pond.until_value("delivered", "SELECT status FROM outbox")
     opened_form = await (await pond.ann.types("credential", pond.general, sub="set", name="pms")).acked()
     faults.append(Fault("POST", "/callback", status, after=True))
     faults.append(Fault("PATCH", "/webhooks/", status))
-    kept = await pond.ann.fills(opened_form, text="lantern-4711-heron")
+    submission = await pond.ann.fills(opened_form, text="lantern-4711-heron")
 
-    assert (await kept.answered()).startswith("I keep your credential pms")
-    assert [(each["content"], each["flags"] & EPHEMERAL) for each in asked.messages] == [("To all.", 0)]
-    assert len(kept.messages) == 1
+    assert (await submission.answered()).startswith("I keep your credential pms")
+    assert [(message["content"], message["flags"] & EPHEMERAL) for message in interaction.messages] == [("To all.", 0)]
+    assert len(submission.messages) == 1
     # Nobody was told to try again.
     assert pond.discord.sent("POST", f"/webhooks/{pond.discord.bot_user_id}") == []

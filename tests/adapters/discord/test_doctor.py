@@ -9,7 +9,7 @@ from tests.adapters.discord.conftest import Scene
 
 
 async def found(scene: Scene) -> list[tuple[str, str]]:
-    return [(each.level, each.text) async for each in DiscordPlatform(scene.own).examine(scene.settings)]
+    return [(finding.level, finding.text) async for finding in DiscordPlatform(scene.own).examine(scene.settings)]
 
 
 async def test_all_is_well_once_the_bot_has_started(pond: Scene) -> None:

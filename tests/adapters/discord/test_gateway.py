@@ -17,11 +17,11 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.chat_scene import ended
 
 
-@pytest.mark.parametrize("asked", [{"op": 7, "d": None}, {"op": 9, "d": True}], ids=["reconnect", "invalid-session"])
-async def test_a_session_that_can_be_resumed_goes_on_and_nothing_is_missed(pond: Scene, asked: Json) -> None:
+@pytest.mark.parametrize("payload", [{"op": 7, "d": None}, {"op": 9, "d": True}], ids=["reconnect", "invalid-session"])
+async def test_a_session_that_can_be_resumed_goes_on_and_nothing_is_missed(pond: Scene, payload: Json) -> None:
     pond.model.play([Answer("Still here.")])
 
-    await pond.discord.gateway.send_all(asked)
+    await pond.discord.gateway.send_all(payload)
     await pond.discord.gateway.until_gone()
     await pond.ann.says("are you back?", pond.ann.dm())
 
@@ -95,9 +95,9 @@ async def test_a_token_that_is_refused_keeps_the_process_up(scene: Scene, addres
     platform = DiscordPlatform(scene.own)
     async with scene.opened(address, model, listens=False):
         listening = asyncio.create_task(platform.listen(scene.parley.app))
-        await scene.discord.until(lambda: [each for each in scene.discord.journal if each.status == 401])
-        done, _ = await asyncio.wait([listening], timeout=0.3)
-        assert not done
+        await scene.discord.until(lambda: [request for request in scene.discord.journal if request.status == 401])
+        tasks, _ = await asyncio.wait([listening], timeout=0.3)
+        assert not tasks
         await ended(listening)
     assert len(scene.discord.sent("GET", "/users/@me")) == 1
     assert scene.discord.gateway.identifies == []
@@ -130,8 +130,8 @@ async def test_a_stop_waits_for_a_message_that_is_being_stored(
             await scene.until_value(True, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
             listening.cancel()
             await scene.discord.gateway.until_gone()
-            done, _ = await asyncio.wait([listening], timeout=0.3)
-            assert not done
+            tasks, _ = await asyncio.wait([listening], timeout=0.3)
+            assert not tasks
         await asyncio.gather(listening, return_exceptions=True)
         assert await scene.sql("SELECT content FROM inbox") == [("hello",)]
 
@@ -169,10 +169,10 @@ async def test_the_first_start_ever_answers_nothing_of_the_past(
 
 
 @pytest.mark.parametrize(
-    "left", [timedelta(seconds=-1), timedelta(hours=1)], ids=["expired", "of-a-clock-that-was-set-back"]
+    "lease", [timedelta(seconds=-1), timedelta(hours=1)], ids=["expired", "of-a-clock-that-was-set-back"]
 )
 async def test_a_shard_has_one_holder_and_another_takes_over(
-    scene: Scene, address: Address, model: OpenAIStub, left: timedelta
+    scene: Scene, address: Address, model: OpenAIStub, lease: timedelta
 ) -> None:
     model.play([Answer("First."), Answer("Second.")])
     async with scene.opened(address, model):
@@ -183,7 +183,7 @@ async def test_a_shard_has_one_holder_and_another_takes_over(
         assert len(scene.discord.gateway.identifies) == 1
 
         # The holder is frozen, and its lease runs out.
-        await scene.sql("UPDATE shards SET holder = 'gone', leased_until = now() + CAST(:left AS interval)", left=left)
+        await scene.sql("UPDATE shards SET holder = 'gone', leased_until = now() + CAST(:left AS interval)", left=lease)
         await scene.until_value(True, "SELECT holder <> 'gone' FROM shards")
         await scene.ann.says("and now?", scene.ann.dm())
         assert await scene.ann.hears(scene.ann.dm(), 2) == ["First.", "Second."]
@@ -207,4 +207,4 @@ async def test_processes_share_the_shards_by_their_ranges(scene: Scene, address:
         assert await scene.ann.hears(channel) == ["In the other."]
         await ended(listening)
     # Of two that begin at once Discord refuses one, which begins again.
-    assert {tuple(each["shard"]) for each in scene.discord.gateway.identifies} == {(0, 2), (1, 2)}
+    assert {tuple(identify["shard"]) for identify in scene.discord.gateway.identifies} == {(0, 2), (1, 2)}

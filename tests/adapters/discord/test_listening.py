@@ -12,15 +12,15 @@ from tests.support.pictures import GREEN, picture, shown
 async def test_a_direct_message_is_answered_as_a_reply_to_it(pond: Scene) -> None:
     pond.model.play([Answer("Hi Ann.")])
 
-    asked = await pond.ann.says("hello", pond.ann.dm())
+    question = await pond.ann.says("hello", pond.ann.dm())
 
     assert await pond.ann.hears(pond.ann.dm()) == ["Hi Ann."]
     post = pond.ann.reads(pond.ann.dm())[0]
-    assert post["message_reference"]["message_id"] == asked["id"]
-    sent = pond.discord.sent("POST", "/messages")[0].body
-    assert sent["enforce_nonce"] is True
-    assert sent["allowed_mentions"] == {"parse": [], "replied_user": False}
-    assert sent["flags"] == 1 << 2
+    assert post["message_reference"]["message_id"] == question["id"]
+    body = pond.discord.sent("POST", "/messages")[0].body
+    assert body["enforce_nonce"] is True
+    assert body["allowed_mentions"] == {"parse": [], "replied_user": False}
+    assert body["flags"] == 1 << 2
     assert pond.discord.refusals == []
 
 
@@ -186,8 +186,8 @@ async def test_replies_roles_and_everyone_are_read_as_discord_means_them(pond: S
     await pond.bob.says(f"<@{pond.ann.id}> and for dinner?", pond.general, reply_to=answer)
     await pond.ann.hears(pond.general, 3)
 
-    said = [row.content for row in await pond.sql("SELECT content FROM inbox ORDER BY id")]
-    assert said == ["are you there?", "@everyone what is for lunch?", "@Ann and for dinner?"]
+    contents = [row.content for row in await pond.sql("SELECT content FROM inbox ORDER BY id")]
+    assert contents == ["are you there?", "@everyone what is for lunch?", "@Ann and for dinner?"]
 
 
 async def test_all_direct_conversations_of_the_last_weeks_are_caught_up_with(pond: Scene) -> None:

@@ -9,4 +9,4 @@ PAGE = document("docs/discord.md")
 def test_the_permissions_on_the_page_are_those_that_the_invitation_asks_for() -> None:
     page = " ".join(PAGE.text.lower().split())
 
-    assert [each for each in (*NEEDED, *USEFUL) if each.replace("_", " ") not in page] == []
+    assert [permission for permission in (*NEEDED, *USEFUL) if permission.replace("_", " ") not in page] == []

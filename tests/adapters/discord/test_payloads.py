@@ -21,7 +21,7 @@ from tests.support.chat_scene import ended
 FOLDER = Path(__file__).parents[1] / "fixtures" / "discord"
 MESSAGES = sorted(path for path in FOLDER.glob("*.json") if path.stem != "guild")
 BOT = "1279000000000000001"
-OPTIONAL = {each.name: each.default for each in fields(IncomingMessage)}
+OPTIONAL = {field.name: field.default for field in fields(IncomingMessage)}
 
 
 class Listener(discord.Client):
@@ -75,9 +75,9 @@ def to_json(message: discord.Message) -> dict[str, Any]:
 async def test_payloads_of_discord_become_our_messages(scene: Scene, listener: Listener) -> None:
     assert len(MESSAGES) > 10
     for path in MESSAGES:
-        given = json.loads(path.read_text())
-        await scene.discord.gateway.dispatch("MESSAGE_CREATE", given["event"], None)
+        case = json.loads(path.read_text())
+        await scene.discord.gateway.dispatch("MESSAGE_CREATE", case["event"], None)
         async with asyncio.timeout(30):
             message = await listener.heard.get()
-        found = to_json(message) if is_written_by_a_person(message) else None
-        assert (path.stem, found) == (path.stem, given["expected"])
+        result = to_json(message) if is_written_by_a_person(message) else None
+        assert (path.stem, result) == (path.stem, case["expected"])

@@ -32,9 +32,9 @@ async def ask_for_a_long_answer(pond: Scene) -> Interaction:
     return await pond.ann.types("ask", pond.general, question="a story, please")
 
 
-def assert_told_once(shown: list[str]) -> None:
-    assert len(shown) == 3
-    assert [text.count(f"Paragraph {number}.") for number in range(18) for text in ["\n".join(shown)]] == [1] * 18
+def assert_told_once(parts: list[str]) -> None:
+    assert len(parts) == 3
+    assert [text.count(f"Paragraph {number}.") for number in range(18) for text in ["\n".join(parts)]] == [1] * 18
 
 
 @pytest.mark.parametrize("status", [500, CUT])
@@ -46,7 +46,7 @@ async def test_a_part_of_an_answer_whose_confirmation_is_lost_is_not_sent_again(
     await pond.sql(RETRY)
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
-    assert_told_once([each["content"] for each in pond.ann.reads(pond.general)])
+    assert_told_once([post["content"] for post in pond.ann.reads(pond.general)])
 
 
 async def test_the_parts_of_an_answer_are_not_sent_again_after_the_death_of_a_worker(pond: Scene) -> None:
@@ -55,7 +55,7 @@ async def test_the_parts_of_an_answer_are_not_sent_again_after_the_death_of_a_wo
     await pond.sql(FORGET_DELIVERY)
     await pond.until_value("delivered", "SELECT status FROM outbox")
 
-    assert_told_once([each["content"] for each in pond.ann.reads(pond.general)])
+    assert_told_once([post["content"] for post in pond.ann.reads(pond.general)])
 
 
 @pytest.mark.parametrize("status", [500, CUT])
@@ -72,10 +72,10 @@ async def test_a_private_answer_is_one_message_also_when_its_confirmation_is_los
     await pond.sql(FORGET_DELIVERY)
     await pond.until_value(2, DELIVERED)
 
-    for asked, beginning in ((picked, "Paragraph 0."), (again, "Once more.")):
-        (shown,) = asked.messages
-        assert shown["content"].startswith(beginning)
-        assert [each["filename"] for each in shown["attachments"]] == ["answer.md"]
+    for interaction, beginning in ((picked, "Paragraph 0."), (again, "Once more.")):
+        (post,) = interaction.messages
+        assert post["content"].startswith(beginning)
+        assert [attachment["filename"] for attachment in post["attachments"]] == ["answer.md"]
     assert pond.ann.reads(pond.general) == []
 
 

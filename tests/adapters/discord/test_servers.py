@@ -10,8 +10,8 @@ BIG = {"usage": {"prompt_tokens": 900, "completion_tokens": 200, "total_tokens":
 
 async def make_role(pond: Scene, name: str) -> Json:
     role = pond.discord.world.add_role(pond.guild["id"], name)
-    made = {"guild_id": pond.guild["id"], "role": role}
-    await pond.discord.gateway.dispatch("GUILD_ROLE_CREATE", made, pond.guild["id"])
+    event = {"guild_id": pond.guild["id"], "role": role}
+    await pond.discord.gateway.dispatch("GUILD_ROLE_CREATE", event, pond.guild["id"])
     return role
 
 
@@ -53,11 +53,11 @@ async def test_a_role_that_is_given_counts_for_messages_from_the_next_one_on(pon
     await pond.sql("UPDATE users SET token_budget_monthly = 0")
 
     await pond.bob.asks("again", pond.general)
-    refused = (await pond.bob.hears(pond.general, 2))[1]
+    refusal = (await pond.bob.hears(pond.general, 2))[1]
     give(pond, pond.bob, keepers)
     await pond.bob.asks("and now?", pond.general)
 
-    assert refused.startswith("You have used this month's budget")
+    assert refusal.startswith("You have used this month's budget")
     assert (await pond.bob.hears(pond.general, 3))[2] == "Now I may."
 
 
@@ -79,13 +79,13 @@ async def test_a_server_has_a_budget_besides_the_persons_and_the_refusal_names_i
     await pond.ann.asks("hello", pond.general)
     await pond.ann.hears(pond.general)
     await pond.bob.asks("hello", pond.general)
-    refused = (await pond.bob.hears(pond.general, 2))[1]
+    refusal = (await pond.bob.hears(pond.general, 2))[1]
     await pond.bob.says("hello", pond.bob.dm())
 
     standing = await (await pond.bob.types("budget", pond.general)).answered()
     alone = await (await pond.bob.types("budget", pond.bob.dm())).answered()
 
-    assert refused.startswith("This server has used up its budget for this month; it renews on ")
+    assert refusal.startswith("This server has used up its budget for this month; it renews on ")
     assert standing.startswith("You have used 0 of 5,000 tokens; 5,000 are left.")
     assert "All together have used 1,100 of the 1,000 tokens of this server; 0 are left." in standing
     assert "server" not in alone
@@ -126,8 +126,8 @@ async def test_a_new_server_is_greeted_once_and_the_inviter_gets_a_hint(pond: Sc
     assert "`/help`" in (await pond.bob.hears(shore))[0]
     assert "Thank you for inviting me to **The Lake**" in (await pond.bob.hears(pond.bob.dm()))[0]
 
-    left = {"id": lake["id"], "unavailable": False}
-    await pond.discord.gateway.dispatch("GUILD_DELETE", left, lake["id"])
+    event = {"id": lake["id"], "unavailable": False}
+    await pond.discord.gateway.dispatch("GUILD_DELETE", event, lake["id"])
     await pond.discord.gateway.dispatch("GUILD_CREATE", joined, lake["id"])
     await pond.ann.says("hello", pond.ann.dm())
     await pond.ann.hears(pond.ann.dm())
@@ -144,6 +144,6 @@ async def test_a_channel_of_a_server_that_is_not_known_is_no_direct_conversation
     await pond.ann.says("directly", pond.ann.dm())
     await pond.ann.hears(pond.ann.dm())
 
-    asked = await pond.sql("SELECT content, is_direct, platform_server_id FROM inbox ORDER BY content")
-    assert asked == [("directly", True, None), ("hello", False, elsewhere["guild_id"])]
+    rows = await pond.sql("SELECT content, is_direct, platform_server_id FROM inbox ORDER BY content")
+    assert rows == [("directly", True, None), ("hello", False, elsewhere["guild_id"])]
     assert await pond.sql("SELECT platform_channel_id FROM direct_channels") == [(pond.ann.dm()["id"],)]

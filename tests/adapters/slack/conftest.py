@@ -35,8 +35,8 @@ class Scene(ChatScene):
 
     def refusals(self) -> list[tuple[str, str | None]]:
         """Return the calls that Slack has refused, other than for their number or to find out what the app is."""
-        refused = [(each.method, each.error) for each in self.slack.journal.refused]
-        return [each for each in refused if each != ("agents.sessions.setStatus", "not_authorized")]
+        errors = [(call.method, call.error) for call in self.slack.journal.refused]
+        return [error for error in errors if error != ("agents.sessions.setStatus", "not_authorized")]
 
 
 def make_scene(slack: SlackStandIn, settings: Settings) -> Scene:

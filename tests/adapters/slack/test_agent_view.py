@@ -23,17 +23,17 @@ async def test_a_direct_message_is_the_root_of_a_thread_with_a_status_and_a_stre
 ) -> None:
     model.play([Answer("Slowly but surely.", chunk_chars=4, chunk_delay=0.4), Answer("Again."), Answer("Elsewhere.")])
     async with agent.opened(address, model):
-        asked = await agent.ann.direct("hello")
+        question = await agent.ann.direct("hello")
         await agent.until_value(1, DELIVERED)
-        await agent.ann.direct("more", thread_ts=asked["ts"])
+        await agent.ann.direct("more", thread_ts=question["ts"])
         await agent.until_value(2, DELIVERED)
         other = await agent.ann.direct("something else")
         await agent.until_value(3, DELIVERED)
 
-        assert agent.ann.reads(thread_ts=asked["ts"]) == ["Slowly but surely.", "Again."]
+        assert agent.ann.reads(thread_ts=question["ts"]) == ["Slowly but surely.", "Again."]
         assert agent.ann.reads(thread_ts=other["ts"]) == ["Elsewhere."]
         assert agent.slack.calls("chat.startStream", ok=True)
-        session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
+        session = agent.slack.world.sessions[agent.ann.dm["id"], question["ts"]]
         # The end of the stream ends the status as well.
         assert session["statuses"] == ["processing", "active"]
         assert session["title"] == "hello"
@@ -61,18 +61,18 @@ async def test_the_native_stop_ends_the_answer_of_its_thread_for_whoever_asked(
 ) -> None:
     model.play([Answer("It would take for ever.", chunk_chars=3, chunk_delay=1.5)])
     async with agent.opened(address, model):
-        asked = await agent.ann.mentions(agent.general, "slowly")
+        question = await agent.ann.mentions(agent.general, "slowly")
         await agent.slack.until(lambda: agent.slack.calls("chat.startStream"))
-        await agent.bob.stops_session(agent.general, asked["ts"])
-        session = agent.slack.world.sessions[agent.general["id"], asked["ts"]]
+        await agent.bob.stops_session(agent.general, question["ts"])
+        session = agent.slack.world.sessions[agent.general["id"], question["ts"]]
         await agent.slack.until(lambda: session["status"] == "active")
         assert await agent.value("SELECT status FROM turns") == "running"
         session["status"] = "processing"
-        await agent.ann.stops_session(agent.general, asked["ts"])
+        await agent.ann.stops_session(agent.general, question["ts"])
         await agent.until_value(1, DELIVERED)
 
         assert await agent.value("SELECT status FROM turns") == "cancelled"
-        assert len(agent.ann.written(agent.general, asked["ts"])) == 1
+        assert len(agent.ann.written(agent.general, question["ts"])) == 1
         await agent.slack.until(lambda: session["status"] == "active")
 
 
@@ -85,10 +85,10 @@ async def test_the_status_of_an_answer_ends_also_when_slack_does_not_accept_that
         agent.slack.fail("agents.sessions.setStatus", only={"status": "active"}, is_cut=True)
     agent.slack.fail("agents.sessions.setStatus", only={"status": "active"}, retry_after=1)
     async with agent.opened(address, model):
-        asked = await agent.ann.direct("hello")
+        question = await agent.ann.direct("hello")
         await agent.until_value(1, DELIVERED)
 
-        session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
+        session = agent.slack.world.sessions[agent.ann.dm["id"], question["ts"]]
         await agent.slack.until(lambda: session["status"] == "active")
 
 
@@ -100,16 +100,16 @@ async def test_a_session_is_suspended_only_while_somebody_is_asked(
     async with agent.opened(address, model):
         agent.parley.app.tools.mcp.offer(office.tools())
         await agent.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
-        asked = await agent.ann.direct("mail Bob")
+        question = await agent.ann.direct("mail Bob")
         await agent.until_value(1, DELIVERED)
-        session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
+        session = agent.slack.world.sessions[agent.ann.dm["id"], question["ts"]]
         assert session["status"] == "suspended"
-        await agent.ann.direct("yes", thread_ts=asked["ts"])
+        await agent.ann.direct("yes", thread_ts=question["ts"])
         await agent.until_value(2, DELIVERED)
         await agent.slack.until(lambda: session["status"] == "active")
         assert office.sent == [("bob", "See you at eight.")]
 
-        await agent.ann.direct("again", thread_ts=asked["ts"])
+        await agent.ann.direct("again", thread_ts=question["ts"])
         await agent.until_value(3, DELIVERED)
         assert session["status"] == "suspended"
         await age(agent.parley, 11)
@@ -123,13 +123,13 @@ async def test_a_long_question_is_a_short_title_in_whole_characters(
 ) -> None:
     model.play([Answer("At last.", delay=1.5)])
     async with agent.opened(address, model):
-        asked = await agent.ann.direct("what  is\n" + "👩‍🚀" * 30)
+        question = await agent.ann.direct("what  is\n" + "👩‍🚀" * 30)
         await agent.until_value(1, DELIVERED)
 
-        title = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]["title"]
+        title = agent.slack.world.sessions[agent.ann.dm["id"], question["ts"]]["title"]
         assert title == "what is " + "👩‍🚀" * 17 + "…"
-        await agent.ann.deletes(agent.ann.dm, asked["ts"])
-        session = agent.slack.world.sessions[agent.ann.dm["id"], asked["ts"]]
+        await agent.ann.deletes(agent.ann.dm, question["ts"])
+        session = agent.slack.world.sessions[agent.ann.dm["id"], question["ts"]]
         await agent.slack.until(lambda: session["title"] == "Conversation")
 
 
@@ -164,7 +164,7 @@ async def test_an_app_with_the_older_panel_answers_direct_messages_without_a_thr
         await scene.ann.direct("hello")
         await scene.until_value(2, DELIVERED)
 
-        (direct,) = [each for each in scene.ann.written() if each["text"] == "Directly."]
+        (direct,) = [message for message in scene.ann.written() if message["text"] == "Directly."]
         assert "thread_ts" not in direct
         assert thread["statuses"][0] == "is thinking …"
         assert len(scene.slack.calls("agents.sessions.setStatus")) == 1

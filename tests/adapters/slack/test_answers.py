@@ -12,8 +12,8 @@ from tests.standins.slack import Json, Sent, pings
 DELIVERED = "SELECT status FROM outbox ORDER BY id DESC LIMIT 1"
 
 
-def pieces(sent: Sent) -> str:
-    return "".join(each["text"] for each in sent.args.get("chunks", ()) if each["type"] == "markdown_text")
+def pieces(call: Sent) -> str:
+    return "".join(chunk["text"] for chunk in call.args.get("chunks", ()) if chunk["type"] == "markdown_text")
 
 
 async def test_a_quick_answer_is_one_call_that_unfurls_nothing(office: Scene) -> None:
@@ -36,16 +36,16 @@ async def test_in_a_thread_a_slow_answer_is_streamed_and_ends_as_one_message(off
     text = " ".join(f"word{number}" for number in range(40))
     office.model.play([Answer(text, chunk_chars=8, chunk_delay=0.1)])
 
-    asked = await office.ann.mentions(office.general, "slowly")
+    question = await office.ann.mentions(office.general, "slowly")
     await office.until_value("delivered", DELIVERED)
 
-    assert office.ann.reads(office.general, asked["ts"]) == [text]
+    assert office.ann.reads(office.general, question["ts"]) == [text]
     (start,) = office.slack.calls("chat.startStream")
     assert (start.args["recipient_user_id"], start.args["recipient_team_id"]) == (office.ann.id, office.slack.team_id)
     appends, (stop,) = office.slack.calls("chat.appendStream"), office.slack.calls("chat.stopStream")
     assert appends
     assert all(later.at - earlier.at >= 0.95 for earlier, later in pairwise([start, *appends]))
-    assert "".join(pieces(each) for each in (start, *appends, stop)) == text
+    assert "".join(pieces(append) for append in (start, *appends, stop)) == text
     assert stop.args["metadata"]["event_payload"] == {"turn": await office.value("SELECT id FROM turns"), "part": 0}
     assert office.slack.calls("chat.update") == office.slack.calls("chat.postMessage") == []
     assert office.slack.world.messages[office.general["id"]][str(start.answer["ts"])]["metadata"]
@@ -60,13 +60,13 @@ async def test_tools_are_cards_that_stay_with_the_answer(office: Scene) -> None:
     await office.until_value("delivered", DELIVERED)
 
     (answer,) = office.ann.written(office.general)
-    cards = [each for each in answer["blocks"] if each["type"] == "task_card"]
-    assert [(each["title"], each["status"]) for each in cards] == [
+    cards = [block for block in answer["blocks"] if block["type"] == "task_card"]
+    assert [(card["title"], card["status"]) for card in cards] == [
         ("calculator.calculate", "complete"),
         ("calculator.calculate", "error"),
     ]
     # What it said on the way is not part of the answer.
-    assert [each["text"] for each in answer["blocks"] if each["type"] == "markdown"] == ["It is 4, I think."]
+    assert [block["text"] for block in answer["blocks"] if block["type"] == "markdown"] == ["It is 4, I think."]
     thread = next(iter(office.slack.world.assistant_threads.values()))
     assert thread["statuses"][0] == "is thinking …"
     assert office.refusals() == []
@@ -88,7 +88,7 @@ async def test_tools_that_end_while_slack_answers_leave_no_card_in_progress(offi
     await office.until_value("delivered", DELIVERED)
 
     (answer,) = office.ann.written(office.general)
-    cards = [each["status"] for each in answer["blocks"] if each["type"] == "task_card"]
+    cards = [block["status"] for block in answer["blocks"] if block["type"] == "task_card"]
     assert cards == ["complete", "error", "complete"]
     assert office.ann.reads(office.general)[0].endswith("It is 4, I think.")
 
@@ -144,7 +144,7 @@ async def test_where_nothing_is_streamed_the_message_is_edited_once_a_second(off
     (post,), edits = office.slack.calls("chat.postMessage"), office.slack.calls("chat.update")
     assert len(edits) >= 2
     assert all(later.at - earlier.at >= 0.95 for earlier, later in pairwise([post, *edits]))
-    assert all(text.startswith(each.args["blocks"][0]["text"]) for each in (post, *edits))
+    assert all(text.startswith(edit.args["blocks"][0]["text"]) for edit in (post, *edits))
 
 
 async def test_a_workspace_without_streams_is_asked_once_and_answered_all_the_same(office: Scene) -> None:
@@ -161,18 +161,21 @@ async def test_a_workspace_without_streams_is_asked_once_and_answered_all_the_sa
 
 async def test_the_stream_of_a_worker_that_died_is_ended_with_the_answer(office: Scene) -> None:
     office.model.play([Answer("The end.", delay=2.5)])
-    asked = await office.ann.mentions(office.general, "hello")
+    question = await office.ann.mentions(office.general, "hello")
     await office.slack.until(lambda: office.slack.calls("assistant.threads.setStatus"))
     # What the attempt before has left: a stream that is open, and its id with the turn.
-    started = {"is_streaming": True, "tasks": {}, "stream": {"mode": "timeline", "began": 1e12, "pieces": []}}
+    state = {"is_streaming": True, "tasks": {}, "stream": {"mode": "timeline", "began": 1e12, "pieces": []}}
     bot = {"user": office.slack.bot_user_id, "bot_id": office.slack.installation.bot_id}
-    left = office.slack.world.keep_message(office.general, "The", thread_ts=asked["ts"], **started, **bot)
-    await office.sql("UPDATE turns SET live_message_id = :ts", ts=left["ts"])
+    orphan = office.slack.world.keep_message(office.general, "The", thread_ts=question["ts"], **state, **bot)
+    await office.sql("UPDATE turns SET live_message_id = :ts", ts=orphan["ts"])
 
     await office.until_value("delivered", DELIVERED)
 
-    assert office.ann.reads(office.general, asked["ts"]) == ["The end."]
-    assert len([each for each in office.slack.world.messages[office.general["id"]].values() if "bot_id" in each]) == 1
+    assert office.ann.reads(office.general, question["ts"]) == ["The end."]
+    assert (
+        len([message for message in office.slack.world.messages[office.general["id"]].values() if "bot_id" in message])
+        == 1
+    )
 
 
 async def test_a_text_that_slack_finds_too_long_becomes_a_file(office: Scene) -> None:
@@ -182,7 +185,7 @@ async def test_a_text_that_slack_finds_too_long_becomes_a_file(office: Scene) ->
     await office.ann.direct("hello")
     await office.until_value("delivered", DELIVERED)
 
-    assert [each["name"] for each in office.ann.written()[1]["files"]] == ["answer.md"]
+    assert [file["name"] for file in office.ann.written()[1]["files"]] == ["answer.md"]
 
 
 async def test_nobody_is_mentioned_unless_the_persona_allows_it_and_never_everyone(office: Scene) -> None:
@@ -200,9 +203,9 @@ async def test_nobody_is_mentioned_unless_the_persona_allows_it_and_never_everyo
     await office.ann.mentions(office.general, "in a stream")
     await office.ann.hears(office.general)
 
-    assert [pings(each) for each in office.ann.written()] == [[], [office.bob.id]]
+    assert [pings(message) for message in office.ann.written()] == [[], [office.bob.id]]
     assert office.slack.calls("chat.startStream")
-    assert [pings(each) for each in office.ann.written(office.general)] == [[]]
+    assert [pings(message) for message in office.ann.written(office.general)] == [[]]
     assert "a < b && c" in office.ann.reads()[0]
     assert "a &lt; b &amp;&amp; c" in office.ann.written()[0]["text"]
 

@@ -18,14 +18,14 @@ CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
 
 def labels(message: Json) -> list[str]:
     """Return what can be pressed below a message."""
-    rows = [each["elements"] for each in message.get("blocks", ()) if each["type"] == "actions"]
-    return [each["text"]["text"] for row in rows for each in row]
+    rows = [block["elements"] for block in message.get("blocks", ()) if block["type"] == "actions"]
+    return [button["text"]["text"] for row in rows for button in row]
 
 
 def value_of(message: Json, label: str) -> str:
     """Return what a button says to the app."""
-    rows = [each["elements"] for each in message["blocks"] if each["type"] == "actions"]
-    return str(next(each["value"] for row in rows for each in row if each["text"]["text"] == label))
+    rows = [block["elements"] for block in message["blocks"] if block["type"] == "actions"]
+    return str(next(button["value"] for row in rows for button in row if button["text"]["text"] == label))
 
 
 async def whispered(click: Interaction) -> str:
@@ -42,8 +42,8 @@ async def test_a_click_that_slack_repeats_acts_once(office: Scene) -> None:
     await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
     office.model.play([Answer("First try."), Answer("Second try."), calls(MAIL), Answer("Sent.")])
 
-    for count, asked, label in ((1, "write a poem", "🔄"), (3, "mail Bob", "Yes")):
-        await office.ann.mentions(office.general, asked)
+    for count, text, label in ((1, "write a poem", "🔄"), (3, "mail Bob", "Yes")):
+        await office.ann.mentions(office.general, text)
         await office.ann.hears(office.general, count)
         click = await office.ann.presses(office.general, office.ann.written(office.general)[count - 1], label)
         repeated = await office.slack.delivery.give("interactive", click.payload)
@@ -111,8 +111,8 @@ async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(off
     question = office.ann.written(office.general)[0]
 
     for person in (office.ann, carl):
-        refused = await whispered(await person.presses(office.general, question, "Yes"))
-        assert refused == "A yes to this needs the permission admin; somebody here who has it can answer in your place."
+        refusal = await whispered(await person.presses(office.general, question, "Yes"))
+        assert refusal == "A yes to this needs the permission admin; somebody here who has it can answer in your place."
     assert tools.sent == []
     await office.bob.presses(office.general, question, "Yes")
 
@@ -129,11 +129,11 @@ async def test_a_running_answer_can_be_stopped_by_who_asked(office: Scene) -> No
     slow = [Answer("One two three four five six seven eight nine.", chunk_chars=4, chunk_delay=0.5)]
     office.model.play(slow)
     await office.ann.direct("slowly")
-    shown = await office.slack.until(office.ann.written)
-    assert labels(shown[0]) == ["Stop"]
+    messages = await office.slack.until(office.ann.written)
+    assert labels(messages[0]) == ["Stop"]
 
-    stranger = await office.bob.presses(office.ann.dm, shown[0], "Stop")
-    stopped = await office.ann.presses(office.ann.dm, shown[0], "Stop")
+    stranger = await office.bob.presses(office.ann.dm, messages[0], "Stop")
+    stopped = await office.ann.presses(office.ann.dm, messages[0], "Stop")
     await office.until_value("delivered", "SELECT status FROM outbox")
 
     assert "are for" in await whispered(stranger)
@@ -149,8 +149,8 @@ async def test_a_long_stream_in_a_thread_offers_its_asker_a_stop_button(office: 
     office.model.play([Answer("One two three four five six seven eight nine ten.", chunk_chars=2, chunk_delay=0.5)])
     await office.ann.mentions(office.general, "slowly")
 
-    (offered,) = await office.slack.until(lambda: office.ann.whispers(office.general))
-    assert await whispered(await office.ann.presses(office.general, offered, "Stop")) == "Stopping."
+    (whisper,) = await office.slack.until(lambda: office.ann.whispers(office.general))
+    assert await whispered(await office.ann.presses(office.general, whisper, "Stop")) == "Stopping."
     await office.until_value("cancelled", "SELECT status FROM turns")
     assert office.bob.whispers() == []
     assert office.refusals() == []
@@ -183,8 +183,8 @@ async def test_a_made_up_button_id_is_refused(office: Scene) -> None:
 
     for action, label in ((AGAIN, "🔄"), (GOOD, "👍")):
         forged = Button(action, turn_id, office.bob.id, until).to_id()
-        refused = await office.bob.presses(office.general, answer, label, value=forged)
-        assert await whispered(refused) == "That answer is gone."
+        interaction = await office.bob.presses(office.general, answer, label, value=forged)
+        assert await whispered(interaction) == "That answer is gone."
     for strange in (
         "",
         "parley",
@@ -222,8 +222,8 @@ async def test_a_person_whom_a_limit_refuses_asks_for_more_with_a_button(office:
     await office.sql("UPDATE users SET token_budget_monthly = 0")
     await office.ann.direct("hello again")
     await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
-    (refused,) = [each for each in office.ann.written() if labels(each) == ["Ask for more"]]
+    (refusal,) = [message for message in office.ann.written() if labels(message) == ["Ask for more"]]
 
-    await office.ann.presses(office.ann.dm, refused, "Ask for more")
+    await office.ann.presses(office.ann.dm, refusal, "Ask for more")
 
     await office.until_value("asked", "SELECT status FROM budget_grants")

@@ -9,13 +9,13 @@ from tests.standins.openai_api import Answer
 async def test_what_is_quoted_from_a_message_goes_when_that_is_deleted(office: Scene) -> None:
     office.model.play([Answer("I see."), Answer("What?")])
     secret = await office.bob.posts(office.general, "my password is frog")
-    asked = await office.ann.mentions(office.general, "what did Bob say?")
+    question = await office.ann.mentions(office.general, "what did Bob say?")
     await office.ann.hears(office.general)
     assert "bob: my password is frog" in office.prompt()
 
     await office.bob.deletes(office.general, secret)
     await office.until_value(False, "SELECT CAST(platform_context AS text) LIKE '%password%' FROM inbox")
-    await office.ann.posts(office.general, "and now?", thread_ts=asked["ts"])
+    await office.ann.posts(office.general, "and now?", thread_ts=question["ts"])
     await office.ann.hears(office.general, 2)
 
     assert "password" not in str(office.model.requests[-1].body["messages"])

@@ -13,29 +13,29 @@ async def told(scene: Scene, person: Person, text: str, channel: Json | None = N
     return (await (await person.slash(channel or scene.general, "/parley", text)).answered())[-1]
 
 
-def was_private(asked: Interaction) -> bool:
-    return [each["response_type"] for each in asked.responses] == ["ephemeral"]
+def was_private(interaction: Interaction) -> bool:
+    return [response["response_type"] for response in interaction.responses] == ["ephemeral"]
 
 
 async def test_a_command_is_acknowledged_and_answered_to_the_person_alone(office: Scene) -> None:
-    asked = await office.ann.slash(office.general, "/parley", "budget")
+    interaction = await office.ann.slash(office.general, "/parley", "budget")
 
-    assert "5,000 tokens" in (await asked.answered())[0]
-    assert was_private(asked)
-    assert asked.envelope is not None
-    assert asked.envelope.seconds is not None
-    assert asked.envelope.seconds < 3
+    assert "5,000 tokens" in (await interaction.answered())[0]
+    assert was_private(interaction)
+    assert interaction.envelope is not None
+    assert interaction.envelope.seconds is not None
+    assert interaction.envelope.seconds < 3
     assert office.ann.reads(office.general) == []
     assert "of nothing" not in await told(office, office.ann, "  BUDGET  ")
 
 
 async def test_help_lists_every_command_as_it_is_typed_on_slack(office: Scene) -> None:
-    listed = await told(office, office.ann, "")
+    listing = await told(office, office.ann, "")
 
-    for each in all_commands():
-        line = f"/parley {each.usage.removeprefix('/')} - "
-        assert (line in listed) == (each.is_known_on("slack") and not each.requires), each.usage
-    assert "/parley ask QUESTION" in listed
+    for all_command in all_commands():
+        line = f"/parley {all_command.usage.removeprefix('/')} - "
+        assert (line in listing) == (all_command.is_known_on("slack") and not all_command.requires), all_command.usage
+    assert "/parley ask QUESTION" in listing
     assert (await told(office, office.ann, "help budget")).startswith("/parley budget - ")
 
 
@@ -56,10 +56,10 @@ async def test_memories_are_listed_and_forgotten_with_their_ids(office: Scene) -
     await office.ann.direct("I like frogs")
     await office.ann.hears()
 
-    listed = await told(office, office.ann, "memory list", office.ann.dm)
-    assert "Ann likes &lt;frogs&gt;" in listed
+    listing = await told(office, office.ann, "memory list", office.ann.dm)
+    assert "Ann likes &lt;frogs&gt;" in listing
     assert "nothing about you here" in await told(office, office.ann, "memory list")
-    memory_id = listed.splitlines()[1].partition(":")[0]
+    memory_id = listing.splitlines()[1].partition(":")[0]
     assert await told(office, office.ann, f"memory forget {memory_id}", office.ann.dm) == (
         f"I have forgotten memory {memory_id}."
     )
@@ -70,18 +70,18 @@ async def test_forgetting_is_confirmed_by_a_button_and_an_export_is_sent_directl
     await office.ann.direct("I like frogs")
     await office.until_value("delivered", "SELECT status FROM outbox")
 
-    asked = await office.ann.slash(office.ann.dm, "/parley", "memory forget about frogs")
-    assert "Ann likes frogs" in (await asked.answered())[0]
-    shown = office.ann.whispers(office.ann.dm)[-1]
-    done = await office.ann.presses(office.ann.dm, shown, "Yes, do it")
-    assert "I have forgotten" in (await done.answered())[0]
-    assert "actions" not in [each["type"] for each in shown["blocks"]]
+    interaction = await office.ann.slash(office.ann.dm, "/parley", "memory forget about frogs")
+    assert "Ann likes frogs" in (await interaction.answered())[0]
+    whisper = office.ann.whispers(office.ann.dm)[-1]
+    confirmation = await office.ann.presses(office.ann.dm, whisper, "Yes, do it")
+    assert "I have forgotten" in (await confirmation.answered())[0]
+    assert "actions" not in [block["type"] for block in whisper["blocks"]]
     assert "nothing about you here" in await told(office, office.ann, "memory list")
 
     exported = await office.ann.slash(office.general, "/parley", "export")
     assert "The file is in our direct messages." in (await exported.answered())[0]
     assert was_private(exported)
-    (file,) = next(each["files"] for each in office.ann.written() if each.get("files"))
+    (file,) = next(message["files"] for message in office.ann.written() if message.get("files"))
     assert file["name"].startswith("parley-archive-")
     assert office.ann.reads(office.general) == []
     assert office.refusals() == []
@@ -95,11 +95,11 @@ async def test_a_direct_message_between_people_shows_nothing_private(office: Sce
     office.slack.world.channels["D0THEIRS"] = theirs | {"id": "D0THEIRS"}
     office.model.play([Answer("I don't know.")])
 
-    listed = await told(office, office.ann, "memory", office.slack.world.channels["D0THEIRS"])
+    listing = await told(office, office.ann, "memory", office.slack.world.channels["D0THEIRS"])
     await office.ann.slash(office.slack.world.channels["D0THEIRS"], "/parley", "ask what do I like?")
     await office.until_value("answered", "SELECT status FROM turns WHERE id = 2")
 
-    assert "nothing about you here" in listed
+    assert "nothing about you here" in listing
     assert "Ann likes frogs" not in str(office.model.requests[-1].body)
     assert await office.value("SELECT is_direct FROM inbox ORDER BY id DESC LIMIT 1") is False
 
@@ -107,21 +107,21 @@ async def test_a_direct_message_between_people_shows_nothing_private(office: Sce
 async def test_a_persona_is_set_by_admins_only(office: Scene) -> None:
     await office.sql("INSERT INTO personas (name, system_prompt) VALUES ('frog', 'Croak.')")
 
-    refused = await told(office, office.bob, "persona set frog")
+    refusal = await told(office, office.bob, "persona set frog")
     await office.sql("UPDATE users SET permission_level = 'admin'")
 
-    assert refused == "This needs the permission admin; yours is guest."
+    assert refusal == "This needs the permission admin; yours is guest."
     assert (await told(office, office.bob, "persona set frog")).startswith("frog answers in this channel")
 
 
 async def test_ask_is_a_question_that_all_can_see_and_the_same_command_twice_is_one(office: Scene) -> None:
     office.model.play([Answer("Green.")])
 
-    asked = await office.ann.slash(office.general, "/parley", "ask what colour\nare frogs?")
-    again = await office.slack.delivery.give("slash_commands", asked.payload)
+    interaction = await office.ann.slash(office.general, "/parley", "ask what colour\nare frogs?")
+    again = await office.slack.delivery.give("slash_commands", interaction.payload)
 
     assert (await office.bob.hears(office.general))[0].startswith("Green.")
-    assert asked.response == {"text": "", "response_type": "in_channel"}
+    assert interaction.response == {"text": "", "response_type": "in_channel"}
     assert again.acked_at is not None
     assert await office.sql("SELECT content, status FROM inbox") == [("what colour\nare frogs?", "answered")]
     assert office.refusals() == []
@@ -137,10 +137,10 @@ async def test_a_question_is_acknowledged_in_time_when_slack_is_slow(office: Sce
     # However busy this machine is: long before Slack has answered anything.
     office.slack.latency, office.slack.delivery.ack_seconds = 30, 20
 
-    asked = await office.ann.slash(office.ann.dm, "/parley", "ask are you there?")
+    interaction = await office.ann.slash(office.ann.dm, "/parley", "ask are you there?")
     office.slack.latency = 0
 
-    assert asked.is_acked
+    assert interaction.is_acked
     assert await office.ann.hears() == ["At last."]
 
 
@@ -149,10 +149,10 @@ async def test_ask_is_answered_where_the_agent_is_no_member(office: Scene) -> No
     office.ann.joins(hidden)
     office.model.play([Answer("Green & <!channel>.")])
 
-    asked = await office.ann.slash(hidden, "/parley", "ask what colour are frogs?")
+    interaction = await office.ann.slash(hidden, "/parley", "ask what colour are frogs?")
     await office.until_value("delivered", "SELECT status FROM outbox")
 
-    assert [(each["response_type"], each["blocks"][0]["text"]) for each in asked.responses] == [
+    assert [(response["response_type"], response["blocks"][0]["text"]) for response in interaction.responses] == [
         ("in_channel", "Green & &lt;!channel>.")
     ]
 
@@ -162,8 +162,8 @@ async def test_the_shortcut_asks_about_a_message_in_its_thread(office: Scene) ->
     message = await office.bob.posts(office.general, f"Toads &lt; frogs, says <@{office.ann.id}>")
 
     form = await (await office.ann.shortcut(office.general, message, "ask_parley")).view()
-    sent = await office.ann.submits(form, question="what is this about?")
-    again = await office.slack.delivery.give("interactive", sent.payload)
+    submission = await office.ann.submits(form, question="what is this about?")
+    again = await office.slack.delivery.give("interactive", submission.payload)
 
     (answer,) = await office.ann.hears(office.general, thread_ts=message["ts"])
     assert answer.startswith("It is about toads.")
@@ -178,10 +178,10 @@ async def test_a_form_that_can_not_be_opened_in_time_is_told(office: Scene) -> N
     message = await office.bob.posts(office.general, "é" * 3500)
     office.slack.fail("views.open", error="expired_trigger_id")
 
-    asked = await office.ann.shortcut(office.general, message, "ask_parley")
+    interaction = await office.ann.shortcut(office.general, message, "ask_parley")
 
-    assert await asked.answered() == ["I could not open the form; please try again."]
-    assert was_private(asked)
+    assert await interaction.answered() == ["I could not open the form; please try again."]
+    assert was_private(interaction)
 
 
 async def test_malformed_payloads_do_no_harm(office: Scene) -> None:
@@ -196,16 +196,16 @@ async def test_malformed_payloads_do_no_harm(office: Scene) -> None:
         {"action_id": "parley_home:what", "block_id": "x"},
     ]
     odd: list[Json] = [
-        *(base | {"type": "block_actions", "actions": [each]} for each in clicks),
+        *(base | {"type": "block_actions", "actions": [click]} for click in clicks),
         base | {"type": "message_action", "callback_id": "ask_parley"},
         base | {"type": "message_action", "callback_id": "ask_parley", "message": {}, "channel": {}},
         base | {"type": "view_submission", "view": {"callback_id": "parley_budget", "type": "modal", "state": {}}},
     ]
     for payload in odd:
         assert (await office.slack.delivery.give("interactive", payload)).acked_at is not None, payload
-    for given in ({}, {"team_id": "T0", "user_id": "U0", "text": "budget"}, {"user_id": office.ann.id, "text": "me"}):
-        command = {"command": "/parley", "team_id": office.slack.team_id, **given}
-        assert (await office.slack.delivery.give("slash_commands", command)).acked_at is not None, given
+    for fields in ({}, {"team_id": "T0", "user_id": "U0", "text": "budget"}, {"user_id": office.ann.id, "text": "me"}):
+        command = {"command": "/parley", "team_id": office.slack.team_id, **fields}
+        assert (await office.slack.delivery.give("slash_commands", command)).acked_at is not None, fields
 
     office.model.play([Answer("Still here.")])
     await office.ann.direct("hello")
@@ -214,17 +214,17 @@ async def test_malformed_payloads_do_no_harm(office: Scene) -> None:
 
 async def test_commands_come_by_http_as_well(scene: Scene, address: Address, model: OpenAIStub) -> None:
     async with opened_by_http(scene, address, model):
-        asked = await scene.ann.slash(scene.general, "/parley", "budget")
-        assert "5,000 tokens" in (await asked.answered())[0]
+        interaction = await scene.ann.slash(scene.general, "/parley", "budget")
+        assert "5,000 tokens" in (await interaction.answered())[0]
         await scene.ann.opens_home()
         await scene.slack.until(lambda: scene.ann.home)
 
 
 async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_not_kept(office: Scene) -> None:
     form = await (await office.ann.slash(office.general, "/parley", "credential set pms")).view()
-    kept = await office.ann.submits(form, credential="lantern-4711-heron")
-    assert kept.response["response_action"] == "update"
-    assert "I keep your credential pms encrypted" in str(kept.response["view"]["blocks"])
+    submission = await office.ann.submits(form, credential="lantern-4711-heron")
+    assert submission.response["response_action"] == "update"
+    assert "I keep your credential pms encrypted" in str(submission.response["view"]["blocks"])
     short = await office.ann.submits(form, credential="short")
     assert "A credential has at least 8" in short.response["errors"]["credential"]
     assert "pms (since" in await told(office, office.ann, "credential list")

@@ -35,11 +35,11 @@ async def test_a_channel_that_is_posted_to_too_often_is_left_alone_for_as_long_a
     await office.bob.hears()
 
     first, *others = office.slack.calls("chat.postMessage")
-    in_channel = [each for each in others if each.args["channel"] == office.general["id"]]
-    (direct,) = [each for each in others if each not in in_channel]
+    in_channel = [other for other in others if other.args["channel"] == office.general["id"]]
+    (direct,) = [other for other in others if other not in in_channel]
     assert first.status == 429
     assert len(in_channel) == 2
-    assert all(each.at - first.at >= 2 for each in in_channel)
+    assert all(call.at - first.at >= 2 for call in in_channel)
     # Another channel does not wait for this one.
     assert direct.at < in_channel[0].at
 
@@ -83,7 +83,7 @@ async def test_live_text_that_is_limited_was_not_posted_and_nothing_is_looked_up
     await office.ann.mentions(office.general, "slowly")
     await office.until_value(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
-    assert [each.status for each in office.slack.calls("chat.postMessage")] == [429, 200]
+    assert [call.status for call in office.slack.calls("chat.postMessage")] == [429, 200]
     assert office.slack.calls("conversations.replies") == []
     assert office.ann.reads(office.general) == ["Slowly but surely."]
 
@@ -170,7 +170,7 @@ async def test_unknown_names_delay_a_message_for_a_moment_only(office: Scene) ->
     office.slack.fail("conversations.info", seconds=30)
 
     await office.ann.mentions(office.general, "hello")
-    await office.slack.until(lambda: [each for each in office.slack.journal.envelopes if each.acked_at])
+    await office.slack.until(lambda: [envelope for envelope in office.slack.journal.envelopes if envelope.acked_at])
 
     assert (office.slack.journal.envelopes[0].seconds or 9) < 3
     assert await office.ann.hears(office.general) == ["Whoever you are."]
@@ -195,7 +195,7 @@ async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
     model.play([Answer("In the channel."), Answer("Directly.")])
     scene.slack.world.add_channel("never-talked-here")
     async with scene.opened(address, model):
-        asked = await scene.ann.mentions(scene.general, "hello")
+        question = await scene.ann.mentions(scene.general, "hello")
         await scene.ann.hears(scene.general)
         await scene.bob.direct("hello")
         await scene.bob.hears()
@@ -203,7 +203,7 @@ async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
     await scene.slack.socket.until_gone()
     long_ago = {"ts": stamp(datetime.now(UTC).timestamp() - 3600)}
     scene.slack.world.keep_message(scene.bob.dm, "yesterday", user=scene.bob.id, **long_ago)
-    await scene.ann.posts(scene.general, "one more", thread_ts=asked["ts"], is_heard=False)
+    await scene.ann.posts(scene.general, "one more", thread_ts=question["ts"], is_heard=False)
     await scene.ann.posts(scene.general, "not for you", is_heard=False)
     await scene.bob.mentions(scene.general, "a new one", is_heard=False)
     await scene.bob.direct("are you there?", is_heard=False)
@@ -211,14 +211,14 @@ async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
     model.play([Answer("Caught up.")] * 5)
     scene.slack.journal.clear()
     async with scene.opened(address, model):
-        await scene.ann.hears(scene.general, 2, thread_ts=asked["ts"])
+        await scene.ann.hears(scene.general, 2, thread_ts=question["ts"])
         await scene.until_value(5, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
-        read = {each.args["channel"] for each in scene.slack.calls("conversations.history")}
+        channels = {call.args["channel"] for call in scene.slack.calls("conversations.history")}
 
         contents = [row.content for row in await scene.sql("SELECT content FROM inbox")]
     assert sorted(contents) == sorted(["hello", "hello", "one more", "a new one", "are you there?"])
-    assert read == {scene.general["id"], scene.bob.dm["id"]}
-    assert not [each for each in scene.slack.calls() if each.method in ("conversations.list", "users.conversations")]
+    assert channels == {scene.general["id"], scene.bob.dm["id"]}
+    assert not [call for call in scene.slack.calls() if call.method in ("conversations.list", "users.conversations")]
 
 
 async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
@@ -269,8 +269,8 @@ async def test_every_place_of_a_busy_workspace_is_caught_up_with(
     model.play(lambda _body, _number: Answer("Here."))
     people = [Person(scene.slack, f"Person{number}") for number in range(THREADS)]
     roots = [
-        scene.slack.world.keep_message(scene.general, f"root {number}", user=each.id, team=scene.slack.team_id)
-        for number, each in enumerate(people)
+        scene.slack.world.keep_message(scene.general, f"root {number}", user=person.id, team=scene.slack.team_id)
+        for number, person in enumerate(people)
     ]
     async with scene.opened(address, model):
         await scene.ann.direct("hello")
@@ -279,11 +279,16 @@ async def test_every_place_of_a_busy_workspace_is_caught_up_with(
         # What began the threads is read again, and was for nobody.
         await scene.sql("UPDATE shards SET seen_id = '1.000000'")
     await scene.slack.socket.until_gone()
-    for root, each in zip(roots, people, strict=True):
-        given = {"team": scene.slack.team_id, "channel": scene.general["id"], "dm": each.dm["id"], "ts": root["ts"]}
-        await scene.sql(KNOWN_PLACES, **given)
-        await each.posts(scene.general, "in a thread", thread_ts=root["ts"], is_heard=False)
-        await each.direct("directly", is_heard=False)
+    for root, member in zip(roots, people, strict=True):
+        parameters = {
+            "team": scene.slack.team_id,
+            "channel": scene.general["id"],
+            "dm": member.dm["id"],
+            "ts": root["ts"],
+        }
+        await scene.sql(KNOWN_PLACES, **parameters)
+        await member.posts(scene.general, "in a thread", thread_ts=root["ts"], is_heard=False)
+        await member.direct("directly", is_heard=False)
 
     async with scene.opened(address, model, works=False):
         await scene.until_value(1 + 2 * THREADS, "SELECT count(*) FROM inbox")

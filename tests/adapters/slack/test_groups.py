@@ -60,11 +60,11 @@ async def test_a_group_counts_from_the_next_message_on_and_is_shown_to_the_model
 
     await office.sql("UPDATE users SET token_budget_monthly = 0")
     await office.bob.direct("again")
-    refused = (await office.bob.hears(count=2))[1]
+    refusal = (await office.bob.hears(count=2))[1]
     await grant(office, keepers, None, 50_000)
     await office.bob.direct("and now?")
 
-    assert refused.startswith("You have used this month's budget")
+    assert refusal.startswith("You have used this month's budget")
     assert (await office.bob.hears(count=3))[2] == "Now I may."
     assert "Keepers" in office.prompt()
     assert await office.sql("SELECT roles FROM member_roles") == [([keepers["id"]],)]
@@ -72,11 +72,11 @@ async def test_a_group_counts_from_the_next_message_on_and_is_shown_to_the_model
 
 async def test_who_writes_at_once_is_looked_up_with_one_question_to_slack(office: Scene) -> None:
     crowd = [Person(office.slack, f"P{number}") for number in range(12)]
-    await grant(office, office.slack.world.add_user_group("Crowd", [each.user for each in crowd]), "user")
+    await grant(office, office.slack.world.add_user_group("Crowd", [person.user for person in crowd]), "user")
 
-    answers = await asyncio.gather(*(told(office, each, "me") for each in crowd))
+    answers = await asyncio.gather(*(told(office, person, "me") for person in crowd))
 
-    assert all("permission user" in each for each in answers)
+    assert all("permission user" in answer for answer in answers)
     assert len(office.slack.calls("usergroups.list")) == 1
 
 
@@ -106,6 +106,6 @@ async def test_a_workspace_has_a_budget_besides_the_persons_and_direct_messages_
     await office.ann.hears()
     await office.bob.mentions(office.general, "hello")
 
-    (refused,) = await office.bob.hears(office.general)
-    assert refused.startswith("This server has used up its budget for this month; it renews on ")
+    (refusal,) = await office.bob.hears(office.general)
+    assert refusal.startswith("This server has used up its budget for this month; it renews on ")
     assert await office.sql("SELECT tokens_used_this_month, tokens_reserved FROM servers") == [(1100, 0)]

@@ -13,14 +13,14 @@ async def shown(scene: Scene, person: Person, *words: str) -> str:
 
     def says() -> str:
         text = show(scene.slack.world, person.home) if person.home is not None else ""
-        return text if all(each in text for each in words) else ""
+        return text if all(word in text for word in words) else ""
 
     return str(await scene.slack.until(says))
 
 
 async def remembers(scene: Scene, person: Person, *facts: str) -> None:
     """Let the agent remember something that this person says in private."""
-    calls = [("knowledge__remember", {"content": each}) for each in facts]
+    calls = [("knowledge__remember", {"content": fact}) for fact in facts]
     scene.model.play([Answer(tool_calls=calls), Answer("Noted.")])
     await person.direct("remember this")
     await person.hears()
@@ -28,7 +28,9 @@ async def remembers(scene: Scene, person: Person, *facts: str) -> None:
 
 def buttons(home: Json, label: str) -> list[Json]:
     return [
-        each["accessory"] for each in home["blocks"] if each.get("accessory", {}).get("text", {}).get("text") == label
+        block["accessory"]
+        for block in home["blocks"]
+        if block.get("accessory", {}).get("text", {}).get("text") == label
     ]
 
 
@@ -47,12 +49,12 @@ async def test_a_home_shows_budget_persona_and_memories_of_its_person_alone(offi
     await office.bob.opens_home()
     others = await shown(office, office.bob, "Your budget", "Nothing yet.")
 
-    assert all(each.title in home for each in list_panels())
+    assert all(panel.title in home for panel in list_panels())
     assert "▓▓▓▓▓░░░░░░░░░░░░░░░ 25%" in home
     assert "1,250 of 5,000 tokens" in home
     assert "This workspace" not in home
     assert "toads" not in others
-    assert {each.args["user_id"] for each in office.slack.calls("views.publish")} == {office.ann.id, office.bob.id}
+    assert {call.args["user_id"] for call in office.slack.calls("views.publish")} == {office.ann.id, office.bob.id}
     assert office.refusals() == []
 
 
@@ -88,8 +90,8 @@ async def test_an_admin_sees_the_workspaces_spend_and_sets_its_budget(office: Sc
     await shown(office, office.ann, "This workspace", "1 people have used 1,100 tokens", "no budget for all")
     assert office.ann.home is not None
     form = await (await office.ann.presses_in_view(office.ann.home, "Change the budget")).view()
-    refused = await office.ann.submits(form, budget="a lot")
-    assert "whole number" in refused.response["errors"]["budget"]
+    submission = await office.ann.submits(form, budget="a lot")
+    assert "whole number" in submission.response["errors"]["budget"]
     assert await office.sql("SELECT 1 FROM servers WHERE token_budget_monthly IS NOT NULL") == []
     await office.ann.submits(form, budget="4000")
 
@@ -115,10 +117,10 @@ async def test_a_form_of_a_former_admin_changes_nothing(office: Scene) -> None:
     old = office.ann.home
 
     await office.sql("UPDATE users SET permission_level = 'guest', token_budget_monthly = 5000")
-    refused = await office.ann.submits(form, budget="4000")
+    submission = await office.ann.submits(form, budget="4000")
     await office.ann.presses_in_view(old, "Change the budget")
 
-    assert refused.response["errors"]["budget"] == "This needs the permission admin; yours is guest."
+    assert submission.response["errors"]["budget"] == "This needs the permission admin; yours is guest."
     assert "This needs the permission admin" in await shown(office, office.ann, "This needs")
     assert len(office.slack.calls("views.open")) == 1
     assert await office.sql("SELECT 1 FROM servers WHERE token_budget_monthly IS NOT NULL") == []
@@ -130,8 +132,8 @@ async def test_a_scheduled_job_is_shown_to_its_person_and_cancelled_there(office
         await person.direct("hello")
         await person.hears()
     await office.sql("UPDATE users SET permission_level = 'user'")
-    made = await office.ann.slash(office.ann.dm, "/parley", "schedule add tomorrow at 9: Water the plants")
-    assert "Scheduled: 1: Water the" in (await made.answered())[-1]
+    interaction = await office.ann.slash(office.ann.dm, "/parley", "schedule add tomorrow at 9: Water the plants")
+    assert "Scheduled: 1: Water the" in (await interaction.answered())[-1]
     await office.ann.opens_home()
     await office.bob.opens_home()
     await shown(office, office.ann, "What is scheduled for you", "Water the plants")

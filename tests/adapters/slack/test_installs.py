@@ -57,9 +57,9 @@ async def test_workspaces_install_the_app_and_each_is_answered_with_its_own_toke
         await toad.direct("hello")
         assert await toad.hears() == ["Quak."]
 
-        posted = [each.token for each in scene.slack.calls("chat.postMessage", ok=True)]
-        tokens = [scene.slack.world.installation_of(each["id"]) for each in (pond, lake)]
-        assert posted == [each.token for each in tokens if each is not None]
+        posted = [call.token for call in scene.slack.calls("chat.postMessage", ok=True)]
+        tokens = [scene.slack.world.installation_of(workspace["id"]) for workspace in (pond, lake)]
+        assert posted == [token.token for token in tokens if token is not None]
         rows = await scene.sql("SELECT team_id, team_name, bot_user_id, token, installed_by FROM slack_installations")
         assert [(row.team_id, row.team_name, row.installed_by) for row in rows] == [
             (pond["id"], "Pond", frog.id),
@@ -67,7 +67,7 @@ async def test_workspaces_install_the_app_and_each_is_answered_with_its_own_toke
         ]
         assert all(row.token.startswith("gAAAA") for row in rows)
         links = await scene.sql("SELECT platform_user_id FROM user_platform_links ORDER BY id")
-        assert [each[0] for each in links] == [f"{pond['id']}:{frog.id}", f"{lake['id']}:{toad.id}"]
+        assert [link[0] for link in links] == [f"{pond['id']}:{frog.id}", f"{lake['id']}:{toad.id}"]
         assert scene.refusals() == []
 
 
@@ -79,11 +79,11 @@ async def test_an_installation_is_finished_once_in_the_browser_that_began_it_and
     async with open_all(scene, address, model) as url, httpx.AsyncClient() as browser:
 
         async def begin() -> tuple[str, dict[str, str]]:
-            sent = await browser.get(f"{url}/slack/install")
-            cookie = sent.headers["set-cookie"]
+            response = await browser.get(f"{url}/slack/install")
+            cookie = response.headers["set-cookie"]
             assert "HttpOnly" in cookie
             assert "Secure" in cookie
-            back = await browser.get(sent.headers["location"])
+            back = await browser.get(response.headers["location"])
             return str(back.headers["location"]), {"cookie": cookie.partition(";")[0]}
 
         async def finish(address: str, headers: Any = None) -> tuple[int, str]:
@@ -232,4 +232,4 @@ async def test_the_token_in_the_settings_works_beside_installed_workspaces(
         assert await frog.hears() == ["Croak."]
 
         links = await scene.sql("SELECT platform_user_id FROM user_platform_links ORDER BY id")
-        assert [each[0] for each in links] == [scene.ann.id, f"{frog.team['id']}:{frog.id}"]
+        assert [link[0] for link in links] == [scene.ann.id, f"{frog.team['id']}:{frog.id}"]

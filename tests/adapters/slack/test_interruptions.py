@@ -23,7 +23,7 @@ DEAD_WORKERS = "UPDATE procrastinate_workers SET last_heartbeat = now() - interv
 def shown(scene: Scene, channel: Json | None = None) -> list[tuple[str, bool]]:
     """Return the text of each of the app's messages, and whether it is still being streamed."""
     messages = scene.slack.world.messages[(channel or scene.general)["id"]].values()
-    return [(each["text"], bool(each.get("is_streaming"))) for each in messages if "bot_id" in each]
+    return [(message["text"], bool(message.get("is_streaming"))) for message in messages if "bot_id" in message]
 
 
 async def test_a_stream_whose_confirmation_is_lost_becomes_the_answer(office: Scene) -> None:
@@ -81,7 +81,7 @@ async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
 async def test_the_notice_that_a_turn_has_failed_takes_the_place_of_its_stream(office: Scene) -> None:
     end = asyncio.Event()
     office.model.play([Answer("It is done.", chunk_chars=4, end=end)])
-    asked = await office.ann.mentions(office.general, "slowly")
+    question = await office.ann.mentions(office.general, "slowly")
     await office.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
     assert [is_open for _, is_open in shown(office)] == [True]
     # A turn whose workers have died three times: the apology knows nothing of the live message.
@@ -97,12 +97,12 @@ async def test_the_notice_that_a_turn_has_failed_takes_the_place_of_its_stream(o
     await office.until_value("delivered", DELIVERED)
 
     assert shown(office) == [("Something went wrong.", False)]
-    assert office.ann.reads(office.general, asked["ts"]) == ["Something went wrong."]
+    assert office.ann.reads(office.general, question["ts"]) == ["Something went wrong."]
 
 
 async def test_an_answer_to_a_typed_command_is_not_taken_for_a_stream(office: Scene) -> None:
     thread_ts = await office.ann.opens_assistant()
-    asked = await office.ann.direct("hello", thread_ts=thread_ts)
+    question = await office.ann.direct("hello", thread_ts=thread_ts)
     await office.until_value("delivered", DELIVERED)
     await office.ann.direct("/help", thread_ts=thread_ts)
     await office.ann.hears(count=2)
@@ -111,22 +111,24 @@ async def test_an_answer_to_a_typed_command_is_not_taken_for_a_stream(office: Sc
     platform = app.senders["slack"]
     assert isinstance(platform, SlackPlatform)
     web = await platform.clients.get(office.slack.team_id)
-    found = await find_sent(app.database, web, ReplyKey(await office.value("SELECT id FROM turns"), place, asked["ts"]))
+    reply = await find_sent(
+        app.database, web, ReplyKey(await office.value("SELECT id FROM turns"), place, question["ts"])
+    )
 
-    assert (found.parts, found.surplus) == ({0: office.ann.written()[0]["ts"]}, ())
+    assert (reply.parts, reply.surplus) == ({0: office.ann.written()[0]["ts"]}, ())
 
 
 async def test_a_later_turn_in_the_thread_keeps_its_own_stream(office: Scene) -> None:
     office.model.play(
         [Answer("First."), Answer("Second answer, said slowly, word by word.", chunk_chars=14, chunk_delay=1.5)]
     )
-    asked = await office.ann.mentions(office.general, "one")
+    question = await office.ann.mentions(office.general, "one")
     await office.until_value("delivered", DELIVERED)
     first = office.ann.written(office.general)[0]
     del office.slack.world.messages[office.general["id"]][first["ts"]]
     await office.sql("UPDATE turns SET finished_at = now() - interval '1 minute'")
 
-    await office.ann.posts(office.general, "two", thread_ts=asked["ts"])
+    await office.ann.posts(office.general, "two", thread_ts=question["ts"])
     await office.slack.until(lambda: office.slack.calls("chat.startStream"))
     await office.sql("UPDATE outbox SET status = 'pending', delivered_at = NULL, claimed_until = now()")
     await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")

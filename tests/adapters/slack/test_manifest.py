@@ -37,16 +37,16 @@ WITHIN = {
 def named_methods() -> set[str]:
     """Return the methods of Slack's API that the adapter names, as strings or as the library's functions."""
     by_function = {name.replace(".", "_"): name for name in METHODS}
-    found: set[str] = set()
+    methods: set[str] = set()
     for source in sources_in("adapters"):
         if not source.path.startswith("adapters/slack/"):
             continue
         for node in source.nodes():
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found |= {node.value} & set(METHODS) | set(WITHIN.get(node.value, ()))
+                methods |= {node.value} & set(METHODS) | set(WITHIN.get(node.value, ()))
             elif isinstance(node, ast.Attribute) and node.attr in by_function:
-                found.add(by_function[node.attr])
-    return found
+                methods.add(by_function[node.attr])
+    return methods
 
 
 async def made(scene: Scene) -> Scene:
@@ -62,8 +62,8 @@ async def every_place_is_talked_in(scene: Scene) -> None:
     several = slack.world.add_group_direct([ann.user, scene.bob.user])
     for place in (scene.general, secret, several):
         root = await scene.bob.posts(place, "I like frogs")
-        asked = await ann.mentions(place, "what does Bob like?", thread_ts=root["ts"])
-        await ann.hears(place, thread_ts=asked["thread_ts"])
+        question = await ann.mentions(place, "what does Bob like?", thread_ts=root["ts"])
+        await ann.hears(place, thread_ts=question["thread_ts"])
     await ann.direct("hello", files=[("note.txt", b"Toads hop.")])
     await ann.hears()
 
@@ -75,11 +75,11 @@ async def everything_is_opened(scene: Scene) -> None:
     await slack.until(lambda: slack.world.prompts.get(ann.dm["id"]))
     await ann.switches_to(scene.general)
     scene.model.play([Answer("Never", chunk_chars=2, chunk_delay=5.0), *[Answer("Hi.")] * 9])
-    asked = await ann.direct("and now?")
-    key = (ann.dm["id"], asked["ts"])
+    question = await ann.direct("and now?")
+    key = (ann.dm["id"], question["ts"])
     await slack.until(lambda: slack.world.sessions.get(key, {}).get("status") == "processing")
-    await ann.stops_session(ann.dm, asked["ts"])
-    await ann.hears(ann.dm, thread_ts=asked["ts"])
+    await ann.stops_session(ann.dm, question["ts"])
+    await ann.hears(ann.dm, thread_ts=question["ts"])
     await ann.opens_home()
     await slack.until(lambda: ann.home)
     assert await (await ann.slash(scene.general, "/parley", "budget")).answered()
@@ -100,12 +100,12 @@ async def what_only_some_need_is_done(scene: Scene) -> None:
     assert "permission user" in (await (await ann.slash(scene.general, "/parley", "me")).answered())[-1]
     await olga.changes_group(group, [])
     await slack.events.in_team("subteam_created", {"subteam": group}, slack.team_id)
-    written = {"title": "Frogs", "content": "frogs"}
+    arguments = {"title": "Frogs", "content": "frogs"}
     scene.model.play(
-        [Answer(tool_calls=[("file_manager__create_document", written)], delay=1.5), Answer("It is done.", delay=1.5)]
+        [Answer(tool_calls=[("file_manager__create_document", arguments)], delay=1.5), Answer("It is done.", delay=1.5)]
     )
     await ann.mentions(scene.general, "write a list")
-    await slack.until(lambda: any(each.get("files") for each in ann.written(scene.general)))
+    await slack.until(lambda: any(message.get("files") for message in ann.written(scene.general)))
 
 
 async def test_a_whole_day_uses_every_scope_and_every_event_of_the_manifest_and_no_other(
@@ -117,14 +117,14 @@ async def test_a_whole_day_uses_every_scope_and_every_event_of_the_manifest_and_
         await what_only_some_need_is_done(office)
         await Admin(office.slack, "Olga").removes_app()
 
-        refused = [each for each in office.slack.journal.refused if each.error in ("missing_scope", "unknown_method")]
-        assert [(each.method, each.answer) for each in refused] == []
+        refusals = [call for call in office.slack.journal.refused if call.error in ("missing_scope", "unknown_method")]
+        assert [(call.method, call.answer) for call in refusals] == []
         assert office.slack.events.told == set(EVENTS)
         assert sorted(office.slack.used_scopes) == sorted(SCOPES)
 
 
 def test_every_method_that_the_code_names_has_its_scope_and_every_event_its_listener() -> None:
-    needed = {scope for name in named_methods() for scope in METHODS[name].scopes}
+    scopes = {scope for name in named_methods() for scope in METHODS[name].scopes}
     listened = {
         node.args[0].value
         for source in sources_in("adapters")
@@ -136,8 +136,8 @@ def test_every_method_that_the_code_names_has_its_scope_and_every_event_its_list
     }
 
     # What a direct conversation is called, nobody has to look up.
-    assert needed - set(SCOPES) == {"im:read"}
-    assert {each.partition(".")[0] for each in (*EVENTS, *OF_PANEL)} == listened
+    assert scopes - set(SCOPES) == {"im:read"}
+    assert {event.partition(".")[0] for event in (*EVENTS, *OF_PANEL)} == listened
 
 
 async def test_over_http_the_manifest_leads_slack_to_this_parley(
@@ -149,26 +149,26 @@ async def test_over_http_the_manifest_leads_slack_to_this_parley(
         await office.ann.direct("hello")
         await office.ann.hears()
         assert await (await office.ann.slash(office.general, "/parley", "help")).answered()
-        assert {each.kind for each in office.slack.journal.deliveries} == {"events_api", "slash_commands"}
+        assert {delivery.kind for delivery in office.slack.journal.deliveries} == {"events_api", "slash_commands"}
 
 
 async def test_the_command_writes_it_and_says_what_is_missing(tmp_path: Path) -> None:
-    async def written(*more: str, **given: str) -> str:
+    async def written(*more: str, **variables: str) -> str:
         command = (sys.executable, "-m", "adapters.cli", "slack", "manifest", *more)
-        environment = {"PYTHONPATH": str(ROOT), "PATH": "", **given}
+        environment = {"PYTHONPATH": str(ROOT), "PATH": "", **variables}
         process = await asyncio.create_subprocess_exec(
             *command, cwd=tmp_path, env=environment, stdout=PIPE, stderr=PIPE
         )
         output, complained = await process.communicate()
         return (output or complained).decode()
 
-    by_socket, refused = await asyncio.gather(written(), written("--http"))
+    by_socket, error = await asyncio.gather(written(), written("--http"))
 
     manifest: Json = yaml.safe_load(by_socket)
     assert manifest == build_manifest(SlackSettings(), None)
     assert manifest["settings"]["socket_mode_enabled"]
     assert "redirect_urls" not in manifest["oauth_config"]
-    assert refused == "parley: PUBLIC_URL is not set: by HTTP, Slack sends everything to that address.\n"
+    assert error == "parley: PUBLIC_URL is not set: by HTTP, Slack sends everything to that address.\n"
 
 
 def test_with_an_address_it_is_for_http_and_goes_into_a_link() -> None:
@@ -188,9 +188,9 @@ async def test_slack_would_refuse_a_manifest_with_something_strange_in_it() -> N
         manifest = build_manifest(SlackSettings(), None)
         manifest["settings"]["socket_mode"] = True
         manifest["oauth_config"]["scopes"]["bot"] = ["chat:write"]
-        with pytest.raises(ManifestRefused, match="/settings/socket_mode") as refused:
+        with pytest.raises(ManifestRefused, match="/settings/socket_mode") as excinfo:
             await slack.make_app(manifest)
-        assert "events have their scopes" in str(refused.value)
+        assert "events have their scopes" in str(excinfo.value)
 
 
 async def test_slack_refuses_the_panel_to_a_new_app_and_an_old_one_keeps_it() -> None:
@@ -207,7 +207,7 @@ async def test_slack_refuses_the_panel_to_a_new_app_and_an_old_one_keeps_it() ->
 
 async def found(own: SlackSettings, settings: Settings | None = None) -> list[tuple[str, str]]:
     platform = SlackPlatform(own)
-    return [(each.level, each.text) async for each in platform.examine(settings or Settings())]
+    return [(finding.level, finding.text) async for finding in platform.examine(settings or Settings())]
 
 
 async def test_the_doctor_finds_an_app_that_is_made_of_the_manifest_in_order(scene: Scene) -> None:
@@ -244,7 +244,7 @@ async def test_the_doctor_notices_that_slack_limits_the_history_of_this_app(scen
         level, output = (await found(scene.own))[2]
         assert level == "warn"
         assert output.startswith("history: Slack gives this app a history once a minute, 15 messages at a time")
-    assert len([each for each in scene.slack.calls("conversations.history") if each.ok]) < 4
+    assert len([call for call in scene.slack.calls("conversations.history") if call.ok]) < 4
 
 
 async def test_the_doctor_says_which_token_is_no_good_and_why(scene: Scene) -> None:

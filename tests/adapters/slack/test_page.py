@@ -18,11 +18,11 @@ def test_each_way_to_an_answering_app_has_ten_steps() -> None:
 
 
 def test_the_settings_and_the_entries_that_the_page_names_exist() -> None:
-    named = set(re.findall(r"`(SLACK_[A-Z_]+|PUBLIC_URL|CATCH_UP_HOURS|SECRET_KEY)\b", PAGE.text))
+    names = set(re.findall(r"`(SLACK_[A-Z_]+|PUBLIC_URL|CATCH_UP_HOURS|SECRET_KEY)\b", PAGE.text))
     features = build_manifest(SlackSettings(), None)["features"]
 
-    assert {each.lower() for each in named} <= set(Settings.model_fields) | {
-        f"slack_{each.name}" for each in fields(SlackSettings)
+    assert {name.lower() for name in names} <= set(Settings.model_fields) | {
+        f"slack_{field.name}" for field in fields(SlackSettings)
     }
     assert features["slash_commands"][0]["command"] in PAGE.text
     assert f"**{features['shortcuts'][0]['name']}**" in PAGE.text

@@ -16,7 +16,7 @@ from shared.messages import IncomingMessage
 FOLDER = Path(__file__).parents[1] / "fixtures" / "slack"
 TOKEN = Token(SecretStr("xoxb-1"), "T061EG9R6", "U0LAN0Z89", "B0LAN2Q65", "Parley", is_home=True)
 NAMES = {"U2147483697": "ann", "U061F7AUR": "Bob", "W012A3CDE": "eve"}
-OPTIONAL = {each.name: each.default for each in fields(IncomingMessage)}
+OPTIONAL = {field.name: field.default for field in fields(IncomingMessage)}
 
 
 def to_json(event: dict[str, Any]) -> dict[str, Any] | None:
@@ -35,6 +35,6 @@ def to_json(event: dict[str, Any]) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def test_a_payload_of_slack_becomes_our_message(path: Path) -> None:
-    given = json.loads(path.read_text())
+    case = json.loads(path.read_text())
 
-    assert to_json(given["event"]) == given["expected"]
+    assert to_json(case["event"]) == case["expected"]

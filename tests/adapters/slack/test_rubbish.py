@@ -31,35 +31,35 @@ def name_form(envelope: Envelope) -> str:
     """Return which form a request has."""
     event = envelope.payload.get("event") or {}
     kinds = (event.get("subtype"), event.get("type"), envelope.payload.get("type"), envelope.kind)
-    return next(str(each) for each in kinds if each)
+    return next(str(kind) for kind in kinds if kind)
 
 
 async def play_all(scene: Scene) -> None:
     """Let Ann do one of everything, so that the journal has a genuine request of each form."""
     ann, general = scene.ann, scene.general
-    asked = await ann.mentions(general, "hello", files=[("notes.txt", b"frogs are green")])
+    question = await ann.mentions(general, "hello", files=[("notes.txt", b"frogs are green")])
     await ann.hears(general)
-    await ann.edits(general, asked, "hello again")
-    reply = await ann.posts(general, "and this", thread_ts=asked["ts"])
-    shown = ann.written(general)[0]
-    await ann.presses(general, shown, "👍")
+    await ann.edits(general, question, "hello again")
+    reply = await ann.posts(general, "and this", thread_ts=question["ts"])
+    answer = ann.written(general)[0]
+    await ann.presses(general, answer, "👍")
     await ann.slash(general, "/parley", "help")
-    form = await (await ann.shortcut(general, asked, "ask_parley")).view()
+    form = await (await ann.shortcut(general, question, "ask_parley")).view()
     await ann.submits(form, question="What is this?")
     await ann.deletes(general, reply)
     await ann.opens_home()
     await scene.slack.until(lambda: ann.home)
     await ann.opens_home()
     await ann.opens_assistant(general)
-    await scene.slack.until(lambda: {name_form(each) for each in scene.slack.journal.envelopes} >= FORMS)
+    await scene.slack.until(lambda: {name_form(envelope) for envelope in scene.slack.journal.envelopes} >= FORMS)
 
 
 def list_paths(value: Any, path: Path = ()) -> Iterator[Path]:
     yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
+    for key, node in inner:
         if key not in UNREAD:
-            yield from list_paths(each, (*path, key))
+            yield from list_paths(node, (*path, key))
 
 
 def spoiled(value: Any, path: Path, rubbish: Any) -> Any:
@@ -77,8 +77,8 @@ def encode(kind: str, payload: Any, number: int) -> tuple[str, str]:
     """Return body and type of a request; no two are alike, so that none is taken for a replay."""
     if kind == "events_api":
         return json.dumps(payload) + " " * number, "application/json"
-    given = {"payload": json.dumps(payload)} if kind == "interactive" else payload
-    form = {**(given if isinstance(given, dict) else {"all": given}), "number": number}
+    parameters = {"payload": json.dumps(payload)} if kind == "interactive" else payload
+    form = {**(parameters if isinstance(parameters, dict) else {"all": parameters}), "number": number}
     return urlencode(form, errors="surrogatepass"), "application/x-www-form-urlencoded"
 
 
@@ -88,20 +88,22 @@ async def test_rubbish_in_any_place_of_a_signed_request_is_refused_or_ignored(
     bad = itertools.cycle(RUBBISH)
     answers: dict[tuple[str, Path, str], int] = {}
     async with open_over_http(scene, address, model) as url, httpx.AsyncClient() as client:
-        urls = [url.replace("events", each) for each in ("interactions", "commands")]
+        urls = [url.replace("events", endpoint) for endpoint in ("interactions", "commands")]
         await scene.slack.deliver_to(url, interactions=urls[0], commands=urls[1])
         await play_all(scene)
         genuine = list(scene.slack.journal.envelopes)
-        for name, envelope in {name_form(each): each for each in genuine}.items():
+        for name, envelope in {name_form(original): original for original in genuine}.items():
             for path, rubbish in zip([*list_paths(envelope.payload)] * 2, bad, strict=False):
                 body, kind = encode(envelope.kind, spoiled(envelope.payload, path, rubbish), len(answers))
                 now = str(int(time.time()))
                 signature = sign(scene.slack.signing_secret, now, body.encode())
                 headers = {"x-slack-request-timestamp": now, "x-slack-signature": signature, "content-type": kind}
-                done = await client.post(scene.slack.delivery.addresses[envelope.kind], content=body, headers=headers)
-                answers[name, path, repr(rubbish)] = done.status_code
+                response = await client.post(
+                    scene.slack.delivery.addresses[envelope.kind], content=body, headers=headers
+                )
+                answers[name, path, repr(rubbish)] = response.status_code
 
-    assert {each.status for each in genuine} == {200}
+    assert {original.status for original in genuine} == {200}
     assert {key: status for key, status in answers.items() if status not in (200, 400, 404)} == {}
     assert list(answers.values()).count(400) > 100
     assert "Traceback" not in capsys.readouterr().out

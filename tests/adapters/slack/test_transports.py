@@ -41,7 +41,7 @@ async def open_over_http(scene: Scene, address: Address, model: OpenAIStub) -> A
 
 
 def acked(scene: Scene) -> list[Envelope]:
-    return [each for each in scene.slack.journal.envelopes if each.acked_at is not None]
+    return [envelope for envelope in scene.slack.journal.envelopes if envelope.acked_at is not None]
 
 
 async def test_several_connections_in_several_processes_make_one_turn_of_each_event(
@@ -60,7 +60,7 @@ async def test_several_connections_in_several_processes_make_one_turn_of_each_ev
         await ended(listening)
 
     assert await office.value(COUNT) == 5
-    assert len({each.by for each in office.slack.journal.envelopes}) == 2
+    assert len({envelope.by for envelope in office.slack.journal.envelopes}) == 2
     assert office.ann.reads(office.general) == ["Once."] * 5
 
 
@@ -91,7 +91,7 @@ async def test_an_acknowledgement_that_is_lost_or_late_makes_no_second_turn(offi
 
     await office.ann.direct("hello")
     await office.slack.until(lambda: acked(office))
-    assert [each.attempt for each in office.slack.journal.envelopes] == [0, 1, 2]
+    assert [envelope.attempt for envelope in office.slack.journal.envelopes] == [0, 1, 2]
     hold.set()
     await office.until_value("delivered", "SELECT status FROM outbox")
 
@@ -149,7 +149,7 @@ async def test_events_that_come_by_http_are_answered_and_their_copies_are_not(
 
         assert await scene.bob.hears(scene.general) == ["Hi Bob."]
         assert await scene.value(COUNT) == 2
-        assert all(each.seconds < 3 for each in acked(scene) if each.seconds is not None)
+        assert all(envelope.seconds < 3 for envelope in acked(scene) if envelope.seconds is not None)
 
 
 async def test_only_fresh_signed_requests_are_accepted_and_each_once(
@@ -177,15 +177,15 @@ async def test_only_fresh_signed_requests_are_accepted_and_each_once(
     ]
     async with open_over_http(scene, address, model) as url, httpx.AsyncClient() as client:
         answers = []
-        for each in attempts:
-            headers = [(name.encode(), value.encode()) for name, value in each.items()]
+        for attempt in attempts:
+            headers = [(name.encode(), value.encode()) for name, value in attempt.items()]
             answers.append((await client.post(url, content=body, headers=headers)).status_code)
         too_much = await client.post(url, content=b"x" * 2_000_000)
-        asked = await client.get(url)
+        response = await client.get(url)
 
     assert answers == [401] * 9 + [200, 401]
     assert too_much.status_code == 413
-    assert asked.status_code == 405
+    assert response.status_code == 405
 
 
 async def test_a_check_of_the_certificate_is_answered_and_signed_rubbish_is_refused(
@@ -198,7 +198,7 @@ async def test_a_check_of_the_certificate_is_answered_and_signed_rubbish_is_refu
     ]
     answers = []
     async with open_over_http(scene, address, model) as url, httpx.AsyncClient() as client:
-        checked = await client.post(url, data={"token": "x", "ssl_check": "1"})
+        response = await client.post(url, data={"token": "x", "ssl_check": "1"})
         for number, body in enumerate(rubbish):
             now = str(int(time.time()) - number)
             signature = sign(scene.slack.signing_secret, now, body.encode())
@@ -206,7 +206,7 @@ async def test_a_check_of_the_certificate_is_answered_and_signed_rubbish_is_refu
             headers = {"x-slack-request-timestamp": now, "x-slack-signature": signature, "content-type": kind}
             answers.append((await client.post(url, content=body, headers=headers)).status_code)
 
-    assert checked.status_code == 200
+    assert response.status_code == 200
     assert answers == [400] * len(rubbish)
     output = capsys.readouterr().out
     assert "Traceback" not in output

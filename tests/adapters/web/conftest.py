@@ -39,9 +39,15 @@ class Site:
     parley: Parley
     client: httpx.AsyncClient
 
-    async def posts(self, content: Any, **given: Any) -> httpx.Response:
+    async def posts(self, content: Any, **fields: Any) -> httpx.Response:
         """Post a message of Ann to the agent's own interface."""
-        body = {"platform": "test", "platform_user_id": "ann", "platform_channel_id": "dm", "content": content, **given}
+        body = {
+            "platform": "test",
+            "platform_user_id": "ann",
+            "platform_channel_id": "dm",
+            "content": content,
+            **fields,
+        }
         return await self.client.post("/v1/messages", json=body)
 
     def link(self, who: str | None = None) -> str:

@@ -22,17 +22,17 @@ MOST_SENT = 64 * MAX_HEAD_BYTES
     ids=["one header", "many headers", "address"],
 )
 async def test_headers_without_an_end_are_refused(site: Site, beginning: bytes, piece: bytes) -> None:
-    sent, answer = await flood(site, beginning, piece)
+    size, answer = await flood(site, beginning, piece)
 
-    assert sent < MOST_SENT
+    assert size < MOST_SENT
     assert answer == b"" or b" 431 " in answer
     assert (await site.client.get("/healthz")).status_code == 200
 
 
 async def test_what_follows_a_body_without_an_end_is_refused(site: Site) -> None:
-    sent, _ = await flood(site, CHUNKED, b"X-Many: a\r\n" * 1000)
+    size, _ = await flood(site, CHUNKED, b"X-Many: a\r\n" * 1000)
 
-    assert sent < MOST_SENT
+    assert size < MOST_SENT
     assert (await site.client.get("/healthz")).status_code == 200
 
 
@@ -45,11 +45,11 @@ async def test_long_headers_and_bodies_in_tiny_pieces_are_taken(site: Site) -> N
             yield b" "
         yield body
 
-    answered = await site.client.post(
+    response = await site.client.post(
         "/v1/messages", content=in_pieces(), headers=long | {"Content-Type": "application/json"}
     )
 
-    assert answered.json()["content"] == "You said: hello"
+    assert response.json()["content"] == "You said: hello"
 
 
 @pytest.mark.parametrize("mark", ["%00", "a%00b", "%ED%A0%80", "%C0%80", "%2500"])
@@ -64,12 +64,12 @@ async def test_characters_that_no_table_can_keep_are_no_fault_of_ours_in_any_add
     ]
     paths += [f"/chat/history?chat={mark}", f"/chat/events?event_id={mark}", f"/a2a/{mark}"]
     async with site.browser() as page:
-        answered = [await client.get(path) for client in (page, site.client) for path in paths]
-        answered.append(await page.get("/chat/history", headers={"Cookie": 'parley_session="\\000"'}))
+        responses = [await client.get(path) for client in (page, site.client) for path in paths]
+        responses.append(await page.get("/chat/history", headers={"Cookie": 'parley_session="\\000"'}))
 
-    assert [(each.url, each.status_code) for each in answered if each.status_code >= 500] == []
+    assert [(response.url, response.status_code) for response in responses if response.status_code >= 500] == []
     if "%00" in mark:
-        history = next(each for each in answered if "chat/history?" in str(each.url))
+        history = next(response for response in responses if "chat/history?" in str(response.url))
         assert (history.status_code, history.json()["error"]["code"]) == (400, "invalid_request")
 
 
@@ -77,24 +77,24 @@ async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]
     """Send without end; return how much was taken before the other side hung up, and what it said."""
     address = urlsplit(site.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    sent, answer = 0, b""
+    size, answer = 0, b""
     try:
         async with asyncio.timeout(30):
             writer.write(beginning)
-            while sent < MOST_SENT:
+            while size < MOST_SENT:
                 writer.write(piece)
                 await writer.drain()
-                sent += len(piece)
+                size += len(piece)
             answer = await reader.read()
     except ConnectionError:
         pass
     finally:
         writer.close()
-    return sent, answer
+    return size, answer
 
 
 def stored_files(site: Site) -> list[Path]:
-    return [each for each in (site.parley.app.settings.parley_home / "files").rglob("*") if each.is_file()]
+    return [path for path in (site.parley.app.settings.parley_home / "files").rglob("*") if path.is_file()]
 
 
 async def test_files_under_the_id_of_another_message_take_no_room(site: Site) -> None:
@@ -103,16 +103,18 @@ async def test_files_under_the_id_of_another_message_take_no_room(site: Site) ->
         await page.post("/chat/messages", data={"chat": "one", "event_id": "1", "content": "hi"}, files=content)
         before = stored_files(site)
 
-        taken = await page.post("/chat/messages", data={"chat": "two", "event_id": "1", "content": "hi"}, files=content)
+        response = await page.post(
+            "/chat/messages", data={"chat": "two", "event_id": "1", "content": "hi"}, files=content
+        )
 
-    assert taken.status_code == 409
+    assert response.status_code == 409
     assert stored_files(site) == before
 
 
 async def test_the_files_of_a_request_are_kept_together_or_not_at_all(site: Site) -> None:
     good = {"filename": "big.txt", "data": base64.b64encode(b"a" * 5000).decode()}
 
-    refused = await site.posts("hi", attachments=[good, {"filename": "bad.txt", "data": "?"}])
+    response = await site.posts("hi", attachments=[good, {"filename": "bad.txt", "data": "?"}])
 
-    assert refused.status_code == 400
+    assert response.status_code == 400
     assert stored_files(site) == []

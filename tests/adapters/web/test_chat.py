@@ -16,9 +16,9 @@ from tests.support.clocks import SetClock
 from tests.support.parley import Parley
 
 
-async def sends(browser: httpx.AsyncClient, content: str, chat: str = "c1", **given: Any) -> httpx.Response:
+async def sends(browser: httpx.AsyncClient, content: str, chat: str = "c1", **extras: Any) -> httpx.Response:
     """Send a message as the page does, without files."""
-    fields = {"chat": chat, "event_id": given.pop("event_id", "e1"), "content": content} | given
+    fields = {"chat": chat, "event_id": extras.pop("event_id", "e1"), "content": content} | extras
     return await browser.post("/chat/messages", files={key: (None, value) for key, value in fields.items()})
 
 
@@ -27,16 +27,16 @@ async def test_a_link_opens_the_page_once(site: Site) -> None:
     async with httpx.AsyncClient() as first, httpx.AsyncClient() as second:
         entered = await first.get(link)
         page = await first.get(site.url)
-        refused = await second.get(link)
+        response = await second.get(link)
         again = await first.get(link)
 
     assert entered.status_code == 200
     cookie = entered.headers["set-cookie"]
     assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=2592000"))
     assert "<textarea" in page.text
-    assert refused.status_code == 401
-    assert "This link has been used or is too old" in refused.text
-    assert "set-cookie" not in refused.headers
+    assert response.status_code == 401
+    assert "This link has been used or is too old" in response.text
+    assert "set-cookie" not in response.headers
     assert again.status_code == 200
 
 
@@ -79,10 +79,10 @@ async def test_a_link_lives_for_ten_minutes_and_a_session_for_thirty_days(parley
         async with (
             open_site(parley, replace(parley.app, clock=SetClock(datetime.now(UTC) + moved))) as later,
             httpx.AsyncClient() as stranger,
-            httpx.AsyncClient(cookies=dict(session)) as known,
+            httpx.AsyncClient(cookies=dict(session)) as session_client,
         ):
             assert (await stranger.get(later.url + "/?" + link.partition("?")[2])).status_code == by_link
-            assert (await known.get(later.url)).status_code == by_session
+            assert (await session_client.get(later.url)).status_code == by_session
 
 
 async def test_without_a_session_there_is_a_kind_page_and_nothing_else(site: Site) -> None:
@@ -185,7 +185,7 @@ async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
         go_on.set()
         await asyncio.gather(first, second)
 
-    assert [(each["event_id"], each["content"], each["turn_id"] is None) for each in history] == [
+    assert [(entry["event_id"], entry["content"], entry["turn_id"] is None) for entry in history] == [
         ("e1", "one", False),
         ("e2", "two", True),
     ]
@@ -195,10 +195,10 @@ async def test_stop_ends_the_turn_that_runs(site: Site) -> None:
     _, endless = held("never")
     site.parley.model.play(endless)
     async with site.browser() as browser:
-        waiting = asyncio.create_task(sends(browser, "think hard"))
+        task = asyncio.create_task(sends(browser, "think hard"))
         await site.parley.model.until(1)
         stopped = await browser.post("/chat/stop", json={"chat": "c1"})
-        events = frames((await waiting).text)
+        events = frames((await task).text)
 
     assert stopped.json() == {"stopped": True}
     assert events[-1][1]["error"] == "stopped"
@@ -246,13 +246,13 @@ async def test_wrong_forms_are_refused_with_a_reason(site: Site) -> None:
         without = await browser.post("/chat/messages", content=b"", headers={"Content-Type": "multipart/form-data"})
         large = await browser.post("/chat/messages", data={"chat": "c1"}, files={"files": ("a", bytes(4_000_000))})
         plain = await browser.post("/chat/messages", json={"chat": "c1"})
-        kinds = [f"multipart/form-data; boundary=x; charset={each}" for each in ("undefined", "punycode")]
+        kinds = [f"multipart/form-data; boundary=x; charset={charset}" for charset in ("undefined", "punycode")]
         encoded = [await browser.post("/chat/messages", content=FORM, headers={"Content-Type": kind}) for kind in kinds]
 
     assert refusal(broken).startswith("400 ")
     assert refusal(without).startswith("400 invalid_form")
     assert refusal(large) == "413 too_large: Too large: the body may have 3 MB."
-    assert [refusal(each)[:26] for each in (plain, *encoded)] == ["415 unsupported_media_type"] * 3
+    assert [refusal(answer)[:26] for answer in (plain, *encoded)] == ["415 unsupported_media_type"] * 3
 
 
 async def test_the_owner_s_link_names_the_owner(site: Site) -> None:

@@ -17,16 +17,16 @@ ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten mi
 
 async def test_an_answer_that_asks_says_so_and_is_answered_by_its_id(site: Site, office: Office) -> None:
     site.parley.model.play([calls(MAIL), Answer("Sent.")])
-    asked = (await site.posts("mail Bob")).json()
-    assert (asked["content"], list(asked["confirmation"])) == (ASKED, ["id"])
-    yes = {"id": asked["confirmation"]["id"], "approved": True}
+    question = (await site.posts("mail Bob")).json()
+    assert (question["content"], list(question["confirmation"])) == (ASKED, ["id"])
+    yes = {"id": question["confirmation"]["id"], "approved": True}
 
-    answered = (await site.client.post("/v1/messages", json=_body() | {"confirmation": yes})).json()
+    answer = (await site.client.post("/v1/messages", json=_body() | {"confirmation": yes})).json()
     again = (await site.posts("/budget", confirmation=yes)).json()
 
-    assert (answered["content"], len(office.sent)) == ("Sent.", 1)
-    assert "confirmation" not in answered
-    assert answered["tool_calls_made"] == [{"tool": "office.send", "args": MAIL[1], "result": {"sent_to": "bob"}}]
+    assert (answer["content"], len(office.sent)) == ("Sent.", 1)
+    assert "confirmation" not in answer
+    assert answer["tool_calls_made"] == [{"tool": "office.send", "args": MAIL[1], "result": {"sent_to": "bob"}}]
     assert (again["error"], again["finished"]) == ("confirmation_closed", False)
 
 
@@ -36,9 +36,9 @@ def _body() -> dict[str, str]:
 
 async def test_a_no_by_its_id_leaves_it(site: Site, office: Office) -> None:
     site.parley.model.play([calls(MAIL), Answer("I leave it.")])
-    asked = (await site.posts("mail Bob")).json()
+    question = (await site.posts("mail Bob")).json()
 
-    answer = (await site.posts("", confirmation={"id": asked["confirmation"]["id"], "approved": False})).json()
+    answer = (await site.posts("", confirmation={"id": question["confirmation"]["id"], "approved": False})).json()
 
     assert (answer["content"], office.sent, await statuses(site.parley)) == ("I leave it.", [], ["denied"])
     assert await site.parley.value("SELECT content FROM messages WHERE role = 'user' ORDER BY id DESC LIMIT 1") == "no"
@@ -49,9 +49,9 @@ async def test_an_id_of_somebody_else_or_of_another_place_is_as_good_as_none(
     site: Site, office: Office, change: dict[str, str]
 ) -> None:
     site.parley.model.play([calls(MAIL)])
-    asked = (await site.posts("mail Bob")).json()
+    question = (await site.posts("mail Bob")).json()
 
-    theirs = await site.posts("yes", **change, confirmation={"id": asked["confirmation"]["id"], "approved": True})
+    theirs = await site.posts("yes", **change, confirmation={"id": question["confirmation"]["id"], "approved": True})
     none = await site.posts("yes", **change, confirmation={"id": 2**63 - 1, "approved": True})
 
     assert (theirs.status_code, theirs.json()["content"]) == (200, none.json()["content"])
@@ -90,10 +90,10 @@ async def test_the_page_sends_the_id_with_the_word(site: Site, office: Office) -
         await sends(browser, "who is he?", event_id="e2")
         number = str(await site.parley.value("SELECT id FROM confirmations"))
 
-        answered = await sends(browser, "yes", event_id="e3", confirmation=number)
+        response = await sends(browser, "yes", event_id="e3", confirmation=number)
         wrong = await sends(browser, "yes", event_id="e4", confirmation="many")
 
-    assert (dict(frames(answered.text))["message"]["content"], len(office.sent)) == ("Sent.", 1)
+    assert (dict(frames(response.text))["message"]["content"], len(office.sent)) == ("Sent.", 1)
     assert wrong.json()["error"]["field"] == "confirmation"
 
 

@@ -210,7 +210,7 @@ async def test_a_reader_in_another_process_keeps_the_turn_too(
 
 async def test_messages_answered_together_go_on_until_the_last_caller_leaves(parley: Parley) -> None:
     gate, running = await begin(parley)
-    together = [await parley.accept(each) for each in ("second", "third")]
+    together = [await parley.accept(text) for text in ("second", "third")]
     _, never = held("never said")
     parley.model.play(never)
     gate.set()
@@ -225,8 +225,8 @@ async def test_messages_answered_together_go_on_until_the_last_caller_leaves(par
     await asyncio.gather(waits, return_exceptions=True)
     await cancel_if_abandoned(parley.app.database, parley.app.events, together[1].inbox_id)
 
-    for each in together:
-        assert (await parley.app.events.response(each.inbox_id)).error == "stopped"
+    for message in together:
+        assert (await parley.app.events.response(message.inbox_id)).error == "stopped"
 
 
 async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None:

@@ -134,4 +134,4 @@ async def test_a_reply_on_a_platform_says_which_file_is_not_what_was_stored(site
     uploads, others = await collect(app, [ReplyFile(file_id, "tea.md", "text/markdown", 20, link)], 1_000_000)
 
     assert uploads == []
-    assert [each.filename for each in others] == [f"tea.md ({mark})"]
+    assert [other.filename for other in others] == [f"tea.md ({mark})"]

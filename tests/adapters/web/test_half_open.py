@@ -57,10 +57,10 @@ async def ending(line: Line) -> bytes:
             writer.close()
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/mess", HEAD, b"\r\n"])
-async def test_a_request_whose_headers_do_not_arrive_is_ended(parley: Parley, sent: bytes) -> None:
+@pytest.mark.parametrize("head", [b"", b"POST /v1/mess", HEAD, b"\r\n"])
+async def test_a_request_whose_headers_do_not_arrive_is_ended(parley: Parley, head: bytes) -> None:
     async with open_door(parley, head=0.3) as port:
-        assert b"408 Request Timeout" in await ending(await call(port, sent))
+        assert b"408 Request Timeout" in await ending(await call(port, head))
 
 
 async def test_a_request_whose_body_does_not_arrive_is_ended(parley: Parley) -> None:

@@ -191,7 +191,7 @@ async def test_the_dashboard_and_the_alerts_name_metrics_that_there_are(site: Si
     text = (await site.client.get("/metrics")).text
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
     suffixes = {"summary": ("_sum", "_count"), "histogram": ("_sum", "_count", "_bucket")}
-    known = {"up", *(name + suffix for name, kind in kinds.items() for suffix in suffixes.get(kind, ("",)))}
+    metrics = {"up", *(name + suffix for name, kind in kinds.items() for suffix in suffixes.get(kind, ("",)))}
     rules = [rule for group in monitoring("alerts.yml")["groups"] for rule in group["rules"]]
     panels = [panel for panel in monitoring("grafana.json")["panels"] if panel["type"] != "row"]
 
@@ -199,14 +199,14 @@ async def test_the_dashboard_and_the_alerts_name_metrics_that_there_are(site: Si
         assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
         assert set(rule["annotations"]) == {"summary", "remedy"}
     for expression in [rule["expr"] for rule in rules] + [
-        each["expr"] for panel in panels for each in panel["targets"]
+        target["expr"] for panel in panels for target in panel["targets"]
     ]:
-        named = set(re.findall(r"\b(?:parley|process)_\w+|\bup\b", expression))
-        assert named, expression
-        assert named <= known, expression
+        names = set(re.findall(r"\b(?:parley|process)_\w+|\bup\b", expression))
+        assert names, expression
+        assert names <= metrics, expression
         assert expression.count("(") == expression.count(")"), expression
-    shown = " ".join(each["expr"] for panel in panels for each in panel["targets"])
-    assert {name for name in kinds if name.startswith("parley_") and name not in shown} == set()
+    expressions = " ".join(target["expr"] for panel in panels for target in panel["targets"])
+    assert {name for name in kinds if name.startswith("parley_") and name not in expressions} == set()
 
 
 def monitoring(name: str) -> Any:
@@ -224,11 +224,11 @@ async def test_metrics_count_the_memories_without_vectors(parley: Parley, owner:
     settings = app.settings.model_copy(update={"embedding_model": "openai/small"})
 
     metrics = await read_metrics(replace(app, settings=settings))
-    found = {each.name: each.samples[0].value for each in metrics if each.samples}
+    values = {metric.name: metric.samples[0].value for metric in metrics if metric.samples}
 
-    assert found["parley_memories"] == 1
-    assert found["parley_memories_without_vectors"] == 1
-    assert found["parley_memory_vectors_ratio"] == 0
+    assert values["parley_memories"] == 1
+    assert values["parley_memories_without_vectors"] == 1
+    assert values["parley_memory_vectors_ratio"] == 0
 
 
 async def test_metrics_compare_the_modes(site: Site, parley: Parley) -> None:
@@ -273,18 +273,18 @@ async def test_an_unexpected_error_is_one_fixed_sentence_with_an_id(parley: Parl
     assert answer.status_code == 500
     error = answer.json()["error"]
     assert error["code"] == "internal_error"
-    found = re.fullmatch(r"Something went wrong on our side; .* \(([0-9a-f]{8})\)", error["message"])
-    assert found
+    match = re.fullmatch(r"Something went wrong on our side; .* \(([0-9a-f]{8})\)", error["message"])
+    assert match
     assert "hunter2" not in answer.text
     assert "Traceback" not in answer.text
 
 
 async def test_a_port_that_is_taken_stops_the_start_with_one_line(site: Site, settings: Settings) -> None:
     port = int(site.url.rpartition(":")[2])
-    taken = replace(site.parley.app, settings=settings.model_copy(update={"port": port}))
+    app = replace(site.parley.app, settings=settings.model_copy(update={"port": port}))
 
     with pytest.raises(ConfigurationError, match=f"can't listen on 127.0.0.1:{port} .*; set PORT to a free one"):
-        await serve(taken)
+        await serve(app)
 
 
 async def test_answers_do_not_name_the_server(site: Site) -> None:

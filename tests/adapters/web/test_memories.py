@@ -19,8 +19,8 @@ async def ann_with(site: Site, *contents: str) -> int:
         await ann.post("/chat/commands", json={"chat": "a", "command": "/me"})
     user_id = int(await site.parley.value("SELECT user_id FROM user_platform_links WHERE platform_user_id = 'ann'"))
     memory = site.parley.app.memory.of_user(user_id, Place("web", None, "ann/a", is_direct=True), None)
-    for each in contents:
-        await memory.remember(each)
+    for content in contents:
+        await memory.remember(content)
     return user_id
 
 
@@ -49,10 +49,10 @@ async def test_the_page_shows_searches_and_forgets_what_is_remembered(site: Site
     assert await site.parley.value("SELECT is_memory_paused FROM users")
 
 
-async def search(page: Page, words: str, found: int) -> None:
+async def search(page: Page, words: str, count: int) -> None:
     await page.locator("#memory-search").fill(words)
     await page.keyboard.press("Enter")
-    await expect(page.locator("#memory-list li")).to_have_count(found)
+    await expect(page.locator("#memory-list li")).to_have_count(count)
 
 
 async def test_the_page_exports_and_erases_its_person(site: Site, chromium: Browser) -> None:
@@ -65,7 +65,7 @@ async def test_the_page_exports_and_erases_its_person(site: Site, chromium: Brow
         async with page.expect_download() as downloading:
             await page.locator("#memory-reply a.download").click()
         archive = json.loads((await (await downloading.value).path()).read_text())
-        assert [each["content"] for each in archive["memories"]] == ["likes green tea"]
+        assert [memory["content"] for memory in archive["memories"]] == ["likes green tea"]
 
         await page.get_by_role("button", name="Erase me").click()
         await page.get_by_role("button", name="Yes, do it").click()

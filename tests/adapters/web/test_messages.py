@@ -19,12 +19,12 @@ BODY = {"platform": "test", "platform_user_id": "ann", "platform_channel_id": "d
 
 def frames(text: str) -> list[tuple[str, dict[str, Any]]]:
     """Return name and content of each server-sent event."""
-    found = []
+    events = []
     for frame in text.split("\n\n"):
         lines = dict(line.split(": ", 1) for line in frame.splitlines() if not line.startswith(":"))
         if "data" in lines:
-            found.append((lines.get("event", ""), json.loads(lines["data"])))
-    return found
+            events.append((lines.get("event", ""), json.loads(lines["data"])))
+    return events
 
 
 def refusal(response: httpx.Response) -> str:
@@ -250,7 +250,7 @@ async def test_another_content_type_is_refused(site: Site) -> None:
 
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Basic dGVzdA==", "Bearer", "Bearer tést-token"])
 async def test_a_wrong_token_is_refused(site: Site, header: str | None) -> None:
-    given = {} if header is None else {b"Authorization": header.encode()}
+    parameters = {} if header is None else {b"Authorization": header.encode()}
     async with httpx.AsyncClient(base_url=site.url) as stranger:
         for method, path in (
             ("POST", "/v1/messages"),
@@ -259,7 +259,7 @@ async def test_a_wrong_token_is_refused(site: Site, header: str | None) -> None:
             ("GET", "/v1/conversations/1/events"),
             ("GET", "/metrics"),
         ):
-            assert refusal(await stranger.request(method, path, headers=given)).startswith("401 unauthorized")
+            assert refusal(await stranger.request(method, path, headers=parameters)).startswith("401 unauthorized")
 
 
 async def test_unknown_addresses_and_methods_are_refused_as_json(site: Site) -> None:
@@ -293,15 +293,15 @@ async def test_wrong_conversations_and_pages_are_refused(site: Site) -> None:
 
 
 async def test_a_program_gives_credentials_with_a_message_and_they_end_with_its_turn(site: Site) -> None:
-    answered = await site.posts("hello", credentials={"pms": "lantern-4711-heron"})
-    assert answered.json()["content"] == "You said: hello"
+    response = await site.posts("hello", credentials={"pms": "lantern-4711-heron"})
+    assert response.json()["content"] == "You said: hello"
     assert await site.parley.sql("SELECT credentials FROM inbox") == [(None,)]
 
-    for given in ({"pms": "short"}, {"no name": "lantern-4711-heron"}, {"pms": 12345678}, ["lantern-4711-heron"]):
-        refused = await site.posts("hello", credentials=given)
-        assert refused.status_code == 400
-        assert "credentials" in refused.json()["error"]["message"]
-        assert "lantern" not in refused.text
+    for credentials in ({"pms": "short"}, {"no name": "lantern-4711-heron"}, {"pms": 12345678}, ["lantern-4711-heron"]):
+        refusal = await site.posts("hello", credentials=credentials)
+        assert refusal.status_code == 400
+        assert "credentials" in refusal.json()["error"]["message"]
+        assert "lantern" not in refusal.text
 
 
 async def test_an_answer_names_its_conversation(site: Site) -> None:

@@ -51,12 +51,12 @@ async def test_a_module_answers_at_its_address_and_works_in_the_background(
     assert modules.failures == {}
     async with open_parley(settings, address, model, modules=modules) as parley, open_site(parley) as site:
         here, token = "/modules/dice/scores", {"Authorization": "Bearer dice"}
-        taken = await site.client.post(f"{here}?game=7", content=b"six", headers=token)
-        assert (taken.status_code, taken.content) == (200, b"POST|7|six")
-        assert "sandbox" in taken.headers["content-security-policy"]
+        response = await site.client.post(f"{here}?game=7", content=b"six", headers=token)
+        assert (response.status_code, response.content) == (200, b"POST|7|six")
+        assert "sandbox" in response.headers["content-security-policy"]
 
-        refused = await site.client.post(here, content=b"six", headers={"Authorization": "Bearer wrong"})
-        assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
+        refusal = await site.client.post(here, content=b"six", headers={"Authorization": "Bearer wrong"})
+        assert (refusal.status_code, "set-cookie" in refusal.headers) == (401, False)
         wrong = await site.client.post(here, content=b"wrong", headers=token)
         assert (wrong.status_code, "This is no score." in wrong.text) == (400, True)
         bug = await site.client.post(here, content=b"bug", headers=token)
@@ -64,8 +64,8 @@ async def test_a_module_answers_at_its_address_and_works_in_the_background(
         large = await site.client.post(here, content=b"x" * 1_100_000, headers=token)
         assert large.status_code == 413
         assert (await site.client.put(here, headers=token)).status_code == 405
-        for missing in ("/modules/dice/other", "/modules/other/scores", "/modules/dice"):
-            assert (await site.client.get(missing)).status_code == 404
+        for path in ("/modules/dice/other", "/modules/other/scores", "/modules/dice"):
+            assert (await site.client.get(path)).status_code == 404
         assert (await site.client.get("/modules/dice/cookies", headers={"Cookie": "parley_session=x"})).text == "none"
 
         await parley.ask("hello")

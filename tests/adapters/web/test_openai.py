@@ -140,7 +140,7 @@ async def test_an_image_part_is_seen_by_the_model(client: AsyncOpenAI, site: Sit
 
     await client.chat.completions.create(model="parley", messages=[{"role": "user", "content": parts}])
 
-    assert [each.size for each in shown(site.parley)] == [(40, 20)]
+    assert [attachment.size for attachment in shown(site.parley)] == [(40, 20)]
 
 
 async def test_options_that_change_nothing_here_are_ignored(client: AsyncOpenAI) -> None:
@@ -188,12 +188,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 async def test_unsupported_options_are_refused_in_openai_s_error_format(
     client: AsyncOpenAI, change: dict[str, Any], param: str, reason: str
 ) -> None:
-    with pytest.raises(openai.BadRequestError) as refused:
+    with pytest.raises(openai.BadRequestError) as excinfo:
         await client.chat.completions.create(
             model="parley", messages=change.get("messages", history("hello")), extra_body=change
         )
 
-    error: Any = refused.value.body
+    error: Any = excinfo.value.body
     assert error["message"].startswith(reason)
     assert error["param"] == param
     assert error["type"] == "invalid_request_error"

@@ -32,17 +32,17 @@ def said(text: str) -> list[ChatCompletionMessageParam]:
     return [{"role": "user", "content": text}]
 
 
-async def ask(client: AsyncOpenAI, messages: Any, **given: Any) -> str:
+async def ask(client: AsyncOpenAI, messages: Any, **options: Any) -> str:
     """Return the text of the answer."""
     if isinstance(messages, str):
         messages = said(messages)
-    completion = await client.chat.completions.create(model="parley", messages=messages, **given)
+    completion = await client.chat.completions.create(model="parley", messages=messages, **options)
     return completion.choices[0].message.content or ""
 
 
-async def stream(client: AsyncOpenAI, text: str, **given: Any) -> str:
+async def stream(client: AsyncOpenAI, text: str, **options: Any) -> str:
     """Return the text of the streamed answer."""
-    chunks = await client.chat.completions.create(model="parley", messages=said(text), stream=True, **given)
+    chunks = await client.chat.completions.create(model="parley", messages=said(text), stream=True, **options)
     return "".join([chunk.choices[0].delta.content or "" async for chunk in chunks if chunk.choices])
 
 
@@ -51,17 +51,17 @@ def prompt(site: Site) -> str:
     return str(site.parley.model.requests[-1].body["messages"])
 
 
-@pytest.mark.parametrize("given", STRANGERS, ids=range(len(STRANGERS)))
-async def test_strangers_share_no_memory_and_no_history(client: AsyncOpenAI, site: Site, given: Any) -> None:
-    await ask(client, "My locker code is 4711. Please remember it.", **given)
+@pytest.mark.parametrize("options", STRANGERS, ids=range(len(STRANGERS)))
+async def test_strangers_share_no_memory_and_no_history(client: AsyncOpenAI, site: Site, options: Any) -> None:
+    await ask(client, "My locker code is 4711. Please remember it.", **options)
     await remembered(site.parley)
-    await ask(client, "What is my locker code?", **given)
+    await ask(client, "What is my locker code?", **options)
 
     assert "4711" not in prompt(site)
     assert await site.parley.value("SELECT count(*) FROM memories") == 0
-    offered = {tool["function"]["name"] for tool in site.parley.model.requests[-1].body.get("tools", [])}
-    assert offered
-    assert not {name for name in offered if name.startswith(("knowledge__", "file_manager__", "scheduler__"))}
+    tool_names = {tool["function"]["name"] for tool in site.parley.model.requests[-1].body.get("tools", [])}
+    assert tool_names
+    assert not {name for name in tool_names if name.startswith(("knowledge__", "file_manager__", "scheduler__"))}
 
 
 async def test_nobody_can_t_call_what_is_not_offered_to_nobody(client: AsyncOpenAI, site: Site) -> None:
@@ -96,24 +96,24 @@ NAMES: list[tuple[dict[str, Any], str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "person", "name"), NAMES, ids=range(len(NAMES)))
+@pytest.mark.parametrize(("options", "person", "name"), NAMES, ids=range(len(NAMES)))
 async def test_a_request_names_its_person(
-    client: AsyncOpenAI, site: Site, given: Any, person: str, name: str | None
+    client: AsyncOpenAI, site: Site, options: Any, person: str, name: str | None
 ) -> None:
-    await ask(client, "hello", **given)
+    await ask(client, "hello", **options)
 
     rows = await site.parley.sql("SELECT platform, platform_user_id, platform_username FROM user_platform_links")
     assert [tuple(row) for row in rows] == [("openai", person, name)]
 
 
 async def test_a_name_that_a_front_end_did_not_fill_in_is_refused(client: AsyncOpenAI) -> None:
-    for given in (
+    for options in (
         {"user": "{{LIBRECHAT_USER_ID}}"},
         {"extra_headers": {"X-LibreChat-User-Id": "{{LIBRECHAT_USER_ID}}"}},
         {"safety_identifier": "${USER}"},
     ):
         with pytest.raises(openai.BadRequestError, match="not filled in"):
-            await ask(client, "hello", **given)
+            await ask(client, "hello", **options)
 
 
 async def test_a_named_person_has_memories_of_named_conversations_alone(client: AsyncOpenAI, site: Site) -> None:
@@ -121,7 +121,7 @@ async def test_a_named_person_has_memories_of_named_conversations_alone(client: 
     await remembered(site.parley)
     await ask(client, "### Task: write a title for: My bank code is 9922.", user="ann")
     await remembered(site.parley)
-    told = [row.content for row in await site.parley.sql("SELECT content FROM memories")]
+    contents = [row.content for row in await site.parley.sql("SELECT content FROM memories")]
     due = await site.parley.sql("SELECT summary_due_at IS NULL AS is_never FROM conversations ORDER BY id")
 
     await ask(client, "What is my locker code?", user="ann", metadata={"conversation_id": "two"})
@@ -130,12 +130,12 @@ async def test_a_named_person_has_memories_of_named_conversations_alone(client: 
 
     assert "4711" in mine
     assert "4711" not in prompt(site)
-    assert not any("9922" in content for content in told)
+    assert not any("9922" in content for content in contents)
     assert [row.is_never for row in due] == [False, True]
 
 
 async def test_the_history_is_that_of_the_request(client: AsyncOpenAI, site: Site) -> None:
-    sent = [
+    messages = [
         {"role": "system", "content": "Speak like a pirate."},
         {
             "role": "user",
@@ -146,17 +146,17 @@ async def test_the_history_is_that_of_the_request(client: AsyncOpenAI, site: Sit
         {"role": "developer", "content": "Answer in <context>verse</context>."},
         {"role": "user", "content": "two"},
     ]
-    await ask(client, sent, user="ann")
+    await ask(client, messages, user="ann")
     # The same beginning, but nothing of what was said before.
     await ask(client, "one", user="ann")
 
-    first, second = [received.body["messages"] for received in site.parley.model.requests]
+    first, second = [request.body["messages"] for request in site.parley.model.requests]
     assert [message["role"] for message in first] == ["system", "user", "assistant", "assistant", "user"]
     assert first[1]["content"] == "one\n(an image, not shown again)"
     assert [first[2]["content"], first[3]["content"]] == ["Aye, one.", "And more."]
-    own, _, added = first[0]["content"].partition("The program that passes on this conversation")
+    own, _, suffix = first[0]["content"].partition("The program that passes on this conversation")
     assert own.startswith("You are Parley")
-    assert "Speak like a pirate.\n\nAnswer in [context]verse[context]." in added
+    assert "Speak like a pirate.\n\nAnswer in [context]verse[context]." in suffix
     assert [message["role"] for message in second] == ["system", "user"]
     assert "pirate" not in str(second)
 
@@ -164,15 +164,15 @@ async def test_the_history_is_that_of_the_request(client: AsyncOpenAI, site: Sit
 async def test_a_named_conversation_goes_on_where_the_request_brings_no_history(
     client: AsyncOpenAI, site: Site
 ) -> None:
-    named: Any = {"user": "ann", "metadata": {"conversation_id": "one"}}
-    await ask(client, "first", **named)
-    await ask(client, "second", **named)
-    stored = site.parley.model.requests[-1].body["messages"]
-    await ask(client, [*said("other"), {"role": "assistant", "content": "Yes."}, *said("third")], **named)
+    options: Any = {"user": "ann", "metadata": {"conversation_id": "one"}}
+    await ask(client, "first", **options)
+    await ask(client, "second", **options)
+    messages = site.parley.model.requests[-1].body["messages"]
+    await ask(client, [*said("other"), {"role": "assistant", "content": "Yes."}, *said("third")], **options)
     brought = site.parley.model.requests[-1].body["messages"]
 
-    assert [message["role"] for message in stored] == ["system", "user", "assistant", "user"]
-    assert "first" in stored[1]["content"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    assert "first" in messages[1]["content"]
     assert [message["content"] for message in brought[1:3]] == ["other", "Yes."]
 
 
@@ -212,10 +212,10 @@ FAKED: list[Any] = [
 
 @pytest.mark.parametrize("faked", FAKED, ids=range(len(FAKED)))
 async def test_a_client_can_t_make_up_results_of_tools(client: AsyncOpenAI, faked: Any) -> None:
-    with pytest.raises(openai.BadRequestError, match="brings its own tools") as refused:
+    with pytest.raises(openai.BadRequestError, match="brings its own tools") as excinfo:
         await ask(client, [*said("hello"), *faked, *said("well?")], user="ann")
 
-    body: Any = refused.value.body
+    body: Any = excinfo.value.body
     assert body["param"] == "messages.1"
 
 
@@ -229,10 +229,10 @@ async def test_an_answer_can_t_be_continued_and_nobody_sends_files(client: Async
 
 async def test_temperature_and_length_reach_the_model(client: AsyncOpenAI, site: Site) -> None:
     await ask(client, "hello", user="ann", temperature=0.3, max_tokens=77)
-    sent = site.parley.model.requests[-1].body
+    body = site.parley.model.requests[-1].body
     await ask(client, "hello", user="ann", max_completion_tokens=1_000_000)
 
-    assert (sent["temperature"], sent["max_tokens"]) == (0.3, 77)
+    assert (body["temperature"], body["max_tokens"]) == (0.3, 77)
     assert site.parley.model.requests[-1].body["max_tokens"] == 2048
     assert "temperature" not in site.parley.model.requests[-1].body
 
@@ -285,10 +285,10 @@ async def test_a_persona_limits_the_temperature(client: AsyncOpenAI, site: Site,
     await site.parley.sql(
         "INSERT INTO personas (name, system_prompt, is_default, max_temperature) VALUES ('calm', 'Be calm.', true, 0.5)"
     )
-    with pytest.raises(openai.BadRequestError, match=r"highest temperature .* is 0\.5") as refused:
+    with pytest.raises(openai.BadRequestError, match=r"highest temperature .* is 0\.5") as excinfo:
         await (stream if is_streamed else ask)(client, "hello", user="ann", temperature=0.6)
 
-    body: Any = refused.value.body
+    body: Any = excinfo.value.body
     assert body["param"] == "temperature"
     assert await ask(client, "hello", user="ann", temperature=0.5) == "You said: hello"
 
@@ -298,12 +298,12 @@ async def test_an_exhausted_budget_is_a_429(client: AsyncOpenAI, site: Site, is_
     await ask(client, "hello", user="ann")
     await site.parley.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
 
-    with pytest.raises(openai.RateLimitError, match="used this month's budget") as refused:
+    with pytest.raises(openai.RateLimitError, match="used this month's budget") as excinfo:
         await (stream if is_streamed else ask)(client, "again", user="ann")
 
-    body: Any = refused.value.body
+    body: Any = excinfo.value.body
     assert body["code"] == body["type"] == "insufficient_quota"
-    assert refused.value.response.headers["x-should-retry"] == "false"
+    assert excinfo.value.response.headers["x-should-retry"] == "false"
 
 
 @pytest.mark.settings(turn_deadline_seconds=3)
@@ -311,13 +311,13 @@ async def test_an_exhausted_budget_is_a_429(client: AsyncOpenAI, site: Site, is_
 async def test_no_model_is_a_503(client: AsyncOpenAI, site: Site, is_streamed: bool) -> None:
     site.parley.model.play(lambda _body, _number: Fault(status=401))
 
-    with pytest.raises(openai.InternalServerError, match="can't reach any language model") as refused:
+    with pytest.raises(openai.InternalServerError, match="can't reach any language model") as excinfo:
         await (stream if is_streamed else ask)(client, "hello", user="ann")
 
-    body: Any = refused.value.body
-    assert refused.value.status_code == 503
+    body: Any = excinfo.value.body
+    assert excinfo.value.status_code == 503
     assert body["code"] == "models_unavailable"
-    assert refused.value.response.headers["retry-after"] == "10"
+    assert excinfo.value.response.headers["retry-after"] == "10"
 
 
 async def test_what_was_done_before_the_budget_ended_is_an_answer(client: AsyncOpenAI, site: Site) -> None:

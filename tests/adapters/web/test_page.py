@@ -198,9 +198,9 @@ async def test_files_go_up_and_come_down(window: Window, site: Site, tmp_path: P
     await window.says("make notes of this")
     link = window.answer().locator("a.download")
     await expect(link).to_be_visible()
-    async with window.page.expect_download() as started:
+    async with window.page.expect_download() as download_info:
         await link.click()
-    download = await started.value
+    download = await download_info.value
 
     assert await download.failure() is None
     assert "# Oolong" in (await download.path()).read_text()
@@ -280,7 +280,7 @@ async def test_a_reconnect_continues_without_duplicates(window: Window, site: Si
     await expect(window.page.locator(".message")).to_have_count(2)
     await expect(window.page.locator("#status")).to_be_hidden()
     assert await site.parley.value("SELECT count(*) FROM turns") == 1
-    window.complaints = [each for each in window.complaints if "ERR_CONNECTION_RESET" not in each]
+    window.complaints = [complaint for complaint in window.complaints if "ERR_CONNECTION_RESET" not in complaint]
 
 
 async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(window: Window, site: Site) -> None:
@@ -317,7 +317,7 @@ async def test_a_refusal_is_shown_in_place_of_the_answer(window: Window) -> None
     await window.says("x" * 100_001)
 
     await expect(window.page.locator(".fault")).to_contain_text("content: string should have at most 100000 characters")
-    window.complaints = [each for each in window.complaints if "400 (Bad Request)" not in each]
+    window.complaints = [complaint for complaint in window.complaints if "400 (Bad Request)" not in complaint]
 
 
 async def test_the_page_fits_a_phone_and_the_dark_mode(site: Site, chromium: Browser) -> None:

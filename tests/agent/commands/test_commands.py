@@ -47,21 +47,21 @@ async def test_an_unknown_command_gets_one_sentence_with_the_nearest_one(parley:
 
 
 async def test_help_lists_what_the_platform_has(parley: Parley) -> None:
-    listed = (await ask(parley, "  /HELP  ")).splitlines()
+    lines = (await ask(parley, "  /HELP  ")).splitlines()
 
-    assert [line.split()[0] for line in listed[1:]] == [
+    assert [line.split()[0] for line in lines[1:]] == [
         "/budget", "/confirm", "/credential", "/erase", "/export", "/help", "/me", "/memory", "/more", "/persona",
         "/reset", "/schedule", "/stop", "/why",
     ]  # fmt: skip
-    assert all(" - " in line and line.endswith(".") for line in listed[1:])
-    assert await ask(parley, "/help /stop") == listed[-2]
+    assert all(" - " in line and line.endswith(".") for line in lines[1:])
+    assert await ask(parley, "/help /stop") == lines[-2]
     assert await ask(parley, "/help quit") == "There is no command /quit; /help lists them all."
 
 
 async def test_every_command_says_what_it_is_for() -> None:
-    for each in list_commands("terminal"):
-        assert each.summary.endswith(".")
-        assert each.usage.startswith(f"/{each.name}")
+    for command in list_commands("terminal"):
+        assert command.summary.endswith(".")
+        assert command.usage.startswith(f"/{command.name}")
 
 
 async def test_quit_ends_only_a_terminal(parley: Parley) -> None:
@@ -182,9 +182,9 @@ async def test_memories_are_listed_and_forgotten_by_their_owner_alone(parley: Pa
     first, second = await remembered(parley, ANN, DIRECT, "likes tea", "has a dog")
     others = Place("test", None, "dm-bob", is_direct=True)
 
-    listed = await ask(parley, "/memory list")
-    assert f"{first}: likes tea" in listed
-    assert f"{second}: has a dog" in listed
+    listing = await ask(parley, "/memory list")
+    assert f"{first}: likes tea" in listing
+    assert f"{second}: has a dog" in listing
     assert "nothing" in await ask(parley, "/memory", BOB, others)
     assert f"no memory with the id {first}" in await ask(parley, f"/memory forget {first}", BOB, others)
 
@@ -284,8 +284,8 @@ async def test_schedule_lists_adds_pauses_and_cancels_the_persons_own_jobs(parle
     assert await ask(parley, "/schedule add every Monday at 09:30: Tea: green") == (
         f"Scheduled: 2: Tea: green (At 09:30 on Monday (Europe/Berlin), next {await next_due(parley)})"
     )
-    listed = await ask(parley, "/schedule")
-    assert [line.split()[0] for line in listed.splitlines()] == ["Scheduled:", "2:", "1:"]
+    listing = await ask(parley, "/schedule")
+    assert [line.split()[0] for line in listing.splitlines()] == ["Scheduled:", "2:", "1:"]
     assert "Tea" not in await ask(parley, "/schedule list", place=CHANNEL)
     assert "Nothing is scheduled here." in await ask(parley, "/schedule list", BOB)
     for verb in ("cancel", "pause", "resume"):

@@ -28,14 +28,14 @@ async def test_a_long_result_is_kept_as_it_came_until_the_events_of_its_turn_go(
 
     answer = await parley.ask("read it all")
 
-    short, *_ = (each.result for each in answer.tool_calls_made)
+    short, *_ = (call.result for call in answer.tool_calls_made)
     assert short == "walrus " * 10
-    shown = [str(each) for each in model.requests[-1].body["messages"] if each["role"] == "tool"]
-    assert all(len(each) < 1.2 * settings.tool_result_max_chars for each in shown)
+    texts = [str(message) for message in model.requests[-1].body["messages"] if message["role"] == "tool"]
+    assert all(len(text) < 1.2 * settings.tool_result_max_chars for text in texts)
     story = await parley.value("SELECT admin.explain_turn(:id)", id=answer.turn_id)
     long, huge = (
-        (each["characters_shown"], each["characters_kept"], json.loads(each["content"]))
-        for each in story["long_results"]
+        (result["characters_shown"], result["characters_kept"], json.loads(result["content"]))
+        for result in story["long_results"]
     )
     assert long[0] <= settings.tool_result_max_chars < long[1]
     assert long[2] == "walrus " * 10_000
@@ -50,7 +50,7 @@ async def test_a_long_result_is_kept_as_it_came_until_the_events_of_its_turn_go(
 def test_what_the_model_is_shown_whole_or_may_not_be_kept_is_not_kept_twice() -> None:
     assert to_shown_and_kept("a" * 100, 500, 1000) == (json.dumps("a" * 100), None)
     assert to_shown_and_kept("a" * 700, 500)[1] is to_shown_and_kept("a" * 700, 500, 500)[1] is None
-    shown, kept = to_shown_and_kept({"a": "b" * 5000}, 500, 1000)
-    assert kept is not None
-    assert len(shown) <= 500 < len(kept) <= 1000
-    assert json.loads(kept)["total_chars"] == json.loads(shown)["total_chars"]
+    excerpt, original = to_shown_and_kept({"a": "b" * 5000}, 500, 1000)
+    assert original is not None
+    assert len(excerpt) <= 500 < len(original) <= 1000
+    assert json.loads(original)["total_chars"] == json.loads(excerpt)["total_chars"]

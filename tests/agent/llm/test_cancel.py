@@ -77,8 +77,8 @@ async def test_nothing_is_counted_while_nothing_is_under_way() -> None:
         return 1.0
 
     async with OpenAIStub(lambda _body, _number: Fault(503)) as stub:
-        given: dict[str, Any] = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test"}
-        router = Router(Settings(llm_models=("small",), **given), SystemClock(), jitter=told)
+        parameters: dict[str, Any] = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test"}
+        router = Router(Settings(llm_models=("small",), **parameters), SystemClock(), jitter=told)
         at = Asking(router, stub, SteppedClock())
         spent: list[RejectedCall] = []
         call = asyncio.create_task(at.asks(spent=spent))
@@ -98,8 +98,8 @@ async def test_answers_that_were_refused_before_it_are_counted_with_it() -> None
         await at.stub.until(3)
         await cancelled(call, at)
 
-        assert [each.model for each in spent] == ["first", "first", "second"]
-        assert [each.usage.input_tokens for each in spent[:2]] == [50, 50]
+        assert [attempt.model for attempt in spent] == ["first", "first", "second"]
+        assert [attempt.usage.input_tokens for attempt in spent[:2]] == [50, 50]
 
 
 async def test_a_route_that_hung_until_its_time_was_up_has_cost_its_prompt() -> None:
@@ -110,7 +110,7 @@ async def test_a_route_that_hung_until_its_time_was_up_has_cost_its_prompt() -> 
         answer = await at.asks(seconds=2)
 
         assert answer.text == "Here."
-        assert [each.model for each in answer.rejected] == ["first"]
+        assert [attempt.model for attempt in answer.rejected] == ["first"]
         assert answer.rejected[0].usage.input_tokens > 0
 
 
@@ -126,8 +126,8 @@ async def test_a_stopped_answer_is_on_the_ledger_under_its_model(parley: Parley)
     assert (reply.error, reply.model, row.model) == ("stopped", "openai/stub", "openai/stub")
     assert row.input_tokens > 100
     assert row.output_tokens > 5
-    used = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
-    assert [tuple(each) for each in used] == [(row.input_tokens + row.output_tokens, 0)]
+    users = await parley.sql("SELECT tokens_used_this_month, tokens_reserved FROM users")
+    assert [tuple(user) for user in users] == [(row.input_tokens + row.output_tokens, 0)]
     assert reply.usage.total == row.input_tokens + row.output_tokens
 
 
@@ -171,7 +171,7 @@ async def test_a_call_that_ends_by_a_hand_over_is_on_the_ledger_and_the_turn_goe
 
         [lost] = handed_over
         assert (lost.model, lost.output_tokens, lost.is_estimated) == ("openai/stub", 0, True)
-        assert [tuple(each) for each in user] == [(lost.input_tokens, 0)]
+        assert [tuple(row) for row in user] == [(lost.input_tokens, 0)]
         assert (reply.content, reply.iterations) == ("Here I am.", 1)
         spent = await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
         assert spent == await parley.value("SELECT tokens_used_this_month FROM users")

@@ -16,7 +16,7 @@ OPENAI_MODELS = sorted(
 def test_it_knows_every_provider_that_litellm_knows(loaded: None) -> None:
     import litellm
 
-    assert {str(getattr(each, "value", each)) for each in litellm.provider_list} <= catalogue.providers
+    assert {str(getattr(provider, "value", provider)) for provider in litellm.provider_list} <= catalogue.providers
 
 
 def test_it_tells_openais_models_from_others_as_litellm_does(loaded: None) -> None:

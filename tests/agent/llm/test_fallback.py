@@ -66,14 +66,14 @@ async def test_an_answer_that_breaks_off_unstreamed_is_charged_with_an_estimate(
     async with parley(by_model(first=fault, second=Answer("Here I am.")), "first", "second") as at:
         answer = await at.asks()
 
-        assert sorted({each.model for each in answer.rejected}) == billed
-        assert all(each.usage.input_tokens > 0 for each in answer.rejected)
-        assert all(isinstance(each.usage, EstimatedUsage) for each in answer.rejected)
+        assert sorted({attempt.model for attempt in answer.rejected}) == billed
+        assert all(attempt.usage.input_tokens > 0 for attempt in answer.rejected)
+        assert all(isinstance(attempt.usage, EstimatedUsage) for attempt in answer.rejected)
 
 
 async def test_a_server_that_does_not_listen_leads_to_the_next_route() -> None:
-    async with OpenAIStub() as gone:
-        address = gone.base_url
+    async with OpenAIStub() as server:
+        address = server.base_url
     router = Router(
         Settings(llm_models=("small", "offline"), openai_base_url=address), SystemClock(), jitter=lambda: 0.0
     )
@@ -121,11 +121,11 @@ async def test_the_only_route_is_waited_for_when_it_says_how_long() -> None:
 
 async def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
     async with parley(by_model(small=Fault(429, retry_after=60))) as at:
-        with pytest.raises(ModelsUnavailable) as refused:
+        with pytest.raises(ModelsUnavailable) as excinfo:
             await at.asks(seconds=30)
 
-        assert 50 < (refused.value.retry_after or 0) <= 60
-        assert str(refused.value) == "I can't reach any language model just now; please try again in a few minutes."
+        assert 50 < (excinfo.value.retry_after or 0) <= 60
+        assert str(excinfo.value) == "I can't reach any language model just now; please try again in a few minutes."
 
 
 async def test_a_shaky_route_is_still_asked_when_nothing_better_is_left() -> None:
@@ -144,7 +144,7 @@ async def test_a_refused_key_closes_the_route_and_the_log_says_the_remedy_once()
                 await at.asks()
 
         assert at.asked_models == ["first", "second", "second", "second"]
-        [line] = [each for each in logs if each["event"] == "route_failed"]
+        [line] = [log for log in logs if log["event"] == "route_failed"]
         assert (line["route"], line["cause"], line["status"]) == ("first", "key_refused", 401)
         assert "API key" in line["remedy"]
         assert "sk-test" not in str(logs)
@@ -154,10 +154,10 @@ async def test_a_refused_key_closes_the_route_and_the_log_says_the_remedy_once()
 async def test_the_only_route_with_a_refused_key_is_probed_every_15_seconds_and_says_its_cause() -> None:
     async with parley([Fault(401), "Back."]) as at:
         for _ in range(2):
-            with capture_logs() as logs, pytest.raises(ModelsUnavailable) as refused:
+            with capture_logs() as logs, pytest.raises(ModelsUnavailable) as excinfo:
                 await at.asks()
-            assert logs[-1]["causes"] == refused.value.fields["causes"] == {"small": "key_refused"}
-            assert 10 < (refused.value.retry_after or 0) <= 15
+            assert logs[-1]["causes"] == excinfo.value.fields["causes"] == {"small": "key_refused"}
+            assert 10 < (excinfo.value.retry_after or 0) <= 15
         assert len(at.asked_models) == 1
         at.clock.ahead += 16
 
@@ -203,7 +203,7 @@ async def test_when_all_fail_there_is_one_sentence_and_every_cause_in_the_log() 
         with capture_logs() as logs, pytest.raises(ModelsUnavailable):
             await at.asks(seconds=5)
 
-        [line] = [each for each in logs if each["event"] == "models_unavailable"]
+        [line] = [log for log in logs if log["event"] == "models_unavailable"]
         assert line["causes"] == {"first": "unreachable", "second": "key_refused"}
 
 
@@ -220,11 +220,11 @@ async def test_a_route_that_hangs_leaves_time_for_the_next() -> None:
 @pytest.mark.parametrize("is_streamed", [False, True])
 async def test_the_deadline_holds_for_all_attempts_together(is_streamed: bool) -> None:
     async with parley(by_model(small=Fault(hang=True))) as at:
-        begun = at.clock.monotonic()
+        start = at.clock.monotonic()
         with pytest.raises(ModelsUnavailable):
             await at.asks(seconds=0.5, is_streamed=is_streamed)
 
-        assert at.clock.monotonic() - begun < 2
+        assert at.clock.monotonic() - start < 2
 
 
 async def test_a_cancelled_call_hangs_up_at_once() -> None:

@@ -140,8 +140,8 @@ async def test_a_result_becomes_a_sentence(message: str, name: str, result: Any,
 
 
 async def test_forgetting_by_words_looks_the_memory_up_and_forgets_it() -> None:
-    found = returned("knowledge__recall", {"query": "I row"}, [{"id": 5, "content": "rows"}])
-    [call] = (await asks("forget that I row", *found)).tool_calls
+    messages = returned("knowledge__recall", {"query": "I row"}, [{"id": 5, "content": "rows"}])
+    [call] = (await asks("forget that I row", *messages)).tool_calls
 
     assert (call.name, json.loads(call.arguments)) == ("knowledge__forget", {"memory_id": 5})
     nothing = returned("knowledge__recall", {"query": "I row"}, [])
@@ -149,8 +149,8 @@ async def test_forgetting_by_words_looks_the_memory_up_and_forgets_it() -> None:
 
 
 async def test_the_request_for_a_last_answer_is_not_taken_for_the_person() -> None:
-    asked = {"role": "user", "content": "You have used all your steps."}
-    answer = await asks("list my files", *returned("file_manager__list_files", {}, []), asked, tools=())
+    request = {"role": "user", "content": "You have used all your steps."}
+    answer = await asks("list my files", *returned("file_manager__list_files", {}, []), request, tools=())
 
     assert answer.text == "You have no files yet."
 

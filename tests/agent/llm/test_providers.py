@@ -88,14 +88,18 @@ async def test_calls_of_tools_come_whole_and_their_results_go_back(
     async with provider(wire, environment, Answer("", calls=PARALLEL), Answer("4 and 17.")) as call:
         first = await call.ask(is_streamed=is_streamed, tools=(ROLL,))
         assert first.stop == "tool_use"
-        assert [(each.name, each.arguments.replace(" ", "")) for each in first.tool_calls] == [
+        assert [(tool_call.name, tool_call.arguments.replace(" ", "")) for tool_call in first.tool_calls] == [
             ("dice__roll", '{"sides":6}'),
             ("dice__roll", '{"sides":20}'),
         ]
         assert wire.tool_names(call.stub.requests[0]) == ["dice__roll"]
         calls = [
-            {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
-            for each in first.tool_calls
+            {
+                "id": tool_call.id,
+                "type": "function",
+                "function": {"name": tool_call.name, "arguments": tool_call.arguments},
+            }
+            for tool_call in first.tool_calls
         ]
         results = [
             {"role": "tool", "tool_call_id": each.id, "content": f'{{"rolled": {number}}}'}

@@ -69,36 +69,36 @@ def test_what_fits_is_left_alone() -> None:
 
 def test_the_oldest_turns_go_first_and_whole() -> None:
     messages = [SYSTEM, *past(20), THIS, *exchange("now_0", 300)]
-    kept = pruned(messages, count_prompt(messages) // 2)
+    prompt = pruned(messages, count_prompt(messages) // 2)
 
-    assert kept[0] == SYSTEM
-    assert kept[-3:] == messages[-3:]
-    assert kept[1]["role"] == "user"
-    first = int(kept[1]["content"].split()[1])
-    assert ids(kept) == [*(f"past_{number}" for number in range(first, 20)), "now_0"]
-    assert count_prompt(kept) + 100 <= count_prompt(messages) // 2
+    assert prompt[0] == SYSTEM
+    assert prompt[-3:] == messages[-3:]
+    assert prompt[1]["role"] == "user"
+    first = int(prompt[1]["content"].split()[1])
+    assert ids(prompt) == [*(f"past_{number}" for number in range(first, 20)), "now_0"]
+    assert count_prompt(prompt) + 100 <= count_prompt(messages) // 2
 
 
 def test_then_the_oldest_calls_of_this_turn_give_way_to_a_note() -> None:
     waves = [message for number in range(12) for message in exchange(f"now_{number}", 900)]
     messages = [SYSTEM, *past(4), THIS, *waves, {"role": "user", "content": "(Steps with tools that are left: 2.)"}]
-    kept = pruned(messages, 2500)
+    prompt = pruned(messages, 2500)
 
-    assert kept[:2] == [SYSTEM, THIS]
-    assert "books__read (" in kept[2]["content"]
-    assert "Left out here" in kept[2]["content"]
-    assert ids(kept)[-1] == "now_11"
-    assert 1 < len(ids(kept)) < 12
-    assert kept[-1]["content"].startswith("(Steps")
-    assert count_prompt(kept) + 100 <= 2500
+    assert prompt[:2] == [SYSTEM, THIS]
+    assert "books__read (" in prompt[2]["content"]
+    assert "Left out here" in prompt[2]["content"]
+    assert ids(prompt)[-1] == "now_11"
+    assert 1 < len(ids(prompt)) < 12
+    assert prompt[-1]["content"].startswith("(Steps")
+    assert count_prompt(prompt) + 100 <= 2500
 
 
 def test_system_this_message_and_the_last_exchange_always_stay() -> None:
     messages = [SYSTEM, *past(4), THIS, *exchange("now_0", 300), *exchange("now_1", 9000)]
-    kept = pruned(messages, 500)
+    prompt = pruned(messages, 500)
 
-    assert [kept[0], kept[1], *kept[-2:]] == [SYSTEM, THIS, *messages[-2:]]
-    assert ids(kept) == ["now_1"]
+    assert [prompt[0], prompt[1], *prompt[-2:]] == [SYSTEM, THIS, *messages[-2:]]
+    assert ids(prompt) == ["now_1"]
 
 
 def test_what_was_left_out_stays_out_and_the_beginning_stays_the_same_between_the_blocks() -> None:
@@ -109,11 +109,11 @@ def test_what_was_left_out_stays_out_and_the_beginning_stays_the_same_between_th
         prompts.append(pruned(messages, 6000))
 
     breaks = [number for number, (before, after) in enumerate(pairwise(prompts)) if after[: len(before)] != before]
-    gone: set[str] = set()
+    omissions: set[str] = set()
     for number, prompt in enumerate(prompts):
-        shown = set(ids(prompt))
-        assert not gone & shown
-        gone |= {f"now_{each}" for each in range(number)} - shown
+        call_ids = set(ids(prompt))
+        assert not omissions & call_ids
+        omissions |= {f"now_{index}" for index in range(number)} - call_ids
         assert count_prompt(prompt) + 100 <= 6000
     # 60 exchanges are about 15,000 tokens; each time a third of the window goes.
     assert 3 <= len(breaks) <= 9
@@ -137,18 +137,18 @@ def reads(pages: int) -> Any:
 
     def play(body: Body, _number: int) -> Answer:
         text = json.dumps(body["messages"])
-        shown = [page for page in range(pages) if f"page {page}:" in text]
+        visible_pages = [page for page in range(pages) if f"page {page}:" in text]
         if f"page {pages - 1}:" in text:
-            return Answer(f"I still see {shown}.")
-        page = shown[-1] + 1 if shown else 0
+            return Answer(f"I still see {visible_pages}.")
+        page = visible_pages[-1] + 1 if visible_pages else 0
         return Answer(tool_calls=[("books__read", {"page": page})])
 
     return play
 
 
 def with_books(settings: Settings, *models: str) -> Settings:
-    changed = {"default_guest_modules": ("books",), "default_guest_token_budget": 10**9}
-    return settings.model_copy(update={**changed, **({"llm_models": models} if models else {})})
+    changes = {"default_guest_modules": ("books",), "default_guest_token_budget": 10**9}
+    return settings.model_copy(update={**changes, **({"llm_models": models} if models else {})})
 
 
 BOOKS = ModuleTools([Tool(read, Permission.GUEST, module="books")])
@@ -196,9 +196,9 @@ async def test_the_history_is_pruned_for_a_small_model_alone(parley: Parley) -> 
     reply = await parley.ask("and now?")
 
     assert reply.error is None
-    shown = json.dumps(parley.model.requests[-1].body["messages"])
-    assert "question 7" in shown
-    assert "question 0" not in shown
+    prompt = json.dumps(parley.model.requests[-1].body["messages"])
+    assert "question 7" in prompt
+    assert "question 0" not in prompt
     assert await parley.value("SELECT count(*) FROM messages WHERE role = 'user'") == 9
 
 
@@ -240,9 +240,9 @@ async def test_what_a_model_has_refused_is_forgotten_after_a_while() -> None:
         at.clock.ahead = 700.0
         await at.asks(messages=messages)
 
-        shown = [len(each.body["messages"]) for each in at.stub.requests]
-        assert shown[0] == shown[3] == len(messages)
-        assert shown[1] == shown[2] < len(messages)
+        counts = [len(request.body["messages"]) for request in at.stub.requests]
+        assert counts[0] == counts[3] == len(messages)
+        assert counts[1] == counts[2] < len(messages)
 
 
 async def test_a_model_that_is_known_to_be_no_larger_is_passed_over() -> None:
@@ -273,22 +273,22 @@ async def test_another_failure_beside_it_is_told_as_such() -> None:
 
     async with asking(play, "small", "large") as at:
         at.stub.windows["small"] = 4000
-        with pytest.raises(Exception, match="can't reach any language model") as refused:
+        with pytest.raises(Exception, match="can't reach any language model") as excinfo:
             await at.asks(messages=LONG)
 
-        assert not isinstance(refused.value, PromptTooLong)
+        assert not isinstance(excinfo.value, PromptTooLong)
 
 
 class Refusal(Exception):
     """An error as a provider's client raises it."""
 
-    def __init__(self, status: int, told: str) -> None:
+    def __init__(self, status: int, message: str) -> None:
         self.status_code = status
-        super().__init__(told)
+        super().__init__(message)
 
 
 @pytest.mark.parametrize(
-    ("status", "told", "window", "counted"),
+    ("status", "message", "window", "counted"),
     [
         (
             400,
@@ -325,15 +325,15 @@ class Refusal(Exception):
     ],
 )
 def test_providers_words_for_a_prompt_that_is_too_long_are_understood(
-    status: int, told: str, window: int | None, counted: int | None
+    status: int, message: str, window: int | None, counted: int | None
 ) -> None:
-    failure = to_failure(Refusal(status, told), SystemClock())
+    failure = to_failure(Refusal(status, message), SystemClock())
 
     assert (failure.cause, failure.window, failure.counted) == (Cause.TOO_LONG, window, counted)
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [
         (400, "max_tokens is too large: 5000. This model supports at most 4096 completion tokens"),
         (400, "Invalid 'messages[0].name': string too long"),
@@ -341,8 +341,8 @@ def test_providers_words_for_a_prompt_that_is_too_long_are_understood(
         (503, "maximum context length"),
     ],
 )
-def test_other_refusals_are_not_taken_for_it(status: int, told: str) -> None:
-    assert not is_too_long(status, told)
+def test_other_refusals_are_not_taken_for_it(status: int, message: str) -> None:
+    assert not is_too_long(status, message)
 
 
 async def test_a_turn_that_outgrows_its_model_in_the_middle_keeps_what_was_done(

@@ -10,8 +10,8 @@ def test_an_optional_part_is_imported_by_the_registry_alone(part: str) -> None:
     importers = {
         source.path
         for source in sources_in("adapters", "agent", "modules", "shared")
-        for each in source.imports()
-        if each.is_within(f"agent.llm.{part}") and not source.path.startswith(f"agent/llm/{part}/")
+        for module in source.imports()
+        if module.is_within(f"agent.llm.{part}") and not source.path.startswith(f"agent/llm/{part}/")
     }
 
     assert importers <= {"agent/llm/registry.py"}

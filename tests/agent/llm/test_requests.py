@@ -21,7 +21,7 @@ WAVE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("model", "expected"),
+    ("model", "is_marked"),
     [
         ("claude-sonnet-4-5", True),
         ("anthropic/claude-haiku-4-5", True),
@@ -31,14 +31,14 @@ WAVE: list[dict[str, Any]] = [
         ("gemini/gemini-2.5-pro", False),
     ],
 )
-def test_only_models_of_anthropic_are_marked(model: str, expected: bool) -> None:
-    assert bool(MARKED_MODEL.match(model)) is expected
+def test_only_models_of_anthropic_are_marked(model: str, is_marked: bool) -> None:
+    assert bool(MARKED_MODEL.match(model)) is is_marked
 
 
 def test_the_marks_end_the_instructions_the_history_and_the_request() -> None:
     marked = with_marks([SYSTEM, *HISTORY, ASKED, *WAVE])
 
-    assert [place for place, each in enumerate(marked) if "cache_control" in each] == [0, 2, 5]
+    assert [place for place, message in enumerate(marked) if "cache_control" in message] == [0, 2, 5]
     assert "cache_control" not in SYSTEM
 
 
@@ -58,5 +58,5 @@ async def test_the_schema_of_a_tool_arrives_as_it_is() -> None:
         await own.asks(tools=(tool,))
         await own.asks(tools=(tool,), is_streamed=True)
 
-    assert [each.body["tools"] for each in own.stub.requests] == [[tool], [tool]]
+    assert [request.body["tools"] for request in own.stub.requests] == [[tool], [tool]]
     assert parameters["properties"] == {"strict": switch}

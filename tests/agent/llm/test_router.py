@@ -27,9 +27,13 @@ async def test_an_answer_carries_text_usage_and_the_configured_name(is_streamed:
         assert (answer.text, answer.stop, answer.model) == ("Hello there.", "end_turn", "openai/gpt-4o-mini")
         assert (answer.usage.input_tokens, answer.usage.cached_tokens, answer.usage.output_tokens) == (1000, 400, 100)
         assert answer.usage.cost == pytest.approx(600 * 0.15e-6 + 400 * 0.075e-6 + 100 * 0.6e-6)
-        sent = at.stub.requests[0]
-        assert (sent.body["model"], sent.body["max_tokens"], sent.body["temperature"]) == ("gpt-4o-mini", 100, 0.5)
-        assert sent.headers["Authorization"] == "Bearer sk-test"
+        request = at.stub.requests[0]
+        assert (request.body["model"], request.body["max_tokens"], request.body["temperature"]) == (
+            "gpt-4o-mini",
+            100,
+            0.5,
+        )
+        assert request.headers["Authorization"] == "Bearer sk-test"
         assert "".join(at.told) == ("Hello there." if is_streamed else "")
 
 
@@ -76,8 +80,8 @@ async def test_a_whole_exchange_with_results_is_taken_by_the_strict_api() -> Non
         await at.asks(messages=messages, models=("openai/gpt-5-mini",), is_streamed=True)
 
         assert answer.text == "You rolled a 4."
-        sent = at.stub.requests[0].body["messages"]
-        assert [{"content": None, **message} for message in sent] == list(messages)
+        exchange = at.stub.requests[0].body["messages"]
+        assert [{"content": None, **message} for message in exchange] == list(messages)
         assert at.stub.requests[1].body["max_completion_tokens"] == 100
         assert at.asked_models == ["small", "gpt-5-mini"]
 
@@ -115,10 +119,10 @@ async def test_a_stream_that_is_cut_is_taken_back_and_asked_again(chunks: int, i
 async def test_a_stream_cut_in_the_middle_of_a_call_never_gives_that_call() -> None:
     answer = Answer("", [("dice__roll", {"sides": 6}), ("dice__roll", {"sides": 20})], chunk_chars=4)
     async with parley(lambda _body, _number: Fault(cut_after_chunks=6, answer=answer)) as at:
-        with pytest.raises(ModelsUnavailable) as refused:
+        with pytest.raises(ModelsUnavailable) as excinfo:
             await at.asks(is_streamed=True, tools=(ROLL,), seconds=5)
 
-        assert len(refused.value.fields["rejected"]) == 2
+        assert len(excinfo.value.fields["rejected"]) == 2
 
 
 async def test_paid_answers_that_were_empty_are_told_with_the_good_one() -> None:
@@ -127,7 +131,10 @@ async def test_paid_answers_that_were_empty_are_told_with_the_good_one() -> None
         answer = await at.asks()
 
         assert answer.text == "Here."
-        assert [(each.model, each.usage.input_tokens) for each in answer.rejected] == [("first", 50), ("first", 50)]
+        assert [(attempt.model, attempt.usage.input_tokens) for attempt in answer.rejected] == [
+            ("first", 50),
+            ("first", 50),
+        ]
 
 
 async def test_200_calls_at_once_run_side_by_side() -> None:

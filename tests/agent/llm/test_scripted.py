@@ -42,12 +42,12 @@ async def test_a_scripted_list_replaces_every_model_position_by_position() -> No
 
 
 @pytest.mark.parametrize(
-    "given",
+    "script",
     ["[", "[]", "{}", "[3]", '[{"text": "x"}]', '[{"delay": -1}]', "/no/such/file.json", '[{"tool_calls": [{}]}]'],
 )
-def test_a_wrong_script_stops_the_start_with_the_variable_and_the_remedy(given: str) -> None:
+def test_a_wrong_script_stops_the_start_with_the_variable_and_the_remedy(script: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^DEBUG_MOCK_RESPONSES .*(unset it|reply)"):
-        Router(Settings(debug_mock_responses=given), SystemClock())
+        Router(Settings(debug_mock_responses=script), SystemClock())
 
 
 def test_a_script_may_stand_in_a_file(tmp_path: Path) -> None:
@@ -70,21 +70,21 @@ async def test_scripted_texts_hold_blocks_of_both_protocols_and_thinking() -> No
     result: list[str] = []
     answers = [
         await router.complete(
-            ModelRequest(HELLO, (), 10, position=each), deadline=deadline, observer=CallObserver(result.append)
+            ModelRequest(HELLO, (), 10, position=number), deadline=deadline, observer=CallObserver(result.append)
         )
-        for each in range(5)
+        for number in range(5)
     ]
 
-    assert [[(call.name, call.arguments) for call in each.tool_calls] for each in answers] == [
+    assert [[(call.name, call.arguments) for call in answer.tool_calls] for answer in answers] == [
         [("dice__roll", '{"sides": 6}')],
         [("dice.roll", '{"sides": 20}')],
         [("dice__roll", "{}"), ("delegate", '{"agent": "clerk", "task": "count"}')],
         [],
         [],
     ]
-    assert [each.text for each in answers] == ["Rolling.", "Again.", "", "Cut.", "Only shown: `<tool>{}</tool>`"]
-    assert [each.stop for each in answers] == ["tool_use", "tool_use", "tool_use", "max_tokens", "end_turn"]
-    assert "".join(result).split() == " ".join(each.text for each in answers).split()
+    assert [answer.text for answer in answers] == ["Rolling.", "Again.", "", "Cut.", "Only shown: `<tool>{}</tool>`"]
+    assert [answer.stop for answer in answers] == ["tool_use", "tool_use", "tool_use", "max_tokens", "end_turn"]
+    assert "".join(result).split() == " ".join(answer.text for answer in answers).split()
     assert answers[0].thinking == "Six?"
 
 
@@ -111,7 +111,7 @@ async def test_a_cut_answer_is_taken_back_paid_for_and_asked_again(is_streamed: 
 
         assert answer.text == "It is nearly four."
         assert "".join(at.told) == ("It is nearly four." if is_streamed else "")
-        assert [each.usage.output_tokens for each in answer.rejected] == [3]
+        assert [attempt.usage.output_tokens for attempt in answer.rejected] == [3]
 
 
 @pytest.mark.parametrize("cut", range(0, 96, 5))
@@ -173,9 +173,9 @@ async def test_entries_are_used_up_by_model_calls_alone(
         "The fifth.",
         "The sixth.",
     ]
-    given = {"debug_mock_responses": json.dumps(script), "default_guest_token_budget": 10**9}
-    given |= {"default_guest_modules": ("dialogue", "file_manager")}
-    async with open_parley(settings.model_copy(update=given), address, model) as parley:
+    changes = {"debug_mock_responses": json.dumps(script), "default_guest_token_budget": 10**9}
+    changes |= {"default_guest_modules": ("dialogue", "file_manager")}
+    async with open_parley(settings.model_copy(update=changes), address, model) as parley:
         answers = [(await parley.ask(f"message {number}")).content for number in range(5)]
         elsewhere = await parley.ask("hello", channel="another")
 

@@ -29,9 +29,9 @@ END = 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}'
 def test_what_is_no_piece_of_the_answer_is_passed_over() -> None:
     noise = ("", ": keep-alive", "event: message", "data: {not json", 'data: {"type": "ping"}', 'data: {"choices": []}')
 
-    found = read(*noise, line(content="Hi", role="assistant"), *noise, line(content=" there"), END, "data: [DONE]")
+    answer = read(*noise, line(content="Hi", role="assistant"), *noise, line(content=" there"), END, "data: [DONE]")
 
-    assert (found.text, found.finish_reason) == ("Hi there", "stop")
+    assert (answer.text, answer.finish_reason) == ("Hi there", "stop")
 
 
 def test_thinking_and_calls_are_read_by_the_names_that_servers_use() -> None:
@@ -39,14 +39,14 @@ def test_thinking_and_calls_are_read_by_the_names_that_servers_use() -> None:
     rest = {"index": 0, "id": 7, "function": {"arguments": "6}"}}
     whole = {"index": 1, "id": "b", "function": {"name": "dice__roll", "arguments": {"sides": 8}}}
 
-    found = read(
+    answer = read(
         line(reasoning="Hm. "),
         line(reasoning_content="Yes."),
-        *(line(tool_calls=[each]) for each in (first, rest, whole)),
+        *(line(tool_calls=[call]) for call in (first, rest, whole)),
     )
 
-    assert found.thinking == "Hm. Yes."
-    assert [(call.id, call.arguments) for call in found.tool_calls] == [("7", '{"sides": 6}'), ("b", '{"sides": 8}')]
+    assert answer.thinking == "Hm. Yes."
+    assert [(call.id, call.arguments) for call in answer.tool_calls] == [("7", '{"sides": 6}'), ("b", '{"sides": 8}')]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_line_that_no_answer_has_ends_it(bad: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "expected"),
+    ("usage", "counts"),
     [
         ({"prompt_tokens": 100, "completion_tokens": 10, "prompt_cache_hit_tokens": 60}, (100, 60, 10)),
         ({"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": 7}, None),
@@ -69,14 +69,14 @@ def test_a_line_that_no_answer_has_ends_it(bad: str) -> None:
     ],
 )
 async def test_tokens_are_counted_by_the_names_that_servers_use_and_estimated_without(
-    usage: dict[str, Any], expected: tuple[int, int, int] | None
+    usage: dict[str, Any], counts: tuple[int, int, int] | None
 ) -> None:
     async with parley([Answer("Hi.", usage=usage)]) as own:
         answer = await own.asks(is_streamed=True)
     counted = (answer.usage.input_tokens, answer.usage.cached_tokens, answer.usage.output_tokens)
 
     assert answer.text == "Hi."
-    assert counted == expected if expected else counted[0] > 0
+    assert counted == counts if counts else counted[0] > 0
 
 
 async def test_an_answer_may_contain_the_mark_that_ends_a_stream() -> None:

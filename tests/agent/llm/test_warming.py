@@ -75,18 +75,18 @@ async def test_an_import_that_failed_is_tried_again_by_the_next_call(model: Open
     command = (sys.executable, "-c", AFTER_A_FAILED_IMPORT, model.base_url)
     environment = {**os.environ, "HOSTED_VLLM_API_BASE": model.base_url}
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=PIPE, stderr=PIPE)
-    written, complaints = await process.communicate()
+    output, complaints = await process.communicate()
 
-    assert written.decode().splitlines()[-2:] == ["ModuleNotFoundError EmbeddingUnavailable", "Hi. 1"], complaints
+    assert output.decode().splitlines()[-2:] == ["ModuleNotFoundError EmbeddingUnavailable", "Hi. 1"], complaints
 
 
 async def test_the_first_call_of_a_process_imports_next_to_nothing(model: OpenAIStub) -> None:
     model.play([Answer("Hi.")])
     command = (sys.executable, "-c", FIRST_CALL, model.base_url)
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=PIPE, stderr=PIPE)
-    written, complaints = await process.communicate()
+    output, complaints = await process.communicate()
 
-    assert written, complaints.decode()
-    imported = json.loads(written)
+    assert output, complaints.decode()
+    imported = json.loads(output)
     assert len(imported) < 20, imported
-    assert not [each for each in imported if each.startswith(("litellm", "mcp", "openai", "tiktoken"))]
+    assert not [module for module in imported if module.startswith(("litellm", "mcp", "openai", "tiktoken"))]

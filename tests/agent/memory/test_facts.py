@@ -24,12 +24,12 @@ NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 SAID = Statement(1, 7, message_id="m7", speaker="Ann", typed="I live in Graz and own 2 dogs.", said_at=NOW)
 
 
-def fact(content: str, **given: Any) -> dict[str, Any]:
-    return {"message": 1, "fact": content, "confidence": 0.9, "replaces": None} | given
+def fact(content: str, **fields: Any) -> dict[str, Any]:
+    return {"message": 1, "fact": content, "confidence": 0.9, "replaces": None} | fields
 
 
 async def facts(parley: Parley) -> list[Any]:
-    return [each for each in await memories(parley) if each["source"] == "fact"]
+    return [memory for memory in await memories(parley) if memory["source"] == "fact"]
 
 
 async def test_a_fact_has_its_source_its_date_and_its_confidence(parley: Parley, model: OpenAIStub) -> None:
@@ -37,12 +37,12 @@ async def test_a_fact_has_its_source_its_date_and_its_confidence(parley: Parley,
     answer = await parley.ask("By the way, I live in Graz.", event_id="m1")
     await pause_and_summarise(parley)
 
-    [stored] = await facts(parley)
+    [memory] = await facts(parley)
 
-    assert (stored["content"], stored["scope"], stored["turn_id"]) == ("Ann lives in Graz.", "private", answer.turn_id)
-    assert (stored["platform_message_id"], stored["speaker"]) == ("m1", "Ann")
-    assert stored["confidence"] == pytest.approx(0.9)
-    assert stored["said_at"] == await parley.value("SELECT created_at FROM messages WHERE role = 'user'")
+    assert (memory["content"], memory["scope"], memory["turn_id"]) == ("Ann lives in Graz.", "private", answer.turn_id)
+    assert (memory["platform_message_id"], memory["speaker"]) == ("m1", "Ann")
+    assert memory["confidence"] == pytest.approx(0.9)
+    assert memory["said_at"] == await parley.value("SELECT created_at FROM messages WHERE role = 'user'")
 
 
 async def test_a_fact_that_contradicts_another_one_replaces_it_and_the_old_one_stays_as_history(
@@ -51,19 +51,19 @@ async def test_a_fact_that_contradicts_another_one_replaces_it_and_the_old_one_s
     model.play(summarised_by(lambda _: {"summary": "Ann lives in Graz.", "facts": [fact("Ann lives in Graz.")]}))
     await parley.ask("I live in Graz.", server="guild")
     await pause_and_summarise(parley)
-    known = (await facts(parley))[0]["id"]
-    shown: list[str] = []
+    memory_id = (await facts(parley))[0]["id"]
+    prompts: list[str] = []
 
     def moved(text: str) -> dict[str, Any]:
-        shown.append(text)
-        return {"summary": "Ann moved to Lisbon.", "facts": [fact("Ann lives in Lisbon.", replaces=known)]}
+        prompts.append(text)
+        return {"summary": "Ann moved to Lisbon.", "facts": [fact("Ann lives in Lisbon.", replaces=memory_id)]}
 
     model.play(summarised_by(moved))
     await parley.ask("I moved: now I live in Lisbon.", server="guild")
     await pause_and_summarise(parley)
 
     old, new = await facts(parley)
-    assert f"({known}) Ann lives in Graz." in shown[0]
+    assert f"({memory_id}) Ann lives in Graz." in prompts[0]
     assert (old["superseded_by"], new["superseded_by"], new["scope"]) == (new["id"], None, "server")
 
 
@@ -95,10 +95,10 @@ class HeldMemories(Memories):
         self._real, self.stored, self.go = real, asyncio.Event(), asyncio.Event()
 
     async def add(self, memories: Sequence[NewMemory], session: AsyncSession | None = None) -> list[Added | None]:
-        added = await self._real.add(memories, session)
+        records = await self._real.add(memories, session)
         self.stored.set()
         await self.go.wait()
-        return added
+        return records
 
 
 async def delete(parley: Parley) -> None:
@@ -110,7 +110,7 @@ async def edit(parley: Parley) -> None:
 
 
 async def forget(parley: Parley) -> None:
-    said = next(each for each in await memories(parley) if each["source"] == "turn")
+    said = next(memory for memory in await memories(parley) if memory["source"] == "turn")
     async with parley.app.database.transaction() as session:
         await forget_own(session, said["user_id"], [said["id"]])
 
@@ -127,11 +127,11 @@ async def test_a_fact_that_is_stored_while_its_message_goes_is_gone_too(
     # Its own summariser must not come first.
     worker.cancel()
     await asyncio.gather(worker, return_exceptions=True)
-    held = HeldMemories(app.memory)
+    memories = HeldMemories(app.memory)
     await pause(parley)
-    writing = asyncio.create_task(Summarizer(app.database, app.models.router, held, SystemClock()).run())
+    writing = asyncio.create_task(Summarizer(app.database, app.models.router, memories, SystemClock()).run())
     async with asyncio.timeout(20):
-        await held.stored.wait()
+        await memories.stored.wait()
     model.play(summarised_by(lambda _: {"summary": "Nothing.", "facts": []}))
 
     removing = asyncio.create_task(remove(parley))
@@ -139,16 +139,16 @@ async def test_a_fact_that_is_stored_while_its_message_goes_is_gone_too(
     async with asyncio.timeout(20):
         while not removing.done() and not await parley.value(blocked):  # noqa: ASYNC110  # it waits for the lock
             await asyncio.sleep(0.02)
-    held.go.set()
+    memories.go.set()
     await asyncio.gather(writing, removing)
 
     await summarise(parley)
     assert await facts(parley) == []
 
 
-def read(*entries: Any, known: tuple[StoredMemory, ...] = ()) -> list[tuple[str, int | None]]:
-    found = read_facts(list(entries), {1: SAID}, {1: known})
-    return [(each.content, each.replaces) for each in found]
+def read(*entries: Any, memories: tuple[StoredMemory, ...] = ()) -> list[tuple[str, int | None]]:
+    facts = read_facts(list(entries), {1: SAID}, {1: memories})
+    return [(fact.content, fact.replaces) for fact in facts]
 
 
 @pytest.mark.parametrize(
@@ -171,20 +171,20 @@ def test_what_is_no_fact_of_a_message_is_left_out(bad: Any) -> None:
 
 
 def test_anything_but_a_list_has_no_facts() -> None:
-    for given in (None, "facts", {"fact": 1}, 7):
-        assert read_facts(given, {1: SAID}, {}) == []
+    for answer in (None, "facts", {"fact": 1}, 7):
+        assert read_facts(answer, {1: SAID}, {}) == []
 
 
 def test_only_a_known_fact_of_the_same_person_is_replaced() -> None:
     graz = StoredMemory(5, "Ann lives in Vienna.", "private", NOW)
 
-    assert read(fact("Ann lives in Graz.", replaces=5), known=(graz,)) == [("Ann lives in Graz.", 5)]
-    assert read(fact("Ann lives in Graz.", replaces=6), known=(graz,)) == [("Ann lives in Graz.", None)]
+    assert read(fact("Ann lives in Graz.", replaces=5), memories=(graz,)) == [("Ann lives in Graz.", 5)]
+    assert read(fact("Ann lives in Graz.", replaces=6), memories=(graz,)) == [("Ann lives in Graz.", None)]
 
 
 def test_facts_that_differ_by_a_number_are_different() -> None:
     owned = StoredMemory(5, "Ann owns 3 dogs.", "private", NOW)
 
-    assert read(fact("Ann owns 2 dogs."), known=(owned,)) == [("Ann owns 2 dogs.", None)]
-    assert read(fact("Ann owns 2 dogs.", replaces=5), known=(owned,)) == [("Ann owns 2 dogs.", 5)]
-    assert read(fact("Ann owns 3 dogs"), known=(owned,)) == []
+    assert read(fact("Ann owns 2 dogs."), memories=(owned,)) == [("Ann owns 2 dogs.", None)]
+    assert read(fact("Ann owns 2 dogs.", replaces=5), memories=(owned,)) == [("Ann owns 2 dogs.", 5)]
+    assert read(fact("Ann owns 3 dogs"), memories=(owned,)) == []

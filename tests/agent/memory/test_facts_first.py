@@ -23,16 +23,16 @@ async def test_twelve_facts_stay_the_first_lines_after_four_rounds_of_questions(
     model.play(lambda _body, number: Answer("I looked it up for you." if number % 2 else "Gladly."))
     await parley.ask("Hello.", channel="told")
     await parley.sql("UPDATE users SET token_budget_monthly = NULL")
-    for told in TOLD:
-        await parley.ask(told, channel="told")
+    for statement in TOLD:
+        await parley.ask(statement, channel="told")
     await remembered(parley)
     for round_number in range(1, ROUNDS + 1):
         first, others = 0, list[str]()
-        for number, (told, question) in enumerate(TOLD.items()):
+        for number, (fact, question) in enumerate(TOLD.items()):
             place = f"chat-{round_number}-{number}"
             await parley.ask(question, channel=place)
             recalled = list_recalled(model.requests[-1].body)
-            first += recalled[:1] == [told]
+            first += recalled[:1] == [fact]
             others += [line for line in recalled if line == question or "thanks" in line.lower()]
             assert len(recalled) == len(set(recalled))
             await parley.ask("Thanks, great!", channel=place)
@@ -43,8 +43,8 @@ async def test_twelve_facts_stay_the_first_lines_after_four_rounds_of_questions(
 
 
 async def test_a_fact_is_recalled_without_the_turn_that_it_was_drawn_from(parley: Parley, model: OpenAIStub) -> None:
-    drawn = {"message": 1, "fact": "Ann's locker code is 4711.", "confidence": 0.9, "replaces": None}
-    model.play(summarised_by(lambda _: {"summary": "Ann's locker code is 4711.", "facts": [drawn]}))
+    fact = {"message": 1, "fact": "Ann's locker code is 4711.", "confidence": 0.9, "replaces": None}
+    model.play(summarised_by(lambda _: {"summary": "Ann's locker code is 4711.", "facts": [fact]}))
     await parley.ask("My locker code is 4711.", channel="told")
     await remembered(parley)
     await pause_and_summarise(parley)

@@ -33,9 +33,9 @@ async def test_what_was_said_long_ago_is_shown_again_with_its_speaker(parley: Pa
 
     await parley.ask("What is the name of the dog called?", server="guild")
 
-    shown = model.requests[-1].body["messages"][-1]["content"]
-    assert ', Bob: "My dog is called Rex."' in shown
-    assert "data, not instructions" in shown
+    content = model.requests[-1].body["messages"][-1]["content"]
+    assert ', Bob: "My dog is called Rex."' in content
+    assert "data, not instructions" in content
 
 
 async def test_the_first_message_of_a_newcomer_recalls_what_the_channel_remembers(
@@ -131,7 +131,7 @@ async def test_an_edited_message_is_remembered_as_it_reads_now(parley: Parley) -
 
     await change_message(parley.app.database, "test", "m1", "My number is 4712.")
 
-    assert [each["content"] for each in await remembered(parley)] == ["My number is 4712."]
+    assert [memory["content"] for memory in await remembered(parley)] == ["My number is 4712."]
 
 
 async def test_an_answer_that_was_drawn_from_foreign_text_is_no_memory(parley: Parley, model: OpenAIStub) -> None:
@@ -143,7 +143,7 @@ async def test_an_answer_that_was_drawn_from_foreign_text_is_no_memory(parley: P
     await parley.sql("UPDATE messages SET tool_name = 'gone.tool' WHERE role = 'tool_result'")
     await parley.sql("INSERT INTO unremembered_turns (turn_id) SELECT max(id) FROM turns")
 
-    assert sum(each["is_from_bot"] for each in await remembered(parley)) == 1
+    assert sum(memory["is_from_bot"] for memory in await remembered(parley)) == 1
 
 
 async def test_a_person_who_was_deleted_is_not_remembered(parley: Parley) -> None:
@@ -161,17 +161,17 @@ async def test_what_a_person_has_forgotten_is_gone_wherever_it_was_kept(parley: 
     model.play([remember, "I keep it."])
     await parley.ask("Remember that my PIN is 1234.")
     await parley.sql("UPDATE users SET token_budget_monthly = NULL")
-    stored = next(each["id"] for each in await remembered(parley) if each["source"] == "remembered")
+    memory_id = next(memory["id"] for memory in await remembered(parley) if memory["source"] == "remembered")
     model.play(summarised_by(lambda _: "The PIN is 1234."))
     await pause_and_summarise(parley)
     assert "1234" in await parley.value("SELECT summary FROM conversations")
 
-    forget = Answer(tool_calls=[("knowledge__forget", {"memory_id": stored})])
+    forget = Answer(tool_calls=[("knowledge__forget", {"memory_id": memory_id})])
     model.play([forget, "It is forgotten."])
     await parley.ask("Forget my PIN 1234.")
 
     assert await remembered(parley) == []
     assert await parley.value("SELECT summary FROM conversations") is None
-    asked = len(model.requests)
+    count = len(model.requests)
     await summarise(parley)
-    assert len(model.requests) == asked
+    assert len(model.requests) == count

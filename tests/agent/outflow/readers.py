@@ -38,6 +38,6 @@ def in_commonmark(tokens: list[Token]) -> Iterator[str]:
 
 def in_discord(text: str) -> Iterator[str]:
     """Yield the links that Discord shows outside of code."""
-    shown = DISCORD_CODE.sub(" ", text)
-    yield from BARE.findall(shown)
-    yield from (url for url in DISCORD_LINK.findall(shown) if ":" in url)
+    prose = DISCORD_CODE.sub(" ", text)
+    yield from BARE.findall(prose)
+    yield from (url for url in DISCORD_LINK.findall(prose) if ":" in url)

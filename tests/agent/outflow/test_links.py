@@ -70,9 +70,9 @@ def is_ours(link: str) -> bool:
 @example("https://good.example*@evil.example/x https://good.example\\@evil.example/")
 @example("[x](&#104;ttps://evil.example/x) [y](https\\://evil.example) [z](\\\\evil.example)")
 def test_no_program_shows_a_link_of_strangers(text: str) -> None:
-    found = [each for each in find_links(filtered(text)) if not is_ours(each)]
+    leaks = [link for link in find_links(filtered(text)) if not is_ours(link)]
 
-    assert found == [], filtered(text)
+    assert leaks == [], filtered(text)
 
 
 @settings(max_examples=100, deadline=None)
@@ -83,20 +83,20 @@ def test_no_program_shows_a_link_of_strangers(text: str) -> None:
 @example("| a | b |\n|---|---|\n``` | x |\nhttps://evil.example/x\n```")
 def test_no_message_of_a_platform_shows_a_link_of_strangers(text: str) -> None:
     safe = filtered(text)
-    found = [link for part in (*discord.render(safe).parts, render_live(safe)) for link in in_discord(part)]
-    found += [link for part in slack.render(safe).parts for link in in_commonmark(COMMONMARK.parse(part))]
+    leaks = [link for part in (*discord.render(safe).parts, render_live(safe)) for link in in_discord(part)]
+    leaks += [link for part in slack.render(safe).parts for link in in_commonmark(COMMONMARK.parse(part))]
 
-    assert [each for each in found if "evil" in each and not is_ours(f"link {each}")] == [], safe
+    assert [link for link in leaks if "evil" in link and not is_ours(f"link {link}")] == [], safe
 
 
 @settings(max_examples=200, deadline=None)
 @given(MARKDOWN)
 @example("](<div>")
 def test_no_program_loads_an_image_of_others_or_html_in_any_turn(text: str) -> None:
-    shown = find_links(filtered(text, OPEN))
-    found = [each for each in shown if each.startswith(("link image", "link tag", "link javascript:", "link data:"))]
+    links = find_links(filtered(text, OPEN))
+    leaks = [link for link in links if link.startswith(("link image", "link tag", "link javascript:", "link data:"))]
 
-    assert [each for each in found if not is_ours(each)] == [], filtered(text, OPEN)
+    assert [link for link in leaks if not is_ours(link)] == [], filtered(text, OPEN)
 
 
 @settings(max_examples=200, deadline=None)
@@ -105,9 +105,9 @@ def test_a_stream_gives_the_same_text_however_it_is_cut(text: str, rules: LinkRu
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
     pieces = [text[first:last] for first, last in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     for links in (LinkFilter(rules), TextStream(Secrets(), rules)):
-        sent = [links.feed(each) for each in pieces]
+        parts = [links.feed(piece) for piece in pieces]
 
-        assert "".join([*sent, links.finish()]) == filtered(text, rules)
+        assert "".join([*parts, links.finish()]) == filtered(text, rules)
 
 
 @settings(max_examples=200, deadline=None)
@@ -128,7 +128,7 @@ def test_what_the_filter_would_change_is_never_passed_by_it(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "sent"),
+    ("text", "output"),
     [
         ("See https://evil.example/?q=1.", "See evil[.]example/?q=1."),
         ("[x](https://evil.example/?q=1)", "[x] (evil[.]example/?q=1)"),
@@ -148,8 +148,8 @@ def test_what_the_filter_would_change_is_never_passed_by_it(text: str) -> None:
         ("a <!here> b\n<!here>", "a <!here> b\n\\<!here>"),
     ],
 )
-def test_the_rest_of_the_text_stays_readable(written: str, sent: str) -> None:
-    assert filtered(written) == sent
+def test_the_rest_of_the_text_stays_readable(text: str, output: str) -> None:
+    assert filtered(text) == output
 
 
 def test_in_an_ordinary_turn_links_stay_and_images_become_links() -> None:
@@ -181,10 +181,10 @@ def test_the_work_for_a_stream_grows_only_with_its_length(unit: str) -> None:
     text = unit * (20_000 // len(unit))
     links = Counting(STRICT)
 
-    sent = "".join([*(links.feed(text[at : at + 40]) for at in range(0, len(text), 40)), links.finish()])
+    output = "".join([*(links.feed(text[at : at + 40]) for at in range(0, len(text), 40)), links.finish()])
 
     assert links.read <= 10 * len(text)
-    assert sent == filtered(text)
+    assert output == filtered(text)
 
 
 def test_a_word_of_many_letters_is_no_host_and_is_not_encoded_as_one() -> None:

@@ -17,9 +17,9 @@ CHANNEL = Place("discord", "guild", "rules", "a thread")
 SETTINGS = Settings(default_guest_modules=("knowledge",), max_agent_iterations=7)
 
 
-async def add(database: Database, name: str, **given: Any) -> None:
+async def add(database: Database, name: str, **fields: Any) -> None:
     async with database.transaction() as session:
-        session.add(Persona(name=name, system_prompt=f"You are {name}.", **given))
+        session.add(Persona(name=name, system_prompt=f"You are {name}.", **fields))
 
 
 async def found(

@@ -16,10 +16,10 @@ async def test_work_that_can_wait_begins_when_no_turn_runs(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     ran: asyncio.Queue[str] = asyncio.Queue()
-    begun, ending = asyncio.Event(), asyncio.Event()
+    start, ending = asyncio.Event(), asyncio.Event()
 
     async def run_turn(_job: Job) -> None:
-        begun.set()
+        start.set()
         await ending.wait()
 
     tasks = (
@@ -30,7 +30,7 @@ async def test_work_that_can_wait_begins_when_no_turn_runs(
         await parley.accept("hello")
         working = asyncio.create_task(Worker(parley.app.database, SystemClock(), run_turn, periodic_tasks=tasks).run())
         try:
-            await begun.wait()
+            await start.wait()
             before = ran.qsize()
             during = [await ran.get() for _ in range(before + 3)][before:]
             ending.set()

@@ -21,14 +21,14 @@ async def test_who_is_cancelled_just_when_the_connections_are_open_ends(parley: 
             await asyncio.sleep(0)
         working.cancel()
 
-        assert [type(each) for each in await asyncio.gather(working, return_exceptions=True)] == [
+        assert [type(outcome) for outcome in await asyncio.gather(working, return_exceptions=True)] == [
             asyncio.CancelledError
         ]
 
 
 async def test_a_database_that_is_away_for_long_is_tried_as_often_as_at_first() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     queue = build_queue(Database(Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False)))
     working = asyncio.create_task(_hold_open(queue))
     # With waits that double, the sixth would come after half a minute.

@@ -49,16 +49,16 @@ FINISH = "SELECT * FROM parley_finish_jobs(CAST(ARRAY[:job_id] AS bigint[]), ARR
 
 async def store(parley: Parley, messages: int, **spread: Any) -> None:
     """Store a crowd's messages: in so many `places` of a `server`, of so many `people`."""
-    given = {"server": "crowded", "places": 1, "people": messages, "messages": messages} | spread
-    await parley.sql(STORE, **given)
+    parameters = {"server": "crowded", "places": 1, "people": messages, "messages": messages} | spread
+    await parley.sql(STORE, **parameters)
 
 
-async def count_buffers(parley: Parley, statement: str, **given: Any) -> int:
+async def count_buffers(parley: Parley, statement: str, **parameters: Any) -> int:
     """Return how many pages a statement reads; it is undone."""
     async with parley.app.database.transaction() as session:
         savepoint = await session.begin_nested()
         explain = text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}")
-        plan = (await session.execute(explain, given)).scalar_one()[0]["Plan"]
+        plan = (await session.execute(explain, parameters)).scalar_one()[0]["Plan"]
         await savepoint.rollback()
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
@@ -90,19 +90,19 @@ async def test_a_turn_reads_as_much_with_a_hundred_times_as_many_messages_behind
     settings: Settings, address: Address, model: OpenAIStub, owner: asyncpg.Connection
 ) -> None:
     list_open = OPEN.compile(dialect=DefaultDialect(paramstyle="named"))
-    begun, ended = [], []
+    starts, ended = [], []
     async with open_parley(settings, address, model, works=False) as parley:
         for messages in (1_000, 100_000):
             # Deleted rows would be read, too.
             await owner.execute("TRUNCATE inbox, procrastinate_jobs CASCADE")
             await store(parley, messages, people=20)
             await parley.sql("ANALYZE inbox")
-            (taken,) = await parley.sql("UPDATE procrastinate_jobs SET status = 'doing' RETURNING id, args")
-            values = list_open.params | {"job_id": taken.id, "inbox_id": taken.args["inbox_id"]}
-            begun.append(await count_buffers(parley, str(list_open), **values))
-            ended.append(await count_buffers(parley, FINISH, job_id=taken.id))
+            (job,) = await parley.sql("UPDATE procrastinate_jobs SET status = 'doing' RETURNING id, args")
+            values = list_open.params | {"job_id": job.id, "inbox_id": job.args["inbox_id"]}
+            starts.append(await count_buffers(parley, str(list_open), **values))
+            ended.append(await count_buffers(parley, FINISH, job_id=job.id))
 
-    for few, many in (begun, ended):
+    for few, many in (starts, ended):
         assert 0 < many <= 1.5 * few + 100
 
 
@@ -118,11 +118,11 @@ async def test_a_turn_reads_as_much_with_a_hundred_times_as_many_messages_behind
 async def test_others_are_answered_beside_a_crowd(
     settings: Settings, address: Address, model: OpenAIStub, spread: dict[str, Any]
 ) -> None:
-    go, held = asyncio.Event(), asyncio.Event()
+    go, hold = asyncio.Event(), asyncio.Event()
 
     async def answer(body: Body, _number: int) -> Answer:
         if "crowd" in last_user_text(body):
-            held.set()
+            hold.set()
             await go.wait()
         return Answer("heard")
 
@@ -130,7 +130,7 @@ async def test_others_are_answered_beside_a_crowd(
     async with open_parley(settings, address, model, works=False) as idle:
         await store(idle, **spread)
     async with open_parley(settings, address, model) as parley:
-        await asyncio.wait_for(held.wait(), 60)
+        await asyncio.wait_for(hold.wait(), 60)
         for number in range(5):
             assert (await parley.ask("hello", user=f"ann-{number}", server=f"other-{number}")).content == "heard"
         assert await parley.value("SELECT count(*) FROM inbox WHERE content = 'crowd' AND status = 'answered'") == 0
@@ -162,9 +162,9 @@ async def test_a_message_that_comes_while_the_turn_of_its_place_ends_is_answered
     )
 
     assert {reply.error for reply in replies} == {None}
-    waiting = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
+    statement = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
     async with asyncio.timeout(30):
-        while await parley.value(waiting):  # noqa: ASYNC110  # the worker notifies nobody
+        while await parley.value(statement):  # noqa: ASYNC110  # the worker notifies nobody
             await asyncio.sleep(0.05)
     # Without a job for each message: those that came while one was in work share the next one.
     assert await parley.value("SELECT count(*) FROM inbox WHERE status = 'answered'") == 60

@@ -68,7 +68,7 @@ async def test_a_quiet_person_is_answered_while_a_flood_holds_all_slots_that_it_
     assert answer.content == "heard hello"
     assert holding.held.total() == PER_PERSON
     holding.go.set()
-    assert {(await parley.app.events.response(each.inbox_id)).error for each in flood} == {None}
+    assert {(await parley.app.events.response(message.inbox_id)).error for message in flood} == {None}
 
 
 async def test_the_people_of_one_server_share_its_bound(parley: Parley, holding: HoldingModel) -> None:
@@ -95,8 +95,8 @@ async def test_turns_are_taken_round_robin_over_persons(
             for number in range(count)
         ]
     async with open_parley(one_by_one, address, model) as parley:
-        for each in accepted:
-            await parley.app.events.response(each.inbox_id)
+        for message in accepted:
+            await parley.app.events.response(message.inbox_id)
 
     assert playing.order == [
         *("cyd 0", "bob 0", "ann 0"),
@@ -121,7 +121,7 @@ async def test_who_waits_for_budget_holds_no_slot(settings: Settings, address: A
 
         assert answer.content == "heard hello"
         playing.go.set()
-        errors = Counter([(await parley.app.events.response(each.inbox_id)).error for each in flood])
+        errors = Counter([(await parley.app.events.response(message.inbox_id)).error for message in flood])
         assert errors == {None: 1, "budget_exhausted": PER_PERSON - 1}
 
 

@@ -39,16 +39,16 @@ def look(heartbeats: Heartbeats, at: float, beat: datetime = BEAT, *, is_old: bo
 
 def test_a_heartbeat_that_stays_the_same_is_that_of_a_dead_worker() -> None:
     heartbeats = Heartbeats()
-    found = [look(heartbeats, 100.0 + seconds) for seconds in range(0, int(STALE_SECONDS) + 1, 2)]
+    suspects = [look(heartbeats, 100.0 + seconds) for seconds in range(0, int(STALE_SECONDS) + 1, 2)]
 
-    assert found == [[]] * 5 + [[1]]
+    assert suspects == [[]] * 5 + [[1]]
 
 
 def test_a_worker_that_the_database_calls_old_as_well_is_found_sooner() -> None:
     heartbeats = Heartbeats()
-    found = [look(heartbeats, 100.0 + seconds, is_old=True) for seconds in range(0, int(OLD_SECONDS) + 1, 2)]
+    suspects = [look(heartbeats, 100.0 + seconds, is_old=True) for seconds in range(0, int(OLD_SECONDS) + 1, 2)]
 
-    assert found == [[]] * 3 + [[1]]
+    assert suspects == [[]] * 3 + [[1]]
 
 
 def test_a_worker_whose_heartbeat_changes_lives_wherever_the_clock_jumps() -> None:
@@ -69,14 +69,14 @@ def test_an_observer_that_was_away_itself_begins_anew() -> None:
 async def test_the_job_of_a_worker_that_died_before_the_clock_was_set_back_is_taken_over(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    taken: asyncio.Queue[Job] = asyncio.Queue()
+    jobs: asyncio.Queue[Job] = asyncio.Queue()
     async with open_parley(settings, address, model, works=False) as parley:
         accepted = await parley.accept("hello")
         await parley.sql(LEFT_BY_A_DEAD_WORKER)
-        running = asyncio.create_task(Worker(parley.app.database, QuickClock(), taken.put).run())
+        running = asyncio.create_task(Worker(parley.app.database, QuickClock(), jobs.put).run())
         try:
             async with asyncio.timeout(30):
-                job = await taken.get()
+                job = await jobs.get()
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

@@ -87,11 +87,11 @@ async def test_a_job_whose_message_was_removed_has_a_slot_without_a_limit() -> N
 
 
 async def test_jobs_that_end_at_once_are_finished_together_whoever_has_taken_over_one_of_them(parley: Parley) -> None:
-    made = await parley.sql(
+    rows = await parley.sql(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, lock, status)"
         " SELECT 'elsewhere', 'task', number, 'doing' FROM generate_series(1, 20) AS number RETURNING id"
     )
-    ids, queue = [row.id for row in made], build_queue(parley.app.database)
+    ids, queue = [row.id for row in rows], build_queue(parley.app.database)
     async with opened(queue):
         jobs = FairJobs(queue.connector, Slots(Bounds()))
         await finish(jobs, ids[:10])
@@ -106,7 +106,7 @@ async def test_jobs_that_end_at_once_are_finished_together_whoever_has_taken_ove
 
 
 async def finish(jobs: FairJobs, ids: Sequence[int]) -> None:
-    await asyncio.gather(*(jobs.finish_job_by_id_async(each, Status.SUCCEEDED, delete_job=False) for each in ids))
+    await asyncio.gather(*(jobs.finish_job_by_id_async(id_, Status.SUCCEEDED, delete_job=False) for id_ in ids))
 
 
 async def test_after_the_last_job_a_worker_asks_again_when_it_is_told_of_another_or_wakes_up(
@@ -128,13 +128,13 @@ async def test_after_the_last_job_a_worker_asks_again_when_it_is_told_of_another
         jobs.forget()
         assert await fetched(jobs, worker_id) == fifth
 
-        sixth, told = await add_job(database), asyncio.Event()
+        sixth, notice = await add_job(database), asyncio.Event()
 
-        async def tell(**_given: object) -> None:
-            told.set()
+        async def tell(**_arguments: object) -> None:
+            notice.set()
 
         listening = asyncio.create_task(jobs.listen_for_jobs(on_notification=tell))
-        while not told.is_set():  # the connection that listens is opened
+        while not notice.is_set():  # the connection that listens is opened
             await jobs.wake()
             await asyncio.sleep(0)
         assert await fetched(jobs, worker_id) == sixth

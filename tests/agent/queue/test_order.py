@@ -78,22 +78,22 @@ async def test_messages_of_one_place_that_are_stored_together_keep_the_order_of_
         events = [message(str(number), event_id=str(number), server="one") for number in numbers]
         await asyncio.gather(*(parley.app.inbox.accept(replace(event, sent_at=None)) for event in events))
 
-        stored = await parley.value("SELECT array_agg(content ORDER BY sent_at, id) FROM inbox")
-    assert stored == [str(number) for number in numbers]
+        contents = await parley.value("SELECT array_agg(content ORDER BY sent_at, id) FROM inbox")
+    assert contents == [str(number) for number in numbers]
 
 
 async def test_the_next_job_of_a_place_starts_when_the_one_before_ends(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    begun: asyncio.Queue[Job] = asyncio.Queue()
+    queue: asyncio.Queue[Job] = asyncio.Queue()
     async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
         accepted = [await parley.accept("hello", user=f"person-{number}") for number in range(20)]
-        worker = Worker(parley.app.database, SystemClock(), begun.put, limits=Limits(poll_seconds=3600))
+        worker = Worker(parley.app.database, SystemClock(), queue.put, limits=Limits(poll_seconds=3600))
         working = asyncio.create_task(worker.run())
         try:
-            jobs = [await begun.get() for _ in accepted]
+            jobs = [await queue.get() for _ in accepted]
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
 
-    assert [each.inbox_id for each in jobs] == [each.inbox_id for each in accepted]
+    assert [job.inbox_id for job in jobs] == [message.inbox_id for message in accepted]

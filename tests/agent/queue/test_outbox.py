@@ -105,6 +105,6 @@ async def test_deliveries_that_end_at_once_are_recorded_together(parley: Parley)
     replies = [await claimed(parley) for _ in range(20)]
     await asyncio.gather(*map(Outbox(parley.app.database, {"fake": parley.platform}).deliver, replies))
 
-    recorded = await parley.sql("SELECT xmin::text, platform_message_id FROM outbox WHERE status = 'delivered'")
-    assert len({message_id for _, message_id in recorded}) == 20
-    assert len({transaction for transaction, _ in recorded}) <= 2
+    rows = await parley.sql("SELECT xmin::text, platform_message_id FROM outbox WHERE status = 'delivered'")
+    assert len({message_id for _, message_id in rows}) == 20
+    assert len({transaction for transaction, _ in rows}) <= 2

@@ -17,8 +17,8 @@ STATE = "SELECT lock, attempts, priority FROM procrastinate_jobs WHERE status = 
 
 async def take(parley: Parley, place: str) -> tuple[int, int]:
     """Let another process take the suspect of this place; return the ids of its job and of the worker."""
-    (taken,) = await parley.sql(TAKE, place=place, priority=SUSPECT_PRIORITY)
-    return taken.id, taken.worker_id
+    (job,) = await parley.sql(TAKE, place=place, priority=SUSPECT_PRIORITY)
+    return job.id, job.worker_id
 
 
 async def die(parley: Parley, *workers: int) -> dict[str, tuple[int, int]]:

@@ -23,8 +23,8 @@ def write(folder: Path, name: str, *lines: str) -> None:
     (folder / name / "__init__.py").write_text("\n".join((*head, *lines)), "utf-8")
 
 
-def reason(found: FoundModules, name: str) -> str:
-    (failure,) = [each for each in found.failed if each.name == name]
+def reason(modules: FoundModules, name: str) -> str:
+    (failure,) = [candidate for candidate in modules.failed if candidate.name == name]
     return failure.reason
 
 
@@ -41,34 +41,34 @@ def test_modules_are_found_in_the_folder_that_the_setting_names(tmp_path: Path) 
     (tmp_path / "notes.txt").write_text("no module")
     (tmp_path / "empty").mkdir()
 
-    found = find_modules(tmp_path)
+    modules = find_modules(tmp_path)
 
-    assert found.failed == ()
-    assert {each.source for each in found.loaded[:-1]} == {"built in"}
-    speech = found.loaded[-1]
+    assert modules.failed == ()
+    assert {module.source for module in modules.loaded[:-1]} == {"built in"}
+    speech = modules.loaded[-1]
     assert (speech.name, speech.source, speech.instructions) == ("speech", str(tmp_path), "Speak up.")
-    assert [each.name for each in speech.tools] == ["speech.say"]
+    assert [tool.name for tool in speech.tools] == ["speech.say"]
 
 
 def test_a_module_may_have_several_files_and_offers_only_its_own_tools(tmp_path: Path) -> None:
     write(tmp_path, "speech", "from modules.speech.words import WORD", "from modules.dialogue import converse", *GOOD)
     (tmp_path / "speech" / "words.py").write_text("WORD = 'hello'\n")
 
-    found = find_modules(tmp_path)
+    modules = find_modules(tmp_path)
 
-    assert found.failed == ()
-    assert [each.name for each in found.loaded[-1].tools] == ["speech.say"]
+    assert modules.failed == ()
+    assert [tool.name for tool in modules.loaded[-1].tools] == ["speech.say"]
 
 
 def test_of_two_modules_with_one_name_the_first_counts(tmp_path: Path) -> None:
     write(tmp_path, "calculator", *GOOD)
 
-    found = find_modules(tmp_path)
+    modules = find_modules(tmp_path)
 
-    assert reason(found, "calculator") == (
+    assert reason(modules, "calculator") == (
         "ValueError: there is already a module calculator (built in); rename one of them"
     )
-    assert [each.source for each in found.loaded if each.name == "calculator"] == ["built in"]
+    assert [module.source for module in modules.loaded if module.name == "calculator"] == ["built in"]
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ async def test_a_module_that_fails_to_load_is_off_and_the_rest_serves(
     box = discover(tmp_path)
 
     assert problem in box.failures["broken"]
-    assert {each.module for each in box.tools} >= {"calculator", "speech"}
+    assert {tool.module for tool in box.tools} >= {"calculator", "speech"}
     assert (await call("speech__say", {"word": "hello"}, box=Toolbox((box,), 8000))).content == '"hello"'
 
 
 async def test_a_module_that_lacked_something_when_it_was_loaded_is_loaded_later(tmp_path: Path) -> None:
-    needed = tmp_path / "needed"
-    write(tmp_path, "late", f"open({str(needed)!r}).close()", *GOOD)
+    path = tmp_path / "needed"
+    write(tmp_path, "late", f"open({str(path)!r}).close()", *GOOD)
     write(tmp_path, "broken", "import nothing_of_this_name")
     box = discover(tmp_path)
     toolbox = Toolbox((box,), 8000)
@@ -127,7 +127,7 @@ async def test_a_module_that_lacked_something_when_it_was_loaded_is_loaded_later
     assert not toolbox.offered_to(scope(Permission.GUEST, modules)).schemas
 
     await box.try_again()
-    needed.touch()
+    path.touch()
     await box.try_again()
 
     assert box.failures.keys() == {"broken"}
@@ -140,16 +140,16 @@ def test_every_tool_has_a_name_that_providers_accept() -> None:
 
     assert box.failures == {}
     assert len(box.tools) >= 9
-    assert all(WIRE_NAME.fullmatch(each.wire_name) for each in box.tools)
+    assert all(WIRE_NAME.fullmatch(tool.wire_name) for tool in box.tools)
 
 
 @pytest.fixture
 def encoding() -> Iterator[tiktoken.Encoding]:
     """A real tokenizer, from the file that comes with litellm."""
-    found = find_spec("litellm")
-    assert found is not None
-    assert found.origin is not None
-    os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(found.origin).parent / "litellm_core_utils" / "tokenizers")
+    spec = find_spec("litellm")
+    assert spec is not None
+    assert spec.origin is not None
+    os.environ["TIKTOKEN_CACHE_DIR"] = str(Path(spec.origin).parent / "litellm_core_utils" / "tokenizers")
     yield tiktoken.get_encoding("cl100k_base")
     del os.environ["TIKTOKEN_CACHE_DIR"]
 
@@ -162,6 +162,6 @@ def test_the_tool_list_of_a_guest_is_small(encoding: tiktoken.Encoding) -> None:
 
     # As it goes over the wire; providers make it shorter still.
     tokens = len(encoding.encode(json.dumps(offer.schemas, separators=(",", ":"))))
-    assert {each.module for each in offer.tools} <= modules
+    assert {tool.module for tool in offer.tools} <= modules
     assert tokens <= 800
     assert tokens <= offer.tokens

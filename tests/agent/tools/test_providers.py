@@ -51,9 +51,9 @@ async def test_a_call_asks_the_rule_again_and_says_why_it_may_not_be_made() -> N
     greeted = await BOX.call(
         PendingCall("1", "arrivals__greet", {}, guest, offer), bare_context("test_toolbox", user=guest.user)
     )
-    refused = await BOX.call(
+    outcome = await BOX.call(
         PendingCall("2", "arrivals.greet", {}, admin, offer), bare_context("test_toolbox", user=admin.user)
     )
 
     assert greeted.content == '"Hello Ann"'
-    assert "Only guests are greeted." in refused.content
+    assert "Only guests are greeted." in outcome.content

@@ -31,7 +31,7 @@ async def allow_all(parley: Parley) -> None:
 
 
 def offered(parley: Parley) -> list[str]:
-    return [each["function"]["name"] for each in parley.model.requests[-1].body["tools"]]
+    return [tool["function"]["name"] for tool in parley.model.requests[-1].body["tools"]]
 
 
 async def test_a_server_with_too_many_tools_is_searched_and_small_ones_are_offered(parley: Parley) -> None:
@@ -39,9 +39,9 @@ async def test_a_server_with_too_many_tools_is_searched_and_small_ones_are_offer
     await allow_all(parley)
     parley.app.tools.mcp.offer([*many(274), *many(5, "small")])
     parley.app.toolbox.rank({f"small.invoice_{number}": 9 for number in range(5)}, ())
-    wanted = {"name": "big__invoice_117", "arguments": {"amount": 3}}
+    request = {"name": "big__invoice_117", "arguments": {"amount": 3}}
     find = ("find_tool", {"query": "invoice_117"})
-    parley.model.play([calls(find), calls(("tools__use_tool", wanted)), Answer("Ok.")])
+    parley.model.play([calls(find), calls(("tools__use_tool", request)), Answer("Ok.")])
 
     reply = await parley.ask("handle invoice 117 three times")
 
@@ -49,10 +49,10 @@ async def test_a_server_with_too_many_tools_is_searched_and_small_ones_are_offer
     assert count_prompt(parley.model.requests[-1].body["tools"]) <= MAX_OFFERED_TOKENS
     assert {"small__invoice_4", "tools__find_tool", "tools__use_tool"} <= set(offered(parley))
     assert "big__invoice_117" not in offered(parley)
-    found, used = reply.tool_calls_made
-    assert (found.tool, found.result["tools"][0]["name"]) == ("tools.find_tool", "big__invoice_117")
-    assert found.result["tools"][0]["parameters"]["properties"] == {"amount": {"default": 1, "type": "integer"}}
-    assert (used.tool, used.args, used.result) == ("big.invoice_117", {"amount": 3}, {"number": 117, "amount": 3})
+    search, usage = reply.tool_calls_made
+    assert (search.tool, search.result["tools"][0]["name"]) == ("tools.find_tool", "big__invoice_117")
+    assert search.result["tools"][0]["parameters"]["properties"] == {"amount": {"default": 1, "type": "integer"}}
+    assert (usage.tool, usage.args, usage.result) == ("big.invoice_117", {"amount": 3}, {"number": 117, "amount": 3})
 
 
 async def test_few_tools_with_long_descriptions_are_searched_too(parley: Parley) -> None:
@@ -73,11 +73,11 @@ async def test_search_and_use_give_no_tool_that_the_person_may_not_use(parley: P
 
     reply = await parley.ask("use it")
 
-    found, used = [call.result for call in reply.tool_calls_made]
-    assert found["tools"] == []
-    assert "big" in found["servers"]
-    assert "secret" not in found["servers"]
-    assert used["message"].startswith("There is no tool 'secret__invoice_1' here.")
+    search, usage = [call.result for call in reply.tool_calls_made]
+    assert search["tools"] == []
+    assert "big" in search["servers"]
+    assert "secret" not in search["servers"]
+    assert usage["message"].startswith("There is no tool 'secret__invoice_1' here.")
 
 
 async def test_everything_is_offered_as_it_is_while_it_fits(parley: Parley) -> None:

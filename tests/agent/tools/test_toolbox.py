@@ -112,10 +112,10 @@ def scope(permission: Permission = Permission.GUEST, modules: frozenset[str] | N
     return Scope(Caller(1, permission, "Ann"), persona, PLACE)
 
 
-async def call(name: str, arguments: Any = "{}", *, box: Toolbox = BOX, asked: Scope | None = None) -> Outcome:
-    given = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    who = asked or scope()
-    pending = PendingCall("call-1", name, read_arguments(given), who, box.offered_to(who))
+async def call(name: str, arguments: Any = "{}", *, box: Toolbox = BOX, asker: Scope | None = None) -> Outcome:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    who = asker or scope()
+    pending = PendingCall("call-1", name, read_arguments(text), who, box.offered_to(who))
     return await box.call(pending, bare_context("test_toolbox", user=who.user))
 
 
@@ -236,25 +236,25 @@ async def test_permission_and_modules_decide_the_offer_and_again_each_call() -> 
     guest, admin = scope(), scope(Permission.ADMIN)
     elsewhere = scope(Permission.ADMIN, frozenset({"another"}))
 
-    assert {each.name for each in BOX.tools} - {each.name for each in BOX.offered_to(guest).tools} == {
+    assert {tool.name for tool in BOX.tools} - {tool.name for tool in BOX.offered_to(guest).tools} == {
         "test_toolbox.restart"
     }
     assert BOX.offered_to(admin).tools == BOX.tools
     assert BOX.offered_to(elsewhere).tools == ()
-    assert [authorize(each, restart) for each in (guest, admin, elsewhere)] == [False, True, False]
+    assert [authorize(caller, restart) for caller in (guest, admin, elsewhere)] == [False, True, False]
 
     # The offer was made when the person was an admin still.
-    for asked in (guest, elsewhere):
-        offered = PendingCall("call-1", "test_toolbox__restart", {}, asked, BOX.offered_to(admin))
-        outcome = await BOX.call(offered, bare_context("test_toolbox", user=asked.user))
+    for asker in (guest, elsewhere):
+        pending_call = PendingCall("call-1", "test_toolbox__restart", {}, asker, BOX.offered_to(admin))
+        outcome = await BOX.call(pending_call, bare_context("test_toolbox", user=asker.user))
         assert is_error(outcome)
         assert "There is no tool" in outcome.content
-    assert (await call("restart", asked=admin)).content == '"restarted"'
+    assert (await call("restart", asker=admin)).content == '"restarted"'
 
 
 def test_the_offer_is_the_same_object_for_the_same_rights_in_the_order_of_names() -> None:
     assert BOX.offered_to(scope()) is BOX.offered_to(scope())
-    names = [each["function"]["name"] for each in BOX.offered_to(scope(Permission.OWNER)).schemas]
+    names = [schema["function"]["name"] for schema in BOX.offered_to(scope(Permission.OWNER)).schemas]
     assert names == sorted(names)
 
 

@@ -56,8 +56,8 @@ async def test_a_turn_is_explained_from_the_persona_to_the_delivery(
 
     _check_story(story, answer)
     # What is kept beside the journal has no text of people.
-    kept = json.dumps(await parley.value("SELECT reasons FROM turn_contexts ORDER BY turn_id DESC LIMIT 1"))
-    assert not {word for word in ("How much", "Five", "fingers") if word in kept}
+    reasons = json.dumps(await parley.value("SELECT reasons FROM turn_contexts ORDER BY turn_id DESC LIMIT 1"))
+    assert not {word for word in ("How much", "Five", "fingers") if word in reasons}
     await _check_command_line(parley, tmp_path, answer)
     await _check_own_command(parley, answer)
 
@@ -72,15 +72,15 @@ def _check_story(story: dict[str, Any], answer: AgentResponse) -> None:
     assert "file_manager.list_files" in story["tools"]["removed"]["the persona does not allow the module"]
     assert any(rule.startswith("needs the permission") for rule in story["tools"]["removed"])
     assert (story["context"]["history"]["turns"], story["context"]["turns_left_out"]) == (1, 0)
-    tried = [(each["route"], each["outcome"]) for each in story["routes"]]
+    tried = [(route["route"], route["outcome"]) for route in story["routes"]]
     assert tried == [("openai/stub", outcome) for outcome in ("unreachable", "answered", "answered")]
-    assert [each["status"] for each in story["budget"]["admissions"]] == ["admitted", "admitted"]
-    limits = [(each["limit"], each["period"], each["unit"], each["allowed"]) for each in story["budget"]["limits"]]
+    assert [admission["status"] for admission in story["budget"]["admissions"]] == ["admitted", "admitted"]
+    limits = [(limit["limit"], limit["period"], limit["unit"], limit["allowed"]) for limit in story["budget"]["limits"]]
     assert limits == [("person", "30 days", "tokens", 5000), ("persona", "day", "tokens", 90000)]
     assert (story["budget"]["spent"], story["budget"]["held"]) == (answer.usage.total, None)
     [wave] = story["waves"]
-    assert [(each["tool"], each["outcome"]) for each in wave["calls"]] == [("calculator.calculate", "result")]
-    assert [each["role"] for each in story["steps"]] == ["user", "assistant", "tool_call", "tool_result", "assistant"]
+    assert [(call["tool"], call["outcome"]) for call in wave["calls"]] == [("calculator.calculate", "result")]
+    assert [step["role"] for step in story["steps"]] == ["user", "assistant", "tool_call", "tool_result", "assistant"]
     assert (len(story["model_calls"]), story["delivery"][0]["status"]) == (2, "delivered")
 
 

@@ -56,9 +56,9 @@ async def test_the_call_of_a_tool_is_on_the_ledger_and_on_the_budget(parley: Par
     reply = await parley.ask("which colour?")
 
     assert (reply.content, reply.iterations) == ("The model says blue.", 2)
-    asked = parley.model.requests[1].body
-    assert [each["content"] for each in asked["messages"]] == ["Answer in one word.", "Which colour?"]
-    assert asked["max_tokens"] == 50
+    body = parley.model.requests[1].body
+    assert [message["content"] for message in body["messages"]] == ["Answer in one word.", "Which colour?"]
+    assert body["max_tokens"] == 50
     ledger = await parley.sql("SELECT purpose, input_tokens + output_tokens AS total FROM token_logs ORDER BY id")
     assert [row.purpose for row in ledger] == ["answer", "tool", "answer"]
     assert sum(row.total for row in ledger) == reply.usage.total
@@ -97,7 +97,9 @@ async def test_calls_of_tools_at_the_same_time_are_all_paid(parley: Parley) -> N
     reply = await parley.ask("ask three times")
 
     assert reply.content == "All of them."
-    results = [each["content"] for each in parley.model.requests[-1].body["messages"] if each["role"] == "tool"]
+    results = [
+        message["content"] for message in parley.model.requests[-1].body["messages"] if message["role"] == "tool"
+    ]
     assert results == [f'"Answer to {text}"' for text in ("one", "two", "three")]
     assert await parley.value("SELECT count(*) FROM token_logs WHERE purpose = 'tool'") == 3
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
@@ -127,19 +129,19 @@ async def test_a_tool_without_the_mark_asks_no_model(parley: Parley) -> None:
 
 
 async def test_a_stop_in_the_middle_of_a_tools_call_pays_for_it(parley: Parley) -> None:
-    asked = asyncio.Event()
+    event = asyncio.Event()
 
     async def script(body: Body, _number: int) -> Reply:
         if not is_from_tool(body):
             return Answer(tool_calls=[(ASK, {"text": "Which colour?"})])
-        asked.set()
+        event.set()
         await asyncio.Event().wait()
         return Answer("never")
 
     parley.model.play(script)
     accepted = await parley.accept("which colour?")
     async with asyncio.timeout(30):
-        await asked.wait()
+        await event.wait()
         await parley.sql("UPDATE turns SET stop_requested = true")
         await parley.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
         response = await parley.app.events.response(accepted.inbox_id)

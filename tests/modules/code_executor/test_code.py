@@ -65,8 +65,8 @@ def runs(code: str, **more: Any) -> Answer:
 
 
 def offered(model: OpenAIStub) -> set[str]:
-    named = (each["function"]["name"] for each in model.requests[-1].body.get("tools", ()))
-    return {name for name in named if name.startswith("code_executor__")}
+    names = (tool["function"]["name"] for tool in model.requests[-1].body.get("tools", ()))
+    return {name for name in names if name.startswith("code_executor__")}
 
 
 async def test_a_plot_comes_with_the_reply(parley: Parley, model: OpenAIStub) -> None:
@@ -98,7 +98,7 @@ async def test_a_turn_that_is_stopped_ends_its_run(parley: Parley, model: OpenAI
     folder = Path(tempfile.gettempdir())
     async with asyncio.timeout(30):
         # Another process writes it.
-        while not (begun := list(folder.glob(f"parley-code-*/files/{mark}"))):  # noqa: ASYNC110, ASYNC240
+        while not (paths := list(folder.glob(f"parley-code-*/files/{mark}"))):  # noqa: ASYNC110, ASYNC240
             await asyncio.sleep(0.01)
 
     await parley.sql("UPDATE turns SET stop_requested = true WHERE finished_at IS NULL")
@@ -107,7 +107,7 @@ async def test_a_turn_that_is_stopped_ends_its_run(parley: Parley, model: OpenAI
     async with asyncio.timeout(10):
         reply = await parley.app.events.response(accepted.inbox_id)
     assert reply.error == "stopped"
-    assert not begun[0].exists()
+    assert not paths[0].exists()
 
 
 @pytest.fixture
@@ -132,10 +132,13 @@ async def test_files_and_variables_are_found_again_by_the_same_person_in_the_sam
     assert loaded == {"filename": "sales.csv", "size_bytes": len(CSV)}
 
     first = await python(ann, ANALYSIS, keep_state=True)
-    assert (first["output"], [each["filename"] for each in first["files"]]) == ("125", ["sums.csv"])
+    assert (first["output"], [entry["filename"] for entry in first["files"]]) == ("125", ["sums.csv"])
     assert first["variables_not_kept"] == ["frame"]
-    found = await call(code_executor.list_files, ann)
-    assert ([each["filename"] for each in found["files"]], found["has_variables"]) == (["sales.csv", "sums.csv"], True)
+    listing = await call(code_executor.list_files, ann)
+    assert ([entry["filename"] for entry in listing["files"]], listing["has_variables"]) == (
+        ["sales.csv", "sums.csv"],
+        True,
+    )
     again = await python(
         ann, "rate = 3\ndouble(int(table.amount['EU'])), len(open('sums.csv').read())", keep_state=True
     )
@@ -152,7 +155,7 @@ async def test_files_and_variables_are_found_again_by_the_same_person_in_the_sam
 async def test_only_plain_files_come_back_and_output_is_cut_in_the_middle(ann: ToolContext) -> None:
     result = await python(ann, HOSTILE_FILES)
 
-    assert [each["filename"] for each in result["files"]] == ["deep_er_good.txt"]
+    assert [file["filename"] for file in result["files"]] == ["deep_er_good.txt"]
     assert result["error"] == "It ended with the exit status 3."
     assert "left out" in result["output"]
     assert len(result["output"]) < 5000
@@ -173,18 +176,20 @@ async def test_commands_run_when_the_owner_of_the_machine_has_switched_them_on(a
     with variables(CODE_EXECUTOR_SHELL="true"):
         result = await call(code_executor.run_shell, ann, command="printf 'b\na\n' | sort | tee sorted.txt")
 
-    assert (result["output"], [each["filename"] for each in result["files"]]) == ("a\nb", ["sorted.txt"])
+    assert (result["output"], [file["filename"] for file in result["files"]]) == ("a\nb", ["sorted.txt"])
 
 
 async def test_without_the_sandbox_only_small_code_runs_and_the_rest_is_off_with_the_reason(ann: ToolContext) -> None:
     with variables(CODE_EXECUTOR_ENVIRONMENT="/nowhere", CODE_EXECUTOR_SHELL="true"):
-        (module,) = (each for each in find_modules(None, Settings()).loaded if each.name == "code_executor")
+        (module,) = (
+            candidate for candidate in find_modules(None, Settings()).loaded if candidate.name == "code_executor"
+        )
         assert await python(ann, "6 * 7") == {"output": "42"}
         with pytest.raises(ToolError, match="Only small code runs here"):
             await python(ann, "import numpy")
 
     assert module.off.keys() == {f"code_executor.{name}" for name in ("load_file", "list_files", "run_shell")}
-    assert all("/nowhere/bin/python is missing" in each for each in module.off.values())
+    assert all("/nowhere/bin/python is missing" in reason for reason in module.off.values())
 
 
 @pytest.mark.parametrize(
@@ -261,7 +266,7 @@ async def test_whatever_names_and_sizes_code_makes_its_result_is_given_and_nothi
     assert set(result) <= {"output", "error", "files", "files_not_stored", "more_files"}
     json.dumps(result).encode()
     if names is not None:
-        assert [each["filename"] for each in result.get("files", [])] == names
+        assert [file["filename"] for file in result.get("files", [])] == names
     folder = Path(result["output"].splitlines()[0]).parent
     assert folder.name.startswith("parley-code-")
     assert not await asyncio.to_thread(folder.exists)
@@ -295,17 +300,17 @@ async def test_runs_of_different_people_at_the_same_time_see_nothing_of_each_oth
         python(ann, f"import os, time\nopen('{mark}', 'w').write('private')\ntime.sleep(60)\n")
     )
     async with asyncio.timeout(30):
-        while not (found := list(Path(tempfile.gettempdir()).glob(f"parley-code-*/files/{mark}"))):  # noqa: ASYNC110, ASYNC240  # another process writes it
+        while not (paths := list(Path(tempfile.gettempdir()).glob(f"parley-code-*/files/{mark}"))):  # noqa: ASYNC110, ASYNC240  # another process writes it
             await asyncio.sleep(0.01)
 
     attacks = (
-        f"lambda: open('{found[0]}').read()",
-        f"lambda: os.listdir('{found[0].parent}')",
-        f"lambda: open('{found[0].parent.parent}/code').read()",
-        f"lambda: open('{found[0].parent}/planted', 'w')",
+        f"lambda: open('{paths[0]}').read()",
+        f"lambda: os.listdir('{paths[0].parent}')",
+        f"lambda: open('{paths[0].parent.parent}/code').read()",
+        f"lambda: open('{paths[0].parent}/planted', 'w')",
         "lambda: os.listdir('/tmp')",
         "lambda: os.listdir('/proc')",
-        f"lambda: os.symlink('{found[0]}', 'link.txt') or open('link.txt').read()",
+        f"lambda: os.symlink('{paths[0]}', 'link.txt') or open('link.txt').read()",
     )
     tried = await python(
         bob,
@@ -325,8 +330,8 @@ async def test_calls_of_one_person_at_once_have_folders_of_their_own(ann: ToolCo
     results = await asyncio.gather(*(python(ann, code.format(n)) for n in range(4)))
 
     # One after the other: each later one finds what the ones before it have made.
-    assert sorted(each["output"] for each in results) == ["['made.txt']"] * 3 + ["[]"]
-    assert all([each["filename"] for each in result["files"]] == ["made.txt"] for result in results)
+    assert sorted(result["output"] for result in results) == ["['made.txt']"] * 3 + ["[]"]
+    assert all([file["filename"] for file in result["files"]] == ["made.txt"] for result in results)
 
 
 @pytest.mark.parametrize("form", ["s.encode()", "s.encode('utf-16')", "b'x' * 99 + base64.b64encode(s.encode())"])

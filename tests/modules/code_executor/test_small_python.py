@@ -67,7 +67,7 @@ async def test_its_process_has_no_rights_and_none_of_our_open_files(tmp_path: Pa
             while (process := _find_interpreter()) is None:  # noqa: ASYNC110  # another process begins by itself
                 await asyncio.sleep(0.01)
         status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
-        open_files = [str(each.resolve()) for each in (process / "fd").iterdir()]
+        open_files = [str(path.resolve()) for path in (process / "fd").iterdir()]
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

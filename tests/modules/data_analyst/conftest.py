@@ -62,11 +62,11 @@ AddSource = Callable[..., Awaitable[None]]
 def add_source(database: Database) -> AddSource:
     """Insert a row in `data_sources` as an admin does."""
 
-    async def add(name: str, **given: Any) -> None:
-        columns = {"name": name, **given}
-        listed, values = ", ".join(columns), ", ".join(f":{each}" for each in columns)
+    async def add(name: str, **fields: Any) -> None:
+        columns = {"name": name, **fields}
+        names, values = ", ".join(columns), ", ".join(f":{column}" for column in columns)
         async with database.transaction() as session:
-            await session.execute(text(f"INSERT INTO data_sources ({listed}) VALUES ({values})"), columns)
+            await session.execute(text(f"INSERT INTO data_sources ({names}) VALUES ({values})"), columns)
 
     return add
 

@@ -27,9 +27,9 @@ ASKED: dict[str, Any] = {"source_a": "orders", "source_b": "ledger", "measure": 
 
 @pytest.mark.usefixtures("sources")
 async def test_rows_are_aligned_by_key_and_each_has_its_status(context: ToolContext) -> None:
-    found = await call(data_analyst.compare_sources, context, **ASKED)
+    comparison = await call(data_analyst.compare_sources, context, **ASKED)
 
-    assert found["summary"] == {
+    assert comparison["summary"] == {
         "total_rows": 6,
         "matches": 2,
         "minor_differences": 1,
@@ -40,16 +40,16 @@ async def test_rows_are_aligned_by_key_and_each_has_its_status(context: ToolCont
         "total_source_b": 1470.45,
         "total_diff": -102.65,
     }
-    assert [tuple(each.values()) for each in found["top_differences"]] == [
+    assert [tuple(difference.values()) for difference in comparison["top_differences"]] == [
         ({"region": "ASIA"}, 1000, 1100, 100, 10, "major_diff"),
         ({"region": "OCEANIA"}, None, 12.25, 12.25, None, "only_in_b"),
         ({"region": "AFRICA"}, 10, None, 10, None, "only_in_a"),
         ({"region": "US"}, 50, 50.4, 0.4, 0.8, "minor_diff"),
     ]
-    assert list(found["top_differences"][0]) == [
+    assert list(comparison["top_differences"][0]) == [
         "key", "source_a_value", "source_b_value", "absolute_diff", "percentage_diff", "status"
     ]  # fmt: skip
-    assert found["interpretation"] == (
+    assert comparison["interpretation"] == (
         "Of 6 keys 2 agree (33.3%); 1 differ slightly, 1 differ much, 1 are only in A, 1 are only in B. "
         "The total of B is larger by 102.65 (7.50% of A's)."
     )
@@ -57,13 +57,13 @@ async def test_rows_are_aligned_by_key_and_each_has_its_status(context: ToolCont
 
 @pytest.mark.usefixtures("sources")
 async def test_without_keys_the_shared_columns_that_are_no_measures_are_compared(context: ToolContext) -> None:
-    asked = {name: value for name, value in ASKED.items() if name != "keys"}
+    arguments = {name: value for name, value in ASKED.items() if name != "keys"}
 
-    found = await call(data_analyst.compare_sources, context, **asked)
+    comparison = await call(data_analyst.compare_sources, context, **arguments)
 
-    assert found["keys"] == ["region", "day"]
-    assert found["summary"]["total_rows"] == 7
-    assert found["interpretation"].startswith("Of 7 keys 1 agree (14.2%); ")
+    assert comparison["keys"] == ["region", "day"]
+    assert comparison["summary"]["total_rows"] == 7
+    assert comparison["interpretation"].startswith("Of 7 keys 1 agree (14.2%); ")
 
 
 @pytest.mark.parametrize(
@@ -80,23 +80,25 @@ async def test_keys_are_words_and_dates_else_whole_numbers_and_else_have_to_be_n
     for name, content in (("one", a), ("two", b)):
         (tmp_path / f"{name}.csv").write_text(content)
         await add_source(name, kind="file", path=str(tmp_path / f"{name}.csv"))
-    asked = {"source_a": "one", "source_b": "two", "measure": "amount"}
+    arguments = {"source_a": "one", "source_b": "two", "measure": "amount"}
 
     if keys is None:
         with pytest.raises(ToolError, match="share no column"):
-            await call(data_analyst.compare_sources, context, **asked)
+            await call(data_analyst.compare_sources, context, **arguments)
         return
-    found = await call(data_analyst.compare_sources, context, **asked)
+    comparison = await call(data_analyst.compare_sources, context, **arguments)
 
-    assert found["keys"] == keys
-    assert "(100%)" in found["interpretation"]
+    assert comparison["keys"] == keys
+    assert "(100%)" in comparison["interpretation"]
 
 
 @pytest.mark.usefixtures("sources")
 async def test_tolerance_threshold_filters_and_keys_are_the_askers(context: ToolContext) -> None:
-    async def summary(**asked: Any) -> Mapping[str, Any]:
-        found: dict[str, Any] = (await call(data_analyst.compare_sources, context, **{**ASKED, **asked}))["summary"]
-        return found
+    async def summary(**arguments: Any) -> Mapping[str, Any]:
+        totals: dict[str, Any] = (await call(data_analyst.compare_sources, context, **{**ASKED, **arguments}))[
+            "summary"
+        ]
+        return totals
 
     assert (await summary(tolerance=0.4))["matches"] == 3
     assert (await summary(tolerance=0.39))["matches"] == 2
@@ -139,10 +141,10 @@ async def test_numbers_and_dates_as_keys_read_alike_in_both_engines(
     await add_source("b", kind="file", path=str(path))
     keys = ["code", "at", "ok"]
 
-    found = await call(data_analyst.compare_sources, context, source_a="a", source_b="b", measure="v", keys=keys)
+    comparison = await call(data_analyst.compare_sources, context, source_a="a", source_b="b", measure="v", keys=keys)
 
-    assert found["summary"]["matches"] == 2, found
-    assert found["summary"]["total_diff"] == 0
+    assert comparison["summary"]["matches"] == 2, comparison
+    assert comparison["summary"]["total_diff"] == 0
 
 
 AMOUNTS = st.dictionaries(
@@ -166,16 +168,16 @@ async def test_a_comparison_equals_the_same_in_plain_decimals(
             csv.writer(file).writerows([("k", "v"), *amounts.items()])
         sources.append(FileSource(name, str(tmp_path / f"{name}.csv"), AnalystSettings(), context.storage))
     limits = {"tolerance": tolerance, "major_threshold_pct": threshold}
-    asked = Comparison("v", ["k"], {}, **limits, top=10)
+    request = Comparison("v", ["k"], {}, **limits, top=10)
 
-    found = await compare(context.storage, (sources[0], sources[1]), asked, settings=AnalystSettings())
+    comparison = await compare(context.storage, (sources[0], sources[1]), request, settings=AnalystSettings())
 
-    expected = {key: expected_status(a.get(key), b.get(key), tolerance, threshold) for key in a.keys() | b.keys()}
-    assert {each["key"]["k"]: each["status"] for each in found["top_differences"]} == {
-        key: status for key, status in expected.items() if status != "match"
+    statuses = {key: expected_status(a.get(key), b.get(key), tolerance, threshold) for key in a.keys() | b.keys()}
+    assert {difference["key"]["k"]: difference["status"] for difference in comparison["top_differences"]} == {
+        key: status for key, status in statuses.items() if status != "match"
     }
-    assert Decimal(str(found["summary"]["total_diff"])) == sum(a.values()) - sum(b.values())
-    assert set(expected.values()) <= set(STATUSES)
+    assert Decimal(str(comparison["summary"]["total_diff"])) == sum(a.values()) - sum(b.values())
+    assert set(statuses.values()) <= set(STATUSES)
 
 
 def expected_status(a: Decimal | None, b: Decimal | None, tolerance: Decimal, threshold: Decimal) -> str:
@@ -201,8 +203,8 @@ async def test_many_rows_of_a_table_and_a_file_are_compared(
     await add_source("many", kind="postgres", url=shop.url, relation="many")
     await add_source("copy", kind="file", path=str(path))
 
-    asked = {"source_a": "many", "source_b": "copy", "measure": "amount", "keys": ["key"]}
-    summary = (await call(data_analyst.compare_sources, context, **asked))["summary"]
+    arguments = {"source_a": "many", "source_b": "copy", "measure": "amount", "keys": ["key"]}
+    summary = (await call(data_analyst.compare_sources, context, **arguments))["summary"]
 
     assert (summary["matches"], summary["only_in_a"], summary["only_in_b"]) == (rows - 1, 1, 1)
 
@@ -210,7 +212,7 @@ async def test_many_rows_of_a_table_and_a_file_are_compared(
 @pytest.mark.usefixtures("sources")
 async def test_a_chart_is_a_png_among_the_persons_files(context: ToolContext, tmp_path: Path) -> None:
     for kind, source in (("bar", "orders"), ("line", "orders"), ("pie", "ledger")):
-        made = await call(
+        chart = await call(
             data_analyst.chart,
             context,
             source=source,
@@ -219,12 +221,12 @@ async def test_a_chart_is_a_png_among_the_persons_files(context: ToolContext, tm
             kind=kind,
             title="$a$ ü日本",
         )
-        _, content = await context.storage.read(made["file_id"])
+        _, content = await context.storage.read(chart["file_id"])
         (tmp_path / "chart.png").write_bytes(content)
         with Image.open(tmp_path / "chart.png") as image:
             assert image.format == "PNG"
             assert image.size == (1080, 600)
-        assert made["url"].startswith("http://here/files/")
+        assert chart["url"].startswith("http://here/files/")
     with pytest.raises(ToolError, match="no rows"):
         await call(data_analyst.chart, context, source="orders", dimension="region", filters={"region": "MOON"})
 
@@ -235,16 +237,16 @@ async def test_a_model_tries_three_wrong_names_and_still_gets_its_answer_and_a_p
     await parley.ask("Hello")
     await parley.sql("UPDATE users SET permission_level = 'admin', token_budget_monthly = NULL")
     names = ("ledgers", "the_ledger", "accounts", "ledger")
-    asked = [("data_analyst__compare_sources", {**ASKED, "source_b": name}) for name in names]
-    drawn = ("data_analyst__chart", {"source": "orders", "measure": "amount", "dimension": "region"})
+    calls = [("data_analyst__compare_sources", {**ASKED, "source_b": name}) for name in names]
+    chart_call = ("data_analyst__chart", {"source": "orders", "measure": "amount", "dimension": "region"})
     parley.model.play(
-        [*(Answer(tool_calls=[each]) for each in asked), Answer(tool_calls=[drawn]), Answer("B has 102.65 more.")]
+        [*(Answer(tool_calls=[call]) for call in calls), Answer(tool_calls=[chart_call]), Answer("B has 102.65 more.")]
     )
 
     reply = await parley.ask("Compare orders and ledger, and draw orders")
 
-    results = [each.result for each in reply.tool_calls_made]
-    assert [each["available_sources"] for each in results[:3]] == [["ledger", "orders"]] * 3
+    results = [call.result for call in reply.tool_calls_made]
+    assert [result["available_sources"] for result in results[:3]] == [["ledger", "orders"]] * 3
     assert results[3]["summary"]["total_diff"] == -102.65
     assert reply.content.startswith("B has 102.65 more.")
-    assert [each.mime_type for each in reply.files] == ["image/png"]
+    assert [file.mime_type for file in reply.files] == ["image/png"]

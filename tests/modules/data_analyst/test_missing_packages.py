@@ -13,12 +13,12 @@ CHART = {"kind": "bar", "labels": ["a"], "values": [1], "measure": "count", "tit
 
 
 @pytest.mark.parametrize(
-    ("program", "given", "package"), [(duckdb_engine.PROGRAM, {}, "duckdb"), (charts.PROGRAM.path, CHART, "matplotlib")]
+    ("program", "job", "package"), [(duckdb_engine.PROGRAM, {}, "duckdb"), (charts.PROGRAM.path, CHART, "matplotlib")]
 )
-def test_a_program_without_its_package_names_it(program: Path, given: object, package: str) -> None:
+def test_a_program_without_its_package_names_it(program: Path, job: object, package: str) -> None:
     # -S: the installed packages are not found.
     ended = subprocess.run(
-        [sys.executable, "-I", "-S", str(program)], input=json.dumps(given), capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-S", str(program)], input=json.dumps(job), capture_output=True, text=True, check=False
     )
 
     assert ended.returncode == duckdb_engine.REFUSED == charts.REFUSED

@@ -20,8 +20,8 @@ from tests.support.taken_parsers import TakenFiles
 from tests.support.tool_calls import call
 
 
-async def ask(context: ToolContext, source: str, **asked: Any) -> list[list[Any]]:
-    rows: list[list[Any]] = (await call(data_analyst.query_source, context, source=source, **asked))["rows"]
+async def ask(context: ToolContext, source: str, **arguments: Any) -> list[list[Any]]:
+    rows: list[list[Any]] = (await call(data_analyst.query_source, context, source=source, **arguments))["rows"]
     return rows
 
 
@@ -106,7 +106,7 @@ async def test_sql_on_a_file_reads_no_other_file_and_reaches_no_network(context:
     ):
         with pytest.raises(ToolError, match="refused that"):
             await ask(context, "ledger", sql=wrong)
-    assert sorted(each.name for each in tmp_path.glob("*.*")) == ["ledger.csv", "other.csv"]  # noqa: ASYNC240  # local
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["ledger.csv", "other.csv"]  # noqa: ASYNC240  # local
 
 
 @pytest.mark.usefixtures("sources")
@@ -116,9 +116,9 @@ async def test_names_and_values_are_never_read_as_sql(context: ToolContext, shop
     assert await ask(context, "orders", filters={"region": {"contains": evil}}) == [[0]]
     assert await ask(context, "ledger", filters={"region": evil}) == [[0]]
     assert (await ask(context, "orders", dimensions=['odd "name'], limit=1))[0][0] == "a"
-    for asked in ({"dimensions": [evil]}, {"measure": f"sum({evil})"}, {"filters": {evil: 1}}):
+    for arguments in ({"dimensions": [evil]}, {"measure": f"sum({evil})"}, {"filters": {evil: 1}}):
         with pytest.raises(ToolError, match="There is no column") as caught:
-            await ask(context, "orders", **asked)
+            await ask(context, "orders", **arguments)
         assert "region" in caught.value.fields["available_columns"]
     with pytest.raises(ToolError, match="invalid input syntax for type date"):
         await ask(context, "orders", filters={"day": evil})
@@ -200,14 +200,14 @@ async def test_many_heavy_questions_of_one_person_hold_up_nobody_else(
 ) -> None:
     storage = Storage(FolderStore(tmp_path / "files"), "http://here", ("secret",))
     one, other = (
-        replace(context, user=replace(context.user, id=each), storage=storage.of_user(database, each, None))
-        for each in (context.user.id, context.user.id + 1)
+        replace(context, user=replace(context.user, id=user_id), storage=storage.of_user(database, user_id, None))
+        for user_id in (context.user.id, context.user.id + 1)
     )
-    finished: list[str] = []
+    names: list[str] = []
 
     async def asks(person: ToolContext, sql: str, name: str) -> None:
         await ask(person, "ledger", sql=sql)
-        finished.append(name)
+        names.append(name)
 
     async with asyncio.TaskGroup() as group:
         for number in range(8):
@@ -215,7 +215,7 @@ async def test_many_heavy_questions_of_one_person_hold_up_nobody_else(
         await asyncio.sleep(0)
         group.create_task(asks(other, "SELECT count(*) FROM ledger", "other"))
 
-    assert "other" in finished[:3]
+    assert "other" in names[:3]
 
 
 TEXTS = {
@@ -235,10 +235,10 @@ async def test_a_csv_file_is_read_in_the_encoding_that_it_has(
     await add_source("orte", kind="file", path=str(path))
     place, amount = TEXTS[encoding].partition("\n")[0].split(";")
 
-    found = await ask(context, "orte", measure=amount, dimensions=[place])
+    rows = await ask(context, "orte", measure=amount, dimensions=[place])
 
-    expected = [line.split(";") for line in TEXTS[encoding].splitlines()[1:]]
-    assert found == [[name, int(value)] for name, value in expected]
+    pairs = [line.split(";") for line in TEXTS[encoding].splitlines()[1:]]
+    assert rows == [[name, int(value)] for name, value in pairs]
 
 
 async def test_an_encoding_is_found_where_most_of_a_file_is_plain(
@@ -248,9 +248,9 @@ async def test_an_encoding_is_found_where_most_of_a_file_is_plain(
     path.write_bytes(("place,amount\n" + "Rome,1\n" * 300_000 + "Köln,5\n").encode("cp1252"))
     await add_source("late", kind="file", path=str(path))
 
-    found = await ask(context, "late", measure="amount", filters={"place": "Köln"})
+    rows = await ask(context, "late", measure="amount", filters={"place": "Köln"})
 
-    assert found == [[5]]
+    assert rows == [[5]]
 
 
 @pytest.mark.usefixtures("sources")

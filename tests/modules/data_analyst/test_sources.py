@@ -30,15 +30,15 @@ async def test_sources_are_listed_for_those_whose_role_is_allowed(
     await add_source("for_admins", kind="file", path=path)
     await add_source("off", kind="file", path=path, is_enabled=False)
 
-    seen = {
-        level: [each["name"] for each in (await call(data_analyst.list_sources, asker))["sources"]]
+    names = {
+        level: [source["name"] for source in (await call(data_analyst.list_sources, asker))["sources"]]
         for level in (Permission.USER, Permission.ADMIN, Permission.OWNER)
         for asker in (with_permission(context, level),)
     }
 
-    assert seen[Permission.USER] == ["for_users"]
-    assert seen[Permission.ADMIN] == ["for_admins", "for_users"]
-    assert seen[Permission.OWNER] == ["for_admins", "for_owners", "for_users"]
+    assert names[Permission.USER] == ["for_users"]
+    assert names[Permission.ADMIN] == ["for_admins", "for_users"]
+    assert names[Permission.OWNER] == ["for_admins", "for_owners", "for_users"]
 
 
 @pytest.mark.usefixtures("sources")
@@ -54,28 +54,28 @@ async def test_another_persons_source_answers_like_a_missing_one(context: ToolCo
 
 @pytest.mark.usefixtures("sources")
 async def test_a_table_is_described_with_its_columns_and_example_rows(context: ToolContext) -> None:
-    found = await call(data_analyst.describe_source, context, source=" Orders ")
+    description = await call(data_analyst.describe_source, context, source=" Orders ")
 
-    assert found["name_in_sql"] == "public.orders"
-    assert found["columns"][:4] == [
+    assert description["name_in_sql"] == "public.orders"
+    assert description["columns"][:4] == [
         {"name": "id", "type": "integer"},
         {"name": "region", "type": "text"},
         {"name": "day", "type": "date"},
         {"name": "amount", "type": "numeric(12,2)"},
     ]
-    assert found["example_rows"][0] == [1, "EU", "2026-01-01", 100.1, "a"]
+    assert description["example_rows"][0] == [1, "EU", "2026-01-01", 100.1, "a"]
 
 
 @pytest.mark.usefixtures("sources")
 async def test_a_file_is_described_with_fractions_as_decimals(context: ToolContext) -> None:
-    found = await call(data_analyst.describe_source, context, source="ledger")
+    description = await call(data_analyst.describe_source, context, source="ledger")
 
-    assert {each["name"]: each["type"] for each in found["columns"]} == {
+    assert {column["name"]: column["type"] for column in description["columns"]} == {
         "region": "VARCHAR",
         "day": "DATE",
         "amount": "DECIMAL(38,10)",
     }
-    assert found["example_rows"][0] == ["EU", "2026-01-01", 300.3]
+    assert description["example_rows"][0] == ["EU", "2026-01-01", 300.3]
 
 
 WRONG_ROWS: list[tuple[dict[str, Any], str]] = [
@@ -94,9 +94,9 @@ WRONG_ROWS: list[tuple[dict[str, Any], str]] = [
 
 
 async def test_the_table_refuses_a_wrong_row(add_source: AddSource) -> None:
-    for given, constraint in WRONG_ROWS:
+    for fields, constraint in WRONG_ROWS:
         with pytest.raises(IntegrityError, match=constraint):
-            await add_source(**{"name": "wrong", **given})
+            await add_source(**{"name": "wrong", **fields})
 
 
 @pytest.mark.parametrize("statement", ["GRANT INSERT ON orders TO {0}", "ALTER ROLE {0} SUPERUSER"])
@@ -142,9 +142,9 @@ def password_variable() -> Iterator[str]:
 async def test_the_password_comes_from_the_variable_that_the_row_names(
     context: ToolContext, shop: Shop, add_source: AddSource, password_variable: str
 ) -> None:
-    given = {"kind": "postgres", "url": shop.url, "relation": "orders"}
-    await add_source("named", password=password_variable, **given)
-    await add_source("unset", password="${DATA_ANALYST_NOT_SET}", **given)
+    parameters = {"kind": "postgres", "url": shop.url, "relation": "orders"}
+    await add_source("named", password=password_variable, **parameters)
+    await add_source("unset", password="${DATA_ANALYST_NOT_SET}", **parameters)
 
     assert (await call(data_analyst.describe_source, context, source="named"))["name"] == "named"
     with pytest.raises(Unavailable, match="set it"):

@@ -75,9 +75,9 @@ async def test_a_picture_is_described_by_a_model_that_sees(parley: Parley, model
     reply = await parley.ask("what is on it?")
 
     assert reply.content == "It is red."
-    shown = model.requests[-2].body["messages"][-1]["content"]
-    assert [part["type"] for part in shown] == ["text", "image_url"]
-    assert shown[1]["image_url"]["url"].startswith("data:image/")
+    parts = model.requests[-2].body["messages"][-1]["content"]
+    assert [part["type"] for part in parts] == ["text", "image_url"]
+    assert parts[1]["image_url"]["url"].startswith("data:image/")
 
 
 async def test_another_persons_picture_is_missing(parley: Parley, model: OpenAIStub) -> None:

@@ -44,19 +44,26 @@ async def use(parley: Parley, tool: str, user: str = "ann", **arguments: Any) ->
     return reply_.tool_calls_made[0].result
 
 
-async def report(phone: httpx.AsyncClient, metres: float, seconds: float, **given: Any) -> int:
+async def report(phone: httpx.AsyncClient, metres: float, seconds: float, **fields: Any) -> int:
     """Report a position so far north of home at this time, and return the status."""
-    sent = {"_type": "location", "lat": HOME[0] + metres * METRE, "lon": HOME[1], "acc": 10, "tst": seconds, **given}
-    return (await phone.post("/modules/location/positions", content=json.dumps(sent))).status_code
+    position = {
+        "_type": "location",
+        "lat": HOME[0] + metres * METRE,
+        "lon": HOME[1],
+        "acc": 10,
+        "tst": seconds,
+        **fields,
+    }
+    return (await phone.post("/modules/location/positions", content=json.dumps(position))).status_code
 
 
 async def pair(parley: Parley, site: Site) -> tuple[str, str]:
     """Open the pairing link of Ann's phone, and return its user and password."""
     link = urlsplit((await use(parley, "pair_phone"))["link"])
-    shown = await site.client.get(f"{link.path}?{link.query}")
+    response = await site.client.get(f"{link.path}?{link.query}")
     opened_again = await site.client.get(f"{link.path}?{link.query}")
-    assert (shown.status_code, opened_again.status_code) == (200, 410)
-    user, password = (line.partition(": ")[2] for line in shown.text.splitlines()[2:4])
+    assert (response.status_code, opened_again.status_code) == (200, 410)
+    user, password = (line.partition(": ")[2] for line in response.text.splitlines()[2:4])
     async with httpx.AsyncClient(base_url=site.url, auth=(user, "wrong")) as stranger:
         assert await report(stranger, 0, 1000) == 401
     return user, password
@@ -115,10 +122,10 @@ async def test_a_paired_phone_fires_reminders_on_enter_and_leave(
         position = await use(parley, "get_position")
         assert position["metres_to_places"] == {"home": 0}
         assert (await use(parley, "get_position", "bob"))["error"]
-        listed = await use(parley, "list_places")
-        assert [each["text"] for each in listed["reminders"]] == ["Lock the door."]
-        assert listed["places"] == [{"name": "home", "radius_metres": 200, "is_there": True}]
-        reminder_id = listed["reminders"][0]["reminder_id"]
+        listing = await use(parley, "list_places")
+        assert [reminder["text"] for reminder in listing["reminders"]] == ["Lock the door."]
+        assert listing["places"] == [{"name": "home", "radius_metres": 200, "is_there": True}]
+        reminder_id = listing["reminders"][0]["reminder_id"]
         assert (await use(parley, "cancel_place_reminder", "bob", reminder_id=reminder_id))["error"]
         assert await use(parley, "cancel_place_reminder", reminder_id=reminder_id) == {"cancelled": reminder_id}
         assert await parley.value("SELECT count(*) FROM scheduled_jobs WHERE module = 'location'") == 2
@@ -152,7 +159,7 @@ def test_a_short_distance_is_that_of_the_plane(latitude: float, longitude: float
 @given(st.booleans(), st.lists(st.floats(-20, 20), max_size=20), st.floats(50, 5000))
 def test_a_position_that_wavers_at_the_edge_changes_at_most_once(was: bool, noise: list[float], radius: float) -> None:
     states: list[bool | None] = [was]
-    for each in noise:
-        states.append(is_inside(states[-1], radius + each, radius=radius, accuracy=20))
+    for offset in noise:
+        states.append(is_inside(states[-1], radius + offset, radius=radius, accuracy=20))
 
     assert sum(one != other for one, other in pairwise(states)) <= 1

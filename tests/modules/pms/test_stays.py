@@ -47,8 +47,8 @@ async def run(database: Database, statements: str) -> list[Any]:
     result: list[Any] = []
     async with database.transaction() as session:
         for statement in filter(str.strip, statements.split(";")):
-            found = await session.execute(text(statement))
-            result = list(found.all()) if isinstance(found, CursorResult) and found.returns_rows else []
+            cursor = await session.execute(text(statement))
+            result = list(cursor.all()) if isinstance(cursor, CursorResult) and cursor.returns_rows else []
     return result
 
 
@@ -64,14 +64,14 @@ async def bob(house: Database, tmp_path: Path) -> ToolContext:
 
 async def agreed(tool: Tool, context: ToolContext, **arguments: Any) -> Any:
     """Call a tool, and answer its question with yes."""
-    with pytest.raises(ConfirmationNeeded) as asked:
+    with pytest.raises(ConfirmationNeeded) as confirmation:
         await call(tool, context, **arguments)
-    return await call(tool, replace(context, agreed_to=asked.value.fields["question"]), **arguments)
+    return await call(tool, replace(context, agreed_to=confirmation.value.fields["question"]), **arguments)
 
 
-async def free_rooms(context: ToolContext, **asked: Any) -> list[tuple[str, str]]:
-    found = await call(pms.get_availability, context, **{**STAY, **asked})
-    return [(each["room"], each["total"]) for each in found["rooms"]]
+async def free_rooms(context: ToolContext, **arguments: Any) -> list[tuple[str, str]]:
+    availability = await call(pms.get_availability, context, **{**STAY, **arguments})
+    return [(room["room"], room["total"]) for room in availability["rooms"]]
 
 
 async def test_free_rooms_are_found_with_their_price_the_cheapest_first(ann: ToolContext) -> None:
@@ -92,10 +92,10 @@ async def test_free_rooms_are_found_with_their_price_the_cheapest_first(ann: Too
 
 
 async def test_a_quote_says_what_each_night_costs(ann: ToolContext) -> None:
-    found = await call(pms.quote, ann, room=" garden", **STAY)
+    quote = await call(pms.quote, ann, room=" garden", **STAY)
 
-    assert (found["room"], found["total"], found["nights"]) == ("Garden", "220.50", 2)
-    assert found["prices"] == [
+    assert (quote["room"], quote["total"], quote["nights"]) == ("Garden", "220.50", 2)
+    assert quote["prices"] == [
         {"first_night": "2026-12-04", "nights": 1, "price": "100.00"},
         {"first_night": "2026-12-05", "nights": 1, "price": "120.50"},
     ]
@@ -117,9 +117,9 @@ async def test_days_that_make_no_stay_are_refused(ann: ToolContext, check_in: st
 
 
 async def test_a_room_is_booked_after_the_persons_yes_and_gone_for_others(ann: ToolContext, bob: ToolContext) -> None:
-    with pytest.raises(ConfirmationNeeded) as asked:
+    with pytest.raises(ConfirmationNeeded) as confirmation:
         await call(pms.book, ann, room="Garden", **STAY)
-    assert asked.value.fields["question"] == QUESTION
+    assert confirmation.value.fields["question"] == QUESTION
     assert await free_rooms(bob) == [("Garden", "220.50"), ("Suite", "400.00")]
 
     booked = await call(pms.book, replace(ann, agreed_to=QUESTION), room="Garden", **STAY)
@@ -127,34 +127,36 @@ async def test_a_room_is_booked_after_the_persons_yes_and_gone_for_others(ann: T
     assert (booked["status"], booked["total"]) == ("booked", "220.50")
     assert await free_rooms(bob) == [("Suite", "400.00")]
     assert await free_rooms(bob, check_in="2026-12-06", check_out="2026-12-07") == [("Garden", "120.50")]
-    with pytest.raises(ToolError, match="Garden is not free for Friday, 4 December 2026") as refused:
+    with pytest.raises(ToolError, match="Garden is not free for Friday, 4 December 2026") as excinfo:
         await call(pms.book, bob, room="Garden", **STAY)
-    assert refused.value.fields == {"available_rooms": ["Suite"]}
-    assert [each["booking_id"] for each in (await call(pms.list_bookings, ann))["bookings"]] == [booked["booking_id"]]
+    assert excinfo.value.fields == {"available_rooms": ["Suite"]}
+    assert [booking["booking_id"] for booking in (await call(pms.list_bookings, ann))["bookings"]] == [
+        booked["booking_id"]
+    ]
 
 
 async def test_a_changed_price_is_asked_anew(ann: ToolContext, house: Database) -> None:
     await run(house, "UPDATE room_rates SET price = 150 WHERE room_id = 1")
 
-    with pytest.raises(ConfirmationNeeded) as asked:
+    with pytest.raises(ConfirmationNeeded) as confirmation:
         await call(pms.book, replace(ann, agreed_to=QUESTION), room="Garden", **STAY)
-    assert "for 300.00 EUR" in asked.value.fields["question"]
+    assert "for 300.00 EUR" in confirmation.value.fields["question"]
 
 
 async def test_a_hold_keeps_the_room_for_its_person_until_it_ends(
     ann: ToolContext, bob: ToolContext, house: Database
 ) -> None:
-    held = await call(pms.hold, ann, room="Garden", **STAY)
-    assert (held["status"], await free_rooms(bob)) == ("held", [("Suite", "400.00")])
+    hold = await call(pms.hold, ann, room="Garden", **STAY)
+    assert (hold["status"], await free_rooms(bob)) == ("held", [("Suite", "400.00")])
     assert (await free_rooms(ann))[0] == ("Garden", "220.50")
     again = await call(pms.hold, ann, room="Garden", **STAY)
-    assert again["booking_id"] != held["booking_id"]
+    assert again["booking_id"] != hold["booking_id"]
 
     await run(house, "UPDATE bookings SET held_until = now() - interval '1 second' WHERE status = 'held'")
     assert (await free_rooms(bob))[0] == ("Garden", "220.50")
     assert (await call(pms.list_bookings, ann))["bookings"] == []
-    taken = await agreed(pms.book, bob, room="Garden", **STAY)
-    assert taken["status"] == "booked"
+    booking = await agreed(pms.book, bob, room="Garden", **STAY)
+    assert booking["status"] == "booked"
     assert await run(house, "SELECT status, count(*) FROM bookings GROUP BY 1 ORDER BY 1") == [
         ("booked", 1),
         ("cancelled", 2),
@@ -169,14 +171,14 @@ async def test_the_own_hold_becomes_the_booking(ann: ToolContext, house: Databas
 
 
 async def test_a_person_holds_few_rooms_at_a_time_also_at_once(ann: ToolContext) -> None:
-    days = [date(2026, 12, 1) + timedelta(days=2 * each) for each in range(8)]
+    days = [date(2026, 12, 1) + timedelta(days=2 * number) for number in range(8)]
     holds = [
         call(pms.hold, ann, room="Suite", check_in=str(day), check_out=str(day + timedelta(days=2))) for day in days
     ]
-    found = await asyncio.gather(*holds, return_exceptions=True)
+    results = await asyncio.gather(*holds, return_exceptions=True)
 
-    assert sum(isinstance(each, dict) for each in found) == 3
-    assert {str(each) for each in found if isinstance(each, Exception)} == {
+    assert sum(isinstance(result, dict) for result in results) == 3
+    assert {str(result) for result in results if isinstance(result, Exception)} == {
         "A person holds at most 3 rooms at a time; book or cancel one first."
     }
 
@@ -197,8 +199,8 @@ async def test_a_booking_is_cancelled_by_its_person_after_a_yes_and_the_room_is_
     assert (await free_rooms(bob))[0] == ("Garden", "220.50")
     with pytest.raises(NotFound):
         await call(pms.cancel, ann, booking_id=booked["booking_id"])
-    held = await call(pms.hold, ann, room="Garden", **STAY)
-    assert (await call(pms.cancel, ann, booking_id=held["booking_id"]))["status"] == "cancelled"
+    hold = await call(pms.hold, ann, room="Garden", **STAY)
+    assert (await call(pms.cancel, ann, booking_id=hold["booking_id"]))["status"] == "cancelled"
 
 
 async def test_a_stay_that_has_begun_is_not_cancelled(ann: ToolContext) -> None:
@@ -220,13 +222,13 @@ async def test_of_many_who_book_the_last_room_at_once_one_gets_it(
             folder = tmp_path / str(number)
             guest = await make_tool_context(pool, folder, "pms", Permission.USER, clock=SetClock(NOON))
             guests.append(replace(guest, agreed_to=QUESTION))
-        found = await asyncio.gather(
-            *(call(pms.book, each, room="Garden", **STAY) for each in guests), return_exceptions=True
+        results = await asyncio.gather(
+            *(call(pms.book, guest, room="Garden", **STAY) for guest in guests), return_exceptions=True
         )
 
-    assert [each["status"] for each in found if isinstance(each, dict)] == ["booked"]
-    lost = [each for each in found if not isinstance(each, dict)]
-    assert all(isinstance(each, ToolError) for each in lost), lost
+    assert [result["status"] for result in results if isinstance(result, dict)] == ["booked"]
+    lost = [result for result in results if not isinstance(result, dict)]
+    assert all(isinstance(result, ToolError) for result in lost), lost
     assert await run(house, "SELECT count(*) FROM bookings") == [(1,)]
 
 
@@ -265,9 +267,9 @@ async def test_no_night_of_a_room_is_ever_given_twice(
 
     async def wish(room: str, start: int, nights: int, *, is_ann: bool) -> None:
         first = date(2026, 12, 1) + timedelta(days=start)
-        asked = {"room": room, "check_in": str(first), "check_out": str(first + timedelta(days=nights))}
+        arguments = {"room": room, "check_in": str(first), "check_out": str(first + timedelta(days=nights))}
         try:
-            await agreed(pms.book, ann if is_ann else bob, **asked)
+            await agreed(pms.book, ann if is_ann else bob, **arguments)
         except (ToolError, pytest.fail.Exception):
             return
 
@@ -297,13 +299,13 @@ async def test_a_guest_sees_prices_and_books_nothing_and_a_user_books_with_a_yes
     booking = ("pms__book", {"room": "Garden", **stay})
     parley.model.play([Answer(tool_calls=[booking]), Answer("Guests can't.")])
     assert (await parley.ask("Book the garden room")).content == "Guests can't."
-    offered = [each["function"]["name"] for each in parley.model.requests[-1].body["tools"]]
-    assert {each for each in offered if each.startswith("pms__")} == {"pms__get_availability", "pms__quote"}
+    tool_names = [tool["function"]["name"] for tool in parley.model.requests[-1].body["tools"]]
+    assert {name for name in tool_names if name.startswith("pms__")} == {"pms__get_availability", "pms__quote"}
 
     await parley.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = NULL")
     parley.model.play([Answer(tool_calls=[booking]), Answer("Welcome.")])
-    asked = await parley.ask("Book the garden room")
-    assert "2 nights, 2 guests, for 100.00 EUR?" in asked.content
+    question = await parley.ask("Book the garden room")
+    assert "2 nights, 2 guests, for 100.00 EUR?" in question.content
     assert await parley.value("SELECT count(*) FROM bookings") == 0
 
     assert (await parley.ask("yes")).content.endswith("Welcome.")

@@ -35,21 +35,21 @@ async def guarded() -> AsyncIterator[GuardedClient]:
     await client.aclose()
 
 
-def reading(server: Server, folder: Path, **given: Any) -> ToolContext:
+def reading(server: Server, folder: Path, **overrides: Any) -> ToolContext:
     """Return a context that may open the stand-in."""
     http = GuardedClient(Settings(egress_allow=(server.origin,)))
-    return context_without_database(folder, "research", http, **given)
+    return context_without_database(folder, "research", http, **overrides)
 
 
 async def fetch(folder: Path, answer: Answer, path: str = "/page", **arguments: Any) -> Any:
     async with serving(answer) as server:
         context = reading(server, folder)
         try:
-            found = await call(research.fetch_webpage, context, url=server.origin + path, **arguments)
+            page = await call(research.fetch_webpage, context, url=server.origin + path, **arguments)
         finally:
             await context.http.aclose()
-        assert found["url"].startswith(server.origin)
-        return found
+        assert page["url"].startswith(server.origin)
+        return page
 
 
 def pdf(text: str) -> bytes:
@@ -80,7 +80,7 @@ async def test_a_page_is_read_without_its_menus(tmp_path: Path) -> None:
     assert "See the plans for details" in page["text"]
     assert "Buy now" not in page["text"]
     assert "track" not in page["text"]
-    assert [(each["text"], each["url"].rpartition("/")[2]) for each in page["links"]] == [("the plans", "plans?page=2")]
+    assert [(link["text"], link["url"].rpartition("/")[2]) for link in page["links"]] == [("the plans", "plans?page=2")]
 
 
 async def test_a_long_page_is_read_in_parts_and_fetched_once(tmp_path: Path) -> None:
@@ -180,12 +180,12 @@ async def test_a_very_long_text_is_summarised_in_parts(tmp_path: Path, guarded: 
 async def test_a_page_is_summarised_with_its_source(tmp_path: Path) -> None:
     async with serving(reply(PAGE.encode(), headers=HTML)) as server:
         context = reading(server, tmp_path, models=FakeModels())
-        found = await call(research.summarize_webpage, context, url=server.origin)
+        summary = await call(research.summarize_webpage, context, url=server.origin)
         await context.http.aclose()
 
-    assert found["url"] == server.origin
-    assert (found["title"], found["date"]) == ("Bridge opens", "2026-03-02")
-    assert found["summary"].startswith("A summary of")
+    assert summary["url"] == server.origin
+    assert (summary["title"], summary["date"]) == ("Bridge opens", "2026-03-02")
+    assert summary["summary"].startswith("A summary of")
 
 
 async def test_a_text_without_words_is_no_text_to_summarise(tmp_path: Path, guarded: GuardedClient) -> None:

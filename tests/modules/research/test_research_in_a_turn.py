@@ -18,13 +18,13 @@ async def test_a_question_is_researched_and_answered_with_its_source(
 ) -> None:
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(serving(reply(PAGE, headers={"Content-Type": "text/html"})))
-        found = {"results": [{"title": "Bridge", "url": f"{web.origin}/bridge", "content": "May"}]}
+        results = {"results": [{"title": "Bridge", "url": f"{web.origin}/bridge", "content": "May"}]}
         search = await stack.enter_async_context(
-            serving(by_path({"/search?q=bridge&format=json&categories=general": reply(json.dumps(found).encode())}))
+            serving(by_path({"/search?q=bridge&format=json&categories=general": reply(json.dumps(results).encode())}))
         )
         stack.enter_context(variables(RESEARCH_SEARXNG_URL=search.origin))
-        allowed = settings.model_copy(update={"egress_allow": (web.origin,)})
-        parley = await stack.enter_async_context(open_parley(allowed, address, model))
+        configuration = settings.model_copy(update={"egress_allow": (web.origin,)})
+        parley = await stack.enter_async_context(open_parley(configuration, address, model))
         await parley.sql(
             "INSERT INTO personas (name, system_prompt, is_default, allowed_modules)"
             """ VALUES ('Parley', 'Be kind.', true, '["research"]')"""
@@ -42,8 +42,8 @@ async def test_a_question_is_researched_and_answered_with_its_source(
 
         assert (answer.content, answer.error) == (source, None)
         assert "cite the URL of each source" in model.requests[0].body["messages"][0]["content"]
-        offered = {each["function"]["name"] for each in model.requests[0].body["tools"]}
-        assert "research__news_search" in offered
+        names = {tool["function"]["name"] for tool in model.requests[0].body["tools"]}
+        assert "research__news_search" in names
         # A guest spends nothing.
-        assert "research__summarize_text" not in offered
+        assert "research__summarize_text" not in names
         assert "It opens on 3 May 2026." in model.requests[2].body["messages"][-1]["content"]

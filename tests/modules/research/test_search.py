@@ -19,7 +19,7 @@ from shared.tools import Tool, ToolContext
 from tests.support.loopback import Answer, Server, redirect, reply, serving
 from tests.support.tool_calls import call, context_without_database, variables
 
-TOOLS = {each.run.__name__: each for each in vars(research).values() if isinstance(each, Tool)}
+TOOLS = {var.run.__name__: var for var in vars(research).values() if isinstance(var, Tool)}
 BRIDGE = {
     "title": "The <b>bridge</b> &amp; the river",
     "url": "https://news.example/bridge",
@@ -50,16 +50,16 @@ def context(http: GuardedClient, tmp_path: Path) -> ToolContext:
 
 
 @pytest.fixture
-def given() -> Iterator[ExitStack]:
+def stack() -> Iterator[ExitStack]:
     """What the test adds to the environment."""
     with ExitStack() as stack:
         yield stack
 
 
-def results(*found: dict[str, Any]) -> Answer:
+def results(*entries: dict[str, Any]) -> Answer:
     """Answer with these results in the form of every engine."""
-    listed = list(found)
-    return reply(json.dumps({"results": listed, "web": {"results": listed}}).encode())
+    hits = list(entries)
+    return reply(json.dumps({"results": hits, "web": {"results": hits}}).encode())
 
 
 def asked(server: Server) -> tuple[str, dict[str, str]]:
@@ -71,45 +71,45 @@ def asked(server: Server) -> tuple[str, dict[str, str]]:
     return parts.path, {name: value for name, (value,) in parse_qs(parts.query).items()}
 
 
-async def test_searxng_is_asked_for_json(context: ToolContext, given: ExitStack) -> None:
+async def test_searxng_is_asked_for_json(context: ToolContext, stack: ExitStack) -> None:
     async with serving(results(BRIDGE)) as server:
-        given.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
-        found = await call(research.web_search, context, query=" the\nbridge ")
+        stack.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
+        answer = await call(research.web_search, context, query=" the\nbridge ")
         assert asked(server) == ("/search", {"q": "the bridge", "format": "json", "categories": "general"})
         await call(research.news_search, context, query="bridge", since="week")
         assert asked(server)[1] == {"q": "bridge", "format": "json", "categories": "news", "time_range": "week"}
 
-    assert found == {"results": [FOUND]}
+    assert answer == {"results": [FOUND]}
 
 
-async def test_brave_gets_its_key_in_a_header(context: ToolContext, given: ExitStack) -> None:
+async def test_brave_gets_its_key_in_a_header(context: ToolContext, stack: ExitStack) -> None:
     async with serving(results(BRIDGE)) as server:
-        given.enter_context(variables(RESEARCH_BRAVE_URL=server.origin, RESEARCH_BRAVE_API_KEY="brave-key-1"))
-        found = await call(research.web_search, context, query="bridge", max_results=3)
+        stack.enter_context(variables(RESEARCH_BRAVE_URL=server.origin, RESEARCH_BRAVE_API_KEY="brave-key-1"))
+        answer = await call(research.web_search, context, query="bridge", max_results=3)
         assert asked(server) == ("/res/v1/web/search", {"q": "bridge", "count": "3"})
         assert server.requests[-1].headers["x-subscription-token"] == "brave-key-1"
         news = await call(research.news_search, context, query="bridge", since="day")
         assert asked(server) == ("/res/v1/news/search", {"q": "bridge", "count": "5", "freshness": "pd"})
 
-    assert found == news == {"results": [FOUND]}
+    assert answer == news == {"results": [FOUND]}
 
 
-async def test_tavily_is_asked_by_post(context: ToolContext, given: ExitStack) -> None:
+async def test_tavily_is_asked_by_post(context: ToolContext, stack: ExitStack) -> None:
     async with serving(results(BRIDGE)) as server:
-        given.enter_context(variables(RESEARCH_TAVILY_URL=server.origin, RESEARCH_TAVILY_API_KEY="tavily-key-1"))
-        found = await call(research.news_search, context, query="bridge")
+        stack.enter_context(variables(RESEARCH_TAVILY_URL=server.origin, RESEARCH_TAVILY_API_KEY="tavily-key-1"))
+        answer = await call(research.news_search, context, query="bridge")
         assert asked(server) == (
             "/search",
             {"query": "bridge", "max_results": 5, "topic": "news", "time_range": "month"},
         )
         assert server.requests[-1].headers["authorization"] == "Bearer tavily-key-1"
 
-    assert found == {"results": [FOUND]}
+    assert answer == {"results": [FOUND]}
 
 
-async def test_the_first_configured_engine_is_used(context: ToolContext, given: ExitStack) -> None:
+async def test_the_first_configured_engine_is_used(context: ToolContext, stack: ExitStack) -> None:
     async with serving(results(BRIDGE)) as searxng, serving(results()) as brave:
-        given.enter_context(
+        stack.enter_context(
             variables(
                 RESEARCH_SEARXNG_URL=searxng.origin, RESEARCH_BRAVE_URL=brave.origin, RESEARCH_BRAVE_API_KEY="key"
             )
@@ -119,33 +119,33 @@ async def test_the_first_configured_engine_is_used(context: ToolContext, given: 
     assert (len(searxng.requests), len(brave.requests)) == (1, 0)
 
 
-async def test_results_that_are_no_web_pages_or_come_twice_are_left_out(context: ToolContext, given: ExitStack) -> None:
+async def test_results_that_are_no_web_pages_or_come_twice_are_left_out(context: ToolContext, stack: ExitStack) -> None:
     odd: list[Any] = [BRIDGE, BRIDGE, {**BRIDGE, "url": "javascript:alert(1)"}, {"title": "no url"}, 7, None]
     many = [{"title": f"{number}", "url": f"https://many.example/{number}"} for number in range(30)]
     async with serving(results(*odd, *many)) as server:
-        given.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
-        found = (await call(research.web_search, context, query="bridge", max_results=1000))["results"]
+        stack.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
+        hits = (await call(research.web_search, context, query="bridge", max_results=1000))["results"]
 
-    assert [each["url"] for each in found[:2]] == ["https://news.example/bridge", "https://many.example/0"]
-    assert len(found) == 20
+    assert [hit["url"] for hit in hits[:2]] == ["https://news.example/bridge", "https://many.example/0"]
+    assert len(hits) == 20
 
 
-async def test_long_results_fit_into_what_the_model_is_shown(context: ToolContext, given: ExitStack) -> None:
+async def test_long_results_fit_into_what_the_model_is_shown(context: ToolContext, stack: ExitStack) -> None:
     long = [{"title": "t" * 5000, "url": f"https://long.example/{n}", "content": "c" * 9000} for n in range(20)]
     async with serving(results(*long)) as server:
-        given.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
-        found = await call(research.web_search, context, query="bridge", max_results=20)
+        stack.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
+        answer = await call(research.web_search, context, query="bridge", max_results=20)
 
-    assert len(json.dumps(found)) < context.app_settings.tool_result_max_chars
-    assert len(found["results"]) > 5
+    assert len(json.dumps(answer)) < context.app_settings.tool_result_max_chars
+    assert len(answer["results"]) > 5
 
 
-async def test_no_results_are_no_error(context: ToolContext, given: ExitStack) -> None:
+async def test_no_results_are_no_error(context: ToolContext, stack: ExitStack) -> None:
     async with serving(reply(b'{"results": "none"}')) as server:
-        given.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
-        found = await call(research.web_search, context, query="bridge")
+        stack.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
+        answer = await call(research.web_search, context, query="bridge")
 
-    assert found == {"results": [], "note": "Nothing was found; try other words."}
+    assert answer == {"results": [], "note": "Nothing was found; try other words."}
 
 
 @pytest.mark.parametrize(
@@ -161,17 +161,17 @@ async def test_no_results_are_no_error(context: ToolContext, given: ExitStack) -
     ],
 )
 async def test_an_engine_that_fails_gives_an_error_that_helps(
-    context: ToolContext, given: ExitStack, answer: Answer, error: type[Exception], message: str
+    context: ToolContext, stack: ExitStack, answer: Answer, error: type[Exception], message: str
 ) -> None:
     async with serving(answer) as server:
-        given.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
+        stack.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
         with pytest.raises(error, match=message):
             await call(research.web_search, context, query="bridge")
 
 
 @pytest.mark.parametrize("query", ["", " \n", "x" * 1001])
-async def test_a_query_without_words_or_too_long_is_refused(context: ToolContext, given: ExitStack, query: str) -> None:
-    given.enter_context(variables(RESEARCH_SEARXNG_URL="http://127.0.0.1:9"))
+async def test_a_query_without_words_or_too_long_is_refused(context: ToolContext, stack: ExitStack, query: str) -> None:
+    stack.enter_context(variables(RESEARCH_SEARXNG_URL="http://127.0.0.1:9"))
     with pytest.raises(ToolError, match="query is"):
         await call(research.web_search, context, query=query)
 
@@ -187,25 +187,25 @@ async def test_without_an_engine_the_search_is_off_and_says_why(context: ToolCon
         await call(research.web_search, context, query="bridge")
 
 
-def test_with_an_engine_the_search_is_on(given: ExitStack) -> None:
-    given.enter_context(variables(RESEARCH_BRAVE_API_KEY="key"))
+def test_with_an_engine_the_search_is_on(stack: ExitStack) -> None:
+    stack.enter_context(variables(RESEARCH_BRAVE_API_KEY="key"))
 
     assert discover(settings=Settings()).find("research.news_search") is not None
 
 
-def test_a_wrong_setting_stops_the_start(given: ExitStack) -> None:
-    given.enter_context(variables(RESEARCH_MAX_PAGE_MB="many"))
+def test_a_wrong_setting_stops_the_start(stack: ExitStack) -> None:
+    stack.enter_context(variables(RESEARCH_MAX_PAGE_MB="many"))
 
     with pytest.raises(ConfigurationError, match="RESEARCH_MAX_PAGE_MB is wrong"):
         discover(settings=Settings())
 
 
 def test_reading_is_for_guests_and_spending_is_not() -> None:
-    assert {name for name, each in TOOLS.items() if each.requires == Permission.GUEST} == {
+    assert {name for name, tool in TOOLS.items() if tool.requires == Permission.GUEST} == {
         "web_search",
         "news_search",
         "fetch_webpage",
     }
-    assert all(each.read_only and each.reads_untrusted for each in TOOLS.values())
+    assert all(tool.read_only and tool.reads_untrusted for tool in TOOLS.values())
     # What sends words or addresses to strangers.
-    assert {name for name, each in TOOLS.items() if not each.acts_on({})} == {"summarize_text"}
+    assert {name for name, tool in TOOLS.items() if not tool.acts_on({})} == {"summarize_text"}

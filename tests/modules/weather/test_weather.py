@@ -39,31 +39,34 @@ async def context(tmp_path: Path) -> AsyncIterator[ToolContext]:
 
 def answering(places: Any, forecast: Any = FORECAST) -> Answer:
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
-        found = {"results": places} if request.path.startswith("/v1/search") else forecast
-        await reply(json.dumps(found).encode())(request, writer)
+        payload = {"results": places} if request.path.startswith("/v1/search") else forecast
+        await reply(json.dumps(payload).encode())(request, writer)
 
     return answer
 
 
 def queries(server: Server) -> list[dict[str, str]]:
-    return [{name: value for name, (value,) in parse_qs(urlsplit(each.path).query).items()} for each in server.requests]
+    return [
+        {name: value for name, (value,) in parse_qs(urlsplit(request.path).query).items()}
+        for request in server.requests
+    ]
 
 
-def at(server: Server, **given: str) -> Any:
-    return variables(WEATHER_URL=server.origin, WEATHER_GEOCODING_URL=server.origin, **given)
+def at(server: Server, **environment: str) -> Any:
+    return variables(WEATHER_URL=server.origin, WEATHER_GEOCODING_URL=server.origin, **environment)
 
 
 async def test_the_weather_of_a_place_is_told_for_now_and_the_next_days(context: ToolContext) -> None:
     async with serving(answering([PARIS, TEXAS])) as server:
         with at(server):
-            found = await call(weather.get_weather, context, place=" Paris ", days=2)
+            report = await call(weather.get_weather, context, place=" Paris ", days=2)
 
-    assert found["place"] == "Paris, Ile-de-France, France"
-    assert found["other_places"] == ["Paris, Texas, United States"]
-    assert found["time_zone"] == "Europe/Paris"
-    assert found["units"] == {"temperature": "°C", "wind": "km/h"}
-    assert (found["now"]["weather"], found["now"]["temperature"]) == ("light rain", 7.5)
-    assert [(day["date"], day["weather"], day["max"]) for day in found["days"]] == [
+    assert report["place"] == "Paris, Ile-de-France, France"
+    assert report["other_places"] == ["Paris, Texas, United States"]
+    assert report["time_zone"] == "Europe/Paris"
+    assert report["units"] == {"temperature": "°C", "wind": "km/h"}
+    assert (report["now"]["weather"], report["now"]["temperature"]) == ("light rain", 7.5)
+    assert [(day["date"], day["weather"], day["max"]) for day in report["days"]] == [
         ("2026-12-01", "clear", 1),
         ("2026-12-02", "clear", 2),
     ]
@@ -72,15 +75,15 @@ async def test_the_weather_of_a_place_is_told_for_now_and_the_next_days(context:
 async def test_a_region_or_country_chooses_among_places_of_the_same_name(context: ToolContext) -> None:
     async with serving(answering([PARIS, TEXAS])) as server:
         with at(server):
-            found = await call(weather.get_weather, context, place="Paris, texas", units="imperial")
-            with pytest.raises(ToolError, match="No place named 'Paris' was found there") as missing:
+            report = await call(weather.get_weather, context, place="Paris, texas", units="imperial")
+            with pytest.raises(ToolError, match="No place named 'Paris' was found there") as error:
                 await call(weather.get_weather, context, place="Paris, Peru")
         assert queries(server)[0]["name"] == "Paris"
         assert queries(server)[1]["temperature_unit"] == "fahrenheit"
 
-    assert found["place"] == "Paris, Texas, United States"
-    assert "other_places" not in found
-    assert missing.value.fields["known_places"][0] == "Paris, Ile-de-France, France"
+    assert report["place"] == "Paris, Texas, United States"
+    assert "other_places" not in report
+    assert error.value.fields["known_places"][0] == "Paris, Ile-de-France, France"
 
 
 async def test_the_service_is_asked_once_for_the_same_place(context: ToolContext) -> None:
@@ -97,7 +100,7 @@ async def test_a_key_is_sent_with_each_request(context: ToolContext) -> None:
     async with serving(answering([PARIS])) as server:
         with at(server, WEATHER_API_KEY="weather-key-1"):
             await call(weather.get_weather, context, place="Paris")
-        assert [each["apikey"] for each in queries(server)] == ["weather-key-1"] * 2
+        assert [query["apikey"] for query in queries(server)] == ["weather-key-1"] * 2
 
 
 @pytest.mark.parametrize(
@@ -120,10 +123,10 @@ async def test_a_service_that_fails_gives_an_error(
             await call(weather.get_weather, context, place="Paris")
 
 
-@pytest.mark.parametrize("given", [{"place": ""}, {"place": "x" * 101}, {"place": "Paris", "days": 8}])
-async def test_bad_arguments_ask_nobody(context: ToolContext, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"place": ""}, {"place": "x" * 101}, {"place": "Paris", "days": 8}])
+async def test_bad_arguments_ask_nobody(context: ToolContext, arguments: dict[str, Any]) -> None:
     with pytest.raises(ToolError):
-        await call(weather.get_weather, context, **given)
+        await call(weather.get_weather, context, **arguments)
 
 
 def test_guests_may_ask_and_nothing_is_done() -> None:

@@ -106,10 +106,10 @@ async def test_others_are_named_and_a_live_backup_has_the_state_of_one_moment(
     async with database.statement() as session:
         await session.execute(text("SELECT 1"))
 
-    with pytest.raises(BackupError) as refused:
+    with pytest.raises(BackupError) as error:
         await make_backup(source, tmp_path / "backup.zip")
-    assert "Others use the database: an open psql (role postgres, from this machine" in str(refused.value)
-    assert f"; parley, process {os.getpid()} (role parley_app, from this machine" in str(refused.value)
+    assert "Others use the database: an open psql (role postgres, from this machine" in str(error.value)
+    assert f"; parley, process {os.getpid()} (role parley_app, from this machine" in str(error.value)
     await database.close()
     # Nothing is left of the first try: the name is free.
     manifest = await make_backup(source, tmp_path / "backup.zip", is_live=True)

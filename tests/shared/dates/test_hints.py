@@ -21,7 +21,7 @@ def days(date_range: DateRange) -> str:
 
 
 @pytest.mark.parametrize(
-    ("hint", "expected"),
+    ("hint", "dates"),
     [
         ("today", "2026-11-23"),
         ("Tomorrow at 5pm", "2026-11-24"),
@@ -38,8 +38,8 @@ def days(date_range: DateRange) -> str:
         ("Freitag in zwei Wochen", "2026-12-11"),
     ],
 )
-def test_days_near_today(hint: str, expected: str) -> None:
-    assert days(resolve(hint, MONDAY)) == expected
+def test_days_near_today(hint: str, dates: str) -> None:
+    assert days(resolve(hint, MONDAY)) == dates
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_ambiguous_words_have_a_note_with_the_other_meaning(hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("time_zone", "this", "following", "first_of_january"),
+    ("time_zone", "this", "next_weekend", "first_of_january"),
     [
         ("Europe/Berlin", "2026-11-28 2026-11-29", "2026-12-05 2026-12-06", "2027-01-02 2027-01-03"),
         ("Asia/Dubai", "2026-11-28 2026-11-29", "2026-12-05 2026-12-06", "2027-01-02 2027-01-03"),
@@ -94,13 +94,13 @@ def test_ambiguous_words_have_a_note_with_the_other_meaning(hint: str) -> None:
 )
 @pytest.mark.parametrize("week_start", ["monday", "saturday", "sunday"])
 def test_the_weekend_is_that_of_the_country_whatever_day_the_week_begins_with(
-    time_zone: str, this: str, following: str, first_of_january: str, week_start: str
+    time_zone: str, this: str, next_weekend: str, first_of_january: str, week_start: str
 ) -> None:
     def read(hint: str) -> str:
         return days(resolve(hint, MONDAY, time_zone, week_start=week_start))
 
     assert read("this weekend") == this
-    assert read("next weekend") == following
+    assert read("next weekend") == next_weekend
     assert read("first weekend of January") == first_of_january
 
 
@@ -114,7 +114,7 @@ def test_a_week_begins_with_the_day_that_the_user_has_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hint", "expected"),
+    ("hint", "dates"),
     [
         ("end of month", "2026-11-30"),
         ("Ende des Monats", "2026-11-30"),
@@ -136,12 +136,12 @@ def test_a_week_begins_with_the_day_that_the_user_has_chosen() -> None:
         ("weekend of January 17", "2027-01-16 2027-01-17"),
     ],
 )
-def test_months_parts_of_months_and_days_in_months(hint: str, expected: str) -> None:
-    assert days(resolve(hint, MONDAY)) == expected
+def test_months_parts_of_months_and_days_in_months(hint: str, dates: str) -> None:
+    assert days(resolve(hint, MONDAY)) == dates
 
 
 @pytest.mark.parametrize(
-    ("hint", "expected"),
+    ("hint", "dates"),
     [
         ("2026-12-24", "2026-12-24"),
         ("2026-12-24T10:00:00Z", "2026-12-24"),
@@ -159,12 +159,12 @@ def test_months_parts_of_months_and_days_in_months(hint: str, expected: str) -> 
         ("29 February", "2028-02-29"),
     ],
 )
-def test_written_dates_without_a_year_are_the_next_such_date(hint: str, expected: str) -> None:
-    assert days(resolve(hint, MONDAY)) == expected
+def test_written_dates_without_a_year_are_the_next_such_date(hint: str, dates: str) -> None:
+    assert days(resolve(hint, MONDAY)) == dates
 
 
 @pytest.mark.parametrize(
-    ("hint", "expected"),
+    ("hint", "dates"),
     [
         ("January 17-19", "2027-01-17 2027-01-19"),
         ("January 17 \N{EN DASH} 19, 2028", "2028-01-17 2028-01-19"),
@@ -186,8 +186,8 @@ def test_written_dates_without_a_year_are_the_next_such_date(hint: str, expected
         ("3 Nächte ab dem 17. Januar", "2027-01-17 2027-01-20"),
     ],
 )
-def test_ranges_between_two_dates(hint: str, expected: str) -> None:
-    assert days(resolve(hint, MONDAY)) == expected
+def test_ranges_between_two_dates(hint: str, dates: str) -> None:
+    assert days(resolve(hint, MONDAY)) == dates
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,10 @@ def test_an_ambiguous_date_is_refused_with_both_readings() -> None:
     with pytest.raises(ToolError) as caught:
         resolve("3/4", MONDAY)
 
-    assert [days(resolve(each, MONDAY)) for each in caught.value.fields["examples"]] == ["2027-04-03", "2027-03-04"]
+    assert [days(resolve(example, MONDAY)) for example in caught.value.fields["examples"]] == [
+        "2027-04-03",
+        "2027-03-04",
+    ]
 
 
 def test_today_is_the_date_in_the_users_time_zone() -> None:

@@ -32,7 +32,7 @@ class Counter:
             raise DatabaseLost
         if min(numbers) < 0:
             raise ValueError(str(min(numbers)))
-        return [each * 2 for each in numbers]
+        return [number * 2 for number in numbers]
 
 
 async def test_what_is_asked_while_a_statement_runs_goes_with_the_next_one() -> None:
@@ -46,7 +46,7 @@ async def test_what_is_asked_while_a_statement_runs_goes_with_the_next_one() -> 
     counter.may_answer.set()
 
     assert await asyncio.gather(first, *others) == [number * 2 for number in range(1, MAX_BATCH + 12)]
-    assert [len(each) for each in counter.asked] == [1, MAX_BATCH, 10]
+    assert [len(batch) for batch in counter.asked] == [1, MAX_BATCH, 10]
     assert await loader.load(7) == 14
 
 
@@ -55,12 +55,12 @@ async def test_one_that_is_refused_fails_alone_and_a_lost_connection_fails_all()
     loader = BatchLoader(counter.ask)
     counter.may_answer.set()
 
-    found = await asyncio.gather(*(loader.load(each) for each in (1, -2, 3)), return_exceptions=True)
-    assert found[0::2] == [2, 6]
-    assert isinstance(found[1], ValueError)
+    results = await asyncio.gather(*(loader.load(number) for number in (1, -2, 3)), return_exceptions=True)
+    assert results[0::2] == [2, 6]
+    assert isinstance(results[1], ValueError)
     counter.is_broken = True
-    lost = await asyncio.gather(*(loader.load(each) for each in (1, 2)), return_exceptions=True)
-    assert [type(each) for each in lost] == [DatabaseLost] * 2
+    lost = await asyncio.gather(*(loader.load(number) for number in (1, 2)), return_exceptions=True)
+    assert [type(result) for result in lost] == [DatabaseLost] * 2
     counter.is_broken = False
     assert await loader.load(4) == 8
 
@@ -81,22 +81,24 @@ async def test_whoever_gives_up_waiting_takes_nothing_from_the_others() -> None:
 
 async def test_events_that_come_together_are_stored_and_answered_like_those_that_come_alone(parley: Parley) -> None:
     strange = '\\ "quotes" \n 🐸 {"a": null} \x00 </script>'
-    given = [message(f"hello {number}", event_id=f"e{number}", channel=f"room-{number}") for number in range(5)]
-    given.append(message(strange, event_id="strange", channel="room-9", decision=Decision(7, approved=True)))
-    await accept(parley.app.database, given[2])
+    messages = [message(f"hello {number}", event_id=f"e{number}", channel=f"room-{number}") for number in range(5)]
+    messages.append(message(strange, event_id="strange", channel="room-9", decision=Decision(7, approved=True)))
+    await accept(parley.app.database, messages[2])
     stolen = message("mine", event_id="e3", channel="a-room-that-sorts-first", user="eve")
 
     inbox = parley.app.inbox
-    found = await asyncio.gather(*(inbox.accept(each) for each in (*given, stolen, given[0])), return_exceptions=True)
+    results = await asyncio.gather(
+        *(inbox.accept(event) for event in (*messages, stolen, messages[0])), return_exceptions=True
+    )
 
-    accepted = [each for each in found if isinstance(each, Accepted)]
-    assert isinstance(found[6], EventIdInUse)
+    accepted = [result for result in results if isinstance(result, Accepted)]
+    assert isinstance(results[6], EventIdInUse)
     assert len(accepted) == 7
     assert not accepted[2].is_new
     assert accepted[0].inbox_id == accepted[-1].inbox_id
     async with asyncio.timeout(60):
-        for each in accepted:
-            await parley.app.events.response(each.inbox_id)
+        for acceptance in accepted:
+            await parley.app.events.response(acceptance.inbox_id)
     rows = await parley.sql(
         "SELECT content, decision IS NULL, platform_context, sent_at, attachments FROM inbox ORDER BY id"
     )
@@ -108,17 +110,17 @@ async def test_events_that_come_together_are_stored_and_answered_like_those_that
 async def test_processes_that_are_told_the_same_events_at_once_store_each_of_them_once(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    given = [message("hello", event_id=f"e{number}", channel=f"room-{number}") for number in range(200)]
+    messages = [message("hello", event_id=f"e{number}", channel=f"room-{number}") for number in range(200)]
     async with open_parley(settings, address, model, works=False) as parley:
         result = await asyncio.gather(
             *(
-                inbox.accept(each)
-                for part in (given, given[::-1], given[50:])
+                inbox.accept(event)
+                for part in (messages, messages[::-1], messages[50:])
                 for inbox in [Inbox(parley.app.database)]
-                for each in part
+                for event in part
             )
         )
 
-        assert sum(each.is_new for each in result) == 200
+        assert sum(acceptance.is_new for acceptance in result) == 200
         assert await parley.value("SELECT count(*) FROM inbox") == 200
         assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'take_turn'") == 200

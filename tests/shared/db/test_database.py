@@ -39,8 +39,8 @@ sys.stdin.read()
 
 async def count(database: Database) -> int:
     async with database.transaction() as session:
-        found: int = (await session.execute(text(USERS))).scalar_one()
-        return found
+        total: int = (await session.execute(text(USERS))).scalar_one()
+        return total
 
 
 async def test_a_transaction_commits_when_its_block_ends_and_rolls_back_when_it_raises(
@@ -97,8 +97,8 @@ async def test_the_agent_runs_on_an_external_database_over_tcp_with_a_password(
     postgres: URL, settings: Settings, model: OpenAIStub
 ) -> None:
     model.play([Answer("Hi Ann.")])
-    async with given_database(postgres) as given:
-        address = locate(Settings(database_url=SecretStr(given.libpq(as_owner=True))))
+    async with given_database(postgres) as server:
+        address = locate(Settings(database_url=SecretStr(server.libpq(as_owner=True))))
         await check(address)
         await update_tables(address)
 
@@ -106,7 +106,7 @@ async def test_the_agent_runs_on_an_external_database_over_tcp_with_a_password(
             assert (await parley.ask("hello")).content == "Hi Ann."
             assert await parley.value("SELECT current_user") == "parley_app"
             assert await parley.value(
-                "SELECT count(*) FROM pg_stat_activity WHERE usename = :me", me=given.url.username
+                "SELECT count(*) FROM pg_stat_activity WHERE usename = :me", me=server.url.username
             )
 
 
@@ -115,18 +115,18 @@ async def test_both_drivers_connect_to_an_external_database(postgres: URL) -> No
         for as_owner, role in ((True, str(address.url.username)), (False, "parley_app")):
             async with await psycopg.AsyncConnection.connect(address.libpq(as_owner=as_owner)) as connection:
                 await connection.execute(address.setup(as_owner=as_owner).encode())
-                found = await (await connection.execute("SELECT current_user")).fetchone()
-            assert found == (role,)
+                row = await (await connection.execute("SELECT current_user")).fetchone()
+            assert row == (role,)
 
 
 def test_special_characters_of_an_address_survive_in_the_libpq_url() -> None:
     url = URL.create("postgresql", "a b@c", PASSWORD + " +%", host="::1", port=5433, database="my db")
 
-    written = Address(url.set(query={"sslmode": "require"}), is_embedded=False).libpq()
+    conninfo = Address(url.set(query={"sslmode": "require"}), is_embedded=False).libpq()
 
-    assert " " not in written
-    read = psycopg.conninfo.conninfo_to_dict(written)
-    assert read == {
+    assert " " not in conninfo
+    parameters = psycopg.conninfo.conninfo_to_dict(conninfo)
+    assert parameters == {
         "user": "a b@c",
         "password": f"{PASSWORD} +%",
         "host": "::1",
@@ -146,10 +146,10 @@ def test_special_characters_of_an_address_survive_in_the_libpq_url() -> None:
     ],
 )
 def test_an_invalid_database_url_is_refused(url: str, message: str) -> None:
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError) as error:
         locate(Settings(database_url=SecretStr(url)))
 
-    assert str(refused.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
 def test_the_scheme_postgres_is_accepted() -> None:
@@ -170,10 +170,10 @@ async def test_a_connection_error_is_one_line_without_the_password(
     wrong: dict[str, str], message: str, postgres: URL
 ) -> None:
     async with given_database(postgres) as address:
-        with pytest.raises(ConfigurationError) as refused:
+        with pytest.raises(ConfigurationError) as error:
             await check(Address(address.url.set(**wrong), is_embedded=False))  # type: ignore[arg-type]  # the keys are parameter names
 
-    line = str(refused.value)
+    line = str(error.value)
     assert line.startswith("DATABASE_URL: ")
     assert message in line
     assert "\n" not in line
@@ -182,8 +182,8 @@ async def test_a_connection_error_is_one_line_without_the_password(
 
 
 async def test_a_refused_connection_is_reported_in_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
 
     with pytest.raises(ConfigurationError, match=rf"no Postgres answers at postgresql://u:\*\*\*@127.0.0.1:{port}/x"):
         await check(Address(make_url(f"postgresql://u:p@127.0.0.1:{port}/x"), is_embedded=False))

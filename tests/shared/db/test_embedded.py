@@ -43,8 +43,8 @@ def mode_of(path: Path) -> int:
 def connect_as_nobody(path: Path) -> str:
     """Return what another user of the machine gets: the server's first answer, or the error."""
     # The script changes its user by itself: another user may not be able to start this Python.
-    done = subprocess.run([sys.executable, "-c", CONNECT, str(path)], capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
+    process = subprocess.run([sys.executable, "-c", CONNECT, str(path)], capture_output=True, text=True, check=False)
+    return process.stdout + process.stderr
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +100,15 @@ def test_another_user_of_the_machine_is_refused_even_where_the_folders_are_open(
     is_root = os.geteuid() == 0
     assert not is_root or "PermissionError" in connect_as_nobody(path)
 
-    opened = {path: 0o777, path.parent: 0o755, home: 0o755, home.parent: 0o755}
-    before = {each: mode_of(each) for each in opened}
+    modes = {path: 0o777, path.parent: 0o755, home: 0o755, home.parent: 0o755}
+    before = {entry: mode_of(entry) for entry in modes}
     try:
-        for each, mode in opened.items():
-            each.chmod(mode)
+        for target, mode in modes.items():
+            target.chmod(mode)
         output = connect_as_nobody(path)
     finally:
-        for each, mode in before.items():
-            each.chmod(mode)
+        for location, mode in before.items():
+            location.chmod(mode)
     assert ("Peer authentication failed" in output) == is_root, output
 
 
@@ -164,10 +164,10 @@ def test_servers_that_start_at_once_make_one_user(tmp_path: Path) -> None:
     name = f"parley-{uuid4().hex[:8]}"
     script = f"from shared.db import server_user as it; it.NAME = {name!r}; print(it._find_or_make().pw_uid)"
     try:
-        started = [
+        processes = [
             subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(4)
         ]
-        found = {process.communicate()[0].strip() for process in started}
-        assert found == {str(pwd.getpwnam(name).pw_uid)}
+        uids = {process.communicate()[0].strip() for process in processes}
+        assert uids == {str(pwd.getpwnam(name).pw_uid)}
     finally:
         subprocess.run(["userdel", name], check=False)

@@ -40,7 +40,7 @@ def retrying(kind: type[Exception]) -> AsyncRetrying:
 
 
 @pytest.fixture
-async def given(postgres: URL) -> AsyncIterator[Address]:
+async def upstream(postgres: URL) -> AsyncIterator[Address]:
     """A migrated database whose owner is no superuser."""
     async with given_database(postgres) as address:
         await update_tables(address)
@@ -48,9 +48,9 @@ async def given(postgres: URL) -> AsyncIterator[Address]:
 
 
 async def test_behind_pgbouncer_nobody_reads_what_is_remembered_of_another(
-    postgres: URL, given: Address, settings: Settings, model: OpenAIStub
+    postgres: URL, upstream: Address, settings: Settings, model: OpenAIStub
 ) -> None:
-    async with pooled(given) as address:
+    async with pooled(upstream) as address:
         located = locate(Settings(database_url=SecretStr(address.libpq(as_owner=True))))
         assert "through a pooler" in str(await check(located))
         async with open_parley(settings, located, model) as parley:
@@ -60,7 +60,7 @@ async def test_behind_pgbouncer_nobody_reads_what_is_remembered_of_another(
             await parley.ask("what is the code of my locker?", user="bob", channel="bob's own")
             of_bob = str(model.requests[-1].body)
             # The pooler's connections to the server end, as in a failover.
-            assert await cut_connections(postgres, given)
+            assert await cut_connections(postgres, upstream)
             # The first statement on each of them is lost, which a person's client tries again.
             asks = partial(parley.ask, "what is the code of my locker?", user="ann", channel="ann's own")
             await retrying(DatabaseLost)(asks)
@@ -75,17 +75,17 @@ async def test_behind_pgbouncer_nobody_reads_what_is_remembered_of_another(
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
 @pytest.mark.parametrize("settings_of_pooler", [{}, {"server_reset_query": ""}, {"server_round_robin": 1}])
 async def test_a_pooler_that_shares_sessions_is_refused_with_the_remedy(
-    given: Address, tmp_path: Path, mode: str, settings_of_pooler: dict[str, object]
+    upstream: Address, tmp_path: Path, mode: str, settings_of_pooler: dict[str, object]
 ) -> None:
-    async with pooled(given, mode, **settings_of_pooler) as address:
+    async with pooled(upstream, mode, **settings_of_pooler) as address:
         with pytest.raises(UnfitDatabase, match="pool_mode = session"):
             await check(address)
         with pytest.raises(ConfigurationError, match="pool_mode = session"):
             await types(address, tmp_path, "user", "list")
 
 
-async def test_a_pooler_that_forgets_nothing_between_its_clients_serves(given: Address) -> None:
-    async with pooled(given, server_reset_query="", default_pool_size=2) as address:
+async def test_a_pooler_that_forgets_nothing_between_its_clients_serves(upstream: Address) -> None:
+    async with pooled(upstream, server_reset_query="", default_pool_size=2) as address:
         first = await address.connect()
         await first.execute("SELECT set_config('parley.user_id', '7', false), set_config('jit', 'on', false)")
         await first.add_listener("gossip", lambda *_: None)
@@ -99,38 +99,40 @@ async def test_a_pooler_that_forgets_nothing_between_its_clients_serves(given: A
             await connection.close()
             # The same session may serve the owner next.
             owner = await address.connect(as_owner=True)
-            assert await owner.fetchval("SELECT current_user") == given.url.username
+            assert await owner.fetchval("SELECT current_user") == upstream.url.username
             await owner.close()
 
 
-async def test_what_a_pooler_drops_is_refused_where_only_the_start_of_a_connection_can_say_it(given: Address) -> None:
+async def test_what_a_pooler_drops_is_refused_where_only_the_start_of_a_connection_can_say_it(
+    upstream: Address,
+) -> None:
     role = ("-crole=parley_readonly", "SELECT current_user = 'parley_readonly'")
-    await check_options(given, *role)
-    assert (await list_dump_options(given))[0] == ["--enable-row-security"]
-    async with pooled(given) as address:
+    await check_options(upstream, *role)
+    assert (await list_dump_options(upstream))[0] == ["--enable-row-security"]
+    async with pooled(upstream) as address:
         with pytest.raises(ConfigurationError, match="pooler"):
             await check_options(address, *role)
         with pytest.raises(ConfigurationError, match="pooler"):
             await list_dump_options(address)
 
 
-async def test_row_level_security_binds_the_owner_who_does_not_mean_all_rows(given: Address) -> None:
-    async with connected(given, as_owner=False) as program:
+async def test_row_level_security_binds_the_owner_who_does_not_mean_all_rows(upstream: Address) -> None:
+    async with connected(upstream, as_owner=False) as program:
         await program.execute("INSERT INTO users DEFAULT VALUES")
         await program.execute("SELECT set_config('parley.user_id', '1', false)")
         await program.execute("INSERT INTO memories (user_id, platform, content) VALUES (1, 'web', 'tea')")
     # A program whose role was dropped: it has the owner's login, and nothing else.
-    mistaken = await asyncpg.connect(**given.asyncpg_arguments(as_owner=True))
+    mistaken = await asyncpg.connect(**upstream.asyncpg_arguments(as_owner=True))
     tables = ["memories", "memory_scopes", "memory_words", "memory_vectors"]
     assert [await mistaken.fetchval(f"SELECT count(*) FROM {name}") for name in tables] == [0] * len(tables)  # noqa: S608
     assert await mistaken.fetch(OPEN_TABLES) == []
     await mistaken.close()
-    async with connected(given) as owner:
+    async with connected(upstream) as owner:
         assert await owner.fetchval("SELECT content FROM memories") == "tea"
         assert await owner.fetchval("SELECT parley_count_memories() + count(*) FROM memories") > 0
-    async with connected(given, role="parley_admin") as admin:
+    async with connected(upstream, role="parley_admin") as admin:
         assert await admin.fetchval("SELECT memories FROM admin.memories_by_user") == 1
-    async with connected(given, role="parley_readonly") as reader:
+    async with connected(upstream, role="parley_readonly") as reader:
         assert await reader.fetchval("SELECT memories FROM admin.memories_by_user") == 1
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await reader.fetchval("SELECT content FROM memories")
@@ -176,15 +178,15 @@ async def test_texts_for_embedding_are_no_way_around_the_policy(database: Databa
     ],
 )
 async def test_a_login_or_a_role_that_is_not_what_it_has_to_be_does_not_serve(
-    postgres: URL, given: Address, settings: Settings, model: OpenAIStub, change: str, back: str, remedy: str
+    postgres: URL, upstream: Address, settings: Settings, model: OpenAIStub, change: str, back: str, remedy: str
 ) -> None:
-    inside, login = Address(postgres.set(database=given.url.database), is_embedded=True), given.url.username
-    async with open_parley(settings, given, model, works=False) as parley:
+    inside, login = Address(postgres.set(database=upstream.url.database), is_embedded=True), upstream.url.username
+    async with open_parley(settings, upstream, model, works=False) as parley:
         assert await find_obstacle(parley.app) is None
         await run_as_owner(inside, change.format(login=login))
         try:
             with pytest.raises(UnfitDatabase, match=remedy.format(login=login)):
-                await check_tables(given)
+                await check_tables(upstream)
             # An open connection notices, too.
             assert remedy.format(login=login) in str(await find_obstacle(parley.app))
         finally:

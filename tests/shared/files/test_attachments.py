@@ -22,24 +22,24 @@ async def test_an_attachment_is_fetched_and_its_type_detected(storage: Storage) 
     async with serving(reply(PNG + bytes(100_000), headers={"Content-Type": "text/html"})) as server:
         http = GuardedClient(Settings(), platform_origins={"POND_BASE": server.origin})
         key = new_key("1", "a.html")
-        stored = await store_attachment(
+        attachment = await store_attachment(
             storage, http, Attachment("a.html", "text/html", url=f"{server.origin}/a.html"), key
         )
         await http.aclose()
 
     sha256 = hashlib.sha256(PNG + bytes(100_000)).hexdigest()
-    assert stored == Stored("image/png", len(PNG) + 100_000, sha256)
+    assert attachment == Stored("image/png", len(PNG) + 100_000, sha256)
     assert (await everything(storage, key)).startswith(PNG)
 
 
 async def test_the_type_and_size_of_an_attachment_in_storage_are_returned(storage: Storage) -> None:
     http = GuardedClient(Settings())
     await storage.put("inbox/abc/a.csv", b"a,b\n1,2\n", "text/csv")
-    stored = await store_attachment(
+    attachment = await store_attachment(
         storage, http, Attachment("a.csv", "text/csv", storage_key="inbox/abc/a.csv"), "inbox/abc/a.csv"
     )
 
-    assert stored == Stored("text/csv", 8, None)
+    assert attachment == Stored("text/csv", 8, None)
     with pytest.raises(NotFound):
         await store_attachment(storage, http, Attachment("b", storage_key="inbox/abc/b"), "inbox/abc/b")
 

@@ -59,7 +59,7 @@ def test_keys_for_any_name_are_plain_and_unique(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "declared", "found"),
+    ("content", "declared", "mime_type"),
     [
         (b"hello", "", "text/plain"),
         (b"", "", "text/plain"),
@@ -82,8 +82,8 @@ def test_keys_for_any_name_are_plain_and_unique(name: str) -> None:
         (b"PK\x03\x04" + bytes(26) + b"word/document.xml", "", WORD),
     ],
 )
-def test_the_type_is_detected_from_the_content(content: bytes, declared: str, found: str) -> None:
-    assert detect_type(content, declared) == found
+def test_the_type_is_detected_from_the_content(content: bytes, declared: str, mime_type: str) -> None:
+    assert detect_type(content, declared) == mime_type
 
 
 def test_a_character_cut_at_the_end_of_the_head_is_still_text() -> None:

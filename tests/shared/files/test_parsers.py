@@ -27,8 +27,8 @@ async def test_four_parsers_run_at_once_and_two_for_each_person(
     path.write_text(PROGRAM)
     files = [storage.of_user(database, await add_user(database), None) for _ in range(3)]
 
-    assert await _most_at_once(path, tmp_path / "one", files[:1] * 5, expected=2) == 2
-    assert await _most_at_once(path, tmp_path / "all", files * 3, expected=4) == 4
+    assert await _most_at_once(path, tmp_path / "one", files[:1] * 5, count=2) == 2
+    assert await _most_at_once(path, tmp_path / "all", files * 3, count=4) == 4
 
 
 async def test_a_persons_many_parsers_do_not_keep_another_waiting(
@@ -43,23 +43,23 @@ async def test_a_persons_many_parsers_do_not_keep_another_waiting(
     running = [asyncio.create_task(ann.run_program(program, b"")) for _ in range(8)]
     await _until_running(tmp_path, 2)
 
-    finished = await bob.run_program(Program(at_once), b"")
+    result = await bob.run_program(Program(at_once), b"")
 
-    assert finished.output == b"read\n"
-    assert not any(each.done() for each in running)
+    assert result.output == b"read\n"
+    assert not any(task.done() for task in running)
     (tmp_path / "go").touch()
     await asyncio.gather(*running)
 
 
-async def _most_at_once(path: Path, folder: Path, files: list[FilesOfUser], *, expected: int) -> int:
+async def _most_at_once(path: Path, folder: Path, files: list[FilesOfUser], *, count: int) -> int:
     await asyncio.to_thread(folder.mkdir)
     await asyncio.to_thread((folder / "waiting").touch)
     program = Program(path, (str(folder),), readable=(folder,)).within(60)
-    running = [asyncio.create_task(each.run_program(program, b"")) for each in files]
-    await _until_running(folder, expected)
+    running = [asyncio.create_task(file.run_program(program, b"")) for file in files]
+    await _until_running(folder, count)
     (folder / "go").touch()
-    times = [map(float, each.output.split()) for each in await asyncio.gather(*running)]
-    changes = [change for begun, ended in times for change in ((begun, 1), (ended, -1))]
+    times = [map(float, result.output.split()) for result in await asyncio.gather(*running)]
+    changes = [change for start, ended in times for change in ((start, 1), (ended, -1))]
     return max(accumulate(step for _, step in sorted(changes)))
 
 
@@ -73,7 +73,7 @@ def _count_running(folder: Path) -> int:
     count = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            count += any(each.samefile(folder / "waiting") for each in (process / "fd").iterdir())
+            count += any(path.samefile(folder / "waiting") for path in (process / "fd").iterdir())
         except OSError:
             continue
     return count

@@ -103,22 +103,22 @@ async def test_a_file_is_created_read_listed_linked_and_deleted(
     database: Database, storage: Storage, user_id: int
 ) -> None:
     files = storage.of_user(database, user_id, None)
-    made = await files.create("../plan.md", b"# Plan", "text/markdown")
+    document = await files.create("../plan.md", b"# Plan", "text/markdown")
 
-    assert (made.filename, made.mime_type, made.size_bytes) == ("plan.md", "text/markdown", 6)
-    assert (await files.read(made.file_id))[1] == b"# Plan"
-    assert [file.file_id for file in await files.list()] == [made.file_id]
-    linked = await files.link(made.file_id)
-    assert storage.check(made.file_id, query_of(linked.url))
-    described, content = await storage.open(database, made.file_id)
-    assert (described.filename, [chunk async for chunk in content]) == ("plan.md", [b"# Plan"])
+    assert (document.filename, document.mime_type, document.size_bytes) == ("plan.md", "text/markdown", 6)
+    assert (await files.read(document.file_id))[1] == b"# Plan"
+    assert [file.file_id for file in await files.list()] == [document.file_id]
+    linked = await files.link(document.file_id)
+    assert storage.check(document.file_id, query_of(linked.url))
+    record, content = await storage.open(database, document.file_id)
+    assert (record.filename, [chunk async for chunk in content]) == ("plan.md", [b"# Plan"])
 
-    assert (await files.delete(made.file_id)).filename == "plan.md"
+    assert (await files.delete(document.file_id)).filename == "plan.md"
     assert await files.list() == []
     with pytest.raises(NotFound):
-        await files.read(made.file_id)
+        await files.read(document.file_id)
     with pytest.raises(NotFound):
-        await storage.open(database, made.file_id)
+        await storage.open(database, document.file_id)
 
 
 @pytest.mark.parametrize("what", ["read", "link", "delete"])
@@ -176,7 +176,7 @@ async def test_concurrent_uploads_do_not_exceed_the_quota(database: Database, tm
         *(files.create(f"{number}", bytes(1000)) for number in range(12)), return_exceptions=True
     )
 
-    assert sum(isinstance(each, ToolError) for each in outcomes) == 9
+    assert sum(isinstance(outcome, ToolError) for outcome in outcomes) == 9
     assert await statuses(database) == ["stored"] * 3
 
 
@@ -212,8 +212,8 @@ async def test_an_upload_while_the_store_is_down_leaves_a_failed_row(
 
 
 async def test_each_level_has_a_quota_of_its_own(database: Database, settings: Settings, user_id: int) -> None:
-    given = settings.model_copy(update={"file_quota_guest_mb": 0, "file_quota_admin_mb": 2})
-    files = open_storage(given, Secrets("token", ("k",))).of_user(database, user_id, None)
+    configuration = settings.model_copy(update={"file_quota_guest_mb": 0, "file_quota_admin_mb": 2})
+    files = open_storage(configuration, Secrets("token", ("k",))).of_user(database, user_id, None)
 
     with pytest.raises(ToolError, match="may take 0 MB"):
         await files.create("a", b"x")

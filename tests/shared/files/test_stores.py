@@ -44,13 +44,13 @@ def s3_port() -> Iterator[int]:
 
 @pytest.fixture(params=["folder", "s3"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    made: Store
+    backend: Store
     if request.param == "folder":
-        made = FolderStore(tmp_path / "files")
+        backend = FolderStore(tmp_path / "files")
     else:
-        made = S3Store(s3_settings(request.getfixturevalue("s3_port")))
-    yield made
-    await made.aclose()
+        backend = S3Store(s3_settings(request.getfixturevalue("s3_port")))
+    yield backend
+    await backend.aclose()
 
 
 async def test_a_stored_file_is_read_back(store: Store) -> None:
@@ -203,7 +203,7 @@ async def test_concurrent_uploads_create_a_missing_bucket(s3_port: int) -> None:
     stores = [S3Store(s3_settings(s3_port, "fresh")) for _ in range(4)]
     with pytest.raises(NotFound):
         await stores[0].size("1/a/b")
-    await asyncio.gather(*(each.put(new_key("1", "a"), chunks(b"x"), "text/plain") for each in stores))
+    await asyncio.gather(*(store.put(new_key("1", "a"), chunks(b"x"), "text/plain") for store in stores))
     for each in stores:
         await each.aclose()
 

@@ -121,9 +121,9 @@ async def test_a_guarded_request_does_not_reuse_the_connection_of_a_trusted_one(
 
 
 async def test_an_allowed_origin_does_not_allow_its_other_ports() -> None:
-    async with serving(reply(b"yes")) as allowed, serving(reply(b"no")) as other:
-        client = allowing(allowed)
-        assert (await client.get(f"{allowed.origin}/")).body == b"yes"
+    async with serving(reply(b"yes")) as first, serving(reply(b"no")) as other:
+        client = allowing(first)
+        assert (await client.get(f"{first.origin}/")).body == b"yes"
         with pytest.raises(ToolError):
             await client.get(f"{other.origin}/")
         await client.aclose()
@@ -268,18 +268,18 @@ async def test_a_decompression_bomb_is_stopped_at_the_size_limit() -> None:
     bomb = gzip.compress(bytes(200 * 1024 * 1024))
     async with serving(reply(bomb, headers={"Content-Encoding": "gzip"})) as server:
         client = allowing(server)
-        received = io.BytesIO()
+        buffer = io.BytesIO()
         with pytest.raises(ToolError, match="larger than 1,000,000 bytes"):
-            await keep(client, f"{server.origin}/", received)
+            await keep(client, f"{server.origin}/", buffer)
         await client.aclose()
 
-    assert received.tell() <= 1_000_000
+    assert buffer.tell() <= 1_000_000
 
 
-async def keep(client: GuardedClient, url: str, received: io.BytesIO) -> None:
+async def keep(client: GuardedClient, url: str, buffer: io.BytesIO) -> None:
     async with client.stream("GET", url, max_bytes=1_000_000) as response:
         async for piece in response.pieces:
-            received.write(piece)
+            buffer.write(piece)
 
 
 @pytest.mark.parametrize(

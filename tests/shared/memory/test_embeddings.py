@@ -71,7 +71,7 @@ async def memories(database: Database, settings: Settings) -> AsyncIterator[Memo
 
 
 async def contents(memories: Memories, user_id: int, query: str, k: int = 5) -> list[str]:
-    return [each.content for each in await memories.of_user(user_id, HOME, None).recall(query, k)]
+    return [hit.content for hit in await memories.of_user(user_id, HOME, None).recall(query, k)]
 
 
 async def test_vectors_find_memories_that_words_do_not(memories: Memories, ann: int, model: OpenAIStub) -> None:
@@ -111,7 +111,7 @@ async def test_remember_and_recall_work_while_the_embedder_fails(
         assert await contents(broken, ann, "Which vegetable?") == ["Ann dislikes vegetables"]
     await broken.aclose()
 
-    assert [each["event"] for each in logs] == ["embedding_failed"]
+    assert [log["event"] for log in logs] == ["embedding_failed"]
     assert await admin.rows("SELECT count(*) FROM memory_vectors") == [(0,)]
     await admin.overdue()
     assert await memories.fill_vectors() == 2
@@ -156,9 +156,9 @@ async def test_two_workers_do_not_embed_the_same_memories(database: Database, an
         await Memories(database, Settings(), SystemClock()).of_user(ann, HOME, None).remember(f"Fact {number}")
     await admin.overdue()
     embedders = [WordCountEmbedder("shared"), WordCountEmbedder("shared")]
-    workers = [Memories(database, Settings(), SystemClock(), embedder=each) for each in embedders]
+    workers = [Memories(database, Settings(), SystemClock(), embedder=embedder) for embedder in embedders]
 
-    assert sum(await asyncio.gather(*(each.fill_vectors(3) for each in workers))) == 6
+    assert sum(await asyncio.gather(*(worker.fill_vectors(3) for worker in workers))) == 6
     assert len(embedders[0].asked + embedders[1].asked) == 6
     assert await admin.rows("SELECT count(*) FROM memory_vectors") == [(6,)]
 
@@ -176,18 +176,18 @@ async def test_messages_of_a_conversation_have_a_vector_of_their_window(
 ) -> None:
     embedder = WordCountEmbedder("windows")
     memories = Memories(database, Settings(), SystemClock(), embedder=embedder)
-    made = await admin.rows(
+    rows = await admin.rows(
         "INSERT INTO conversations (platform, platform_channel_id) VALUES ('discord', 'c') RETURNING id"
     )
-    memory = memories.of_user(ann, HOME, made[0][0])
-    stored = [await memory.remember(line, "turn") for line in ("We went north", "It rained", "Then home")]
+    memory = memories.of_user(ann, HOME, rows[0][0])
+    records = [await memory.remember(line, "turn") for line in ("We went north", "It rained", "Then home")]
     await admin.overdue()
 
     assert await memories.fill_vectors() == 2
     assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE kind = 'window'")) == 3
     assert "We went north\nIt rained\nThen home" in embedder.asked[-1] + embedder.asked[-3]
-    assert await memory.forget(stored[0].id)
-    assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE memory_id = $1", stored[0].id)) == 0
+    assert await memory.forget(records[0].id)
+    assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE memory_id = $1", records[0].id)) == 0
     assert len(await admin.rows("SELECT 1 FROM memory_vectors WHERE kind = 'window'")) == 1
 
 

@@ -27,17 +27,17 @@ OTHER_GUILD = Place("discord", "guild-2", "general")
 
 async def new_conversation(database: Database) -> int:
     async with database.transaction() as session:
-        made = await session.execute(
+        result = await session.execute(
             text(
                 "INSERT INTO conversations (platform, platform_channel_id)"
                 " VALUES ('discord', gen_random_uuid()) RETURNING id"
             )
         )
-        return int(made.scalar_one())
+        return int(result.scalar_one())
 
 
 async def contents(memory: MemoryOfUser, query: str, k: int = 5) -> list[str]:
-    return [each.content for each in await memory.recall(query, k)]
+    return [hit.content for hit in await memory.recall(query, k)]
 
 
 async def tell(memory: MemoryOfUser, *facts: str) -> None:
@@ -150,9 +150,9 @@ async def test_the_same_text_again_returns_the_existing_memory(memories: Memorie
 async def test_the_same_text_remembered_concurrently_is_stored_once(memories: Memories, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
 
-    stored = await asyncio.gather(*(memory.remember("Likes green tea.") for _ in range(12)))
+    facts = await asyncio.gather(*(memory.remember("Likes green tea.") for _ in range(12)))
 
-    assert len({each.id for each in stored}) == 1
+    assert len({fact.id for fact in facts}) == 1
     assert len(await memory.list_all()) == 1
 
 
@@ -196,7 +196,7 @@ async def test_a_private_memory_is_visible_in_direct_messages_only(memories: Mem
     assert private.scope == "private"
     assert await contents(guild, "new job chess") == ["Ann plays chess on Fridays"]
     assert await contents(guild, "what about me") == ["Ann plays chess on Fridays"]
-    assert [each.content for each in await guild.list_all()] == ["Ann plays chess on Fridays"]
+    assert [memory.content for memory in await guild.list_all()] == ["Ann plays chess on Fridays"]
     assert not await guild.forget(private.id)
     assert sorted(await contents(home, "new job chess")) == ["Ann looks for a new job", "Ann plays chess on Fridays"]
 
@@ -211,13 +211,13 @@ async def test_a_private_memory_is_visible_in_direct_messages_only(memories: Mem
     ],
 )
 async def test_a_memory_of_a_server_is_visible_on_that_server_only(memories: Memories, ann: int, place: Place) -> None:
-    stored = await memories.of_user(ann, GUILD, None).remember("Ann plays chess")
+    fact = await memories.of_user(ann, GUILD, None).remember("Ann plays chess")
     elsewhere = memories.of_user(ann, place, None)
 
-    assert stored.scope == "server"
+    assert fact.scope == "server"
     assert await contents(elsewhere, "chess") == []
     assert await elsewhere.list_all() == []
-    assert not await elsewhere.forget(stored.id)
+    assert not await elsewhere.forget(fact.id)
     assert await contents(memories.of_user(ann, Place("discord", "guild-1", "another"), None), "chess")
 
 
@@ -247,12 +247,12 @@ async def test_messages_of_a_conversation_are_found_by_the_words_of_their_neighb
 ) -> None:
     memory = memories.of_user(ann, GUILD, await new_conversation(database))
     lines = ["We went to Lisbon", "It rained all week", "The food was great", "Now back to work", "See you tomorrow"]
-    stored = [await memory.remember(line, "turn") for line in lines]
+    records = [await memory.remember(line, "turn") for line in lines]
     await tell(memory, "Ann owns a parrot", "Ann reads novels", "Ann sings in a choir")
 
     assert set((await contents(memory, "rain in Lisbon"))[:2]) == {"It rained all week", "We went to Lisbon"}
     assert "The food was great" in await contents(memory, "when did it rain?")
-    assert await memory.forget(stored[1].id)
+    assert await memory.forget(records[1].id)
     assert await contents(memory, "when did it rain?") == []
     assert set((await contents(memory, "food Lisbon"))[:2]) == {"The food was great", "We went to Lisbon"}
 

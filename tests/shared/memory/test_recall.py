@@ -60,20 +60,20 @@ async def test_a_batch_of_many_persons_and_places_is_stored_by_one_statement(
 ) -> None:
     bob = await add_user(database)
     rows = [
-        NewMemory(each, Origin(place, conversation_id), f"{each} walrus {n}", said_at=MARCH)
-        for each in (ann, bob)
+        NewMemory(user_id, Origin(place, conversation_id), f"{user_id} walrus {n}", said_at=MARCH)
+        for user_id in (ann, bob)
         for place in (HOME, GUILD)
         for n in range(10, 15)
     ]
 
-    added = await Memories(counted, Settings(parley_home=tmp_path), SystemClock()).add(rows)
+    results = await Memories(counted, Settings(parley_home=tmp_path), SystemClock()).add(rows)
 
     assert len(counted.statements) == 1
-    assert all(each is not None and each.is_new for each in added)
+    assert all(result is not None and result.is_new for result in results)
     assert set(await contents(memories.of_user(bob, HOME, None), "walrus", 20)) == {
         f"{bob} walrus {n}" for n in range(10, 15)
     }
-    both = {f"{each} walrus {n}" for each in (ann, bob) for n in range(10, 15)}
+    both = {f"{user_id} walrus {n}" for user_id in (ann, bob) for n in range(10, 15)}
     assert set(await contents(memories.of_user(bob, GUILD, None), "walrus", 20)) == both
 
 
@@ -94,7 +94,7 @@ async def test_facts_are_stored_once_and_messages_as_often_as_they_are_said(
     assert first.is_new
     assert (again.memory_id, again.is_new, later.memory_id) == (first.memory_id, False, first.memory_id)
     assert empty is None
-    assert len({each.memory_id for each in messages if each is not None}) == 2
+    assert len({message.memory_id for message in messages if message is not None}) == 2
 
 
 async def test_a_text_of_a_hundred_kilobytes_is_stored_in_parts_and_found(
@@ -103,10 +103,10 @@ async def test_a_text_of_a_hundred_kilobytes_is_stored_in_parts_and_found(
     long = " ".join(f"word{number}" for number in range(12_000))
     await memories.add([line(ann, conversation_id, long)])
 
-    [found] = await memories.of_user(ann, HOME, None).recall("word7777", 1)
+    [hit] = await memories.of_user(ann, HOME, None).recall("word7777", 1)
 
-    assert "word7777" in found.content
-    assert len(found.content) <= 2000
+    assert "word7777" in hit.content
+    assert len(hit.content) <= 2000
 
 
 async def test_recall_keeps_to_a_range_of_dates(memories: Memories, ann: int, conversation_id: int) -> None:
@@ -115,7 +115,7 @@ async def test_recall_keeps_to_a_range_of_dates(memories: Memories, ann: int, co
 
     async def between(since: int | None, until: int | None, query: str = "walrus") -> set[str]:
         days = [None if day is None else MARCH + timedelta(days=day) for day in (since, until)]
-        return {each.content[-1] for each in await memory.recall(query, 10, since=days[0], until=days[1])}
+        return {hit.content[-1] for hit in await memory.recall(query, 10, since=days[0], until=days[1])}
 
     assert await between(2, 4) == {"2", "3"}
     assert await between(4, None) == {"4", "5"}
@@ -128,16 +128,16 @@ async def test_a_hit_comes_with_its_neighbours_and_its_speaker(
 ) -> None:
     lines = ["Where did you go?", "To Lisbon by train", "How nice", "Unrelated talk"]
     await memories.add(
-        [line(ann, conversation_id, each, is_from_bot=number % 2 == 0) for number, each in enumerate(lines)]
+        [line(ann, conversation_id, sentence, is_from_bot=number % 2 == 0) for number, sentence in enumerate(lines)]
     )
 
-    [found] = await memories.of_user(ann, HOME, None).recall("Lisbon", 1)
+    [hit] = await memories.of_user(ann, HOME, None).recall("Lisbon", 1)
 
-    assert (found.content, found.speaker, found.source, found.is_from_bot) == (lines[1], "Ann", "turn", False)
-    assert found.before is not None
-    assert found.after is not None
-    assert (found.before.content, found.before.speaker, found.after.content) == (lines[0], "Parley", lines[2])
-    assert found.before.is_from_bot
+    assert (hit.content, hit.speaker, hit.source, hit.is_from_bot) == (lines[1], "Ann", "turn", False)
+    assert hit.before is not None
+    assert hit.after is not None
+    assert (hit.before.content, hit.before.speaker, hit.after.content) == (lines[0], "Parley", lines[2])
+    assert hit.before.is_from_bot
 
 
 async def test_neighbours_fit_the_word_budget_and_are_not_shown_twice(
@@ -145,32 +145,32 @@ async def test_neighbours_fit_the_word_budget_and_are_not_shown_twice(
 ) -> None:
     await memories.add([line(ann, conversation_id, f"walrus {n} " + "and so on " * 20) for n in range(9)])
 
-    found = await memories.of_user(ann, HOME, None).recall("walrus", 2)
+    hits = await memories.of_user(ann, HOME, None).recall("walrus", 2)
 
-    neighbours = [each for hit in found for each in (hit.before, hit.after) if each is not None]
-    shown = [hit.id for hit in found] + [each.id for each in neighbours]
-    assert len(shown) == len(set(shown))
-    texts = [hit.content for hit in found] + [each.content for each in neighbours]
-    assert sum(len(each.split()) for each in texts) <= WORD_BUDGET
+    neighbours = [each for hit in hits for each in (hit.before, hit.after) if each is not None]
+    ids = [hit.id for hit in hits] + [neighbour.id for neighbour in neighbours]
+    assert len(ids) == len(set(ids))
+    texts = [hit.content for hit in hits] + [neighbour.content for neighbour in neighbours]
+    assert sum(len(text.split()) for text in texts) <= WORD_BUDGET
 
 
 async def test_messages_that_the_prompt_shows_anyway_are_not_recalled(
     memories: Memories, database: Database, ann: int, conversation_id: int
 ) -> None:
     async with database.transaction() as session:
-        made = await session.execute(
+        result = await session.execute(
             text(
                 "INSERT INTO turns (conversation_id, status, finished_at)"
                 " SELECT :id, 'answered', now() FROM generate_series(1, 2) RETURNING id"
             ),
             {"id": conversation_id},
         )
-        old, new = made.scalars()
+        old, new = result.scalars()
     places = {turn: Origin(HOME, conversation_id, turn) for turn in (old, new)}
     await memories.add([NewMemory(ann, at, f"walrus of turn {turn}", said_at=MARCH) for turn, at in places.items()])
     memory = memories.of_user(ann, HOME, conversation_id)
 
-    assert [each.content for each in await memory.recall("walrus", shown_from=new)] == [f"walrus of turn {old}"]
+    assert [hit.content for hit in await memory.recall("walrus", shown_from=new)] == [f"walrus of turn {old}"]
     elsewhere: MemoryOfUser = memories.of_user(ann, HOME, None)
     assert len(await elsewhere.recall("walrus", shown_from=new)) == 2
 
@@ -183,7 +183,7 @@ async def test_a_superseded_fact_is_history_and_is_not_recalled(
     await owner.execute("UPDATE memories SET superseded_by = $1 WHERE id = $2", new.id, old.id)
 
     assert await contents(memory, "where does Ann live?") == ["Ann lives in Oslo"]
-    assert [each.content for each in await memory.list_all()] == ["Ann lives in Oslo"]
+    assert [fact.content for fact in await memory.list_all()] == ["Ann lives in Oslo"]
     assert await memory.forget(new.id)
     assert await owner.fetchval("SELECT count(*) FROM memories") == 0
 
@@ -215,7 +215,7 @@ async def test_facts_stay_the_first_lines_however_often_they_are_asked_for(
     memories: Memories, database: Database, ann: int
 ) -> None:
     conversation_id = await new_conversation(database)
-    await memories.add([line(ann, conversation_id, each) for each in TOLD])
+    await memories.add([line(ann, conversation_id, sentence) for sentence in TOLD])
     for number in range(1, 5):
         first, echoes = 0, list[RecalledMemory]()
         for fact, question in TOLD.items():
@@ -225,7 +225,10 @@ async def test_facts_stay_the_first_lines_however_often_they_are_asked_for(
             answer = f"You told me: {fact}" if number % 2 else "I looked it up for you."
             talk = [question, answer, "Thanks, great!", "You're welcome!"]
             await memories.add(
-                [line(ann, conversation_id, each, at=number, is_from_bot=n % 2 == 1) for n, each in enumerate(talk)]
+                [
+                    line(ann, conversation_id, sentence, at=number, is_from_bot=n % 2 == 1)
+                    for n, sentence in enumerate(talk)
+                ]
             )
 
             echoes += [hit for hit in recalled if hit.content == question]

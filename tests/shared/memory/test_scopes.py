@@ -21,14 +21,14 @@ TABLES = ("memories", "memory_words", "memory_vectors")
 
 async def conversation_in(database: Database, place: Place) -> int:
     async with database.transaction() as session:
-        made = await session.execute(
+        result = await session.execute(
             text(
                 "INSERT INTO conversations (platform, platform_server_id, platform_channel_id, platform_thread_id,"
                 " is_direct) VALUES (:platform, :server, :channel, :thread, :is_direct) RETURNING id"
             ),
             {name: getattr(place, name) for name in ("platform", "server", "channel", "thread", "is_direct")},
         )
-        return int(made.scalar_one())
+        return int(result.scalar_one())
 
 
 async def say(memories: Memories, database: Database, user_id: int, *, place: Place, words: str) -> None:
@@ -41,11 +41,11 @@ async def visible(database: Database, user_id: int, place: Place) -> set[str]:
     async with database.transaction() as session:
         await act_in(session, Visibility(user_id, place))
         assert (await session.execute(text("SELECT current_user"))).scalar_one() == "parley_app"
-        seen = {row.id: row.content for row in await session.execute(text("SELECT id, content FROM memories"))}
+        contents = {row.id: row.content for row in await session.execute(text("SELECT id, content FROM memories"))}
         for table in TABLES[1:]:
             rows = await session.execute(text(f"SELECT DISTINCT memory_id FROM {table}"))  # noqa: S608  # a constant
-            assert set(rows.scalars()) <= set(seen), table
-        return set(seen.values())
+            assert set(rows.scalars()) <= set(contents), table
+        return set(contents.values())
 
 
 @pytest.fixture
@@ -111,8 +111,8 @@ async def test_in_a_direct_message_a_person_forgets_what_they_said_in_a_channel(
 ) -> None:
     async with database.transaction() as session:
         await act_in(session, Visibility(ann, HOME))
-        found = await session.execute(text("SELECT id FROM memories WHERE content = 'ann in general'"))
-        memory_id = found.scalar_one()
+        result = await session.execute(text("SELECT id FROM memories WHERE content = 'ann in general'"))
+        memory_id = result.scalar_one()
 
     assert not await memories.of_user(bob, GUILD, None).forget(memory_id)
     assert await memories.of_user(ann, HOME, None).forget(memory_id)

@@ -25,10 +25,10 @@ UPDATE memory_scopes SET memories = 300, words = 300, vector_model = 'it''s:a mo
 
 async def index_names(database: Database) -> list[str]:
     async with database.transaction() as session:
-        found = await session.execute(
+        result = await session.execute(
             text("SELECT relname FROM pg_class WHERE starts_with(relname, :prefix) ORDER BY 1"), {"prefix": PREFIX}
         )
-        return list(found.scalars())
+        return list(result.scalars())
 
 
 async def test_a_large_scope_gets_indexes_that_find_what_an_exact_search_finds(
@@ -47,11 +47,11 @@ async def test_a_large_scope_gets_indexes_that_find_what_an_exact_search_finds(
     async with database.transaction() as session:
         await act_in(session, Visibility(ann, HOME))
         near = await find_nearest(session, [scope_id], model=MODEL, vector="[3,4,1]", dimensions=3)
-        found = await session.execute(
+        result = await session.execute(
             text("SELECT min(embedding <=> '[3,4,1]') FROM memory_vectors WHERE memory_id = ANY (:ids)"),
             {"ids": near[scope_id]},
         )
-        assert found.scalar_one() == pytest.approx(exact[0]["distance"])
+        assert result.scalar_one() == pytest.approx(exact[0]["distance"])
 
 
 async def test_nobody_finds_by_an_index_what_is_not_theirs(

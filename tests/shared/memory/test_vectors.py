@@ -47,7 +47,7 @@ def clock() -> MovableClock:
 async def open_memories(
     database: Database, tmp_path: Path, model: OpenAIStub, clock: MovableClock
 ) -> AsyncIterator[Callable[[str], Memories]]:
-    opened: list[Memories] = []
+    memorieses: list[Memories] = []
 
     def opening(name: str) -> Memories:
         settings = Settings(
@@ -56,12 +56,12 @@ async def open_memories(
             openai_base_url=model.base_url,
             openai_api_key=SecretStr("sk-test"),
         )
-        opened.append(Memories(database, settings, clock))
-        return opened[-1]
+        memorieses.append(Memories(database, settings, clock))
+        return memorieses[-1]
 
     yield opening
-    for each in opened:
-        await each.aclose()
+    for memories in memorieses:
+        await memories.aclose()
 
 
 @pytest.fixture
@@ -76,11 +76,13 @@ async def add(memories: Memories, user_id: int, contents: Sequence[str], origin:
 
 
 async def contents(memories: Memories, user_id: int, query: str, k: int = 1) -> list[str]:
-    return [each.content for each in await memories.of_user(user_id, HOME, None).recall(query, k)]
+    return [hit.content for hit in await memories.of_user(user_id, HOME, None).recall(query, k)]
 
 
 def answer(vectors: Sequence[Sequence[float]]) -> Fault:
-    data = [{"object": "embedding", "index": number, "embedding": list(each)} for number, each in enumerate(vectors)]
+    data = [
+        {"object": "embedding", "index": number, "embedding": list(vector)} for number, vector in enumerate(vectors)
+    ]
     return Fault(200, {"object": "list", "data": data, "model": "m", "usage": {"prompt_tokens": 1, "total_tokens": 1}})
 
 
@@ -160,7 +162,7 @@ async def test_a_changed_number_of_dimensions_is_an_error_with_its_remedy_and_th
         assert await memories.fill_vectors() == 0
         assert await contents(memories, ann, "Which vegetables?") == ["Ann dislikes vegetables"]
 
-    [failed] = [each for each in logs if each["event"] == "embedding_failed"]
+    [failed] = [log for log in logs if log["event"] == "embedding_failed"]
     assert "2 dimensions" in failed["cause"]
     assert "parley_drop_vectors('openai/small')" in failed["remedy"]
     assert await admin.rows("SELECT count(*) FROM memory_vectors") == [(1,)]
@@ -188,7 +190,7 @@ async def test_an_unusable_answer_is_logged_with_its_cause_and_the_memory_stays(
     with capture_logs() as logs:
         await memories.of_user(ann, HOME, None).remember("Ann dislikes vegetables")
 
-    [failed] = [each for each in logs if each["event"] == "embedding_failed"]
+    [failed] = [log for log in logs if log["event"] == "embedding_failed"]
     assert cause in failed["cause"]
     model.embedding_fault = lambda _body: None
     assert await contents(memories, ann, "Which vegetables?") == ["Ann dislikes vegetables"]
@@ -202,12 +204,12 @@ async def test_the_pause_that_the_provider_names_is_kept(
     model.embedding_fault = lambda _body: Fault(429, retry_after=90)
     assert await memories.fill_vectors() == 0
     model.embedding_fault = lambda _body: None
-    asked = len(model.embeddings)
+    count = len(model.embeddings)
 
     clock.ahead += 80
     await admin.overdue()
     assert await memories.fill_vectors() == 0
-    assert len(model.embeddings) == asked
+    assert len(model.embeddings) == count
     clock.ahead += 11
     await admin.overdue()
     assert await memories.fill_vectors() == 1
@@ -222,7 +224,7 @@ async def test_a_refused_text_does_not_hold_up_the_others(
 
     with capture_logs() as logs:
         assert await memories.fill_vectors() == 20
-    assert [each["event"] for each in logs] == ["embedding_refused"]
+    assert [log["event"] for log in logs] == ["embedding_refused"]
     await admin.overdue()
     assert await memories.fill_vectors() == 0
     assert await contents(memories, ann, "poisoned") == ["a poisoned text"]
@@ -237,7 +239,7 @@ async def test_a_model_that_refuses_everything_is_not_asked_text_by_text(
 
     with capture_logs() as logs:
         assert await memories.fill_vectors() == 0
-    assert [each["cause"] for each in logs] == ["BadRequestError: check EMBEDDING_MODEL: the provider refuses any text"]
+    assert [log["cause"] for log in logs] == ["BadRequestError: check EMBEDDING_MODEL: the provider refuses any text"]
     assert model.embeddings[-1].body["input"] == [PROBE]
     assert len(model.embeddings) <= 3
 
@@ -266,17 +268,17 @@ async def test_no_vector_is_stored_of_a_text_that_changed_meanwhile(
 ) -> None:
     await add(memories, ann, ["Ann dislikes vegetables", "Ann likes tea"])
     await admin.overdue()
-    asked, answered = asyncio.Event(), asyncio.Event()
+    request, response = asyncio.Event(), asyncio.Event()
 
     async def wait(_body: Body) -> None:
-        asked.set()
-        await answered.wait()
+        request.set()
+        await response.wait()
 
     model.before_embedding = wait
     filling = asyncio.create_task(memories.fill_vectors(2))
-    await asked.wait()
+    await request.wait()
     await admin.rows("UPDATE memories SET content = 'Ann is silent' WHERE content = 'Ann likes tea'")
-    answered.set()
+    response.set()
     await filling
 
     assert await admin.rows(
@@ -297,8 +299,8 @@ def test_texts_of_a_memory_stay_in_one_request() -> None:
     pending = [Pending(number, (1, None), 0, {"turn": "a" * 10, "window": "b" * 30}) for number in range(5)]
 
     batches = list(split(pending, RequestLimits(texts=4, chars=1000)))
-    assert [len(each) for each in batches] == [2, 2, 1]
-    assert [len(each) for each in split(pending, RequestLimits(texts=100, chars=79))] == [1] * 5
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+    assert [len(request) for request in split(pending, RequestLimits(texts=100, chars=79))] == [1] * 5
 
 
 def test_a_vector_has_length_one() -> None:

@@ -216,9 +216,9 @@ async def test_modes_and_owners_of_files_elsewhere_stay(tmp_path: Path) -> None:
 
     ended = await run(tmp_path / "run", attack)
 
-    found = outside.stat()
-    assert (ended, found.st_mode & 0o777, found.st_uid) == (Ended(0), 0o640, os.getuid())
-    assert found.st_mtime > 0
+    stat = outside.stat()
+    assert (ended, stat.st_mode & 0o777, stat.st_uid) == (Ended(0), 0o640, os.getuid())
+    assert stat.st_mtime > 0
 
 
 async def test_what_honest_code_needs_works(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_what_honest_code_needs_works(tmp_path: Path) -> None:
     ended = await run(tmp_path, "\n".join(honest))
 
     assert (ended, output_of(tmp_path)) == (Ended(0), "thread\nEurope/Berlin\n'awake'\n")
-    assert sorted(each.name for each in (tmp_path / FILES).iterdir()) == ["a", "b", "c.db"]
+    assert sorted(path.name for path in (tmp_path / FILES).iterdir()) == ["a", "b", "c.db"]
 
 
 async def test_a_run_that_is_cancelled_has_ended_its_process(tmp_path: Path) -> None:
@@ -283,9 +283,9 @@ asyncio.run(run_confined(job, sys.argv[2], Path(sys.prefix) / "code/bin/python")
 
 async def wait_for_number(path: Path) -> int:
     async with asyncio.timeout(30):
-        while not (found := path.read_text() if path.exists() else ""):  # noqa: ASYNC110, ASYNC240  # another process writes it
+        while not (digits := path.read_text() if path.exists() else ""):  # noqa: ASYNC110, ASYNC240  # another process writes it
             await asyncio.sleep(0.01)
-    return int(found)
+    return int(digits)
 
 
 async def wait_until_gone(process: int) -> None:
@@ -356,9 +356,9 @@ def test_a_sandbox_that_can_not_be_entered_is_off_with_the_missing_layer(tmp_pat
         "import os, sys; from pathlib import Path; from shared.sandbox.self_test import find_fault\n"
         "print(find_fault(Path(sys.argv[1]), Path(sys.argv[2])))"
     )
-    asked = [sys.executable, "-c", WITHOUT_LANDLOCK + program, str(PYTHON), str(tmp_path)]
+    command = [sys.executable, "-c", WITHOUT_LANDLOCK + program, str(PYTHON), str(tmp_path)]
 
-    ended = subprocess.run(asked, cwd=PROGRAM_FOLDER, capture_output=True, text=True, check=True)
+    ended = subprocess.run(command, cwd=PROGRAM_FOLDER, capture_output=True, text=True, check=True)
 
     assert "this system has no Landlock" in ended.stdout
 

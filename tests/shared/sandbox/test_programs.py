@@ -59,10 +59,10 @@ async def run(folder: Path, code: str, **more: object) -> Finished:
     ],
 )  # fmt: skip
 async def test_an_attack_is_refused(tmp_path: Path, attack: str, answer: str, has_folder: bool) -> None:
-    finished = await run(tmp_path, attack, has_folder=has_folder)
+    process = await run(tmp_path, attack, has_folder=has_folder)
 
-    assert (finished.status, finished.output) == (1, b"")
-    assert answer in finished.reason.splitlines()[-1]
+    assert (process.status, process.output) == (1, b"")
+    assert answer in process.reason.splitlines()[-1]
 
 
 async def test_data_of_this_installation_is_out_of_reach(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ async def test_data_of_this_installation_is_out_of_reach(tmp_path: Path) -> None
     token, program = str(tmp_path / "api_token"), str(PROGRAM_FOLDER / "pyproject.toml")
 
     for path in (token, program, str(tmp_path / "program.py")):
-        finished = await run(tmp_path, f"open({path!r}).read()")
-        assert DENIED in finished.reason
+        process = await run(tmp_path, f"open({path!r}).read()")
+        assert DENIED in process.reason
 
 
 async def test_only_the_files_that_are_named_are_read(tmp_path: Path) -> None:
@@ -84,17 +84,17 @@ async def test_only_the_files_that_are_named_are_read(tmp_path: Path) -> None:
         "    try: print(open(n + '.csv').read())\n    except OSError as e: print(type(e).__name__)"
     )
 
-    finished = await run(tmp_path, code, readable=(tmp_path / "data/named.csv",))
+    process = await run(tmp_path, code, readable=(tmp_path / "data/named.csv",))
 
-    assert finished.output.decode().split() == ["named.csv", "PermissionError", "PermissionError"]
+    assert process.output.decode().split() == ["named.csv", "PermissionError", "PermissionError"]
 
 
 async def test_nothing_of_ours_is_in_its_environment_or_open(tmp_path: Path) -> None:
     with open_secretly(tmp_path):
         code = "import os\nprint(*os.environ)\nprint(*(n for n in range(200) if os.path.exists(f'/proc/self/fd/{n}')))"
-        finished = await run(tmp_path, code)
+        process = await run(tmp_path, code)
 
-    names, descriptors = finished.output.decode().splitlines()
+    names, descriptors = process.output.decode().splitlines()
     assert set(names.split()) == {
         *("HOME", "LANG", "MALLOC_ARENA_MAX", "MPLBACKEND", "MPLCONFIGDIR", "OPENBLAS_NUM_THREADS", "PATH", "TMPDIR")
     }
@@ -117,16 +117,16 @@ def open_secretly(folder: Path) -> Iterator[None]:
 async def test_an_endless_loop_ends_by_the_clock_and_by_its_processor_time(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         await run(tmp_path, "import time\nwhile True: time.sleep(60)", limits=replace(LIMITS, seconds=0.5))
-    finished = await run(tmp_path, "while True: pass", limits=replace(LIMITS, cpu_seconds=1))
-    assert finished.status == -24
+    process = await run(tmp_path, "while True: pass", limits=replace(LIMITS, cpu_seconds=1))
+    assert process.status == -24
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 async def test_a_flood_of_output_ends_the_process(tmp_path: Path, stream: str) -> None:
-    finished = await run(tmp_path, f"import sys\nwhile True: sys.{stream}.write('x' * 100_000)")
+    process = await run(tmp_path, f"import sys\nwhile True: sys.{stream}.write('x' * 100_000)")
 
-    assert finished.status == -9
-    assert len(finished.output) <= OUTPUT_BYTES
+    assert process.status == -9
+    assert len(process.output) <= OUTPUT_BYTES
 
 
 @pytest.mark.parametrize(
@@ -271,13 +271,13 @@ async def test_duckdb_reaches_nothing_even_where_its_own_settings_allow_everythi
     limits = replace(LIMITS, memory_bytes=1536 * MEGABYTE, file_bytes=16 * MEGABYTE)
     program = Program(path, limits=limits, readable=(tmp_path / "named.csv", *CGROUP), has_folder=True)
 
-    sane, finished = [
-        await run_program(replace(program, arguments=(each.format(folder=tmp_path),)), b"")
-        for each in ("SELECT a FROM '{folder}/named.csv'", statement)
+    sane, result = [
+        await run_program(replace(program, arguments=(query.format(folder=tmp_path),)), b"")
+        for query in ("SELECT a FROM '{folder}/named.csv'", statement)
     ]
 
     assert sane.output == b"[(1,)]\n"
     # A pattern that nothing may be found for finds nothing.
-    assert finished.output.startswith(b"refused:") or finished.output == b"[]\n", finished
+    assert result.output.startswith(b"refused:") or result.output == b"[]\n", result
     assert not list(Path("/tmp").glob("parley-was-here*"))  # noqa: ASYNC240, S108
     assert (tmp_path / "named.csv").read_text() == "a\n1\n"

@@ -13,7 +13,7 @@ RESULT = {"status": 200, "items": [{"price": "19.90", "name": "Frog"}], "open": 
 
 
 @pytest.mark.parametrize(
-    ("path", "comparison", "value", "expected"),
+    ("path", "comparison", "value", "is_true"),
     [
         ("status", "equals", "200", True),
         ("items.0.price", "below", 20, True),
@@ -32,8 +32,8 @@ RESULT = {"status": 200, "items": [{"price": "19.90", "name": "Frog"}], "open": 
         ("note", "above", 1, False),
     ],
 )
-def test_a_condition_is_true_of_a_result(path: str, comparison: Comparison, value: Any, expected: bool) -> None:
-    assert Condition(path, comparison, value).holds(RESULT) is expected
+def test_a_condition_is_true_of_a_result(path: str, comparison: Comparison, value: Any, is_true: bool) -> None:
+    assert Condition(path, comparison, value).holds(RESULT) is is_true
 
 
 @pytest.mark.parametrize("condition", [("", "above", "many"), ("", "contains", ""), ("x" * 201, "exists", None)])

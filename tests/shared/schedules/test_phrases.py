@@ -16,7 +16,7 @@ NOW = datetime(2026, 11, 23, 11, tzinfo=BERLIN)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "local_time"),
     [
         ("tomorrow at 9", "2026-11-24 09:00"),
         ("9am tomorrow", "2026-11-24 09:00"),
@@ -52,11 +52,11 @@ NOW = datetime(2026, 11, 23, 11, tzinfo=BERLIN)
         ("cron 0 9 * * 1-5", "2026-11-24 09:00"),
     ],
 )
-def test_a_text_means_this_moment(text: str, expected: str) -> None:
+def test_a_text_means_this_moment(text: str, local_time: str) -> None:
     due = read_timing(text, NOW.astimezone(UTC), "Europe/Berlin").next_after(NOW)
 
     assert due is not None
-    assert f"{due.astimezone(BERLIN):%Y-%m-%d %H:%M}" == expected
+    assert f"{due.astimezone(BERLIN):%Y-%m-%d %H:%M}" == local_time
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Ha
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 zones = st.sampled_from(ZONES)
-moments = st.datetimes(datetime(2011, 12, 1), datetime(2030, 12, 31)).map(lambda each: each.replace(tzinfo=UTC))  # noqa: DTZ001
+moments = st.datetimes(datetime(2011, 12, 1), datetime(2030, 12, 31)).map(lambda moment: moment.replace(tzinfo=UTC))  # noqa: DTZ001
 minutes_of_day = st.integers(0, 24 * 60 - 1)
 
 
@@ -40,13 +40,13 @@ def test_a_daily_job_is_due_when_clocks_first_show_its_time(zone: str, after: da
     assert due is not None
     # Every minute of the two days around, as clocks show them; a time that is skipped counts right after the gap.
     first = after.replace(second=0, microsecond=0) - DAY
-    shown = [(first + count * MINUTE, shows(first + count * MINUTE, zone)) for count in range(5 * 24 * 60)]
+    minutes = [(first + count * MINUTE, shows(first + count * MINUTE, zone)) for count in range(5 * 24 * 60)]
     starts: dict[datetime, datetime] = {}
-    for (_, earlier), (moment, later) in pairwise(shown):
-        wanted = datetime.combine(later.date(), datetime.min.time()) + at * MINUTE
-        for each in (wanted - DAY, wanted):
-            if earlier < each <= later:
-                starts.setdefault(each, moment)
+    for (_, earlier), (moment, later) in pairwise(minutes):
+        start = datetime.combine(later.date(), datetime.min.time()) + at * MINUTE
+        for candidate in (start - DAY, start):
+            if earlier < candidate <= later:
+                starts.setdefault(candidate, moment)
     assert due == min(moment for moment in starts.values() if moment > after)
 
 

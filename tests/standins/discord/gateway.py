@@ -113,23 +113,23 @@ class Gateway:
             await wire.socket.close(code=4003)
         return session
 
-    async def _identify(self, wire: Wire, given: Json) -> Session | None:
-        self.identifies.append(given)
-        if given.get("token") != self.token:
+    async def _identify(self, wire: Wire, payload: Json) -> Session | None:
+        self.identifies.append(payload)
+        if payload.get("token") != self.token:
             await wire.socket.close(code=4004)
             return None
         for intent, flags in PRIVILEGED.items():
-            if given["intents"] & intent and not self.world.application_flags & (flags | flags << 1):
+            if payload["intents"] & intent and not self.world.application_flags & (flags | flags << 1):
                 await wire.socket.close(code=4014)
                 return None
-        shard = tuple(given.get("shard", (0, 1)))
+        shard = tuple(payload.get("shard", (0, 1)))
         if not 0 <= shard[0] < shard[1]:
             await wire.socket.close(code=4010)
             return None
         if not self._may_begin():
             await wire.send({"op": 9, "s": None, "t": None, "d": False})
             return None
-        session = Session(uuid4().hex, given["intents"], (shard[0], shard[1]), wire=wire)
+        session = Session(uuid4().hex, payload["intents"], (shard[0], shard[1]), wire=wire)
         self.sessions[session.id] = session
         await self._greet(session)
         await self._tell()
@@ -162,18 +162,18 @@ class Gateway:
         for guild_id in mine:
             await session.dispatch("GUILD_CREATE", self.world.guild_payload(guild_id))
 
-    async def _resume(self, wire: Wire, given: Json) -> Session | None:
-        session = self.sessions.get(given.get("session_id", ""))
-        if given.get("token") != self.token:
+    async def _resume(self, wire: Wire, payload: Json) -> Session | None:
+        session = self.sessions.get(payload.get("session_id", ""))
+        if payload.get("token") != self.token:
             session = None
-        seen = given.get("seq")
+        seq = payload.get("seq")
         # Of the events after the last one that was seen, none may be gone.
-        if session is None or seen is None or not session.events[0]["s"] - 1 <= seen <= session.seq:
+        if session is None or seq is None or not session.events[0]["s"] - 1 <= seq <= session.seq:
             await wire.send({"op": 9, "s": None, "t": None, "d": False})
             return None
         self.resumes += 1
         session.wire = wire
-        for event in [each for each in session.events if each["s"] > seen]:
+        for event in [event for event in session.events if event["s"] > seq]:
             await wire.send(event)
         await session.dispatch("RESUMED", {"_trace": []})
         await self._tell()
@@ -184,13 +184,13 @@ class Gateway:
         for session in list(self.sessions.values()):
             if not session.sees(guild_id) or (intent and not session.intents & intent):
                 continue
-            shown = payload
+            view = payload
             if name.startswith("MESSAGE_") and not session.intents & MESSAGE_CONTENT:
-                shown = self._without_text(payload, guild_id)
-            await session.dispatch(name, shown)
+                view = self._without_text(payload, guild_id)
+            await session.dispatch(name, view)
 
     def _without_text(self, payload: Json, guild_id: str | None) -> Json:
-        mentioned = any(each["id"] == self.world.bot["id"] for each in payload.get("mentions", ()))
+        mentioned = any(mention["id"] == self.world.bot["id"] for mention in payload.get("mentions", ()))
         if guild_id is None or mentioned or "content" not in payload:
             return payload
         return payload | {"content": "", "attachments": [], "embeds": [], "components": []}
@@ -199,11 +199,11 @@ class Gateway:
         return DIRECT_MESSAGES if channel["type"] == DM else GUILD_MESSAGES
 
     def connected(self, shards: Iterable[int] | None = None) -> list[Session]:
-        wanted = None if shards is None else set(shards)
+        ids = None if shards is None else set(shards)
         return [
-            each
-            for each in self.sessions.values()
-            if each.wire is not None and (wanted is None or each.shard[0] in wanted)
+            session
+            for session in self.sessions.values()
+            if session.wire is not None and (ids is None or session.shard[0] in ids)
         ]
 
     async def until(self, count: int = 1) -> None:

@@ -71,17 +71,17 @@ async def respond(call: Call) -> Json | None:
         raise Refused(400, 40060, "Interaction has already been acknowledged.")
     if time.monotonic() - interaction.began > ACK_SECONDS:
         raise Refused(404, 10062, "Unknown interaction")
-    kind, given = call.body.get("type"), call.body.get("data") or {}
+    kind, response = call.body.get("type"), call.body.get("data") or {}
     if kind not in CHECKS:
         raise rules.invalid("type", "Value must be one of {1, 4, 5, 6, 7, 8, 9, 10, 12}.")
     _check_kind(kind, interaction.payload)
-    inner = Call(call.standin, call.ids, call.query, given, call.files)
-    CHECKS[kind](given, len(call.files))
-    interaction.is_private = bool(given.get("flags", 0) & EPHEMERAL)
+    inner = Call(call.standin, call.ids, call.query, response, call.files)
+    CHECKS[kind](response, len(call.files))
+    interaction.is_private = bool(response.get("flags", 0) & EPHEMERAL)
     if kind in (SAY, DEFER):
         await _say(inner, interaction, LOADING if kind == DEFER else 0)
     elif kind == MODAL:
-        interaction.form = given
+        interaction.form = response
     elif kind == DEFER_UPDATE:
         # From then on, "@original" is the message that was clicked.
         interaction.messages.append(interaction.payload["message"])
@@ -102,7 +102,7 @@ def _check_kind(kind: int, payload: Json) -> None:
 async def _say(call: Call, interaction: Interaction, flags: int) -> Json:
     world = call.standin.world
     channel = world.channels[interaction.payload["channel_id"]]
-    given: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "type": 20,
         "flags": call.body.get("flags", 0) | flags,
         "components": call.body.get("components") or [],
@@ -114,9 +114,9 @@ async def _say(call: Call, interaction: Interaction, flags: int) -> Json:
     if interaction.is_private or call.body.get("flags", 0) & EPHEMERAL:
         # Ephemeral, so it is not a message of the channel.
         author = world.bot
-        message = {"id": snowflake(), "channel_id": channel["id"], "author": author, "content": content} | given
+        message = {"id": snowflake(), "channel_id": channel["id"], "author": author, "content": content} | parameters
     else:
-        message = world.keep_message(channel, world.bot, content, **given)
+        message = world.keep_message(channel, world.bot, content, **parameters)
         await call.standin.tell_message("MESSAGE_CREATE", message)
     interaction.messages.append(message)
     return message
@@ -141,9 +141,9 @@ def _open(call: Call) -> Interaction:
 
 
 def _named(call: Call, interaction: Interaction) -> Json:
-    wanted = call.ids[2]
+    message_id = call.ids[2]
     for index, message in enumerate(interaction.messages):
-        if message["id"] == wanted or (wanted == "@original" and index == 0):
+        if message["id"] == message_id or (message_id == "@original" and index == 0):
             return message
     raise Refused(404, 10008, "Unknown Message")
 

@@ -26,23 +26,23 @@ class Limits:
             if len(self._all) >= self.everywhere:
                 return self._refuse(self._all[0] + 1.0 - at, is_global=True)
             self._all.append(at)
-        taken = self._buckets[bucket]
-        _forget(taken, at - self.window)
-        is_over = len(taken) >= self.per_route
+        times = self._buckets[bucket]
+        _forget(times, at - self.window)
+        is_over = len(times) >= self.per_route
         if not is_over:
-            taken.append(at)
-        wait = taken[0] + self.window - at if taken else self.window
+            times.append(at)
+        wait = times[0] + self.window - at if times else self.window
         headers = {
             "X-RateLimit-Limit": str(self.per_route),
-            "X-RateLimit-Remaining": str(self.per_route - len(taken)),
+            "X-RateLimit-Remaining": str(self.per_route - len(times)),
             "X-RateLimit-Reset": f"{time.time() + wait:.3f}",
             "X-RateLimit-Reset-After": f"{wait:.3f}",
             "X-RateLimit-Bucket": bucket.partition(" ")[0],
         }
         if not is_over:
             return headers, None
-        refused, body = self._refuse(wait, is_global=False)
-        return headers | refused, body
+        retry_headers, body = self._refuse(wait, is_global=False)
+        return headers | retry_headers, body
 
     def _refuse(self, wait: float, *, is_global: bool) -> tuple[dict[str, str], Json]:
         self.refused += 1
@@ -57,6 +57,6 @@ def too_many(wait: float, *, is_global: bool) -> tuple[dict[str, str], Json]:
     return headers, {"message": "You are being rate limited.", "retry_after": round(wait, 3), "global": is_global}
 
 
-def _forget(taken: deque[float], before: float) -> None:
-    while taken and taken[0] <= before:
-        taken.popleft()
+def _forget(times: deque[float], before: float) -> None:
+    while times and times[0] <= before:
+        times.popleft()

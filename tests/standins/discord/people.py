@@ -38,26 +38,26 @@ class Person:
         reply_to: Json | None = None,
         files: Sequence[tuple[str, bytes, str]] = (),
         is_heard: bool = True,
-        **given: Any,
+        **fields: Any,
     ) -> Json:
         """Write a message; with `is_heard` False no event is sent, as if nobody were connected."""
         world = self.standin.world
         attachments = self.standin.keep_files(channel["id"], [("", name, content) for name, content, _ in files])
-        for kept, (_, _, kind) in zip(attachments, files, strict=True):
-            kept["content_type"] = kind
+        for attachment, (_, _, kind) in zip(attachments, files, strict=True):
+            attachment["content_type"] = kind
         if reply_to is not None:
             result = {"message_id": reply_to["id"], "channel_id": channel["id"], "guild_id": channel.get("guild_id")}
-            given |= {"type": 19, "message_reference": result, "referenced_message": reply_to}
-        message = world.keep_message(channel, self.user, content, attachments=attachments, **given)
-        if reply_to is not None and all(each["id"] != reply_to["author"]["id"] for each in message["mentions"]):
+            fields |= {"type": 19, "message_reference": result, "referenced_message": reply_to}
+        message = world.keep_message(channel, self.user, content, attachments=attachments, **fields)
+        if reply_to is not None and all(mention["id"] != reply_to["author"]["id"] for mention in message["mentions"]):
             message["mentions"].append(reply_to["author"])
         if is_heard:
             await self.standin.tell_message("MESSAGE_CREATE", message)
         return message
 
-    async def asks(self, content: str, channel: Json, **given: Any) -> Json:
+    async def asks(self, content: str, channel: Json, **fields: Any) -> Json:
         """Write a message that mentions the bot."""
-        return await self.says(f"<@{self.standin.world.bot['id']}> {content}", channel, **given)
+        return await self.says(f"<@{self.standin.world.bot['id']}> {content}", channel, **fields)
 
     async def edits(self, message: Json, content: str) -> None:
         mentions = self.standin.world.mentioned(content)
@@ -69,11 +69,11 @@ class Person:
 
     async def clicks(self, message: Json, label: str) -> Interaction:
         """Press the button with this label or emoji."""
-        buttons = [each for row in message["components"] for each in row["components"]]
-        wanted = [each for each in buttons if label in (each.get("label"), each.get("emoji", {}).get("name"))]
-        assert wanted, f"no button {label!r} among {[each.get('label') for each in buttons]}"
-        assert not wanted[0].get("disabled"), f"the button {label!r} is disabled"
-        chosen = {"custom_id": wanted[0]["custom_id"], "component_type": 2}
+        buttons = [button for row in message["components"] for button in row["components"]]
+        matches = [button for button in buttons if label in (button.get("label"), button.get("emoji", {}).get("name"))]
+        assert matches, f"no button {label!r} among {[button.get('label') for button in buttons]}"
+        assert not matches[0].get("disabled"), f"the button {label!r} is disabled"
+        chosen = {"custom_id": matches[0]["custom_id"], "component_type": 2}
         return await self.presses(message, chosen)
 
     async def presses(self, message: Json, chosen: Json) -> Interaction:
@@ -85,53 +85,55 @@ class Person:
         self, name: str, channel: Json, /, *, attached: tuple[str, bytes] | None = None, **options: str
     ) -> Interaction:
         """Run a slash command; a key `sub` names its subcommand, `attached` is the value of its option `file`."""
-        wanted = next((each for each in self.standin.commands if each["name"] == name), None)
-        assert wanted is not None, f"there is no command /{name}"
+        command = next((command for command in self.standin.commands if command["name"] == name), None)
+        assert command is not None, f"there is no command /{name}"
         sub = options.pop("sub", None)
         files = self.standin.keep_files(channel["id"], [("", *attached)] if attached is not None else [])
         options |= {"file": files[0]["id"]} if files else {}
-        known = {each["name"]: each for each in wanted.get("options", [])}
+        option_types = {option["name"]: option for option in command.get("options", [])}
         if sub is not None:
-            known = {each["name"]: each for each in known[sub].get("options", [])}
-        assert set(options) <= set(known), f"/{name} has no option {set(options) - set(known)}"
-        given = [{"name": key, "type": known[key]["type"], "value": value} for key, value in options.items()]
+            option_types = {option["name"]: option for option in option_types[sub].get("options", [])}
+        assert set(options) <= set(option_types), f"/{name} has no option {set(options) - set(option_types)}"
+        values = [{"name": key, "type": option_types[key]["type"], "value": value} for key, value in options.items()]
         if sub is not None:
-            given = [{"name": sub, "type": 1, "options": given}]
-        asked: Json = {"id": wanted["id"], "name": name, "type": CHAT_INPUT, "options": given}
-        asked |= {"resolved": {"attachments": {file["id"]: file for file in files}}} if files else {}
-        return await self._interact(SLASH, channel, asked)
+            values = [{"name": sub, "type": 1, "options": values}]
+        invocation: Json = {"id": command["id"], "name": name, "type": CHAT_INPUT, "options": values}
+        invocation |= {"resolved": {"attachments": {file["id"]: file for file in files}}} if files else {}
+        return await self._interact(SLASH, channel, invocation)
 
     async def picks(self, menu: str, message: Json) -> Interaction:
         """Choose an entry of a message's context menu."""
-        wanted = next((each for each in self.standin.commands if each["name"] == menu), None)
+        wanted = next((command for command in self.standin.commands if command["name"] == menu), None)
         assert wanted is not None, f"there is no menu entry {menu!r}"
-        asked = {
+        invocation = {
             "id": wanted["id"],
             "name": menu,
             "type": MESSAGE_MENU,
             "target_id": message["id"],
             "resolved": {"messages": {message["id"]: message}},
         }
-        return await self._interact(SLASH, self.standin.world.channels[message["channel_id"]], asked)
+        return await self._interact(SLASH, self.standin.world.channels[message["channel_id"]], invocation)
 
-    async def fills(self, opened: Interaction, **fields: str) -> Interaction:
+    async def fills(self, interaction: Interaction, **fields: str) -> Interaction:
         """Send the form that an interaction has opened."""
-        form = opened.form
-        known = [label["component"] for label in form["components"]]
-        assert {each["custom_id"] for each in known} == set(fields)
-        sent = [{key: each[key] for key in ("type", "custom_id")} for each in known]
-        rows = [{"type": 18, "component": each | {"value": fields[each["custom_id"]]}} for each in sent]
-        channel = self.standin.world.channels[opened.payload["channel_id"]]
+        form = interaction.form
+        components = [label["component"] for label in form["components"]]
+        assert {component["custom_id"] for component in components} == set(fields)
+        values = [{key: component[key] for key in ("type", "custom_id")} for component in components]
+        rows = [
+            {"type": 18, "component": component | {"value": fields[component["custom_id"]]}} for component in values
+        ]
+        channel = self.standin.world.channels[interaction.payload["channel_id"]]
         return await self._interact(FORM, channel, {"custom_id": form["custom_id"], "components": rows})
 
-    async def _interact(self, kind: int, channel: Json, asked: Json, **given: Any) -> Interaction:
+    async def _interact(self, kind: int, channel: Json, invocation: Json, **fields: Any) -> Interaction:
         world = self.standin.world
         guild_id = channel.get("guild_id")
         payload: Json = {
             "id": snowflake(),
             "application_id": world.bot["id"],
             "type": kind,
-            "data": asked,
+            "data": invocation,
             "channel_id": channel["id"],
             "channel": channel,
             "version": 1,
@@ -141,7 +143,7 @@ class Person:
             "authorizing_integration_owners": {},
             "attachment_size_limit": 10 * 1024 * 1024,
             "app_permissions": "0",
-            **given,
+            **fields,
         }
         if guild_id is None:
             payload["user"] = self.user
@@ -158,13 +160,17 @@ class Person:
         """Return what the bot has written in a channel, as everybody there sees it now."""
         me = self.standin.world.bot["id"]
         messages = self.standin.world.messages.get(channel["id"], {}).values()
-        return [each for each in messages if each["author"]["id"] == me and not each["flags"] & (EPHEMERAL | LOADING)]
+        return [
+            message
+            for message in messages
+            if message["author"]["id"] == me and not message["flags"] & (EPHEMERAL | LOADING)
+        ]
 
     async def hears(self, channel: Json, count: int = 1) -> list[str]:
         """Return the bot's texts in a channel as soon as this many are complete."""
 
         def ended() -> list[str]:
-            return [each["content"] for each in self.reads(channel) if not _grows(each)]
+            return [message["content"] for message in self.reads(channel) if not _grows(message)]
 
         await self.standin.until(lambda: len(ended()) >= count)
         return ended()
@@ -176,4 +182,4 @@ def _context_of(channel: Json) -> int:
 
 def _grows(message: Json) -> bool:
     # An answer with a Stop button is not complete.
-    return any(each.get("label") == "Stop" for row in message["components"] for each in row["components"])
+    return any(component.get("label") == "Stop" for row in message["components"] for component in row["components"])

@@ -77,8 +77,8 @@ async def get_gateway(call: Call) -> Json:
 async def list_guilds(call: Call) -> list[Json]:
     world = call.standin.world
     return [
-        {"id": each["id"], "name": each["name"], "owner": False, "permissions": str(world.permissions(each))}
-        for each in world.guilds.values()
+        {"id": guild["id"], "name": guild["name"], "owner": False, "permissions": str(world.permissions(guild))}
+        for guild in world.guilds.values()
     ]
 
 
@@ -129,9 +129,11 @@ async def list_messages(call: Call) -> list[Json]:
     if not call.standin.world.may(channel, "read_message_history"):
         return []
     after, before = int(call.query.get("after", "0")), int(call.query.get("before", str(1 << 63)))
-    found = [each for key, each in call.standin.world.messages[call.ids[0]].items() if after < int(key) < before]
+    messages = [
+        message for key, message in call.standin.world.messages[call.ids[0]].items() if after < int(key) < before
+    ]
     # With `after` the oldest later messages are returned, without it the newest; both are sorted newest first.
-    return list(reversed(found[:limit] if "after" in call.query else found[-limit:]))
+    return list(reversed(messages[:limit] if "after" in call.query else messages[-limit:]))
 
 
 @route("GET", "/channels/{}/messages/{}")
@@ -149,9 +151,9 @@ async def post_message(call: Call) -> Json:
     if call.files:
         _channel(call, "attach_files")
     standin, world = call.standin, call.standin.world
-    if (known := standin.find_nonce(call.body)) is not None:
-        return known
-    given = _reference(call, channel)
+    if (nonce := standin.find_nonce(call.body)) is not None:
+        return nonce
+    reference = _reference(call, channel)
     attachments = standin.keep_files(channel["id"], call.files)
     message = world.keep_message(
         channel,
@@ -161,7 +163,7 @@ async def post_message(call: Call) -> Json:
         components=call.body.get("components") or [],
         embeds=call.body.get("embeds") or [],
         flags=call.body.get("flags", 0),
-        **given,
+        **reference,
     )
     standin.remember_nonce(call.body, message)
     await standin.tell_message("MESSAGE_CREATE", message)
@@ -181,13 +183,13 @@ def _reference(call: Call, channel: Json) -> Json:
             "Cannot reply to a message in another channel",
             "REPLIES_CANNOT_REFERENCE_OTHER_CHANNEL",
         )
-    found = world.find_message(channel["id"], str(reference["message_id"]))
-    if found is None:
+    message = world.find_message(channel["id"], str(reference["message_id"]))
+    if message is None:
         if reference.get("fail_if_not_exists", True):
             raise rules.invalid("message_reference", "Unknown message", "REPLIES_UNKNOWN_MESSAGE")
         return {}
-    result = {"message_id": found["id"], "channel_id": channel["id"], "guild_id": channel.get("guild_id")}
-    return {"type": 19, "message_reference": result, "referenced_message": found}
+    result = {"message_id": message["id"], "channel_id": channel["id"], "guild_id": channel.get("guild_id")}
+    return {"type": 19, "message_reference": result, "referenced_message": message}
 
 
 @route("PATCH", "/channels/{}/messages/{}")
@@ -205,9 +207,9 @@ async def change_message(call: Call, channel: Json, message: Json) -> Json:
     """Edit the given fields, and dispatch the event; of the flags, only `SUPPRESS_EMBEDS` changes."""
     if "attachments" in call.body:
         # Only files that are listed stay or are added; a new one is listed by the number in its field's name.
-        listed = {str(each["id"]) for each in call.body["attachments"] or []}
-        old = [each for each in message["attachments"] if each["id"] in listed]
-        new = [each for each in call.files if each[0].removeprefix("files[").removesuffix("]") in listed]
+        ids = {str(attachment["id"]) for attachment in call.body["attachments"] or []}
+        old = [attachment for attachment in message["attachments"] if attachment["id"] in ids]
+        new = [file for file in call.files if file[0].removeprefix("files[").removesuffix("]") in ids]
         message["attachments"] = old + call.standin.keep_files(channel["id"], new)
     if "content" in call.body:
         message["content"] = (call.body["content"] or "").strip()
@@ -241,8 +243,8 @@ async def add_reaction(call: Call) -> None:
 @route("DELETE", "/channels/{}/messages/{}/reactions/{}/@me")
 async def remove_reaction(call: Call) -> None:
     message = _message(call)
-    kept = [each for each in message.get("reactions", []) if each["emoji"]["name"] != call.ids[2]]
-    message["reactions"] = kept
+    reactions = [reaction for reaction in message.get("reactions", []) if reaction["emoji"]["name"] != call.ids[2]]
+    message["reactions"] = reactions
 
 
 @route("POST", "/channels/{}/typing")
@@ -272,7 +274,9 @@ async def put_commands(call: Call) -> list[Json]:
     if call.ids[0] != call.standin.world.bot["id"]:
         raise Refused(403, 20012, "You are not authorized to perform this action on this application")
     rules.check_commands(call.body)
-    call.standin.commands = [each | {"id": str(index + 1), "version": "1"} for index, each in enumerate(call.body)]
+    call.standin.commands = [
+        command | {"id": str(index + 1), "version": "1"} for index, command in enumerate(call.body)
+    ]
     return call.standin.commands
 
 
@@ -293,7 +297,7 @@ def _channel(call: Call, permission: str) -> Json:
 
 
 def _message(call: Call) -> Json:
-    found = call.standin.world.find_message(call.ids[0], call.ids[1])
-    if found is None:
+    message = call.standin.world.find_message(call.ids[0], call.ids[1])
+    if message is None:
         raise Refused(*UNKNOWN_MESSAGE)
-    return found
+    return message

@@ -48,9 +48,9 @@ def check_response(body: Any, files: int) -> None:
     check_message(body | {"flags": flags} if isinstance(body, dict) else body, files)
 
 
-def check_deferral(given: Json, _files: int) -> None:
+def check_deferral(response: Json, _files: int) -> None:
     """Refuse a deferral with anything but the flag that makes the response private."""
-    if given.get("flags", 0) & ~EPHEMERAL:
+    if response.get("flags", 0) & ~EPHEMERAL:
         raise invalid("data.flags", "Flag can not be set.")
 
 
@@ -84,18 +84,18 @@ def _check_nonce(body: Json) -> None:
         raise invalid("nonce", "Must be 25 or fewer in length.", "NONCE_MAX_LENGTH")
 
 
-def _check_mentions(allowed: Any) -> None:
-    if allowed is None:
+def _check_mentions(mentions: Any) -> None:
+    if mentions is None:
         return
-    if not isinstance(allowed, dict) or set(allowed) - {"parse", "users", "roles", "replied_user"}:
+    if not isinstance(mentions, dict) or set(mentions) - {"parse", "users", "roles", "replied_user"}:
         raise invalid("allowed_mentions", "Unknown field")
-    parse = set(allowed.get("parse", []))
+    parse = set(mentions.get("parse", []))
     if parse - {"users", "roles", "everyone"}:
         raise invalid("allowed_mentions.parse", "Value must be one of users, roles, everyone.")
     for kind in ("users", "roles"):
-        if kind in parse and allowed.get(kind):
+        if kind in parse and mentions.get(kind):
             raise invalid("allowed_mentions", f'parse:["{kind}"] and {kind}: [ids...] are mutually exclusive.')
-        if len(allowed.get(kind) or []) > MOST_MENTIONED:
+        if len(mentions.get(kind) or []) > MOST_MENTIONED:
             raise invalid(f"allowed_mentions.{kind}", "Must be 100 or fewer in length.", "BASE_TYPE_MAX_LENGTH")
 
 
@@ -112,36 +112,36 @@ def check_components(rows: Any) -> None:
     """Refuse invalid rows of buttons and menus."""
     if not isinstance(rows, list) or len(rows) > 5:
         raise invalid("components", "Must be between 1 and 5 in length.", "BASE_TYPE_BAD_LENGTH")
-    seen: set[str] = set()
+    custom_ids: set[str] = set()
     for row in rows:
         if row.get("type") != 1 or not 1 <= len(row.get("components", [])) <= 5:
             raise invalid("components.0.components", "Must be between 1 and 5 in length.", "BASE_TYPE_BAD_LENGTH")
-        for each in row["components"]:
-            _check_component(each, seen)
+        for component in row["components"]:
+            _check_component(component, custom_ids)
 
 
-def _check_component(given: Json, seen: set[str]) -> None:
-    if given.get("type") == SELECT:
-        if not 1 <= len(given.get("options", [])) <= 25:
+def _check_component(component: Json, custom_ids: set[str]) -> None:
+    if component.get("type") == SELECT:
+        if not 1 <= len(component.get("options", [])) <= 25:
             raise invalid("components.0.options", "Must be between 1 and 25 in length.", "BASE_TYPE_BAD_LENGTH")
-    elif given.get("type") != BUTTON:
+    elif component.get("type") != BUTTON:
         raise invalid("components.0.type", "Value must be one of 2, 3, 5, 6, 7, 8.")
-    elif given.get("style") not in (1, 2, 3, 4, 5):
+    elif component.get("style") not in (1, 2, 3, 4, 5):
         raise invalid("components.0.style", "Value must be one of 1, 2, 3, 4, 5, 6.")
-    elif not given.get("label") and not given.get("emoji"):
+    elif not component.get("label") and not component.get("emoji"):
         raise invalid("components.0.label", "A label or an emoji is required.", "BUTTON_COMPONENT_INVALID")
-    if len(given.get("label") or "") > 80:
+    if len(component.get("label") or "") > 80:
         raise invalid("components.0.label", "Must be 80 or fewer in length.", "BASE_TYPE_MAX_LENGTH")
-    custom_id = given.get("custom_id")
-    if given.get("style") == 5:
+    custom_id = component.get("custom_id")
+    if component.get("style") == 5:
         return
     if not isinstance(custom_id, str) or not 1 <= len(custom_id) <= 100:
         raise invalid("components.0.custom_id", "Must be between 1 and 100 in length.", "BASE_TYPE_BAD_LENGTH")
-    if custom_id in seen:
+    if custom_id in custom_ids:
         raise invalid(
             "components.0.custom_id", "Component custom id cannot be duplicated", "COMPONENT_CUSTOM_ID_DUPLICATED"
         )
-    seen.add(custom_id)
+    custom_ids.add(custom_id)
 
 
 def check_form(form: Json, _files: int) -> None:
@@ -160,37 +160,37 @@ def check_form(form: Json, _files: int) -> None:
             raise invalid("components.0.component", "Must be between 1 and 4000.", "NUMBER_TYPE_MAX")
 
 
-def check_commands(given: Any) -> None:
+def check_commands(commands: Any) -> None:
     """Refuse a set of commands that could not be registered."""
-    if not isinstance(given, list):
+    if not isinstance(commands, list):
         raise invalid("_", "Only iterables may be used in a ListType")
     for kind, most in MOST_COMMANDS.items():
-        if sum(each.get("type", 1) == kind for each in given) > most:
+        if sum(entry.get("type", 1) == kind for entry in commands) > most:
             raise Refused(400, 30032, f"Maximum number of application commands reached ({most})")
     names: set[tuple[int, str]] = set()
-    for each in given:
-        kind, name = each.get("type", 1), each.get("name", "")
+    for command in commands:
+        kind, name = command.get("type", 1), command.get("name", "")
         if (kind, name) in names:
             raise invalid("name", "Application command names must be unique", "APPLICATION_COMMANDS_DUPLICATE_NAME")
         names.add((kind, name))
-        if set(each.get("contexts") or [0]) - {0, 1, 2} or set(each.get("integration_types") or [0]) - {0, 1}:
+        if set(command.get("contexts") or [0]) - {0, 1, 2} or set(command.get("integration_types") or [0]) - {0, 1}:
             raise invalid("contexts", "Value must be one of {0, 1, 2}.")
         if kind == 1:
-            _check_chat_command(each)
-        elif not 1 <= len(name) <= 32 or each.get("description"):
+            _check_chat_command(command)
+        elif not 1 <= len(name) <= 32 or command.get("description"):
             raise invalid("description", "Context menu commands cannot have description")
 
 
-def _check_chat_command(given: Json) -> None:
-    name = given["name"]
+def _check_chat_command(command: Json) -> None:
+    name = command["name"]
     if not COMMAND_NAME.match(name) or name != name.lower():
         raise invalid("name", "Command name is invalid", "APPLICATION_COMMAND_INVALID_NAME")
-    if not 1 <= len(given.get("description", "")) <= 100:
+    if not 1 <= len(command.get("description", "")) <= 100:
         raise invalid("description", "Must be between 1 and 100 in length.", "BASE_TYPE_BAD_LENGTH")
-    options = given.get("options", [])
+    options = command.get("options", [])
     if len(options) > 25:
         raise invalid("options", "Must be 25 or fewer in length.", "BASE_TYPE_BAD_LENGTH")
-    kinds = {each["type"] for each in options}
+    kinds = {option["type"] for option in options}
     if kinds & {1, 2} and kinds - {1, 2}:
         raise invalid("options", "Sub-command option types are mutually exclusive to all other types")
     was_optional = False

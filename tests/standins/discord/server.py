@@ -107,12 +107,12 @@ class DiscordStandIn(ChatStandIn):
 
     def sent(self, method: str = "", path: str = "") -> list[Sent]:
         """Return the requests of the journal with this method and this text in their path."""
-        return [each for each in self.journal if each.method.startswith(method) and path in each.path]
+        return [request for request in self.journal if request.method.startswith(method) and path in request.path]
 
     @property
     def refusals(self) -> list[Sent]:
         """Return the requests that were refused for other reasons than rate limits."""
-        return [each for each in self.journal if 400 <= each.status < 500 and each.status != 429]
+        return [request for request in self.journal if 400 <= request.status < 500 and request.status != 429]
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         path = unquote(request.path)
@@ -149,30 +149,30 @@ class DiscordStandIn(ChatStandIn):
         is_exempt = path.startswith(("/interactions/", "/webhooks/"))
         if not is_exempt and request.headers.get("Authorization") != f"Bot {self.token}":
             return {}, 401, {"message": "401: Unauthorized", "code": 0}
-        found = _find(request.method, path)
-        if found is None:
+        endpoint = _find(request.method, path)
+        if endpoint is None:
             return {}, 404, {"message": "404: Not Found", "code": 0}
-        pattern, ids, answer = found
+        pattern, ids, answer = endpoint
         method = request.method
         major = "/".join(path.split("/")[1:3])
         headers, refusal = self.limits.take(f"{method}:{pattern} {major}", is_exempt=is_exempt)
         if refusal is not None:
             return headers, 429, refusal
-        fault = next((each for each in self.faults if each.matches(method, path)), None)
+        fault = next((fault for fault in self.faults if fault.matches(method, path)), None)
         if fault is not None:
             fault.times -= 1
             if not fault.after:
                 return _broken(fault, headers)
         try:
             result = await answer(Call(self, ids, dict(request.query), body, files))
-        except Refused as refused:
-            return headers, refused.status, refused.body()
+        except Refused as error:
+            return headers, error.status, error.body()
         return _broken(fault, headers) if fault is not None else (headers, 200, result)
 
     def find_nonce(self, body: Json) -> Json | None:
         """Return the recent message of the bot with this nonce, in any channel, when the nonce is enforced."""
-        made, message = self._nonces.get(str(body.get("nonce")), (0.0, None))
-        is_recent = time.monotonic() - made < NONCE_SECONDS
+        moment, message = self._nonces.get(str(body.get("nonce")), (0.0, None))
+        is_recent = time.monotonic() - moment < NONCE_SECONDS
         return message if body.get("enforce_nonce") and body.get("nonce") and is_recent else None
 
     def remember_nonce(self, body: Json, message: Json) -> None:
@@ -185,7 +185,7 @@ class DiscordStandIn(ChatStandIn):
 
     def keep_files(self, channel_id: str, files: list[tuple[str, str, bytes]]) -> list[Json]:
         """Store files and return them as attachments."""
-        kept = []
+        attachments = []
         guild = self.world.guilds.get(self.world.channels[channel_id].get("guild_id", ""), {})
         limit = BY_BOOST_TIER.get(guild.get("premium_tier", 0), self.file_limit)
         sizes = [len(content) for _, _, content in files]
@@ -195,7 +195,7 @@ class DiscordStandIn(ChatStandIn):
             file_id = snowflake()
             path = f"/attachments/{channel_id}/{file_id}/{name}"
             self.world.files[path] = content
-            kept.append(
+            attachments.append(
                 {
                     "id": file_id,
                     "filename": name,
@@ -204,7 +204,7 @@ class DiscordStandIn(ChatStandIn):
                     "proxy_url": f"{self.cdn_base}{path}",
                 }
             )
-        return kept
+        return attachments
 
     async def tell_message(self, name: str, message: Json) -> None:
         """Dispatch a message, unless it is ephemeral."""
@@ -242,16 +242,16 @@ class DiscordStandIn(ChatStandIn):
 
 class _Request(web.BaseRequest):
     # The rules refuse what is too large.
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given, asyncio.get_running_loop())  # type: ignore[arg-type,call-arg]  # as aiohttp calls it
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, asyncio.get_running_loop())  # type: ignore[arg-type,call-arg]  # as aiohttp calls it
         self._client_max_size = 200 * MEGABYTE
 
 
 def _find(method: str, path: str) -> tuple[str, tuple[str, ...], Answer] | None:
     for registered, pattern, answer in ROUTES:
-        found = pattern.match(path)
-        if registered == method and found is not None:
-            return pattern.pattern, found.groups(), answer
+        match = pattern.match(path)
+        if registered == method and match is not None:
+            return pattern.pattern, match.groups(), answer
     return None
 
 

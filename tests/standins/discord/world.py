@@ -166,21 +166,21 @@ class World:
         return self.members[guild_id, person_id] | {"user": self.people[person_id]}
 
     def guild_payload(self, guild_id: str) -> Json:
-        channels = [each for each in self.channels.values() if each.get("guild_id") == guild_id]
-        visible = [each for each in channels if self.may(each, "view_channel")]
+        channels = [channel for channel in self.channels.values() if channel.get("guild_id") == guild_id]
+        visible = [channel for channel in channels if self.may(channel, "view_channel")]
         return self.guilds[guild_id] | {
             "joined_at": self.members[guild_id, self.bot["id"]]["joined_at"],
             "large": False,
             "unavailable": False,
-            "member_count": sum(1 for each in self.members if each[0] == guild_id),
+            "member_count": sum(1 for member in self.members if member[0] == guild_id),
             "voice_states": [],
             "presences": [],
             "stage_instances": [],
             "guild_scheduled_events": [],
             "soundboard_sounds": [],
             "members": [self.member(guild_id, self.bot["id"])],
-            "channels": [each for each in visible if each["type"] != THREAD],
-            "threads": [each for each in visible if each["type"] == THREAD],
+            "channels": [channel for channel in visible if channel["type"] != THREAD],
+            "threads": [thread for thread in visible if thread["type"] == THREAD],
         }
 
     def may(self, channel: Json, permission: str) -> bool:
@@ -195,23 +195,23 @@ class World:
             channel = self.channels[channel["parent_id"]]
         bit, guild = PERMISSIONS[permission], self.guilds[channel["guild_id"]]
         mine = {guild["id"], *self.members[guild["id"], self.bot["id"]]["roles"]}
-        granted = any(role["id"] in mine and int(role["permissions"]) & bit for role in guild["roles"])
-        for each in channel["permission_overwrites"]:
-            if each["id"] in mine | {self.bot["id"]}:
-                granted = (granted and not int(each["deny"]) & bit) or bool(int(each["allow"]) & bit)
-        return granted
+        is_granted = any(role["id"] in mine and int(role["permissions"]) & bit for role in guild["roles"])
+        for overwrite in channel["permission_overwrites"]:
+            if overwrite["id"] in mine | {self.bot["id"]}:
+                is_granted = (is_granted and not int(overwrite["deny"]) & bit) or bool(int(overwrite["allow"]) & bit)
+        return is_granted
 
     def permissions(self, guild: Json) -> int:
         """Return the permissions of the bot's roles on a server."""
         mine = {guild["id"], *self.members[guild["id"], self.bot["id"]]["roles"]}
-        given = 0
+        bits = 0
         for role in guild["roles"]:
-            given |= int(role["permissions"]) if role["id"] in mine else 0
-        return given
+            bits |= int(role["permissions"]) if role["id"] in mine else 0
+        return bits
 
     def forbid(self, channel: Json, *permissions: str) -> None:
         """Take permissions away from the bot in a channel."""
-        deny = sum(PERMISSIONS[each] for each in permissions)
+        deny = sum(PERMISSIONS[permission] for permission in permissions)
         channel["permission_overwrites"] = [{"id": self.bot["id"], "type": 1, "allow": "0", "deny": str(deny)}]
 
     def find_message(self, channel_id: str, message_id: str) -> Json | None:
@@ -220,9 +220,9 @@ class World:
 
     def mentioned(self, content: str) -> list[Json]:
         """Return the people whom a text mentions."""
-        return [each for key, each in self.people.items() if f"<@{key}>" in content or f"<@!{key}>" in content]
+        return [person for key, person in self.people.items() if f"<@{key}>" in content or f"<@!{key}>" in content]
 
-    def keep_message(self, channel: Json, author: Json, content: str, **given: Any) -> Json:
+    def keep_message(self, channel: Json, author: Json, content: str, **fields: Any) -> Json:
         """Store a message and return it as in REST."""
         message = {
             "id": snowflake(),
@@ -241,7 +241,7 @@ class World:
             "components": [],
             "pinned": False,
             "flags": 0,
-            **given,
+            **fields,
         }
         self.messages[channel["id"]][message["id"]] = message
         channel["last_message_id"] = message["id"]

@@ -21,33 +21,33 @@ def check_response_format(body: Mapping[str, Any]) -> None:
     """Raise `Refused` for an invalid response format."""
     if WHERE not in body:
         return
-    wanted = body[WHERE]
-    kind = wanted.get("type")
+    response_format = body[WHERE]
+    kind = response_format.get("type")
     if kind not in KEYS:
         raise Refused(f"Invalid value: '{kind}'. Supported values are: {', '.join(KEYS)}.", f"{WHERE}.type")
-    _check_keys(wanted, KEYS[kind], WHERE)
+    _check_keys(response_format, KEYS[kind], WHERE)
     if kind == "json_object" and "json" not in json.dumps(body["messages"]).lower():
         raise Refused(
             f"'messages' must contain the word 'json' in some form, to use '{WHERE}' of type 'json_object'.", "messages"
         )
     if kind == "json_schema":
-        _check_schema(wanted.get("json_schema"))
+        _check_schema(response_format.get("json_schema"))
 
 
-def _check_schema(given: Any) -> None:
+def _check_schema(json_schema: Any) -> None:
     where = f"{WHERE}.json_schema"
-    if not isinstance(given, dict):
+    if not isinstance(json_schema, dict):
         raise _missing(where)
-    _check_keys(given, SCHEMA_KEYS, where)
+    _check_keys(json_schema, SCHEMA_KEYS, where)
     for key in ("name", "schema"):
-        if key not in given:
+        if key not in json_schema:
             raise _missing(f"{where}.{key}")
-    name, schema = given["name"], given["schema"]
+    name, schema = json_schema["name"], json_schema["schema"]
     if not isinstance(name, str) or not NAME.match(name):
         raise Refused(f"Invalid '{where}.name': string does not match pattern.", f"{where}.name", "invalid_value")
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise _invalid(name, "schema must be a JSON Schema of 'type: \"object\"'.")
-    if given.get("strict"):
+    if json_schema.get("strict"):
         _check_strict(schema, name)
 
 
@@ -76,7 +76,7 @@ def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
         yield from _parts(inner)
 
 
-def _check_keys(given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
-    for key in given:
-        if key not in known:
+def _check_keys(parameters: Mapping[str, Any], keys: frozenset[str], where: str) -> None:
+    for key in parameters:
+        if key not in keys:
             raise Refused(f"Unknown parameter: '{where}.{key}'.", f"{where}.{key}", "unknown_parameter")

@@ -74,15 +74,16 @@ def too_long(body: Mapping[str, Any], window: int | None) -> str | None:
     """Return the real API's error for a request that exceeds the context window; four bytes are a token."""
     if window is None:
         return None
-    asked = sum(len(json.dumps(message)) for message in body["messages"]) // 4
+    prompt_tokens = sum(len(json.dumps(message)) for message in body["messages"]) // 4
     tools = len(json.dumps(body.get("tools") or "")) // 4
     answer = body.get("max_completion_tokens") or body.get("max_tokens") or 0
-    if asked + tools + answer <= window:
+    if prompt_tokens + tools + answer <= window:
         return None
-    parts = f"{asked} in the messages, {tools} in the functions, and {answer} in the completion"
+    parts = f"{prompt_tokens} in the messages, {tools} in the functions, and {answer} in the completion"
     return (
-        f"This model's maximum context length is {window} tokens. However, you requested {asked + tools + answer}"
-        f" tokens ({parts}). Please reduce the length of the messages, functions, or completion."
+        f"This model's maximum context length is {window} tokens. However, you requested"
+        f" {prompt_tokens + tools + answer} tokens ({parts})."
+        " Please reduce the length of the messages, functions, or completion."
     )
 
 
@@ -94,11 +95,11 @@ def check(body: Any) -> None:
     _check_tools(body)
     if not body["messages"]:
         raise Refused("[] is too short - 'messages'", "messages")
-    waiting: list[str] = []
+    call_ids: list[str] = []
     for index, message in enumerate(body["messages"]):
-        waiting = _check_message(message, index, waiting)
-    if waiting:
-        raise Refused(_unanswered(waiting), "messages")
+        call_ids = _check_message(message, index, call_ids)
+    if call_ids:
+        raise Refused(_unanswered(call_ids), "messages")
     check_response_format(body)
 
 
@@ -175,7 +176,7 @@ def _check_tool(tool: Any, where: str) -> str:
     return name
 
 
-def _check_message(message: Any, index: int, waiting: list[str]) -> list[str]:
+def _check_message(message: Any, index: int, call_ids: list[str]) -> list[str]:
     """Check one message; return the ids of the tool calls that still wait for their result after it."""
     where = f"messages[{index}]"
     role = message.get("role") if isinstance(message, dict) else None
@@ -186,9 +187,9 @@ def _check_message(message: Any, index: int, waiting: list[str]) -> list[str]:
             raise Refused(f"Additional properties are not allowed ('{key}' was unexpected) - '{where}'", where)
     if role == "tool":
         _check_content(message, role, where)
-        return _answered(message, where, waiting)
-    if waiting:
-        raise Refused(_unanswered(waiting), where)
+        return _answered(message, where, call_ids)
+    if call_ids:
+        raise Refused(_unanswered(call_ids), where)
     if "name" in message and not (isinstance(message["name"], str) and SPEAKER_NAME.match(message["name"])):
         raise Refused(f"Invalid '{where}.name': does not match '{SPEAKER_NAME.pattern}'.", f"{where}.name")
     calls = _check_calls(message["tool_calls"], where) if "tool_calls" in message else []
@@ -202,8 +203,8 @@ def _check_content(message: dict[str, Any], role: str, where: str) -> None:
     if isinstance(content, str):
         return
     if not isinstance(content, list) or not content:
-        given = "null" if content is None else type(content).__name__
-        raise Refused(f"Invalid value for 'content': expected a string, got {given}.", f"{where}.content")
+        type_name = "null" if content is None else type(content).__name__
+        raise Refused(f"Invalid value for 'content': expected a string, got {type_name}.", f"{where}.content")
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in PARTS[role] or kind not in part:
@@ -220,15 +221,15 @@ def _check_image(image: Any, where: str) -> None:
         raise Refused("Invalid type for 'image_url': expected an object with an 'url'.", where, "invalid_type")
     if url.startswith(("https://", "http://")):
         return
-    found = IMAGE.match(url)
-    if found is None:
+    match = IMAGE.match(url)
+    if match is None:
         raise Refused("Invalid 'image_url': neither a web address nor base64-encoded.", where, "invalid_image_url")
     try:
-        content = b64decode(url[found.end() :], validate=True)
+        content = b64decode(url[match.end() :], validate=True)
     except ValueError:
         raise Refused("Invalid base64 in 'image_url'.", where, "invalid_base64") from None
-    if not content.startswith(IMAGE_HEADS[found[1]]):
-        raise Refused(f"The image data is no valid image/{found[1]}.", where, "invalid_image_format")
+    if not content.startswith(IMAGE_HEADS[match[1]]):
+        raise Refused(f"The image data is no valid image/{match[1]}.", where, "invalid_image_format")
 
 
 def _check_calls(calls: Any, where: str) -> list[str]:
@@ -252,17 +253,17 @@ def _check_calls(calls: Any, where: str) -> list[str]:
     return ids
 
 
-def _answered(message: dict[str, Any], where: str, waiting: list[str]) -> list[str]:
-    if message.get("tool_call_id") not in waiting:
+def _answered(message: dict[str, Any], where: str, call_ids: list[str]) -> list[str]:
+    if message.get("tool_call_id") not in call_ids:
         raise Refused(
             "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'.",
             f"{where}.role",
         )
-    return [call_id for call_id in waiting if call_id != message["tool_call_id"]]
+    return [call_id for call_id in call_ids if call_id != message["tool_call_id"]]
 
 
-def _unanswered(waiting: list[str]) -> str:
+def _unanswered(call_ids: list[str]) -> str:
     return (
         "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-        f"These did not have response messages: {', '.join(waiting)}"
+        f"These did not have response messages: {', '.join(call_ids)}"
     )

@@ -106,9 +106,9 @@ def held(text: str) -> tuple[asyncio.Event, ScriptFunction]:
 
 def from_list(entries: Sequence[Reply | str]) -> ScriptFunction:
     """Return a script that plays the entries in order and then echoes."""
-    waiting = [Answer(entry) if isinstance(entry, str) else entry for entry in entries]
-    waiting.reverse()
-    return lambda body, number: waiting.pop() if waiting else echo(body, number)
+    replies = [Answer(entry) if isinstance(entry, str) else entry for entry in entries]
+    replies.reverse()
+    return lambda body, number: replies.pop() if replies else echo(body, number)
 
 
 def from_json(entries: Sequence[Any]) -> ScriptFunction:
@@ -134,13 +134,15 @@ def to_reply(entry: Any) -> Reply:
     if isinstance(entry, str):
         return Answer(entry)
     if "fault" in entry:
-        given = {key: value for key, value in entry["fault"].items() if key in {each.name for each in fields(Fault)}}
-        if "answer" in given:
-            given["answer"] = to_reply(given["answer"])
-        return Fault(**given)
-    given = {key: value for key, value in entry.items() if key in {each.name for each in fields(Answer)}}
-    given["tool_calls"] = [_to_call(call) for call in given.get("tool_calls", ())]
-    return Answer(**given)
+        arguments = {
+            key: value for key, value in entry["fault"].items() if key in {field.name for field in fields(Fault)}
+        }
+        if "answer" in arguments:
+            arguments["answer"] = to_reply(arguments["answer"])
+        return Fault(**arguments)
+    arguments = {key: value for key, value in entry.items() if key in {field.name for field in fields(Answer)}}
+    arguments["tool_calls"] = [_to_call(call) for call in arguments.get("tool_calls", ())]
+    return Answer(**arguments)
 
 
 def arguments_text(call: ScriptedCall) -> str:

@@ -96,7 +96,7 @@ class OpenAIStub(StandIn):
     @property
     def refusals(self) -> list[str]:
         """Return why requests of the journal were refused."""
-        return [each.refusal for each in [*self.requests, *self.embeddings] if each.refusal is not None]
+        return [request.refusal for request in [*self.requests, *self.embeddings] if request.refusal is not None]
 
     def play(self, script: Script | None) -> None:
         """Replace the script; None makes the stand-in echo."""
@@ -127,14 +127,14 @@ class OpenAIStub(StandIn):
         raw = await request.content.read()
         self.count += 1
         number = self.count
-        body, refused = _parsed(raw)
-        if refused is None and self._models is not None and body["model"] not in self._models:
-            refused = _error(404, f"The model `{body['model']}` does not exist.", "model", "model_not_found")
-        refusal = None if refused is None else json.loads(refused.text or "")["error"]["message"]
+        body, response = _parsed(raw)
+        if response is None and self._models is not None and body["model"] not in self._models:
+            response = _error(404, f"The model `{body['model']}` does not exist.", "model", "model_not_found")
+        refusal = None if response is None else json.loads(response.text or "")["error"]["message"]
         self.requests.append(Received(number, request.path, body, raw, request.headers, refusal))
         await self.tell()
-        if refused is not None:
-            return refused
+        if response is not None:
+            return response
         self.running += 1
         self.peak = max(self.peak, self.running)
         try:
@@ -183,11 +183,11 @@ class OpenAIStub(StandIn):
     async def _embed(self, request: web.BaseRequest) -> web.StreamResponse:
         raw = await request.content.read()
         body = json.loads(raw)
-        given = body.get("input")
-        texts = [given] if isinstance(given, str) else given
+        inputs = body.get("input")
+        texts = [inputs] if isinstance(inputs, str) else inputs
         refusal = _embedding_fault(body, texts)
-        received = Received(len(self.embeddings) + 1, request.path, body, raw, request.headers, refusal)
-        self.embeddings.append(received)
+        entry = Received(len(self.embeddings) + 1, request.path, body, raw, request.headers, refusal)
+        self.embeddings.append(entry)
         if refusal is not None:
             return _error(400, refusal, "input")
         self.embedding_running += 1
@@ -241,8 +241,8 @@ class OpenAIStub(StandIn):
 
     async def _list_models(self, _request: web.BaseRequest) -> web.StreamResponse:
         names = self._models or ("stand-in",)
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in names]
-        return web.json_response({"object": "list", "data": listed})
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "tests"} for name in names]
+        return web.json_response({"object": "list", "data": models})
 
     async def _take_script(self, request: web.BaseRequest) -> web.StreamResponse:
         entries = json.loads(await request.content.read())
@@ -250,8 +250,10 @@ class OpenAIStub(StandIn):
         return web.json_response({"entries": len(entries)})
 
     async def _show_journal(self, _request: web.BaseRequest) -> web.StreamResponse:
-        shown = [{"number": each.number, "body": each.body, "refusal": each.refusal} for each in self.requests]
-        return web.json_response({"requests": shown, "running": self.running, "peak": self.peak})
+        requests = [
+            {"number": request.number, "body": request.body, "refusal": request.refusal} for request in self.requests
+        ]
+        return web.json_response({"requests": requests, "running": self.running, "peak": self.peak})
 
 
 def _parsed(raw: bytes) -> tuple[Body, web.Response | None]:
@@ -260,8 +262,8 @@ def _parsed(raw: bytes) -> tuple[Body, web.Response | None]:
         rules.check(body)
     except ValueError as error:
         return {}, _error(400, f"We could not parse the JSON body of your request: {error}")
-    except rules.Refused as refused:
-        return body if isinstance(body, dict) else {}, _error(400, str(refused), refused.param, refused.code)
+    except rules.Refused as refusal:
+        return body if isinstance(body, dict) else {}, _error(400, str(refusal), refusal.param, refusal.code)
     return body, None
 
 

@@ -44,10 +44,10 @@ async def open_connection(call: Call) -> Json:
     takes={"cursor": str, "limit": int},
 )  # as above
 async def list_authorizations(call: Call) -> Json:
-    found = call.standin.events.contexts.get(call.args["event_context"])
-    if found is None:
+    context = call.standin.events.contexts.get(call.args["event_context"])
+    if context is None:
         raise Refused("invalid_event_context")
-    return {"authorizations": [call.standin.events.authorization(each) for each in found]}
+    return {"authorizations": [call.standin.events.authorization(authorization) for authorization in context]}
 
 
 @method("users.info", "users:read", tier=4, needs={"user": str}, takes={"include_locale": bool})
@@ -71,11 +71,17 @@ async def show_user(call: Call) -> Json:
     takes={"include_count": bool, "include_disabled": bool, "include_users": bool},
 )
 async def list_user_groups(call: Call) -> Json:
-    mine = [each for each in call.standin.world.user_groups.values() if each["team_id"] == call.installation.team["id"]]
+    mine = [
+        user_group
+        for user_group in call.standin.world.user_groups.values()
+        if user_group["team_id"] == call.installation.team["id"]
+    ]
     if not call.args.get("include_disabled"):
-        mine = [each for each in mine if not each["date_delete"]]
+        mine = [user_group for user_group in mine if not user_group["date_delete"]]
     left_out = set() if call.args.get("include_users") else {"users"}
-    return {"usergroups": [{key: value for key, value in each.items() if key not in left_out} for each in mine]}
+    return {
+        "usergroups": [{key: value for key, value in user_group.items() if key not in left_out} for user_group in mine]
+    }
 
 
 @method("usergroups.users.list", "usergroups:read", tier=2, needs={"usergroup": str}, takes={"include_disabled": bool})
@@ -105,24 +111,24 @@ async def show_bot(call: Call) -> Json:
 
 def ask_to_install(standin: "SlackStandIn", request: web.BaseRequest) -> web.Response:
     """Redirect from the authorization page with a code, or with a refusal."""
-    given = request.query
-    if given.get("client_id") != standin.client_id or not given.get("scope"):
+    query = request.query
+    if query.get("client_id") != standin.client_id or not query.get("scope"):
         return web.Response(status=400, text="This app asks for no scopes, or doesn't exist.")
-    if standin.redirect_urls is not None and not given.get("redirect_uri", "").startswith(tuple(standin.redirect_urls)):
+    if standin.redirect_urls is not None and not query.get("redirect_uri", "").startswith(tuple(standin.redirect_urls)):
         return web.Response(status=400, text="redirect_uri did not match any configured URIs.")
-    answer = {"state": given.get("state", "")}
+    answer = {"state": query.get("state", "")}
     if standin.approver is None:
         answer["error"] = "access_denied"
     else:
         answer["code"] = uuid4().hex
-        standin.codes[answer["code"]] = {"scopes": given["scope"].split(","), "user": standin.approver, **given}
-    return web.Response(status=302, headers={"Location": f"{given['redirect_uri']}?{urlencode(answer)}"})
+        standin.codes[answer["code"]] = {"scopes": query["scope"].split(","), "user": standin.approver, **query}
+    return web.Response(status=302, headers={"Location": f"{query['redirect_uri']}?{urlencode(answer)}"})
 
 
-def check_client(standin: "SlackStandIn", request: web.BaseRequest, given: Json) -> None:
+def check_client(standin: "SlackStandIn", request: web.BaseRequest, arguments: Json) -> None:
     """Refuse a wrong client secret, which is in the header or among the arguments."""
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
-    client_id, secret = given.get("client_id"), given.get("client_secret")
+    client_id, secret = arguments.get("client_id"), arguments.get("client_secret")
     if scheme == "Basic":
         client_id, _, secret = b64decode(encoded).decode().partition(":")
     if client_id != standin.client_id:
@@ -139,17 +145,17 @@ def check_client(standin: "SlackStandIn", request: web.BaseRequest, given: Json)
     takes={"redirect_uri": str, "client_id": str, "client_secret": str, "grant_type": str},
 )
 async def give_token(call: Call) -> Json:
-    asked = call.standin.codes.pop(call.args["code"], None)
-    if asked is None:
+    grant = call.standin.codes.pop(call.args["code"], None)
+    if grant is None:
         raise Refused("invalid_code")
-    if call.args.get("redirect_uri", asked.get("redirect_uri")) != asked.get("redirect_uri"):
+    if call.args.get("redirect_uri", grant.get("redirect_uri")) != grant.get("redirect_uri"):
         raise Refused("bad_redirect_uri")
-    team = call.standin.world.teams[asked["user"]["team_id"]]
-    installed = call.standin.world.install(team, asked["scopes"])
+    team = call.standin.world.teams[grant["user"]["team_id"]]
+    installed = call.standin.world.install(team, grant["scopes"])
     return {
         "app_id": call.standin.world.app_id,
-        "authed_user": {"id": asked["user"]["id"]},
-        "scope": ",".join(asked["scopes"]),
+        "authed_user": {"id": grant["user"]["id"]},
+        "scope": ",".join(grant["scopes"]),
         "token_type": "bot",
         "access_token": installed.token,
         "bot_user_id": installed.bot["id"],

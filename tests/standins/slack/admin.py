@@ -18,8 +18,8 @@ LINK = re.compile(r'href="([^"]*/oauth/v2/authorize[^"]*)"')
 class Admin(Person):
     """A person with rights over the workspace."""
 
-    def __init__(self, slack: SlackStandIn, name: str, *, team: Json | None = None, **given: Any) -> None:
-        super().__init__(slack, name, team=team, **{"is_admin": True, **given})
+    def __init__(self, slack: SlackStandIn, name: str, *, team: Json | None = None, **fields: Any) -> None:
+        super().__init__(slack, name, team=team, **{"is_admin": True, **fields})
 
     def _installed(self) -> Installation:
         installation = self.slack.world.installation_of(self.team["id"])
@@ -34,8 +34,8 @@ class Admin(Person):
         async with ClientSession(cookie_jar=jar) as browser:
             async with browser.get(url, allow_redirects=False) as page:
                 text, there = await page.text(), page.headers.get("Location", "")
-            found = LINK.search(text)
-            there = there or (unescape(found.group(1)) if found else "")
+            match = LINK.search(text)
+            there = there or (unescape(match.group(1)) if match else "")
             assert there, f"the page shows no way to install: {text[:300]}"
             async with browser.get(urljoin(url, there), allow_redirects=False) as page:
                 back = page.headers.get("Location", "")
@@ -58,8 +58,8 @@ class Admin(Person):
             await self._tell(installation, "tokens_revoked", tokens={"oauth": [], "bot": [installation.bot["id"]]})
         installation.error = "token_revoked"
 
-    async def _tell(self, installation: Installation, name: str, **given: Any) -> None:
-        await self.slack.events.tell(name, {"type": name, "event_ts": stamp(), **given}, [installation])
+    async def _tell(self, installation: Installation, name: str, **fields: Any) -> None:
+        await self.slack.events.tell(name, {"type": name, "event_ts": stamp(), **fields}, [installation])
 
     async def archives(self, channel: Json) -> None:
         channel["is_archived"] = True
@@ -74,14 +74,14 @@ class Admin(Person):
     async def changes_group(self, group: Json, users: Iterable[Json], *, is_disabled: bool = False) -> None:
         """Set the members of a user group."""
         before = set(group["users"])
-        group["users"], group["date_delete"] = [each["id"] for each in users], int(is_disabled)
+        group["users"], group["date_delete"] = [user["id"] for user in users], int(is_disabled)
         now = set(group["users"])
         event = {"subteam_id": group["id"], "team_id": self.team["id"]}
         event |= {"added_users": sorted(now - before), "removed_users": sorted(before - now)}
         await self.slack.events.in_team("subteam_members_changed", event, self.team["id"])
         await self.slack.events.in_team("subteam_updated", {"subteam": group}, self.team["id"])
 
-    async def changes_user(self, user: Json, **given: Any) -> None:
+    async def changes_user(self, user: Json, **fields: Any) -> None:
         """Change a person's profile: name, guest or deleted."""
-        user.update(given)
+        user.update(fields)
         await self.slack.events.in_team("user_change", {"user": user}, self.team["id"])

@@ -70,7 +70,7 @@ class Method:
         name = "im" if channel["is_im"] else "mpim" if channel["is_mpim"] else "channels"
         if name == "channels" and channel["is_private"]:
             name = "groups"
-        return next((each for each in self.scopes if each.startswith(f"{name}:")), self.scopes[0])
+        return next((scope for scope in self.scopes if scope.startswith(f"{name}:")), self.scopes[0])
 
 
 METHODS: dict[str, Method] = {}
@@ -98,15 +98,15 @@ def per_kind(action: str) -> tuple[str, str, str, str]:
     return (f"channels:{action}", f"groups:{action}", f"im:{action}", f"mpim:{action}")
 
 
-def read_arguments(wanted: Method, given: Json) -> Json:
+def read_arguments(method: Method, arguments: Json) -> Json:
     """Return the parsed arguments; missing, unknown and wrongly typed ones are refused."""
     # bolt's clients name the workspace in every call.
-    known = {**wanted.needs, **wanted.takes, "team_id": str}
-    complaints = [f"missing required field: {each}" for each in wanted.needs if given.get(each) in (None, "")]
-    complaints += [f"unknown argument: {each}" for each in given if each not in known]
+    types = {**method.needs, **method.takes, "team_id": str}
+    complaints = [f"missing required field: {need}" for need in method.needs if arguments.get(need) in (None, "")]
+    complaints += [f"unknown argument: {name}" for name in arguments if name not in types]
     if complaints:
         raise Refused("invalid_arguments", *complaints)
-    return {key: _read(key, value, known[key]) for key, value in given.items() if value is not None}
+    return {key: _read(key, value, types[key]) for key, value in arguments.items() if value is not None}
 
 
 def _read(key: str, value: Any, kind: Kind) -> Any:

@@ -42,7 +42,7 @@ async def set_title(call: Call) -> Json:
 )
 async def set_suggested_prompts(call: Call) -> Json:
     prompts = call.args["prompts"]
-    if not 1 <= len(prompts) <= MOST_PROMPTS or any(set(each) != {"title", "message"} for each in prompts):
+    if not 1 <= len(prompts) <= MOST_PROMPTS or any(set(prompt) != {"title", "message"} for prompt in prompts):
         raise Refused("invalid_arguments", "must be up to 4 of title and message [json-pointer:/prompts]")
     if call.standin.experience == "agent":
         # With a thread, the call has no effect and no error.

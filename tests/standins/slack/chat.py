@@ -30,10 +30,10 @@ def content_of(args: Json) -> Json:
     """Return text and blocks as stored: Markdown becomes a block, with its source as text."""
     markdown = args.get("markdown_text")
     blocks = [{"type": "markdown", "text": markdown}] if markdown else args.get("blocks", [])
-    kept: Json = {"text": markdown or args.get("text", "")}
+    content: Json = {"text": markdown or args.get("text", "")}
     if blocks:
-        kept["blocks"] = [{"block_id": f"b{number}", **block} for number, block in enumerate(blocks)]
-    return kept | {key: args[key] for key in ("attachments", "metadata") if args.get(key)}
+        content["blocks"] = [{"block_id": f"b{number}", **block} for number, block in enumerate(blocks)]
+    return content | {key: args[key] for key in ("attachments", "metadata") if args.get(key)}
 
 
 def writable(call: Call) -> Json:
@@ -80,12 +80,12 @@ async def post_message(call: Call) -> Json:
     check_metadata(args.get("metadata"))
     channel = writable(call)
     check_thread(call, channel)
-    given = by_bot(call) | {key: args[key] for key in ("thread_ts", "client_msg_id") if args.get(key)}
+    fields = by_bot(call) | {key: args[key] for key in ("thread_ts", "client_msg_id") if args.get(key)}
     if args.get("thread_ts") and args.get("reply_broadcast"):
-        given["subtype"] = "thread_broadcast"
-    kept = content_of(args)
-    given["unfurled"] = _unfurled(args, kept["text"])
-    message = standin.world.keep_message(channel, kept.pop("text"), **kept, **given)
+        fields["subtype"] = "thread_broadcast"
+    content = content_of(args)
+    fields["unfurled"] = _unfurled(args, content["text"])
+    message = standin.world.keep_message(channel, content.pop("text"), **content, **fields)
     await standin.events.message(channel, message)
     return {"channel": channel["id"], "ts": message["ts"], "message": shown(message)}
 
@@ -107,10 +107,10 @@ async def post_ephemeral(call: Call) -> Json:
     channel = writable(call)
     if call.args["user"] not in call.standin.world.members[channel["id"]]:
         raise Refused("user_not_in_channel")
-    given = {"thread_ts": call.args["thread_ts"]} if call.args.get("thread_ts") else {}
-    given |= by_bot(call) | {"channel": channel["id"], "for": call.args["user"], "ts": stamp()}
-    call.standin.world.ephemerals.append({**content_of(call.args), **given})
-    return {"message_ts": given["ts"]}
+    fields = {"thread_ts": call.args["thread_ts"]} if call.args.get("thread_ts") else {}
+    fields |= by_bot(call) | {"channel": channel["id"], "for": call.args["user"], "ts": stamp()}
+    call.standin.world.ephemerals.append({**content_of(call.args), **fields})
+    return {"message_ts": fields["ts"]}
 
 
 @method(
@@ -157,5 +157,5 @@ async def get_permalink(call: Call) -> Json:
 def shown(message: Json, *, with_metadata: bool = True) -> Json:
     """Return a message in the API's format, without the stand-in's own fields."""
     hidden: set[str] = {"unfurled", "is_streaming", "tasks", "stream"} | (set() if with_metadata else {"metadata"})
-    kept: dict[str, Any] = {key: value for key, value in message.items() if key not in hidden}
-    return kept
+    fields: dict[str, Any] = {key: value for key, value in message.items() if key not in hidden}
+    return fields

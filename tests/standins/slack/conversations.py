@@ -35,7 +35,7 @@ async def show_channel(call: Call) -> Json:
 @method("conversations.history", *per_kind("history"), needs={"channel": str}, takes=PAGES)
 async def show_history(call: Call) -> Json:
     channel = call.own_channel()
-    messages = [each for each in call.standin.world.messages[channel["id"]].values() if _is_top(each)]
+    messages = [message for message in call.standin.world.messages[channel["id"]].values() if _is_top(message)]
     return _page(call, list(reversed(_within(call, messages))), 100)
 
 
@@ -45,8 +45,8 @@ async def show_replies(call: Call) -> Json:
     message = call.message(channel, "thread_not_found")
     root = message.get("thread_ts", message["ts"])
     messages = call.standin.world.messages[channel["id"]].values()
-    replies = [each for each in messages if each.get("thread_ts") == root and each["ts"] != root]
-    parent = [each for each in messages if each["ts"] == root]
+    replies = [message for message in messages if message.get("thread_ts") == root and message["ts"] != root]
+    parent = [message for message in messages if message["ts"] == root]
     return _page(call, parent + _within(call, replies), 1000)
 
 
@@ -58,7 +58,7 @@ def _within(call: Call, messages: list[Json]) -> list[Json]:
     oldest, latest = call.args.get("oldest", "0"), call.args.get("latest", "9999999999.999999")
     edges = (oldest, latest) if call.args.get("inclusive") else ()
     since, until = float(oldest), float(latest)
-    return [each for each in messages if since < float(each["ts"]) < until or each["ts"] in edges]
+    return [message for message in messages if since < float(message["ts"]) < until or message["ts"] in edges]
 
 
 def _page(call: Call, messages: list[Json], usual: int) -> Json:
@@ -70,7 +70,7 @@ def _page(call: Call, messages: list[Json], usual: int) -> Json:
     page = messages[start : start + limit]
     has_more = start + limit < len(messages)
     with_metadata = bool(call.args.get("include_all_metadata"))
-    answer: Json = {"messages": [shown(each, with_metadata=with_metadata) for each in page], "has_more": has_more}
+    answer: Json = {"messages": [shown(message, with_metadata=with_metadata) for message in page], "has_more": has_more}
     return answer | {"response_metadata": {"next_cursor": f"next:{start + limit}" if has_more else ""}}
 
 
@@ -101,9 +101,9 @@ async def list_members(call: Call) -> Json:
 )
 async def list_own_channels(call: Call) -> Json:
     kinds, world = call.args.get("types", "public_channel").split(","), call.standin.world
-    mine = [each for key, each in world.channels.items() if call.installation.bot["id"] in world.members[key]]
-    found = [each for each in mine if _kind(each) in kinds]
-    return {"channels": found[: call.args.get("limit", 100)], "response_metadata": {"next_cursor": ""}}
+    mine = [channel for key, channel in world.channels.items() if call.installation.bot["id"] in world.members[key]]
+    channels = [channel for channel in mine if _kind(channel) in kinds]
+    return {"channels": channels[: call.args.get("limit", 100)], "response_metadata": {"next_cursor": ""}}
 
 
 def _kind(channel: Json) -> str:
@@ -130,16 +130,16 @@ async def open_direct(call: Call) -> Json:
     world = call.standin.world
     if call.args.get("channel"):
         return {"channel": {"id": call.channel()["id"]}}
-    users = [world.users.get(each) for each in call.args.get("users", "").split(",")]
-    known = [each for each in users if each is not None]
-    if len(known) != len(users):
+    users = [world.users.get(user_id) for user_id in call.args.get("users", "").split(",")]
+    members = [user for user in users if user is not None]
+    if len(members) != len(users):
         raise Refused("user_not_found")
-    if known == [call.installation.bot]:
+    if members == [call.installation.bot]:
         raise Refused("cannot_dm_bot")
     channel = (
-        world.add_direct(known[0], call.installation.team)
-        if len(known) == 1
-        else world.add_group_direct(known, call.installation.team)
+        world.add_direct(members[0], call.installation.team)
+        if len(members) == 1
+        else world.add_group_direct(members, call.installation.team)
     )
     return {"channel": channel if call.args.get("return_im") else {"id": channel["id"]}}
 

@@ -114,5 +114,5 @@ def _encoded(envelope: Envelope) -> tuple[bytes, str]:
     """Return body and type of a request: events are JSON, interactions a form with JSON in it, commands a form."""
     if envelope.kind == "events_api":
         return json.dumps(envelope.payload).encode(), "application/json"
-    given = {"payload": json.dumps(envelope.payload)} if envelope.kind == "interactive" else envelope.payload
-    return urlencode(given).encode(), "application/x-www-form-urlencoded"
+    parameters = {"payload": json.dumps(envelope.payload)} if envelope.kind == "interactive" else envelope.payload
+    return urlencode(parameters).encode(), "application/x-www-form-urlencoded"

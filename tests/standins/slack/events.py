@@ -105,8 +105,8 @@ class Events:
     def _present(self, channel: Json) -> list[Installation]:
         """Return the active installations whose bot is in a channel, one for each workspace."""
         members = self.standin.world.members[channel["id"]]
-        teams = [self.standin.world.installation_of(each) for each in channel["shared_team_ids"]]
-        return [each for each in teams if each is not None and each.bot["id"] in members]
+        teams = [self.standin.world.installation_of(team_id) for team_id in channel["shared_team_ids"]]
+        return [team for team in teams if team is not None and team.bot["id"] in members]
 
     async def in_team(self, name: str, event: Json, team_id: str) -> None:
         """Send an event of a workspace, outside any channel."""
@@ -117,13 +117,13 @@ class Events:
 
     async def tell(self, name: str, event: Json, seen_by: list[Installation], channel: Json | None = None) -> None:
         """Send an event, if the app has a subscription and the scope."""
-        needed = NEEDED[name]
-        seen_by = [each for each in seen_by if needed is None or needed in each.scopes]
+        scope = NEEDED[name]
+        seen_by = [installation for installation in seen_by if scope is None or scope in installation.scopes]
         if name not in self.subscriptions or not seen_by:
             return
         payload = self._payload(event, seen_by, channel)
         self.told.add(name)
-        self.standin.used_scopes.update([needed] if needed else [])
+        self.standin.used_scopes.update([scope] if scope else [])
         for _ in range(self.copies):
             self.standin.run(self.standin.delivery.give("events_api", payload))
 

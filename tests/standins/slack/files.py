@@ -64,7 +64,7 @@ async def get_upload_url(call: Call) -> Json:
 async def take_upload(standin: "SlackStandIn", request: web.BaseRequest) -> web.Response:
     """Accept the content of an announced file."""
     ticket = request.path.rpartition("/")[2]
-    file = next((each for each in standin.world.files.values() if each.get("ticket") == ticket), None)
+    file = next((file for file in standin.world.files.values() if file.get("ticket") == ticket), None)
     content = await request.content.read()
     if file is None or file["id"] in standin.world.contents:
         return web.Response(status=404, text="not found")
@@ -82,18 +82,22 @@ async def take_upload(standin: "SlackStandIn", request: web.BaseRequest) -> web.
     takes={"channel_id": str, "channels": str, "thread_ts": str, "initial_comment": str, "blocks": list},
 )
 async def complete_upload(call: Call) -> Json:
-    files = [_uploaded(call, each) for each in call.args["files"]]
-    targets = [each for each in (call.args.get("channel_id"), *call.args.get("channels", "").split(",")) if each]
+    files = [_uploaded(call, entry) for entry in call.args["files"]]
+    targets = [
+        channel_id
+        for channel_id in (call.args.get("channel_id"), *call.args.get("channels", "").split(","))
+        if channel_id
+    ]
     for target in targets:
         call.args["channel"] = target
         channel = call.own_channel()
         if channel["is_archived"]:
             raise Refused("is_archived")
         check_thread(call, channel)
-        given: dict[str, Any] = by_bot(call) | {"subtype": "file_share", "files": files, "upload": True}
+        parameters: dict[str, Any] = by_bot(call) | {"subtype": "file_share", "files": files, "upload": True}
         if call.args.get("thread_ts"):
-            given["thread_ts"] = call.args["thread_ts"]
-        message = call.standin.world.keep_message(channel, call.args.get("initial_comment", ""), **given)
+            parameters["thread_ts"] = call.args["thread_ts"]
+        message = call.standin.world.keep_message(channel, call.args.get("initial_comment", ""), **parameters)
         share(files, channel, message)
         await call.standin.events.message(channel, message)
     return {"files": files}
@@ -103,17 +107,17 @@ def share(files: list[Json], channel: Json, message: Json) -> None:
     """Record in the files where they were shared."""
     for file in files:
         visibility = "private" if channel["is_private"] else "public"
-        shown = {"ts": message["ts"], "thread_ts": message.get("thread_ts")}
-        file["shares"].setdefault(visibility, {}).setdefault(channel["id"], []).append(shown)
+        reference = {"ts": message["ts"], "thread_ts": message.get("thread_ts")}
+        file["shares"].setdefault(visibility, {}).setdefault(channel["id"], []).append(reference)
 
 
-def _uploaded(call: Call, named: Json) -> Json:
-    file = call.standin.world.files.get(named.get("id", ""))
+def _uploaded(call: Call, entry: Json) -> Json:
+    file = call.standin.world.files.get(entry.get("id", ""))
     if file is None or file["id"] not in call.standin.world.contents:
         raise Refused("file_not_found")
     if file.pop("ticket", None) is None:
         raise Refused("file_already_completed")
-    file["title"] = named.get("title") or file["name"]
+    file["title"] = entry.get("title") or file["name"]
     return file
 
 

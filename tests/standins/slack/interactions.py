@@ -45,14 +45,14 @@ class Interaction:
     @property
     def response(self) -> Json:
         """Return the acknowledgement's payload."""
-        given = self.envelope.response if self.envelope is not None else None
-        return given if isinstance(given, dict) else {"text": given} if given else {}
+        payload = self.envelope.response if self.envelope is not None else None
+        return payload if isinstance(payload, dict) else {"text": payload} if payload else {}
 
     @property
     def texts(self) -> list[str]:
         """Return the answers to the person, in the acknowledgement and later."""
-        given = [self.response, *self.responses]
-        return [each["text"] for each in given if each.get("text")]
+        responses = [self.response, *self.responses]
+        return [response["text"] for response in responses if response.get("text")]
 
     async def answered(self, count: int = 1) -> list[str]:
         """Return the answers as soon as there are this many."""
@@ -65,7 +65,7 @@ class Interaction:
 
         def opened() -> Json | None:
             calls = self.standin.calls("views.open", ok=True)
-            return next((each.answer["view"] for each in calls if each.args.get("trigger_id") == before), None)
+            return next((call.answer["view"] for call in calls if call.args.get("trigger_id") == before), None)
 
         return dict(await self.standin.until(opened))
 
@@ -103,52 +103,52 @@ class Interactions:
             return web.json_response({"ok": False, "error": "expired_url"}, status=404)
         if len(interaction.responses) >= MOST_RESPONSES:
             return web.json_response({"ok": False, "error": "used_url"}, status=404)
-        given = json.loads(raw)
-        unknown = set(given) - RESPONSE_FIELDS
+        response = json.loads(raw)
+        unknown = set(response) - RESPONSE_FIELDS
         if unknown:
             return web.json_response({"ok": False, "error": "invalid_payload", "unknown": sorted(unknown)}, status=400)
         try:
-            if not given.get("delete_original"):
-                check_texts(given)
-        except Refused as refused:
-            return web.json_response(refused.answer, status=400)
-        interaction.responses.append(given)
-        self.standin.journal.responses.append(given | {"user": interaction.user["id"]})
-        await self._respond(interaction, given)
+            if not response.get("delete_original"):
+                check_texts(response)
+        except Refused as error:
+            return web.json_response(error.answer, status=400)
+        interaction.responses.append(response)
+        self.standin.journal.responses.append(response | {"user": interaction.user["id"]})
+        await self._respond(interaction, response)
         await self.standin.tell()
         return web.Response(text="ok")
 
-    async def _respond(self, interaction: Interaction, given: Json) -> None:
+    async def _respond(self, interaction: Interaction, response: Json) -> None:
         channel, original = interaction.channel, interaction.message
         if channel is None:
             return
-        if original is not None and (given.get("delete_original") or given.get("replace_original")):
-            await self._change_original(channel, original, given)
-        elif given.get("response_type") == "in_channel":
-            await self._say(interaction, channel, given)
+        if original is not None and (response.get("delete_original") or response.get("replace_original")):
+            await self._change_original(channel, original, response)
+        elif response.get("response_type") == "in_channel":
+            await self._say(interaction, channel, response)
         else:
             note = {"channel": channel["id"], "for": interaction.user["id"], "ts": stamp()}
-            if given.get("thread_ts"):
-                note["thread_ts"] = given["thread_ts"]
-            self.standin.world.ephemerals.append({**content_of(given), **note})
+            if response.get("thread_ts"):
+                note["thread_ts"] = response["thread_ts"]
+            self.standin.world.ephemerals.append({**content_of(response), **note})
 
-    async def _change_original(self, channel: Json, original: Json, given: Json) -> None:
+    async def _change_original(self, channel: Json, original: Json, response: Json) -> None:
         ephemerals = self.standin.world.ephemerals
-        if original in ephemerals and given.get("delete_original"):
+        if original in ephemerals and response.get("delete_original"):
             ephemerals.remove(original)
         elif original in ephemerals:
-            original.update({"blocks": []} | content_of(given))
-        elif given.get("delete_original"):
+            original.update({"blocks": []} | content_of(response))
+        elif response.get("delete_original"):
             await self.standin.forget(channel, original)
         else:
-            await self.standin.change(channel, original, content_of(given), edited_by=original["user"])
+            await self.standin.change(channel, original, content_of(response), edited_by=original["user"])
 
-    async def _say(self, interaction: Interaction, channel: Json, given: Json) -> None:
+    async def _say(self, interaction: Interaction, channel: Json, response: Json) -> None:
         installation = self.standin.world.installation_of(channel["context_team_id"])
         if installation is None:
             return
-        kept = content_of(given) | {"user": installation.bot["id"], "bot_id": installation.bot_id}
-        if given.get("thread_ts"):
-            kept["thread_ts"] = given["thread_ts"]
-        message = self.standin.world.keep_message(channel, kept.pop("text"), **kept)
+        content = content_of(response) | {"user": installation.bot["id"], "bot_id": installation.bot_id}
+        if response.get("thread_ts"):
+            content["thread_ts"] = response["thread_ts"]
+        message = self.standin.world.keep_message(channel, content.pop("text"), **content)
         await self.standin.events.message(channel, message)

@@ -67,12 +67,12 @@ class Journal:
     @property
     def refused(self) -> list[Sent]:
         """Return the calls that were refused for other reasons than rate limits."""
-        return [each for each in self.calls if not each.ok and each.status != 429]
+        return [call for call in self.calls if not call.ok and call.status != 429]
 
     @property
     def deliveries(self) -> list[Envelope]:
         """Return the deliveries over HTTP."""
-        return [each for each in self.envelopes if each.by.startswith("http")]
+        return [envelope for envelope in self.envelopes if envelope.by.startswith("http")]
 
     def clear(self) -> None:
         self.calls.clear()

@@ -34,7 +34,7 @@ KNOWN: dict[str, frozenset[str]] = {
 }
 # In addition to the scopes of methods and events: that of slash commands and shortcuts.
 SCOPES = frozenset({"commands"}).union(
-    *(each.scopes for each in METHODS.values()), (each for each in NEEDED.values() if each is not None)
+    *(method.scopes for method in METHODS.values()), (scope for scope in NEEDED.values() if scope is not None)
 )
 
 
@@ -57,8 +57,8 @@ async def make_app(standin: "SlackStandIn", manifest: Json) -> None:
     standin.experience = "assistant" if is_panel else "agent"
     standin.installation.scopes = set(manifest["oauth_config"]["scopes"]["bot"])
     standin.events.subscriptions = set(settings["event_subscriptions"]["bot_events"])
-    standin.commands = {each["command"] for each in features.get("slash_commands", ())}
-    standin.shortcuts = {each["callback_id"] for each in features.get("shortcuts", ())}
+    standin.commands = {command["command"] for command in features.get("slash_commands", ())}
+    standin.shortcuts = {shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
     standin.redirect_urls = manifest["oauth_config"].get("redirect_urls", [])
     standin.socket.is_enabled = settings["socket_mode_enabled"]
     if not standin.socket.is_enabled:
@@ -69,43 +69,45 @@ async def make_app(standin: "SlackStandIn", manifest: Json) -> None:
 
 
 def _unknown(value: Any, where: str) -> list[str]:
-    known = KNOWN.get(where)
-    if known is None or not isinstance(value, dict):
+    keys = KNOWN.get(where)
+    if keys is None or not isinstance(value, dict):
         return []
-    inner = [each for key in value if key in known for each in _unknown(value[key], f"{where}/{key}")]
-    return [f"unknown property {where}/{key}" for key in value if key not in known] + inner
+    inner = [complaint for key in value if key in keys for complaint in _unknown(value[key], f"{where}/{key}")]
+    return [f"unknown property {where}/{key}" for key in value if key not in keys] + inner
 
 
 def _faults(manifest: Json) -> list[str]:
-    shown, features = manifest.get("display_information", {}), manifest.get("features", {})
+    information, features = manifest.get("display_information", {}), manifest.get("features", {})
     settings, oauth = manifest.get("settings", {}), manifest.get("oauth_config", {})
     scopes = set(oauth.get("scopes", {}).get("bot", ()))
     events = set(settings.get("event_subscriptions", {}).get("bot_events", ()))
     view = features.get("agent_view", {})
     is_socket = settings.get("socket_mode_enabled", False)
-    urls = [settings.get(each, {}).get("request_url") for each in ("event_subscriptions", "interactivity")]
-    urls += [each.get("url") for each in features.get("slash_commands", ())]
+    urls = [settings.get(section, {}).get("request_url") for section in ("event_subscriptions", "interactivity")]
+    urls += [command.get("url") for command in features.get("slash_commands", ())]
     checks = {
-        "name has 1 to 35 characters": 1 <= len(shown.get("name", "")) <= 35,
-        "description has up to 140 characters": len(shown.get("description", "")) <= 140,
-        "long_description has 174 to 4000 characters": 174 <= len(shown.get("long_description", "x" * 174)) <= 4000,
-        "background_color is a colour": COLOUR.fullmatch(shown.get("background_color", "#000")),
+        "name has 1 to 35 characters": 1 <= len(information.get("name", "")) <= 35,
+        "description has up to 140 characters": len(information.get("description", "")) <= 140,
+        "long_description has 174 to 4000 characters": 174
+        <= len(information.get("long_description", "x" * 174))
+        <= 4000,
+        "background_color is a colour": COLOUR.fullmatch(information.get("background_color", "#000")),
         "there is a bot user": features.get("bot_user", {}).get("display_name"),
         "scopes are known": not scopes - SCOPES,
         "events are known": not events - set(NEEDED),
-        "events have their scopes": not {NEEDED.get(each) for each in events} - scopes - {None},
-        "commands are named well": all(COMMAND.fullmatch(each["command"]) for each in features["slash_commands"]),
-        "commands have a description": all(each.get("description") for each in features["slash_commands"]),
+        "events have their scopes": not {NEEDED.get(event) for event in events} - scopes - {None},
+        "commands are named well": all(COMMAND.fullmatch(command["command"]) for command in features["slash_commands"]),
+        "commands have a description": all(command.get("description") for command in features["slash_commands"]),
         "commands and shortcuts have their scope": "commands" in scopes,
         "the agent has its scope": not OF_AGENTS & set(features) or "assistant:write" in scopes,
         "there is one experience": not set(features) >= OF_AGENTS,
         "agent_description has 1 to 300 characters": 1 <= len(view.get("agent_description", "x")) <= 300,
         "there are up to 4 prompts": len(view.get("suggested_prompts", ())) <= 4,
         "prompts have a title and a message": all(
-            set(each) == {"title", "message"} for each in view.get("suggested_prompts", ())
+            set(prompt) == {"title", "message"} for prompt in view.get("suggested_prompts", ())
         ),
         "events are those of the experience": not events & (OF_PANEL if "agent_view" in features else OF_AGENT_EVENTS),
         "request URLs are given without Socket Mode": is_socket or all(urls),
-        "redirect URLs are absolute": all(each.startswith("http") for each in oauth.get("redirect_urls", ())),
+        "redirect URLs are absolute": all(url.startswith("http") for url in oauth.get("redirect_urls", ())),
     }
-    return [f"not so: {each}" for each, holds in checks.items() if not holds]
+    return [f"not so: {check}" for check, holds in checks.items() if not holds]

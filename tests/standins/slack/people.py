@@ -16,10 +16,10 @@ File = tuple[str, bytes] | tuple[str, bytes, str]
 class Person:
     """A person with an account; `is_restricted=True` and the like make a guest, another `team` an external person."""
 
-    def __init__(self, slack: SlackStandIn, name: str, *, team: Json | None = None, **given: Any) -> None:
+    def __init__(self, slack: SlackStandIn, name: str, *, team: Json | None = None, **fields: Any) -> None:
         self.slack, self.name = slack, name
         self.team = team or slack.installation.team
-        self.user = slack.world.add_user(name, self.team, **given)
+        self.user = slack.world.add_user(name, self.team, **fields)
 
     @property
     def id(self) -> str:
@@ -47,39 +47,39 @@ class Person:
         thread_ts: str | None = None,
         files: Sequence[File] = (),
         is_heard: bool = True,
-        **given: Any,
+        **fields: Any,
     ) -> Json:
         """Write a message; with `is_heard` False the app gets no event, as if it were down for long."""
         self.joins(channel)
-        kept = [uploads.keep_file(self.slack, self.team["id"], self.id, *each) for each in files]
-        given |= {"user": self.id, "team": self.team["id"], "client_msg_id": str(uuid4())}
+        records = [uploads.keep_file(self.slack, self.team["id"], self.id, *file) for file in files]
+        fields |= {"user": self.id, "team": self.team["id"], "client_msg_id": str(uuid4())}
         if text:
-            given.setdefault("blocks", [_rich_text(text)])
-        if kept:
-            given |= {"files": kept, "subtype": "file_share", "upload": False}
+            fields.setdefault("blocks", [_rich_text(text)])
+        if records:
+            fields |= {"files": records, "subtype": "file_share", "upload": False}
         if self.team["id"] != channel["context_team_id"]:
-            given |= {"user_team": self.team["id"], "source_team": self.team["id"]}
+            fields |= {"user_team": self.team["id"], "source_team": self.team["id"]}
         if thread_ts is not None:
-            given["thread_ts"] = thread_ts
-        message = self.slack.world.keep_message(channel, text, **given)
-        uploads.share(kept, channel, message)
+            fields["thread_ts"] = thread_ts
+        message = self.slack.world.keep_message(channel, text, **fields)
+        uploads.share(records, channel, message)
         if is_heard:
             await self.slack.events.message(channel, message)
         return message
 
-    async def direct(self, text: str, **given: Any) -> Json:
+    async def direct(self, text: str, **fields: Any) -> Json:
         """Write to the bot in the direct conversation."""
-        return await self.posts(self.dm, text, **given)
+        return await self.posts(self.dm, text, **fields)
 
-    async def mentions(self, channel: Json, text: str, **given: Any) -> Json:
+    async def mentions(self, channel: Json, text: str, **fields: Any) -> Json:
         """Write a message that mentions the bot."""
         installation = self.slack.world.installation_of(channel["context_team_id"])
         assert installation is not None, "the app is not installed there"
-        return await self.posts(channel, f"<@{installation.bot['id']}> {text}", **given)
+        return await self.posts(channel, f"<@{installation.bot['id']}> {text}", **fields)
 
     async def edits(self, channel: Json, message: Json | str, text: str) -> None:
-        kept = self._message(channel, message)
-        await self.slack.change(channel, kept, {"text": text, "blocks": [_rich_text(text)]}, edited_by=self.id)
+        original = self._message(channel, message)
+        await self.slack.change(channel, original, {"text": text, "blocks": [_rich_text(text)]}, edited_by=self.id)
 
     async def deletes(self, channel: Json, message: Json | str) -> None:
         await self.slack.forget(channel, self._message(channel, message))
@@ -88,7 +88,7 @@ class Person:
         ts = message if isinstance(message, str) else message["ts"]
         return self.slack.world.messages[channel["id"]][ts]
 
-    async def presses(self, channel: Json, message: Json, button: str, **given: Any) -> Interaction:
+    async def presses(self, channel: Json, message: Json, button: str, **fields: Any) -> Interaction:
         """Press a button of a message, ephemeral or not, found by its text or its `action_id`."""
         is_ephemeral = "for" in message
         message = message if is_ephemeral else self._message(channel, message)
@@ -96,23 +96,23 @@ class Person:
         where |= {"is_ephemeral": is_ephemeral}
         if message.get("thread_ts"):
             where["thread_ts"] = message["thread_ts"]
-        payload = self._block_action(_find_element(message.get("blocks", []), button), given)
+        payload = self._block_action(_find_element(message.get("blocks", []), button), fields)
         payload |= {"container": where, "channel": {"id": channel["id"], "name": channel.get("name", "directmessage")}}
         payload |= {"message": {key: value for key, value in message.items() if key != "for"}}
         interaction = Interaction(self.slack, payload, self.user, channel, message)
         return await self.slack.interactions.begin("interactive", interaction)
 
-    async def presses_in_view(self, view: Json, button: str, **given: Any) -> Interaction:
+    async def presses_in_view(self, view: Json, button: str, **fields: Any) -> Interaction:
         """Press a button of the home tab or of a modal."""
-        payload = self._block_action(_find_element(view["blocks"], button), given)
+        payload = self._block_action(_find_element(view["blocks"], button), fields)
         payload |= {"container": {"type": "view", "view_id": view["id"]}, "view": self._shown_view(view)}
         interaction = Interaction(self.slack, payload, self.user)
         return await self.slack.interactions.begin("interactive", interaction, responds=False)
 
-    def _block_action(self, found: tuple[Json, Json], given: Json) -> Json:
-        block, element = found
+    def _block_action(self, place: tuple[Json, Json], fields: Json) -> Json:
+        block, element = place
         action: Json = {key: element[key] for key in ("action_id", "type", "text", "value", "style") if key in element}
-        action |= {"block_id": block.get("block_id", ""), "action_ts": stamp(), **given}
+        action |= {"block_id": block.get("block_id", ""), "action_ts": stamp(), **fields}
         return self._base("block_actions") | {"actions": [action], "state": {"values": {}}}
 
     def _base(self, kind: str) -> Json:
@@ -144,8 +144,8 @@ class Person:
 
     async def shortcut(self, channel: Json, message: Json, callback_id: str) -> Interaction:
         """Choose a shortcut of the app from a message's menu."""
-        known = self.slack.shortcuts
-        assert known is None or callback_id in known, f"there is no shortcut {callback_id!r} among {known}"
+        shortcuts = self.slack.shortcuts
+        assert shortcuts is None or callback_id in shortcuts, f"there is no shortcut {callback_id!r} among {shortcuts}"
         self.slack.used_scopes.add("commands")
         payload = self._base("message_action") | {"callback_id": callback_id, "action_ts": stamp()}
         payload |= {"message": message, "message_ts": message["ts"]}
@@ -208,23 +208,25 @@ class Person:
         assert session["status"] == "processing", "there is no stop button"
         assert "agent_session_stopped" in self.slack.events.subscriptions, "the app has no stop button"
         messages = self.slack.world.messages[channel["id"]].values()
-        streams = [each for each in messages if each.get("thread_ts") == thread_ts and each.get("is_streaming")]
-        for each in streams:
-            each["is_streaming"] = False
+        streams = [
+            message for message in messages if message.get("thread_ts") == thread_ts and message.get("is_streaming")
+        ]
+        for stream in streams:
+            stream["is_streaming"] = False
         event = {"channel": channel["id"], "thread_ts": thread_ts, "user": self.id}
-        event |= {"streaming_message_ts": [each["ts"] for each in streams]}
+        event |= {"streaming_message_ts": [stream["ts"] for stream in streams]}
         await self.slack.events.in_team("agent_session_stopped", event, self._home_team()["id"])
 
     def reads(self, channel: Json | None = None, thread_ts: str | None = None) -> list[str]:
         """Return the visible text of the bot's finished messages in a channel or thread."""
-        return [show(self.slack.world, each) for each in self.written(channel, thread_ts)]
+        return [show(self.slack.world, message) for message in self.written(channel, thread_ts)]
 
     def written(self, channel: Json | None = None, thread_ts: str | None = None) -> list[Json]:
         """Return the bot's finished messages in a channel, or in one of its threads."""
         key = (channel or self.dm)["id"]
-        found = [each for each in self.slack.world.messages[key].values() if "bot_id" in each]
-        in_thread = [each for each in found if thread_ts in (None, each.get("thread_ts"))]
-        return [each for each in in_thread if not each.get("is_streaming")]
+        messages = [message for message in self.slack.world.messages[key].values() if "bot_id" in message]
+        in_thread = [message for message in messages if thread_ts in (None, message.get("thread_ts"))]
+        return [message for message in in_thread if not message.get("is_streaming")]
 
     async def hears(self, channel: Json | None = None, count: int = 1, *, thread_ts: str | None = None) -> list[str]:
         """Return the bot's messages in a channel as soon as there are this many."""
@@ -233,8 +235,8 @@ class Person:
 
     def whispers(self, channel: Json | None = None) -> list[Json]:
         """Return the ephemeral messages for this person, in a channel or anywhere."""
-        mine = [each for each in self.slack.world.ephemerals if each["for"] == self.id]
-        return [each for each in mine if channel is None or each["channel"] == channel["id"]]
+        mine = [ephemeral for ephemeral in self.slack.world.ephemerals if ephemeral["for"] == self.id]
+        return [ephemeral for ephemeral in mine if channel is None or ephemeral["channel"] == channel["id"]]
 
 
 def _rich_text(text: str) -> Json:
@@ -244,7 +246,7 @@ def _rich_text(text: str) -> Json:
 
 def _find_element(blocks: Sequence[Json], name: str) -> tuple[Json, Json]:
     """Return block and element of a button, by its `action_id` or its text."""
-    known: list[str] = []
+    labels: list[str] = []
     for block in blocks:
         elements = [*block.get("elements", ()), *([block["accessory"]] if "accessory" in block else ())]
         for element in elements:
@@ -252,8 +254,8 @@ def _find_element(blocks: Sequence[Json], name: str) -> tuple[Json, Json]:
             names = (element.get("action_id"), text.get("text") if isinstance(text, dict) else None)
             if name in names:
                 return block, element
-            known += [each for each in names if each]
-    raise AssertionError(f"there is no {name!r} among {known}")
+            labels += [name for name in names if name]
+    raise AssertionError(f"there is no {name!r} among {labels}")
 
 
 def _filled(view: Json, values: Json) -> Json:
@@ -264,9 +266,9 @@ def _filled(view: Json, values: Json) -> Json:
         action_id = str(element.get("action_id"))
         if block["type"] != "input" and action_id not in values:
             continue
-        given = values.get(action_id, element.get("initial_value"))
+        value = values.get(action_id, element.get("initial_value"))
         if block["type"] == "input" and not block.get("optional"):
-            assert given is not None, f"{action_id!r} must be filled in"
-        result = given if isinstance(given, dict) else {"value": given}
+            assert value is not None, f"{action_id!r} must be filled in"
+        result = value if isinstance(value, dict) else {"value": value}
         state[block["block_id"]] = {action_id: {"type": element["type"], **result}}
     return state

@@ -32,7 +32,7 @@ class Refused(Exception):
         self.error, self.status = error, status
         self.answer: Json = {"ok": False, "error": error, **more}
         if messages:
-            self.answer["response_metadata"] = {"messages": [f"[ERROR] {each}" for each in messages]}
+            self.answer["response_metadata"] = {"messages": [f"[ERROR] {message}" for message in messages]}
 
 
 def check_texts(args: Json, most: int = MOST_TEXT) -> None:
@@ -54,12 +54,12 @@ def check_blocks(blocks: Any, *, is_view: bool = False) -> None:
         raise Refused("invalid_blocks_format")
     if len(blocks) > most:
         raise Refused("invalid_blocks", f"no more than {most} items allowed [json-pointer:/blocks]")
-    ids = [each["block_id"] for each in blocks if each.get("block_id")]
+    ids = [block["block_id"] for block in blocks if block.get("block_id")]
     if len(ids) != len(set(ids)):
         raise Refused("invalid_blocks", "`block_id` must be unique [json-pointer:/blocks]")
     if not is_view and _length(blocks) > MOST_MARKDOWN:
         raise Refused("msg_blocks_too_long", "blocks hold 12000 characters together [json-pointer:/blocks]")
-    if sum(each.get("type") == "table" for each in blocks) > 1:
+    if sum(block.get("type") == "table" for block in blocks) > 1:
         raise Refused("invalid_attachments", "only_one_table_allowed")
     for number, block in enumerate(blocks):
         _check_block(block, f"/blocks/{number}", is_view=is_view)
@@ -117,8 +117,8 @@ def _check_section(block: Json, where: str) -> None:
         check_text(block["text"], f"{where}/text", 3000)
     if len(block.get("fields", ())) > 10:
         raise _bad(f"{where}/fields", "no more than 10 items allowed")
-    for number, each in enumerate(block.get("fields", ())):
-        check_text(each, f"{where}/fields/{number}", 2000)
+    for number, field in enumerate(block.get("fields", ())):
+        check_text(field, f"{where}/fields/{number}", 2000)
     if "accessory" in block:
         _check_element(block["accessory"], f"{where}/accessory", set())
 
@@ -127,18 +127,18 @@ def _check_elements(block: Json, where: str, most: int) -> None:
     elements = block.get("elements")
     if not isinstance(elements, list) or not 1 <= len(elements) <= most:
         raise _bad(f"{where}/elements", f"must have between 1 and {most} items")
-    seen: set[str] = set()
-    for number, each in enumerate(elements):
-        _check_element(each, f"{where}/elements/{number}", seen)
+    action_ids: set[str] = set()
+    for number, element in enumerate(elements):
+        _check_element(element, f"{where}/elements/{number}", action_ids)
 
 
-def _check_element(element: Any, where: str, seen: set[str]) -> None:
+def _check_element(element: Any, where: str, action_ids: set[str]) -> None:
     if not isinstance(element, dict) or element.get("type") not in ELEMENTS:
         raise _bad(where, "unsupported element")
     action_id = element.get("action_id")
-    if action_id is not None and (len(action_id) > 255 or action_id in seen):
+    if action_id is not None and (len(action_id) > 255 or action_id in action_ids):
         raise _bad(f"{where}/action_id", "must be unique and less than 256 characters")
-    seen.add(action_id or str(id(element)))
+    action_ids.add(action_id or str(id(element)))
     kind = element["type"]
     if kind in ("mrkdwn", "plain_text"):
         check_text(element, where, 3000)
@@ -163,14 +163,14 @@ def _check_button(button: Json, where: str) -> None:
 
 def _check_options(element: Json, where: str) -> None:
     options = element.get("options") or [
-        each for group in element.get("option_groups", ()) for each in group.get("options", ())
+        choice for group in element.get("option_groups", ()) for choice in group.get("options", ())
     ]
     most = {"overflow": 5, "radio_buttons": 10, "checkboxes": 10}.get(element["type"], 100)
     if not 1 <= len(options) <= most:
         raise _bad(f"{where}/options", f"must have between 1 and {most} items")
-    for number, each in enumerate(options):
-        check_text(each.get("text"), f"{where}/options/{number}/text", 75)
-        if not 1 <= len(each.get("value", "")) <= 150:
+    for number, option in enumerate(options):
+        check_text(option.get("text"), f"{where}/options/{number}/text", 75)
+        if not 1 <= len(option.get("value", "")) <= 150:
             raise _bad(f"{where}/options/{number}/value", "must be less than 151 characters")
 
 
@@ -194,6 +194,6 @@ def check_view(view: Any) -> None:
             continue
         check_text(view.get(name), f"/view/{name}", 24, kinds=("plain_text",))
     check_blocks(view.get("blocks"), is_view=True)
-    has_input = any(each["type"] == "input" for each in view["blocks"])
+    has_input = any(block["type"] == "input" for block in view["blocks"])
     if view["type"] == "modal" and has_input and "submit" not in view:
         raise Refused("invalid_arguments", "a view with inputs needs a submit [json-pointer:/view/submit]")

@@ -91,25 +91,25 @@ class SlackStandIn(ChatStandIn):
 
     def calls(self, method: str = "", *, ok: bool | None = None) -> list[Sent]:
         """Return the journal's calls of this method: all, the successful or the failed ones."""
-        return [each for each in self.journal.calls if method in ("", each.method) and ok in (None, each.ok)]
+        return [call for call in self.journal.calls if method in ("", call.method) and ok in (None, call.ok)]
 
-    def fail(self, method: str, **given: Any) -> Fault:
+    def fail(self, method: str, **fields: Any) -> Fault:
         """Make the next calls of a method fail, as described by `Fault`."""
-        fault = Fault(method, **given)
+        fault = Fault(method, **fields)
         self.faults.append(fault)
         return fault
 
     async def until_message(
-        self, channel: Json | str, wanted: Callable[[Json], Any] | str = "", seconds: float = 90
+        self, channel: Json | str, criterion: Callable[[Json], Any] | str = "", seconds: float = 90
     ) -> Json:
         """Return the bot's newest finished message in a channel with this text, or accepted by `wanted`."""
-        matches = wanted if callable(wanted) else lambda message: wanted in message["text"]
+        matches = criterion if callable(criterion) else lambda message: criterion in message["text"]
         key = channel if isinstance(channel, str) else channel["id"]
 
         def found() -> Json | None:
-            written = [each for each in self.world.messages[key].values() if "bot_id" in each]
-            done = [each for each in written if not each.get("is_streaming")]
-            return next((each for each in reversed(done) if matches(each)), None)
+            posts = [post for post in self.world.messages[key].values() if "bot_id" in post]
+            replies = [post for post in posts if not post.get("is_streaming")]
+            return next((reply for reply in reversed(replies) if matches(reply)), None)
 
         message: Json = await self.until(found, seconds)
         return message
@@ -128,11 +128,11 @@ class SlackStandIn(ChatStandIn):
         """Send events, interactions and commands to this address over HTTP instead of Socket Mode."""
         await self.delivery.deliver_to(url, **addresses)
 
-    async def change(self, channel: Json, message: Json, given: Json, *, edited_by: str) -> None:
+    async def change(self, channel: Json, message: Json, fields: Json, *, edited_by: str) -> None:
         """Edit a message and send the event."""
         before = dict(message)
-        message.update(given)
-        if "blocks" not in given:
+        message.update(fields)
+        if "blocks" not in fields:
             message.pop("blocks", None)
         message["edited"] = {"user": edited_by, "ts": stamp()}
         await self.events.changed(channel, message, before)
@@ -169,47 +169,47 @@ class SlackStandIn(ChatStandIn):
 
     async def _answer(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
         at = time.monotonic()
-        given, is_form = await _read(request)
-        token = _token(request, given)
-        fault = next((each for each in self.faults if each.matches(name, given)), None)
+        arguments, is_form = await _read(request)
+        token = _token(request, arguments)
+        fault = next((fault for fault in self.faults if fault.matches(name, arguments)), None)
         if fault is not None:
             fault.times -= 1
-        status, headers, answer = await self._decide(request, name, token, given, fault)
-        sent = Sent(at, name, given, token, status, answer, is_form=is_form)
-        self.journal.calls.append(sent)
+        status, headers, answer = await self._decide(request, name, token, arguments, fault)
+        call = Sent(at, name, arguments, token, status, answer, is_form=is_form)
+        self.journal.calls.append(call)
         await self.tell()
         if self.latency or (fault is not None and fault.seconds):
             await asyncio.sleep(self.latency + (fault.seconds if fault else 0))
         if fault is not None and fault.is_lost and request.transport is not None:
             request.transport.abort()
-        sent.seconds = time.monotonic() - at
+        call.seconds = time.monotonic() - at
         return web.json_response(answer, status=status, headers=headers)
 
     async def _decide(
-        self, request: web.BaseRequest, name: str, token: str, given: Json, fault: Fault | None
+        self, request: web.BaseRequest, name: str, token: str, arguments: Json, fault: Fault | None
     ) -> tuple[int, dict[str, str], Json]:
         if fault is not None and not fault.after:
             return fault.answer()
         scopes: dict[str, str] = {}
         try:
-            wanted = METHODS.get(name)
-            if wanted is None:
+            method = METHODS.get(name)
+            if method is None:
                 raise Refused("unknown_method", req_method=name)
-            installation = self._authorize(request, wanted, token, given)
+            installation = self._authorize(request, method, token, arguments)
             if installation is not None:
                 scopes = {"x-oauth-scopes": ",".join(sorted(installation.scopes))}
-            answer = await self._call(wanted, installation or self.installation, token, given)
-        except Refused as refused:
-            headers = {"Retry-After": str(refused.answer.pop("retry_after"))} if refused.status == 429 else {}
-            return refused.status, scopes | headers, refused.answer
+            answer = await self._call(method, installation or self.installation, token, arguments)
+        except Refused as error:
+            headers = {"Retry-After": str(error.answer.pop("retry_after"))} if error.status == 429 else {}
+            return error.status, scopes | headers, error.answer
         return fault.answer() if fault is not None and not fault.keeps_answer else (200, scopes, {"ok": True, **answer})
 
-    def _authorize(self, request: web.BaseRequest, wanted: Method, token: str, given: Json) -> Installation | None:
+    def _authorize(self, request: web.BaseRequest, method: Method, token: str, arguments: Json) -> Installation | None:
         """Return the installation of the token; methods for the app itself have none."""
-        if wanted.token == "client":
-            accounts.check_client(self, request, given)
+        if method.token == "client":
+            accounts.check_client(self, request, arguments)
             return None
-        if wanted.token == "app":
+        if method.token == "app":
             if token != self.app_token:
                 raise Refused("not_authed" if not token else "invalid_auth")
             return None
@@ -222,33 +222,33 @@ class SlackStandIn(ChatStandIn):
             raise Refused(installation.error)
         return installation
 
-    async def _call(self, wanted: Method, installation: Installation, token: str, given: Json) -> Json:
-        key = given.get("channel") or given.get("channel_id")
+    async def _call(self, method: Method, installation: Installation, token: str, arguments: Json) -> Json:
+        key = arguments.get("channel") or arguments.get("channel_id")
         channel = self.world.channels.get(key) if isinstance(key, str) else None
-        needed = wanted.scope_for(channel)
-        if wanted.token == "bot" and needed is not None and needed not in installation.scopes:
-            raise Refused("missing_scope", needed=needed, provided=",".join(sorted(installation.scopes)))
-        after = self.limits.refuse(wanted.name, wanted.tier, installation.team["id"], str(key))
+        scope = method.scope_for(channel)
+        if method.token == "bot" and scope is not None and scope not in installation.scopes:
+            raise Refused("missing_scope", needed=scope, provided=",".join(sorted(installation.scopes)))
+        after = self.limits.refuse(method.name, method.tier, installation.team["id"], str(key))
         if after is not None:
             raise Refused("ratelimited", status=429, retry_after=after)
-        call = Call(self, installation, read_arguments(wanted, given), token)
-        answer = await wanted.answer(call)
-        if wanted.token == "bot" and needed is not None:
-            self.used_scopes.add(needed)
+        call = Call(self, installation, read_arguments(method, arguments), token)
+        answer = await method.answer(call)
+        if method.token == "bot" and scope is not None:
+            self.used_scopes.add(scope)
         return answer
 
 
-def _token(request: web.BaseRequest, given: Json) -> str:
+def _token(request: web.BaseRequest, arguments: Json) -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    sent = given.pop("token", None)
-    return token if scheme == "Bearer" else str(sent or "")
+    argument = arguments.pop("token", None)
+    return token if scheme == "Bearer" else str(argument or "")
 
 
 async def _read(request: web.BaseRequest) -> tuple[Json, bool]:
     """Return the arguments of URL and body, and whether the body was not JSON."""
-    given: Json = dict(request.query)
+    arguments: Json = dict(request.query)
     if request.content_type == "application/json":
         body = json.loads(await request.content.read() or b"{}")
-        return given | (body if isinstance(body, dict) else {}), False
-    given |= {key: value for key, value in (await request.post()).items() if isinstance(value, str)}
-    return given, True
+        return arguments | (body if isinstance(body, dict) else {}), False
+    arguments |= {key: value for key, value in (await request.post()).items() if isinstance(value, str)}
+    return arguments, True

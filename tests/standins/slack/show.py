@@ -13,22 +13,22 @@ TEXT_BLOCKS = ("section", "header", "markdown")
 def show(world: World, message: Json) -> str:
     """Return the visible text: the blocks, or else the text; then the files."""
     blocks = message.get("blocks")
-    lines = [_block(world, each) for each in blocks] if blocks else [plain(world, message.get("text", ""))]
-    lines += [f"[{each['name']}]" for each in message.get("files", ())]
-    return "\n".join(each for each in lines if each)
+    lines = [_block(world, block) for block in blocks] if blocks else [plain(world, message.get("text", ""))]
+    lines += [f"[{file['name']}]" for file in message.get("files", ())]
+    return "\n".join(line for line in lines if line)
 
 
 def plain(world: World, text: str) -> str:
     """Return mrkdwn with references and escapes resolved; formatting marks stay."""
-    return unescape(REFERENCE.sub(lambda found: _reference(world, found), text))
+    return unescape(REFERENCE.sub(lambda match: _reference(world, match), text))
 
 
 def unescape(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _reference(world: World, found: re.Match[str]) -> str:
-    kind, target, label = found.groups()
+def _reference(world: World, match: re.Match[str]) -> str:
+    kind, target, label = match.groups()
     if kind == "@":
         user = world.users.get(target)
         return f"@{user['profile']['display_name']}" if user else f"@{target}"
@@ -43,14 +43,14 @@ def _reference(world: World, found: re.Match[str]) -> str:
 def pings(message: Json) -> list[str]:
     """Return whom a message mentions: here, channel, everyone, ids of people and groups."""
     texts = [message.get("text", ""), *_texts(message.get("blocks", []))]
-    return sorted({next(filter(None, each)) for text in texts for each in PINGS.findall(text)})
+    return sorted({next(filter(None, groups)) for text in texts for groups in PINGS.findall(text)})
 
 
 def _texts(value: Any) -> list[str]:
     if isinstance(value, dict):
         own = [value["text"]] if isinstance(value.get("text"), str) and value.get("type") != "text" else []
-        return own + [each for key, inner in value.items() if key != "text" or not own for each in _texts(inner)]
-    return [each for inner in value for each in _texts(inner)] if isinstance(value, list) else []
+        return own + [text for key, inner in value.items() if key != "text" or not own for text in _texts(inner)]
+    return [text for inner in value for text in _texts(inner)] if isinstance(value, list) else []
 
 
 def _block(world: World, block: Json) -> str:
@@ -59,10 +59,10 @@ def _block(world: World, block: Json) -> str:
         return str(block["text"])
     if kind in ("section", "header"):
         fields = [block["text"], *block.get("fields", ())] if "text" in block else block.get("fields", ())
-        return "\n".join(_text(world, each) for each in fields)
+        return "\n".join(_text(world, field) for field in fields)
     # Buttons are not text; tests find them when they press them.
     if kind == "context":
-        return " ".join(_element(world, each) for each in block["elements"])
+        return " ".join(_element(world, element) for element in block["elements"])
     if kind == "task_card":
         return f"({block.get('status')}) {block['title']}"
     if kind == "table":
@@ -85,5 +85,5 @@ def _texts_of_cell(value: Any) -> list[str]:
     if isinstance(value, dict):
         if isinstance(value.get("text"), str):
             return [value["text"]]
-        return [each for inner in value.values() for each in _texts_of_cell(inner)]
-    return [each for inner in value for each in _texts_of_cell(inner)] if isinstance(value, list) else []
+        return [text for inner in value.values() for text in _texts_of_cell(inner)]
+    return [text for inner in value for text in _texts_of_cell(inner)] if isinstance(value, list) else []

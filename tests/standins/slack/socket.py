@@ -87,18 +87,18 @@ class SocketMode:
 
     def _take(self, text: str) -> None:
         try:
-            given = json.loads(text)
+            frame = json.loads(text)
         except json.JSONDecodeError:
             return
         if self.lose_acks > 0:
             self.lose_acks -= 1
             return
-        envelope, answered = self._waiting.pop(given.get("envelope_id", ""), (None, None))
-        if envelope is None or answered is None:
+        envelope, future = self._waiting.pop(frame.get("envelope_id", ""), (None, None))
+        if envelope is None or future is None:
             return
-        envelope.acked_at, envelope.response = time.monotonic(), given.get("payload")
-        if not answered.done():
-            answered.set_result(given.get("payload"))
+        envelope.acked_at, envelope.response = time.monotonic(), frame.get("payload")
+        if not future.done():
+            future.set_result(frame.get("payload"))
 
     async def send(self, envelope: Envelope, *, accepts_response: bool, seconds: float) -> bool:
         """Send an envelope through one connection; return whether it was acknowledged in time."""
@@ -109,8 +109,8 @@ class SocketMode:
         self._turn += 1
         connection = here[self._turn % len(here)]
         envelope.by = f"socket {connection.id}"
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[envelope.id] = (envelope, answered)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[envelope.id] = (envelope, future)
         payload: Json = {
             "envelope_id": envelope.id,
             "type": envelope.kind,
@@ -121,11 +121,13 @@ class SocketMode:
             payload |= {"retry_attempt": envelope.attempt, "retry_reason": envelope.reason}
         envelope.at = time.monotonic()
         await connection.send(payload)
-        done, _ = await asyncio.wait((answered,), timeout=seconds)
-        return bool(done)
+        futures, _ = await asyncio.wait((future,), timeout=seconds)
+        return bool(futures)
 
     def _here(self) -> list[Connection]:
-        return [each for each in self.connections if not each.is_leaving and not each.socket.closed]
+        return [
+            connection for connection in self.connections if not connection.is_leaving and not connection.socket.closed
+        ]
 
     async def until(self, count: int = 1) -> None:
         """Wait until this many connections are open."""

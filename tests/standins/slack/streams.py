@@ -35,9 +35,9 @@ async def start_stream(call: Call) -> Json:
     if args.get("task_display_mode", "timeline") not in ("timeline", "plan", "dense"):
         raise Refused("invalid_arguments", "must be timeline or plan [json-pointer:/task_display_mode]")
     pieces = _pieces(args)
-    given = by_bot(call) | {"thread_ts": args["thread_ts"], "is_streaming": True, "tasks": {}}
-    given["stream"] = {"mode": args.get("task_display_mode", "timeline"), "began": time.monotonic(), "pieces": []}
-    message = standin.world.keep_message(channel, "", **given)
+    parameters = by_bot(call) | {"thread_ts": args["thread_ts"], "is_streaming": True, "tasks": {}}
+    parameters["stream"] = {"mode": args.get("task_display_mode", "timeline"), "began": time.monotonic(), "pieces": []}
+    message = standin.world.keep_message(channel, "", **parameters)
     _grow(message, pieces)
     await standin.events.message(channel, message)
     return {"channel": channel["id"], "ts": message["ts"]}
@@ -110,7 +110,7 @@ def _pieces(args: Json) -> list[Json]:
     pieces: list[Any] = [{"type": "markdown_text", "text": text}] if text else chunks
     for number, piece in enumerate(pieces):
         _check_piece(piece, number)
-    if sum(len(each.get("text", "")) for each in pieces if each["type"] == "markdown_text") > MOST_MARKDOWN:
+    if sum(len(piece.get("text", "")) for piece in pieces if piece["type"] == "markdown_text") > MOST_MARKDOWN:
         raise Refused("msg_too_long")
     return pieces
 
@@ -129,7 +129,7 @@ def _check_piece(piece: Any, number: int) -> None:
         raise Refused("invalid_chunks", f"must have between 1 and 256 characters [json-pointer:/chunks/{number}/title]")
     if kind == "task_update" and (not piece.get("id") or piece.get("status", "pending") not in STATUSES):
         raise Refused("invalid_chunks", f"needs an id and a status [json-pointer:/chunks/{number}]")
-    if any(len(str(piece.get(each, ""))) > MOST_CARD_TEXT for each in ("details", "output")):
+    if any(len(str(piece.get(key, ""))) > MOST_CARD_TEXT for key in ("details", "output")):
         raise Refused("msg_too_long")
 
 

@@ -49,10 +49,10 @@ async def update_view(call: Call) -> Json:
     check_view(call.args["view"])
     before = next(
         (
-            each
-            for each in call.standin.world.views.values()
-            if call.args.get("view_id") == each["id"]
-            or (call.args.get("external_id") and call.args["external_id"] == each.get("external_id"))
+            view
+            for view in call.standin.world.views.values()
+            if call.args.get("view_id") == view["id"]
+            or (call.args.get("external_id") and call.args["external_id"] == view.get("external_id"))
         ),
         None,
     )
@@ -65,7 +65,7 @@ async def update_view(call: Call) -> Json:
     return {"view": view}
 
 
-def _keep(call: Call, given: Json, user_id: str, before: Json | None = None) -> Json:
+def _keep(call: Call, fields: Json, user_id: str, before: Json | None = None) -> Json:
     """Store a view in place of the one before it."""
     view: Json = {
         "id": before["id"] if before else new_id("V"),
@@ -78,7 +78,7 @@ def _keep(call: Call, given: Json, user_id: str, before: Json | None = None) -> 
         "external_id": "",
         # As Slack writes it before anything is entered.
         "state": {"values": []},
-        **given,
+        **fields,
         "for": user_id,
     }
     view["blocks"] = [{"block_id": f"b{number}", **block} for number, block in enumerate(view["blocks"])]

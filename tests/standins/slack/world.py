@@ -83,7 +83,7 @@ class World:
 
     def install(self, team: Json, scopes: Iterable[str] = SCOPES, *, name: str = "Parley") -> Installation:
         """Install the app in a workspace, with its own bot user; a repeated installation gives the bot a new token."""
-        before = [each for each in self.installations.values() if each.team is team]
+        before = [installation for installation in self.installations.values() if installation.team is team]
         bot = before[0].bot if before else self.add_user(name, team, is_bot=True)
         installation = Installation(team, bot, f"xoxb-{uuid4().hex}", set(scopes))
         self.installations[installation.token] = installation
@@ -91,9 +91,9 @@ class World:
 
     def installation_of(self, team_id: str) -> Installation | None:
         """Return the app's active installation in a workspace."""
-        for each in reversed(self.installations.values()):
-            if each.team["id"] == team_id and each.error is None:
-                return each
+        for installation in reversed(self.installations.values()):
+            if installation.team["id"] == team_id and installation.error is None:
+                return installation
         return None
 
     def forget_bot(self, installation: Installation) -> None:
@@ -101,7 +101,7 @@ class World:
         for members in self.members.values():
             members.discard(installation.bot["id"])
 
-    def add_user(self, name: str, team: Json, *, is_bot: bool = False, **given: Any) -> Json:
+    def add_user(self, name: str, team: Json, *, is_bot: bool = False, **fields: Any) -> Json:
         """Create a person's account."""
         profile: Json = {"real_name": name, "display_name": name.lower(), "email": f"{name.lower()}@example.com"}
         if is_bot:
@@ -125,7 +125,7 @@ class World:
             "is_app_user": False,
             "is_stranger": False,
             "updated": int(time.time()),
-            **given,
+            **fields,
         }
         self.users[user["id"]] = user
         return user
@@ -149,7 +149,7 @@ class World:
             if channel.get("user") == user["id"] and channel["context_team_id"] == team["id"]:
                 return channel
         channel = self._keep_channel(team, is_im=True, user=user["id"])
-        bots = {each.bot["id"] for each in self.installations.values() if each.team is team}
+        bots = {installation.bot["id"] for installation in self.installations.values() if installation.team is team}
         self.members[channel["id"]] |= {user["id"], *bots}
         return channel
 
@@ -158,12 +158,12 @@ class World:
         users = list(users)
         team = team or self.teams[users[0]["team_id"]]
         channel = self._keep_channel(team, is_mpim=True, is_group=True, is_private=True, name=f"mpdm-{new_id('x')}")
-        bots = {each.bot["id"] for each in self.installations.values() if each.team is team}
-        self.members[channel["id"]] |= {*(each["id"] for each in users), *bots}
+        bots = {installation.bot["id"] for installation in self.installations.values() if installation.team is team}
+        self.members[channel["id"]] |= {*(user["id"] for user in users), *bots}
         return channel
 
-    def _keep_channel(self, team: Json, **given: Any) -> Json:
-        kind = "D" if given.get("is_im") else "G" if given.get("is_mpim") else "C"
+    def _keep_channel(self, team: Json, **fields: Any) -> Json:
+        kind = "D" if fields.get("is_im") else "G" if fields.get("is_mpim") else "C"
         channel: Json = {
             "id": new_id(kind),
             "context_team_id": team["id"],
@@ -172,12 +172,12 @@ class World:
             "is_group": False,
             "is_im": False,
             "is_mpim": False,
-            "is_private": bool(given.get("is_im")),
+            "is_private": bool(fields.get("is_im")),
             "is_archived": False,
             "is_general": False,
             "is_ext_shared": False,
             "shared_team_ids": [team["id"]],
-            **given,
+            **fields,
         }
         self.channels[channel["id"]] = channel
         return channel
@@ -192,7 +192,7 @@ class World:
             "name": handle.title(),
             "is_usergroup": True,
             "date_delete": 0,
-            "users": [each["id"] for each in users],
+            "users": [user["id"] for user in users],
         }
         self.user_groups[group["id"]] = group
         return group
@@ -202,9 +202,9 @@ class World:
         channel["is_ext_shared"] = True
         channel["shared_team_ids"].append(team["id"])
 
-    def keep_message(self, channel: Json, text: str, **given: Any) -> Json:
+    def keep_message(self, channel: Json, text: str, **fields: Any) -> Json:
         """Store a message; in a thread, its parent counts it."""
-        message: Json = {"type": "message", "ts": stamp(), "text": text, **given}
+        message: Json = {"type": "message", "ts": stamp(), "text": text, **fields}
         self.messages[channel["id"]][message["ts"]] = message
         parent = self.messages[channel["id"]].get(message.get("thread_ts", ""))
         if parent is not None and parent is not message:

@@ -72,7 +72,7 @@ async def last_error(parley: Parley) -> str:
 
 def rough(url: str, answer: Endpoint, *, streams: bool = True, version: str = "1.0") -> Starlette:
     """Return a peer with a card that is in order, and calls that are answered by this."""
-    shown = {
+    card = {
         "name": "Rough",
         "description": "Not as it should be.",
         "version": "1",
@@ -81,7 +81,7 @@ def rough(url: str, answer: Endpoint, *, streams: bool = True, version: str = "1
     }
 
     async def show(_request: Request) -> Response:
-        return JSONResponse(shown)
+        return JSONResponse(card)
 
     return Starlette(routes=[Route(CARD, show), Route("/{path:path}", answer, methods=["GET", "POST"])])
 

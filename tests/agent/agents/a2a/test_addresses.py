@@ -21,7 +21,7 @@ async def test_a_file_somewhere_inside_is_not_fetched(ask: Ask, far: Far, swap: 
     async with serving(inside) as elsewhere:
         answer = await ask(f"parts {elsewhere}/secret.txt")
 
-    assert [each.filename for each in answer.files] == ["table.csv"]
+    assert [file.filename for file in answer.files] == ["table.csv"]
     assert "far.txt is missing" in answer.text
     assert inside.requests == []
 
@@ -70,8 +70,8 @@ async def test_another_origin_that_settings_allow_is_called_without_the_token(
         inside.inner = build_agent(far, elsewhere)
         swap.inner = build_agent(far, elsewhere)
         http = GuardedClient(parley.app.settings.model_copy(update={"egress_allow": (elsewhere,)}))
-        allowed = RemoteAgents(parley.app.database, http, parley.app.secrets)
-        answer = await asks(allowed, parley, "echo hello")
+        agents = RemoteAgents(parley.app.database, http, parley.app.secrets)
+        answer = await asks(agents, parley, "echo hello")
         await http.aclose()
 
     assert answer.text == "Far says: hello"

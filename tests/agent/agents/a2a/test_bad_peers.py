@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from a2a.types.a2a_pb2 import StreamResponse
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from a2a.types.a2a_pb2 import StreamResponse
 from agent.agents.a2a.exchange import TaskProgress
 from shared.errors import ToolError, Unavailable
 from tests.agent.agents.a2a.rough import STARTED, Ask, broken, event, last_error, rough
@@ -106,12 +106,12 @@ def test_an_answer_in_too_many_parts_is_not_kept() -> None:
 
 
 async def test_fifty_megabytes_are_not_read(ask: Ask, swap: Swap, url: str) -> None:
-    sent = 0
+    size = 0
 
     async def many() -> AsyncIterator[bytes]:
-        nonlocal sent
+        nonlocal size
         for _ in range(500):
-            sent += 100_000
+            size += 100_000
             yield b"x" * 100_000
             await asyncio.sleep(0)
 
@@ -122,7 +122,7 @@ async def test_fifty_megabytes_are_not_read(ask: Ask, swap: Swap, url: str) -> N
 
     with pytest.raises(ToolError, match="larger than"):
         await ask("anything")
-    assert sent < 30_000_000
+    assert size < 30_000_000
 
 
 GARBAGE: list[bytes] = [
@@ -185,7 +185,7 @@ NOWHERE = {"url": "", "protocolBinding": "JSONRPC", "protocolVersion": "x"}
         b'{"supportedInterfaces": []}',
         b"[" * 100_000,
         b"x" * 1_000_000,
-        *(json.dumps({"supportedInterfaces": [each]}).encode() for each in (GRPC, FILE, NOWHERE)),
+        *(json.dumps({"supportedInterfaces": [interface]}).encode() for interface in (GRPC, FILE, NOWHERE)),
         b'{"securitySchemes": {"a": 7}, "url": "http://127.0.0.1:1/"}',
     ],
 )

@@ -73,7 +73,7 @@ async def test_data_and_files_come_with_the_answer(ask: Ask, far: Far, swap: Swa
     answer = await ask(f"parts {url}/files/far.txt")
 
     assert answer.text == 'Here: \n{"sum": 4.0}\n'
-    assert [(each.filename, each.content) for each in answer.files] == [
+    assert [(file.filename, file.content) for file in answer.files] == [
         ("table.csv", b"a,b\n"),
         ("far.txt", b"far away"),
     ]
@@ -89,10 +89,10 @@ async def test_hops_and_person_go_with_the_task(ask: Ask, far: Far, swap: Swap, 
     result = [MessageToDict(message.metadata) for message in far.asked]
     assert result[0]["parley/trail"] == ["before", here, f"{here}/researcher"]
     assert result[1]["parley/trail"] == [here]
-    persons = [each["parley/person"] for each in result]
+    persons = [metadata["parley/person"] for metadata in result]
     assert persons[0]["platform"] == "a2a"
     assert persons[0]["platform_user_id"] == persons[1]["platform_user_id"] != persons[2]["platform_user_id"]
-    assert [each["is_direct"] for each in persons] == [False, True, False]
+    assert [person["is_direct"] for person in persons] == [False, True, False]
     assert persons[0]["platform_user_id"].rpartition("/")[2] != "7"
 
 
@@ -169,4 +169,4 @@ async def test_many_tasks_at_once_keep_apart(ask: Ask, far: Far, swap: Swap, url
 
     answers = await asyncio.gather(*(ask(f"echo {number}") for number in range(30)))
 
-    assert [each.text for each in answers] == [f"Far says: {number}" for number in range(30)]
+    assert [answer.text for answer in answers] == [f"Far says: {number}" for number in range(30)]

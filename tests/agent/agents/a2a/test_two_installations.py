@@ -136,8 +136,8 @@ async def test_a_question_that_goes_round_in_circles_ends_with_an_error(installa
 
     assert reply.content == "They could not."
     assert result_of(reply)["result"] == "Nobody knows."
-    refused = json.dumps(installations.far.model.requests[-1].body["messages"][-1])
-    assert "has been here before" in refused
+    error = json.dumps(installations.far.model.requests[-1].body["messages"][-1])
+    assert "has been here before" in error
     assert await installations.near.value("SELECT count(*) FROM inbox") == 1
 
 
@@ -150,7 +150,7 @@ async def test_who_is_asked_at_the_third_hand_may_not_hand_on(installations: Ins
         await installations.near_site.client.post("/a2a", json={**call, "params": params})
 
     tools = [offered(request.body) for request in installations.near.model.requests]
-    assert ["agents__delegate" in each for each in tools] == [True, False]
+    assert ["agents__delegate" in tool for tool in tools] == [True, False]
 
 
 async def asked_the_far_model(installations: Installations) -> None:
@@ -207,7 +207,7 @@ async def test_an_installation_that_is_killed_while_it_works_is_an_error_result(
 @asynccontextmanager
 async def killed_at_the_end(address: Address, home: Path) -> AsyncIterator[tuple[Process, str]]:
     """Start a Parley of its own, whose model takes a minute for each answer."""
-    given = {
+    parameters = {
         "DATABASE_URL": address.libpq(as_owner=True),
         "PARLEY_HOME": str(home),
         "API_TOKEN": TOKEN,
@@ -216,7 +216,9 @@ async def killed_at_the_end(address: Address, home: Path) -> AsyncIterator[tuple
         "PYTHONPATH": str(ROOT),
         "HOME": str(home),
     }
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "adapters.cli", "run", env=given, stdout=PIPE)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "adapters.cli", "run", env=parameters, stdout=PIPE
+    )
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):

@@ -29,8 +29,8 @@ async def command(parley: Parley, text: str, sender: Writer = ANN, place: Place 
 
 
 def summary_of(text: str) -> dict[str, Any]:
-    sentences = [f"The {found[1]} is called {found[2]}." for found in re.finditer(r"my (\w+) is called (\w+)", text)]
-    facts = [{"message": 1, "fact": each, "confidence": 0.9, "replaces": None} for each in sentences[:1]]
+    sentences = [f"The {match[1]} is called {match[2]}." for match in re.finditer(r"my (\w+) is called (\w+)", text)]
+    facts = [{"message": 1, "fact": sentence, "confidence": 0.9, "replaces": None} for sentence in sentences[:1]]
     return {"summary": " ".join(sentences) or "They talked.", "facts": facts}
 
 
@@ -45,12 +45,12 @@ async def test_what_is_about_something_goes_from_every_leg_once_it_was_confirmed
     await pause_and_summarise(parley)
     assert "Rex" in await parley.value("SELECT summary FROM conversations WHERE platform_channel_id = 'dm-ann'")
 
-    asked = await command(parley, "/memory forget about walruses")
-    assert asked.is_private
-    assert "my walrus is called Rex" in asked.text
-    assert "The walrus is called Rex." in asked.text
-    assert "Tom" not in asked.text
-    yes, no = asked.choices
+    reply = await command(parley, "/memory forget about walruses")
+    assert reply.is_private
+    assert "my walrus is called Rex" in reply.text
+    assert "The walrus is called Rex." in reply.text
+    assert "Tom" not in reply.text
+    yes, no = reply.choices
     assert "nothing to confirm" in (await command(parley, yes.line, BOB, BOBS)).text
     assert (
         "stay in the history of their chats, and I may still read them there: /reset"
@@ -58,10 +58,10 @@ async def test_what_is_about_something_goes_from_every_leg_once_it_was_confirmed
     )
     assert "nothing to confirm" in (await command(parley, yes.line)).text
 
-    left = [each for each in await memories(parley) if "Rex" in each["content"]]
-    assert {each["user_id"] for each in left} == {await user_id(parley, "bob")}
-    assert await owner.fetchval("SELECT count(*) FROM memory_words WHERE term = 'walrus'") == len(left)
-    assert any("Tom" in each["content"] for each in await memories(parley))
+    remainder = [memory for memory in await memories(parley) if "Rex" in memory["content"]]
+    assert {memory["user_id"] for memory in remainder} == {await user_id(parley, "bob")}
+    assert await owner.fetchval("SELECT count(*) FROM memory_words WHERE term = 'walrus'") == len(remainder)
+    assert any("Tom" in memory["content"] for memory in await memories(parley))
     await pause_and_summarise(parley)
     summary = await parley.value("SELECT summary FROM conversations WHERE platform_channel_id = 'dm-ann'")
     assert "Rex" not in summary
@@ -82,9 +82,9 @@ async def test_only_a_date_is_no_match(parley: Parley) -> None:
     assert "no memory of yours" in (await command(parley, f"/memory forget about {said_at:%B %Y}")).text
     assert "no memory of yours" in (await command(parley, "/memory forget about the")).text
     await memory.remember(f"plans a trip in {said_at:%B}")
-    asked = await command(parley, f"/memory forget about {said_at:%B}")
-    assert "plans a trip" in asked.text
-    assert "tea" not in asked.text
+    reply = await command(parley, f"/memory forget about {said_at:%B}")
+    assert "plans a trip" in reply.text
+    assert "tea" not in reply.text
 
 
 async def test_what_is_about_something_in_other_words_is_named_and_forgotten_by_its_ids(
@@ -97,17 +97,17 @@ async def test_what_is_about_something_in_other_words_is_named_and_forgotten_by_
         meat = await memory.remember("Ann dislikes vegetables")
         roof = await memory.remember("The photograph hangs upstairs")
 
-        named = await command(other, "/memory forget about vegetarian food")
-        assert not named.choices
-        first, second = named.text.splitlines()[2:]
+        listing = await command(other, "/memory forget about vegetarian food")
+        assert not listing.choices
+        first, second = listing.text.splitlines()[2:]
         assert (first.split(":")[0], second.split(":")[0]) == (str(meat.id), str(roof.id))
         assert "Ann dislikes vegetables" in first
-        asked = await command(other, f"/memory forget {meat.id}, #{2**63} {meat.id}")
-        assert "Ann dislikes vegetables" in asked.text
-        assert "photograph" not in asked.text
-        await command(other, asked.choices[0].line)
+        reply = await command(other, f"/memory forget {meat.id}, #{2**63} {meat.id}")
+        assert "Ann dislikes vegetables" in reply.text
+        assert "photograph" not in reply.text
+        await command(other, reply.choices[0].line)
 
-        assert [each.content for each in await memory.list_all()] == ["The photograph hangs upstairs"]
+        assert [entry.content for entry in await memory.list_all()] == ["The photograph hangs upstairs"]
         assert "no memories with these ids" in (await command(other, f"/memory forget {meat.id} {meat.id}")).text
         model.embedding_fault = lambda _body: Fault(500)
         assert len((await command(other, "/memory forget about vegetarian food")).text.splitlines()) == 1
@@ -120,18 +120,18 @@ async def test_everything_is_forgotten_and_nothing_of_it_is_remembered_later(par
     await parley.ask("my walrus is called Max", user="bob", server="guild")
     await remembered(parley)
     await pause_and_summarise(parley)
-    asked = await command(parley, "/memory forget all")
-    assert "forget all of your" in asked.text
+    reply = await command(parley, "/memory forget all")
+    assert "forget all of your" in reply.text
 
-    assert (await command(parley, asked.choices[1].line)).text == "Nothing was changed."
-    assert "nothing to confirm" in (await command(parley, asked.choices[0].line)).text
-    asked = await command(parley, "/memory forget all")
-    assert "forgotten all" in (await command(parley, asked.choices[0].line)).text
+    assert (await command(parley, reply.choices[1].line)).text == "Nothing was changed."
+    assert "nothing to confirm" in (await command(parley, reply.choices[0].line)).text
+    reply = await command(parley, "/memory forget all")
+    assert "forgotten all" in (await command(parley, reply.choices[0].line)).text
 
     await remembered(parley)
     await pause_and_summarise(parley)
-    assert {each["user_id"] for each in await memories(parley)} == {await user_id(parley, "bob")}
-    summaries = " ".join(each[0] or "" for each in await parley.sql("SELECT summary FROM conversations"))
+    assert {memory["user_id"] for memory in await memories(parley)} == {await user_id(parley, "bob")}
+    summaries = " ".join(row[0] or "" for row in await parley.sql("SELECT summary FROM conversations"))
     assert "Rex" not in summaries
     assert "Tom" not in summaries
     assert "Max" in summaries
@@ -148,9 +148,9 @@ async def test_what_was_said_during_a_pause_is_not_remembered_after_it(parley: P
     await pause_and_summarise(parley)
     await change_message(parley.app.database, "test", "m1", "my walrus is called Rexona")
     await summarise(parley)
-    found = str(await remembered(parley)) + await parley.value("SELECT summary FROM conversations")
+    text = str(await remembered(parley)) + await parley.value("SELECT summary FROM conversations")
 
-    assert ("Tom" in found, "Rex" in found, "Max" in found) == (True, False, True)
+    assert ("Tom" in text, "Rex" in text, "Max" in text) == (True, False, True)
     assert await parley.value("SELECT count(*) FROM messages WHERE content LIKE '%Rex%'") == 1
 
 
@@ -164,9 +164,9 @@ async def test_an_export_is_a_file_for_its_person_alone(parley: Parley) -> None:
     (file,) = reply.files
     assert await parley.value("SELECT count(*) FROM file_records") == 1, f"{first.files} is replaced"
     _, chunks = await parley.app.files.storage.open(parley.app.database, file.file_id)
-    read = json.loads(b"".join([each async for each in chunks]))
-    assert "my walrus is called Rex" in str(read["messages"])
-    assert read["profile"]["id"] == await user_id(parley, "ann")
+    archive = json.loads(b"".join([chunk async for chunk in chunks]))
+    assert "my walrus is called Rex" in str(archive["messages"])
+    assert archive["profile"]["id"] == await user_id(parley, "ann")
 
 
 async def test_a_person_is_erased_and_gets_a_receipt_that_can_be_verified(parley: Parley) -> None:
@@ -175,9 +175,9 @@ async def test_a_person_is_erased_and_gets_a_receipt_that_can_be_verified(parley
     number = await user_id(parley, "ann")
     assert (await command(parley, "/erase")).text.startswith("Write /erase me")
 
-    asked = await command(parley, "/erase me")
+    reply = await command(parley, "/erase me")
     assert await parley.value("SELECT count(*) FROM users WHERE id = :id", id=number) == 1
-    erased = await command(parley, asked.choices[0].line)
+    erased = await command(parley, reply.choices[0].line)
 
     receipt = verify_receipt(parley.app.secrets, erased.text.split("```")[1])
     assert receipt["user"] == number
@@ -187,10 +187,10 @@ async def test_a_person_is_erased_and_gets_a_receipt_that_can_be_verified(parley
 
 
 async def test_a_confirmation_ends_after_ten_minutes(parley: Parley) -> None:
-    asked = await command(parley, "/erase me")
+    reply = await command(parley, "/erase me")
     await parley.sql("UPDATE command_confirmations SET expires_at = now()")
 
-    assert "older than ten minutes" in (await command(parley, asked.choices[0].line)).text
+    assert "older than ten minutes" in (await command(parley, reply.choices[0].line)).text
     for wrong in ("", "yes", "0", "9" * 30, "-1"):
         assert (await command(parley, f"/confirm {wrong}")).text
     assert await parley.value("SELECT count(*) FROM users") == 1

@@ -80,18 +80,20 @@ async def account_of(parley: Parley) -> str:
 
 async def test_an_export_holds_everything_and_is_json(parley: Parley, ann: int) -> None:
     async with parley.app.database.transaction() as session:
-        found = await export_person(session, parley.app.files.storage, ann)
+        export = await export_person(session, parley.app.files.storage, ann)
         assert await export_person(session, parley.app.files.storage, ann + 1) is None
 
-    assert found is not None
-    read = json.loads(json.dumps(found, default=str))
-    assert read["profile"]["id"] == ann
-    assert len(read["accounts"]) == 1
-    assert [each["content"] for each in read["memories"] if each["source"] == "remembered"] == ["the walrus is grey"]
-    assert "my walrus is called Rex" in read["messages"][0]["content"]
-    assert [each["filename"] for each in read["files"]] == ["walrus.txt"]
-    assert "sig" in read["files"][0]["url"] or "?" in read["files"][0]["url"]
-    assert read["usage"]
+    assert export is not None
+    archive = json.loads(json.dumps(export, default=str))
+    assert archive["profile"]["id"] == ann
+    assert len(archive["accounts"]) == 1
+    assert [memory["content"] for memory in archive["memories"] if memory["source"] == "remembered"] == [
+        "the walrus is grey"
+    ]
+    assert "my walrus is called Rex" in archive["messages"][0]["content"]
+    assert [file["filename"] for file in archive["files"]] == ["walrus.txt"]
+    assert "sig" in archive["files"][0]["url"] or "?" in archive["files"][0]["url"]
+    assert archive["usage"]
 
 
 async def test_after_an_erasure_nothing_is_left_but_a_receipt(
@@ -127,7 +129,7 @@ NOT_EXPORTED = {
 
 
 async def test_an_export_has_every_table_that_names_its_person(owner: asyncpg.Connection) -> None:
-    named = await owner.fetch(
+    rows = await owner.fetch(
         "SELECT DISTINCT conrelid::regclass::text AS name FROM pg_constraint"
         " WHERE confrelid = 'users'::regclass AND contype = 'f'"
     )
@@ -135,7 +137,7 @@ async def test_an_export_has_every_table_that_names_its_person(owner: asyncpg.Co
     texts = [*map(str, LISTS.values()), str(FILES), *(row["prosrc"] for row in of_modules)]
     exported = set(re.findall(r"(?:FROM|JOIN) (?:public\.)?(\w+)", " ".join(texts)))
 
-    assert {each["name"] for each in named} - exported - NOT_EXPORTED.keys() == set()
+    assert {row["name"] for row in rows} - exported - NOT_EXPORTED.keys() == set()
 
 
 # Text and ids of a person in everything that is stored; jobs that are done are removed by the next tick.
@@ -188,8 +190,8 @@ async def test_after_an_erasure_no_table_has_a_word_or_an_account_of_the_person(
 
     await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, user_id))
 
-    tables = [each["table_name"] for each in await owner.fetch(TEXTS)]
-    found = {
+    tables = [row["table_name"] for row in await owner.fetch(TEXTS)]
+    leaks = {
         (name, row["found"])
         for name in tables
         for row in await owner.fetch(
@@ -197,7 +199,7 @@ async def test_after_an_erasure_no_table_has_a_word_or_an_account_of_the_person(
             " WHERE found ~* 'walrus|kathrin|u-7731|u-7732'"
         )
     }
-    assert found == set()
+    assert leaks == set()
     assert "the sea is cold" in await parley.value("SELECT content FROM messages WHERE role = 'user'")
 
 
@@ -246,7 +248,7 @@ async def test_during_a_pause_only_what_is_asked_for_is_remembered(
     await memories.add([NewMemory(user_id, origin, "a message", SAID), NewMemory(user_id, origin, "more", SAID)])
     assert await owner.fetchval("SELECT count(*) FROM memories") == before
     await memories.of_user(user_id, HOME, conversation_id).remember("the walrus is grey")
-    assert [each.content for each in await memories.of_user(user_id, HOME, None).recall("walrus")] == [
+    assert [memory.content for memory in await memories.of_user(user_id, HOME, None).recall("walrus")] == [
         "the walrus is grey"
     ]
 
@@ -255,19 +257,19 @@ async def test_during_a_pause_only_what_is_asked_for_is_remembered(
 async def test_whoever_waits_for_an_answer_of_somebody_who_is_erased_meanwhile_is_told_at_once(
     parley: Parley, is_streamed: bool
 ) -> None:
-    asked = asyncio.Event()
+    event = asyncio.Event()
 
     async def answer(_body: Any, _number: int) -> Answer:
-        asked.set()
+        event.set()
         await asyncio.sleep(3600)
         return Answer("too late")
 
     parley.model.play(answer)
     accepted = await parley.accept("tell me about walruses", wants_stream=is_streamed)
-    waiting = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
-    following = asyncio.create_task(_last_event(parley, accepted.inbox_id))
+    task = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
+    follower = asyncio.create_task(_last_event(parley, accepted.inbox_id))
     async with asyncio.timeout(30):
-        await asked.wait()
+        await event.wait()
 
     user_id = await parley.value("SELECT max(id) FROM users")
     async with parley.app.database.transaction() as session:
@@ -276,7 +278,7 @@ async def test_whoever_waits_for_an_answer_of_somebody_who_is_erased_meanwhile_i
     await erase(parley.app.database, parley.app.files.storage, erasure_id)
 
     async with asyncio.timeout(20):
-        response, last = await asyncio.gather(waiting, following)
+        response, last = await asyncio.gather(task, follower)
     assert (response.error, response.finished) == ("erased", False)
     assert "erased while I worked on this" in response.content
     assert last["error"] == "erased"

@@ -23,17 +23,19 @@ STEPS = "SELECT role, tool_name, content FROM messages WHERE turn_id = (SELECT m
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
 
-async def watch(parley: Parley, **given: Any) -> Any:
+async def watch(parley: Parley, **arguments: Any) -> Any:
     """Let the model watch something for Ann, and return the tool's result."""
     await parley.ask("hello", adapter="fake")
     await parley.sql(USER)
     # What an earlier check has read would make the next one ask for a yes.
     await parley.sql("UPDATE conversations SET window_turn_id = (SELECT max(id) + 1 FROM turns)")
     parley.platform.posts.clear()
-    parley.model.play([calls(("scheduler__watch", {"text": "The frog is there.", **given})), Answer("I will look.")])
-    made = (await parley.ask("watch it", adapter="fake")).tool_calls_made[0].result
+    parley.model.play(
+        [calls(("scheduler__watch", {"text": "The frog is there.", **arguments})), Answer("I will look.")]
+    )
+    result = (await parley.ask("watch it", adapter="fake")).tool_calls_made[0].result
     await parley.platform.wait_for(1)
-    return made
+    return result
 
 
 async def until_checked(parley: Parley, runs: int) -> Any:
@@ -53,8 +55,8 @@ async def test_a_tool_is_asked_until_its_result_fulfils_the_condition(parley: Pa
 
     parley.app.tools.mcp.offer([Tool(price, Permission.USER, read_only=True, reads_untrusted=True, module="shop")])
     watched = {"tool_name": "shop__price", "arguments": {"name": "frog"}, "path": "price", "comparison": "below"}
-    made = await watch(parley, **watched, value=20, action="resume_conversation")
-    assert made["checks"] == "shop.price"
+    result = await watch(parley, **watched, value=20, action="resume_conversation")
+    assert result["checks"] == "shop.price"
     for runs in (1, 2):
         job = await until_checked(parley, runs)
         assert (job.status, job.error) == ("active", None)
@@ -72,8 +74,8 @@ async def test_a_tool_is_asked_until_its_result_fulfils_the_condition(parley: Pa
         "assistant",
     ]
     # The model reads the result as that of a tool, with its taint.
-    asked = parley.model.requests[-1].body["messages"]
-    assert json.loads([each["content"] for each in asked if each["role"] == "tool"][-1])["price"] == 15
+    messages = parley.model.requests[-1].body["messages"]
+    assert json.loads([message["content"] for message in messages if message["role"] == "tool"][-1])["price"] == 15
 
 
 async def test_an_address_is_read_through_the_egress_guard(
@@ -82,11 +84,11 @@ async def test_an_address_is_read_through_the_egress_guard(
     stock = {"items": [{"name": "frog", "left": 3}], "more": "x" * 20_000}
     async with serving(reply(json.dumps(stock).encode())) as server:
         watched = {"url": f"{server.origin}/stock", "path": "items.0.left", "comparison": "above", "value": 2}
-        allowed = settings.model_copy(update={"egress_allow": (server.origin,)})
-        async with open_parley(allowed, address, model) as parley:
+        new_settings = settings.model_copy(update={"egress_allow": (server.origin,)})
+        async with open_parley(new_settings, address, model) as parley:
             await watch(parley, **watched)
             assert '"value": 3' in (await parley.platform.wait_for(2))[1]
-        assert [each.path for each in server.requests] == ["/stock"]
+        assert [request.path for request in server.requests] == ["/stock"]
         async with open_parley(settings, address, model) as parley:
             await watch(parley, **watched)
             assert (await parley.platform.wait_for(2))[1].startswith("Reminder: The frog is there.\n\n")
@@ -111,16 +113,16 @@ async def test_a_check_that_does_not_come_true_expires_and_says_so(parley: Parle
 
 
 async def test_a_tool_that_acts_or_is_not_permitted_is_not_called(parley: Parley) -> None:
-    called: list[str] = []
+    call_ids: list[str] = []
 
     async def pay(context: ToolContext) -> str:
         """Pay something."""
-        called.append(context.call_id)
+        call_ids.append(context.call_id)
         return "paid"
 
     async def secret(context: ToolContext) -> str:
         """Look up a secret."""
-        called.append(context.call_id)
+        call_ids.append(context.call_id)
         return "secret"
 
     tools = [Tool(pay, Permission.GUEST, module="shop"), Tool(secret, Permission.ADMIN, read_only=True, module="shop")]
@@ -129,7 +131,7 @@ async def test_a_tool_that_acts_or_is_not_permitted_is_not_called(parley: Parley
     assert "shop.pay can't be checked" in (await parley.platform.wait_for(2))[1]
     await watch(parley, tool_name="shop.secret", comparison="exists")
     assert "There is no tool" in (await parley.platform.wait_for(2))[1]
-    assert called == []
+    assert call_ids == []
 
 
 async def test_a_check_while_a_service_is_away_is_made_again(parley: Parley) -> None:

@@ -36,27 +36,27 @@ JOBS = "SELECT id, status, next_due_at, runs, error FROM scheduled_jobs ORDER BY
 pytestmark = pytest.mark.settings(max_scheduled_jobs_per_person=3, default_guest_token_budget=1_000_000)
 
 
-async def use(parley: Parley, tool: str, user: str = "ann", **given: Any) -> Any:
+async def use(parley: Parley, tool: str, user: str = "ann", **arguments: Any) -> Any:
     """Let the model use a tool in a person's direct conversation on the fake platform, and return the result."""
-    place = {key: given.pop(key) for key in ("server", "channel") if key in given}
-    parley.model.play([calls((f"scheduler__{tool}", given)), Answer("Done.")])
+    place = {key: arguments.pop(key) for key in ("server", "channel") if key in arguments}
+    parley.model.play([calls((f"scheduler__{tool}", arguments)), Answer("Done.")])
     reply = await parley.ask("do it", user=user, adapter="fake", **place)
     return reply.tool_calls_made[0].result
 
 
 async def know(parley: Parley, *users: str) -> None:
     """Make these people users."""
-    for each in users or ("ann",):
-        await parley.ask("hello", user=each, adapter="fake")
+    for user in users or ("ann",):
+        await parley.ask("hello", user=user, adapter="fake")
     await parley.sql(USER)
     parley.platform.posts.clear()
 
 
 async def test_a_reminder_is_said_in_its_conversation_once_and_asks_no_model(parley: Parley) -> None:
     await know(parley)
-    made = await use(parley, "add_job", text="Water the plants.", at="tomorrow at 9")
-    assert made["next"].endswith("09:00 (UTC)")
-    asked = len(parley.model.requests)
+    job = await use(parley, "add_job", text="Water the plants.", at="tomorrow at 9")
+    assert job["next"].endswith("09:00 (UTC)")
+    count = len(parley.model.requests)
 
     await parley.sql(DUE_NOW, ago=5)
     posts = await parley.platform.wait_for(2)
@@ -64,7 +64,7 @@ async def test_a_reminder_is_said_in_its_conversation_once_and_asks_no_model(par
 
     assert posts[1] == "Reminder: Water the plants."
     assert parley.platform.posts[1].place == parley.platform.posts[0].place
-    assert len(parley.model.requests) == asked
+    assert len(parley.model.requests) == count
     assert [(row.status, row.runs) for row in await parley.sql(JOBS)] == [("finished", 1)]
     assert await parley.value("SELECT count(*) FROM token_logs WHERE turn_id = (SELECT max(id) FROM turns)") == 0
 
@@ -72,7 +72,7 @@ async def test_a_reminder_is_said_in_its_conversation_once_and_asks_no_model(par
 async def test_a_task_is_given_to_the_model_on_its_persons_budget(parley: Parley) -> None:
     await know(parley)
     await use(parley, "add_job", text="Say how the weather is.", every="day at 9", action="resume_conversation")
-    used = await parley.value("SELECT tokens_used_this_month FROM users")
+    tokens = await parley.value("SELECT tokens_used_this_month FROM users")
 
     parley.model.play([Answer("It rains.")])
     await parley.sql(DUE_NOW, ago=5)
@@ -82,7 +82,7 @@ async def test_a_task_is_given_to_the_model_on_its_persons_budget(parley: Parley
     assert "[My scheduled job 1 is due. It says:]\nSay how the weather is." in last_user_text(
         parley.model.requests[-1].body
     )
-    assert await parley.value("SELECT tokens_used_this_month FROM users") > used
+    assert await parley.value("SELECT tokens_used_this_month FROM users") > tokens
     await parley.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
     await parley.sql(DUE_NOW, ago=4)
     assert "You have used this month's budget" in (await parley.platform.wait_for(3))[2]
@@ -148,8 +148,8 @@ async def test_what_was_missed_is_made_up_for_once_and_marked_late(parley: Parle
     posts = await parley.platform.wait_for(2)
 
     assert posts[1] == f"Reminder: Stand-up\n\n(late: it was due on {due:%d %B %Y at %H:%M}, UTC)"
-    ((job,), sent) = await parley.sql(JOBS), await parley.value("SELECT count(*) FROM inbox WHERE due_job IS NOT NULL")
-    assert (job.runs, sent) == (1, 1)
+    ((job,), count) = await parley.sql(JOBS), await parley.value("SELECT count(*) FROM inbox WHERE due_job IS NOT NULL")
+    assert (job.runs, count) == (1, 1)
     assert timedelta() < job.next_due_at - datetime.now(UTC) <= timedelta(hours=1)
 
 
@@ -234,15 +234,15 @@ async def test_a_permission_that_a_role_gives_counts_for_jobs(parley: Parley) ->
 async def test_another_persons_job_is_answered_like_a_missing_one(parley: Parley) -> None:
     await know(parley, "ann", "bob")
     mine = await use(parley, "add_job", text="Mine", at="in 2 hours")
-    missing = {tool: await use(parley, tool, job_id=999) for tool in ("cancel_job", "pause_job", "resume_job")}
+    answers = {tool: await use(parley, tool, job_id=999) for tool in ("cancel_job", "pause_job", "resume_job")}
 
-    for tool, answer in missing.items():
+    for tool, answer in answers.items():
         assert answer == {"error": True, "message": "There is no job with that id.", "what": "job"}
         assert await use(parley, tool, "bob", job_id=mine["job_id"]) == answer
     assert await use(parley, "list_jobs", "bob") == {"jobs": []}
     # A job of a direct conversation is not shown in a channel.
     assert await use(parley, "list_jobs", server="acme", channel="general") == {"jobs": []}
-    assert [each["text"] for each in (await use(parley, "list_jobs"))["jobs"]] == ["Mine"]
+    assert [job["text"] for job in (await use(parley, "list_jobs"))["jobs"]] == ["Mine"]
     assert (await use(parley, "pause_job", job_id=mine["job_id"]))["status"] == "paused"
     assert (await use(parley, "list_jobs"))["jobs"][0]["status"] == "paused"
     assert (await use(parley, "cancel_job", job_id=mine["job_id"]))["status"] == "cancelled"
@@ -251,19 +251,19 @@ async def test_another_persons_job_is_answered_like_a_missing_one(parley: Parley
 
 async def test_guests_read_but_do_not_schedule_and_limits_hold(parley: Parley) -> None:
     await parley.sql(PERSONA)
-    refused = await use(parley, "add_job", "guest", text="x", at="tomorrow")
-    assert "There is no tool" in refused["message"]
+    refusal = await use(parley, "add_job", "guest", text="x", at="tomorrow")
+    assert "There is no tool" in refusal["message"]
     assert await use(parley, "list_jobs", "guest") == {"jobs": []}
 
     await know(parley)
-    for given in ({"every": "2 minutes"}, {"cron": "0,1 9 * * *"}):
-        assert "too often" in (await use(parley, "add_job", text="x", **given))["message"]
+    for schedule in ({"every": "2 minutes"}, {"cron": "0,1 9 * * *"}):
+        assert "too often" in (await use(parley, "add_job", text="x", **schedule))["message"]
     assert (await use(parley, "add_job", text="x", at="2020-01-01 09:00"))["error"]
     assert (await use(parley, "add_job", text="x"))["message"] == "Give one of at, every and cron."
     assert "time zone" in (await use(parley, "add_job", text="x", at="noon", time_zone="Mars/Olympus"))["message"]
     for number in range(4):
-        made = await use(parley, "add_job", text=f"Job {number}", at="in 2 hours")
-    assert made == {"error": True, "message": "There are 3 jobs already, which is the limit; cancel one first."}
+        result = await use(parley, "add_job", text=f"Job {number}", at="in 2 hours")
+    assert result == {"error": True, "message": "There are 3 jobs already, which is the limit; cancel one first."}
 
 
 async def test_a_job_between_a_persons_messages_is_a_turn_of_its_own(
@@ -276,7 +276,7 @@ async def test_a_job_between_a_persons_messages_is_a_turn_of_its_own(
         last = await parley.accept("two", adapter="fake")
     async with open_parley(settings, address, model) as parley:
         model.play(lambda body, _number: Answer(f"answer to {last_user_text(body).split()[0]}"))
-        answers = [await parley.app.events.response(each.inbox_id) for each in (first, last)]
+        answers = [await parley.app.events.response(message.inbox_id) for message in (first, last)]
 
-        assert [each.content for each in answers] == ["answer to one", "answer to two"]
+        assert [answer.content for answer in answers] == ["answer to one", "answer to two"]
         assert sorted(await parley.platform.wait_for(3)) == ["Now!", "answer to one", "answer to two"]

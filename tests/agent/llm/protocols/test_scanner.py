@@ -38,8 +38,8 @@ MARKS = [
 ]
 
 
-def decoded(text: str, route: str = "tags", **given: Any) -> Completion:
-    return PROTOCOLS[route].decode(Completion(text, (), given.pop("stop", "end_turn"), Usage(), route, **given))
+def decoded(text: str, route: str = "tags", **fields: Any) -> Completion:
+    return PROTOCOLS[route].decode(Completion(text, (), fields.pop("stop", "end_turn"), Usage(), route, **fields))
 
 
 def calls(answer: Completion) -> list[tuple[str, Any]]:
@@ -148,17 +148,17 @@ def test_a_delegate_block_calls_the_tool_of_that_name(route: str) -> None:
     ],
 )
 def test_a_block_that_is_only_shown_never_runs(text: str, route: str) -> None:
-    shown = text.replace("{}", tag("roll"))
-    answer = decoded(shown, route)
+    example = text.replace("{}", tag("roll"))
+    answer = decoded(example, route)
 
-    assert (answer.text, answer.tool_calls, answer.stop) == (shown, (), "end_turn")
+    assert (answer.text, answer.tool_calls, answer.stop) == (example, (), "end_turn")
 
 
 def test_code_that_has_ended_hides_nothing_after_it() -> None:
-    shown = "```python\nprint('<tool>')\n```\n``` is a fence, `<think>` a tag.\n"
-    answer = decoded(f"{shown}{tag('roll')}")
+    example = "```python\nprint('<tool>')\n```\n``` is a fence, `<think>` a tag.\n"
+    answer = decoded(f"{example}{tag('roll')}")
 
-    assert (answer.text, calls(answer)) == (shown.strip(), [("dice__roll", {})])
+    assert (answer.text, calls(answer)) == (example.strip(), [("dice__roll", {})])
 
 
 @pytest.mark.parametrize(
@@ -266,10 +266,10 @@ def test_thinking_that_began_without_a_tag_is_taken_back() -> None:
 
 
 def test_nothing_but_thinking_is_no_answer_and_was_paid() -> None:
-    with pytest.raises(RouteFailed) as refused:
+    with pytest.raises(RouteFailed) as excinfo:
         decoded("<think>So much to say")
 
-    assert (refused.value.cause, refused.value.usage) == (Cause.EMPTY, Usage())
+    assert (excinfo.value.cause, excinfo.value.usage) == (Cause.EMPTY, Usage())
 
 
 def test_thinking_has_a_bearable_length() -> None:
@@ -297,14 +297,14 @@ def test_thinking_has_a_bearable_length() -> None:
     ids=lambda text: repr(text[:16]),
 )
 def test_large_and_hostile_texts_take_time_in_proportion(text: str, size: int) -> None:
-    begun = time.process_time()
+    start_time = time.process_time()
     scanner = Scanner(ALL)
     for start in range(0, len(text), size):
         scanner.feed(text[start : start + size])
     scanner.close()
 
     # Anything that grows faster than the text would take minutes.
-    assert time.process_time() - begun < 10
+    assert time.process_time() - start_time < 10
 
 
 def test_a_route_is_named_with_or_without_its_provider() -> None:

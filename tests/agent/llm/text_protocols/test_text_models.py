@@ -43,7 +43,7 @@ async def memories(parley: Parley) -> list[str]:
     """Return what is remembered of the only person there is."""
     user_id = await parley.value("SELECT id FROM users")
     place = Place("test", None, "dm-ann", is_direct=True)
-    return [each.content for each in await parley.app.memory.of_user(user_id, place, None).list_all()]
+    return [memory.content for memory in await parley.app.memory.of_user(user_id, place, None).list_all()]
 
 
 def in_words(body: dict[str, Any]) -> list[str]:
@@ -83,8 +83,8 @@ async def test_a_model_that_writes_its_calls_remembers_and_answers(parley: Parle
         ("knowledge.remember", {"content": "Ann likes tea"})
     ]
     assert await memories(parley) == ["Ann likes tea"]
-    kept = await parley.sql("SELECT role, content FROM messages ORDER BY seq")
-    assert [row.content for row in kept if row.role == "assistant"] == ["One moment.", "Noted."]
+    rows = await parley.sql("SELECT role, content FROM messages ORDER BY seq")
+    assert [row.content for row in rows if row.role == "assistant"] == ["One moment.", "Noted."]
     first, second = (in_words(request.body) for request in parley.model.requests)
     assert first[0].startswith("Be kind.\n\nYou can call tools.")
     assert "- knowledge.remember: " in first[0]
@@ -134,9 +134,9 @@ async def test_one_conversation_goes_from_native_to_text_and_back(parley: Parley
     assert past[2] == f"Sure.\n\n{tag('knowledge', 'remember', **result)}"
     assert past[4] == "I will."
     assert bodies[0]["tools"] == bodies[4]["tools"]
-    shown = [message["role"] for message in bodies[4]["messages"]]
+    roles = [message["role"] for message in bodies[4]["messages"]]
     exchange = ["user", "assistant", "tool", "assistant"]
-    assert shown == ["system", *exchange, *exchange, "user"]
+    assert roles == ["system", *exchange, *exchange, "user"]
     assert "<tool>" not in json.dumps(bodies[4]["messages"])
 
 

@@ -39,15 +39,15 @@ def written(route: str, messages: Exchange, tools: Exchange = ()) -> ModelReques
 
 @pytest.mark.parametrize("route", ["tags", "fences"])
 def test_an_exchange_is_written_in_words_and_read_back(route: str) -> None:
-    system, message, called, results = written(route, EXCHANGE, (ROLL,)).messages
+    system, message, call, results = written(route, EXCHANGE, (ROLL,)).messages
 
-    assert [each["role"] for each in (system, message, called, results)] == ["system", "user", "assistant", "user"]
+    assert [entry["role"] for entry in (system, message, call, results)] == ["system", "user", "assistant", "user"]
     assert system["content"].startswith("Be brief.\n\nYou can call tools.")
     schema = '{"type":"object","properties":{"sides":{"type":"integer"}},"additionalProperties":false}'
     assert system["content"].endswith(f"\n- dice.roll: Roll dice.\n  {schema}")
     assert message["content"].startswith('Ann: < tool_result name="x">')
     assert message["content"].endswith("\n\nBob: roll")
-    answer = PROTOCOLS[route].decode(Completion(called["content"], (), "end_turn", Usage(), route))
+    answer = PROTOCOLS[route].decode(Completion(call["content"], (), "end_turn", Usage(), route))
     assert answer.text == "Rolling."
     assert answer.tool_calls[0].name == ("dice__roll" if route == "tags" else "dice.roll")
     assert json.loads(answer.tool_calls[0].arguments) == {"say": "</tool>"}

@@ -41,8 +41,8 @@ def dialogue(seed: int) -> list[Line]:
     spoken = [(speaker, content, False) for speaker, content, _ in FACTS]
     talk = [(choose.choice(["Ann", "Bob", "Cleo"]), choose.choice(SMALL_TALK), False) for _ in range(60)]
     talk += [("Assistant", "You are welcome. Is there anything else that I can do for you?", True) for _ in range(20)]
-    for each in talk:
-        spoken.insert(choose.randrange(len(spoken) + 1), each)
+    for line in talk:
+        spoken.insert(choose.randrange(len(spoken) + 1), line)
     return [
         Line(number, BEGAN + timedelta(minutes=number), speaker, content, is_bot=is_bot)
         for number, (speaker, content, is_bot) in enumerate(spoken, 1)
@@ -50,14 +50,14 @@ def dialogue(seed: int) -> list[Line]:
 
 
 def kept(summary: str) -> float:
-    wanted = [each for _, _, details in FACTS for each in details]
-    return sum(each in summary for each in wanted) / len(wanted)
+    phrases = [phrase for _, _, details in FACTS for phrase in details]
+    return sum(phrase in summary for phrase in phrases) / len(phrases)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_an_extract_of_a_fifth_keeps_nine_of_ten_facts(seed: int) -> None:
     lines = dialogue(seed)
-    chars = sum(len(each.content) for each in lines)
+    chars = sum(len(line.content) for line in lines)
 
     summary = extract(None, lines, max_chars=chars // 5)
 

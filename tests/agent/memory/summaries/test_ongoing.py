@@ -32,20 +32,20 @@ def read_by(answer: Callable[[str], list[dict[str, Any]] | Reply]) -> Callable[[
     def play(body: Body, _number: int) -> Reply:
         if not asks_for_facts(body):
             return Answer("Noted.")
-        answered = answer(last_user_text(body))
-        return Answer(json.dumps({"facts": answered})) if isinstance(answered, list) else answered
+        reply = answer(last_user_text(body))
+        return Answer(json.dumps({"facts": reply})) if isinstance(reply, list) else reply
 
     return play
 
 
-def find_number(transcript: str, said: str) -> int:
+def find_number(transcript: str, text: str) -> int:
     """Return the number of the message that holds this."""
-    line = next(line for line in transcript.splitlines() if said in line)
+    line = next(line for line in transcript.splitlines() if text in line)
     return int(line.split()[0].removeprefix("#"))
 
 
-async def chat(parley: Parley, turns: int, said: str = "I live in Lisbon with my sister Clara.") -> None:
-    await parley.ask(said)
+async def chat(parley: Parley, turns: int, text: str = "I live in Lisbon with my sister Clara.") -> None:
+    await parley.ask(text)
     for number in range(1, turns):
         await parley.ask(f"What about number {number}?")
 
@@ -59,7 +59,7 @@ async def facts(parley: Parley) -> list[str]:
 
 
 def count_readings(model: OpenAIStub) -> int:
-    return sum(asks_for_facts(each.body) for each in model.requests)
+    return sum(asks_for_facts(request.body) for request in model.requests)
 
 
 def lives_in_lisbon(transcript: str) -> list[dict[str, Any]]:
@@ -126,22 +126,22 @@ async def test_the_summary_after_a_pause_draws_no_facts_from_the_same_turns(parl
     await chat(parley, 1)
     await read(parley)
 
-    assert any(is_summary(each.body) for each in model.requests)
+    assert any(is_summary(request.body) for request in model.requests)
     assert await facts(parley) == ["Ann lives in Lisbon with her sister Clara.", "Ann owns a green bicycle."]
 
 
 async def test_what_is_deleted_while_the_model_reads_it_gives_no_fact(parley: Parley, model: OpenAIStub) -> None:
     await unlimited(parley)
     await parley.ask("I live in Lisbon with my sister Clara.", event_id="said")
-    await chat(parley, TURNS - 1, said="What about it?")
+    await chat(parley, TURNS - 1, text="What about it?")
 
     async def delete_meanwhile(body: Body, _number: int) -> Reply:
         if not asks_for_facts(body):
             return Answer("Noted.")
-        drawn = lives_in_lisbon(last_user_text(body))
+        facts = lives_in_lisbon(last_user_text(body))
         storage = parley.app.files.storage
         await redact(parley.app.database, storage, platform="test", message_ids=["said"])
-        return Answer(json.dumps({"facts": drawn}))
+        return Answer(json.dumps({"facts": facts}))
 
     model.play(delete_meanwhile)
     await read(parley)
@@ -160,13 +160,15 @@ async def test_what_was_said_during_a_pause_of_the_memory_is_not_read(parley: Pa
     paused = await answer(parley.app, ANN, DIRECT, "/memory pause")
     await chat(parley, 2)
     await answer(parley.app, ANN, DIRECT, "/memory resume")
-    await chat(parley, TURNS - 1, said="What about it?")
+    await chat(parley, TURNS - 1, text="What about it?")
 
     await read(parley)
 
     assert paused is not None
     assert count_readings(model) == 1
-    assert "Lisbon" not in "".join(last_user_text(each.body) for each in model.requests if asks_for_facts(each.body))
+    assert "Lisbon" not in "".join(
+        last_user_text(request.body) for request in model.requests if asks_for_facts(request.body)
+    )
 
 
 async def test_a_worker_that_died_while_reading_is_followed_by_another_and_paid(
@@ -197,8 +199,8 @@ async def test_who_has_no_budget_left_pays_for_no_reading(parley: Parley, model:
     await read(parley)
 
     assert count_readings(model) == 0
-    waiting = "SELECT facts_retry_at > now() FROM conversations WHERE facts_failures = 1"
-    assert await parley.value(waiting) is True
+    statement = "SELECT facts_retry_at > now() FROM conversations WHERE facts_failures = 1"
+    assert await parley.value(statement) is True
 
 
 async def test_an_answer_that_is_no_json_is_tried_again_later(parley: Parley, model: OpenAIStub) -> None:

@@ -31,9 +31,9 @@ async def row(parley: Parley) -> Any:
     return (await parley.sql("SELECT * FROM conversations ORDER BY id LIMIT 1"))[0]
 
 
-async def talk(parley: Parley, **given: Any) -> None:
-    await parley.ask("We move the launch of Falcon to 12 May.", **given)
-    await parley.ask("The budget is 4,200 euros. Who writes the manual?", **given)
+async def talk(parley: Parley, **options: Any) -> None:
+    await parley.ask("We move the launch of Falcon to 12 May.", **options)
+    await parley.ask("The budget is 4,200 euros. Who writes the manual?", **options)
 
 
 async def test_a_conversation_that_pauses_gets_a_summary_that_the_next_turn_shows(
@@ -45,8 +45,8 @@ async def test_a_conversation_that_pauses_gets_a_summary_that_the_next_turn_show
 
     await pause_and_summarise(parley)
 
-    found = await row(parley)
-    assert (found.summary, found.is_summarized, found.summary_due_at) == (GOLDEN, True, None)
+    conversation = await row(parley)
+    assert (conversation.summary, conversation.is_summarized, conversation.summary_due_at) == (GOLDEN, True, None)
     await parley.ask("And now?")
     assert GOLDEN in model.requests[-1].body["messages"][0]["content"]
     after = await row(parley)
@@ -60,17 +60,17 @@ async def test_a_conversation_in_which_people_still_talk_waits(parley: Parley, m
 
     await summarise(parley)
 
-    assert not any(is_summary(each.body) for each in model.requests)
+    assert not any(is_summary(request.body) for request in model.requests)
     assert await parley.value("SELECT summary_due_at > now() + interval '25 minutes' FROM conversations")
 
 
 async def test_the_next_summary_is_made_of_the_last_one_and_what_was_said_since(
     parley: Parley, model: OpenAIStub
 ) -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def answer(text: str) -> str:
-        asked.append(text)
+        prompts.append(text)
         return GOLDEN
 
     model.play(summarised_by(answer))
@@ -79,10 +79,10 @@ async def test_the_next_summary_is_made_of_the_last_one_and_what_was_said_since(
     await parley.ask("Bob writes the manual.", user="ann")
     await pause_and_summarise(parley)
 
-    assert "We move the launch" in asked[0]
-    assert "We move the launch" not in asked[1]
-    assert GOLDEN in asked[1]
-    assert "Bob writes the manual." in asked[1]
+    assert "We move the launch" in prompts[0]
+    assert "We move the launch" not in prompts[1]
+    assert GOLDEN in prompts[1]
+    assert "Bob writes the manual." in prompts[1]
     assert await parley.value("SELECT count(*) FROM summaries") == 2
 
 
@@ -94,9 +94,9 @@ async def test_a_conversation_in_which_nothing_was_said_since_is_left_alone(parl
 
     await summarise(parley)
 
-    found = await row(parley)
-    assert (found.summary, found.is_summarized, found.summary_due_at) == (GOLDEN, True, None)
-    assert sum(is_summary(each.body) for each in model.requests) == 1
+    conversation = await row(parley)
+    assert (conversation.summary, conversation.is_summarized, conversation.summary_due_at) == (GOLDEN, True, None)
+    assert sum(is_summary(request.body) for request in model.requests) == 1
 
 
 async def test_two_workers_write_one_summary(parley: Parley, model: OpenAIStub) -> None:
@@ -107,7 +107,7 @@ async def test_two_workers_write_one_summary(parley: Parley, model: OpenAIStub) 
     await asyncio.gather(*(new_summarizer(parley).run() for _ in range(4)))
     await summarise(parley)
 
-    assert sum(is_summary(each.body) for each in model.requests) == 1
+    assert sum(is_summary(request.body) for request in model.requests) == 1
 
 
 async def test_a_worker_that_died_is_followed_by_another_one(parley: Parley, model: OpenAIStub) -> None:
@@ -128,7 +128,7 @@ async def test_a_worker_that_died_is_followed_by_another_one(parley: Parley, mod
     estimated = await parley.sql(
         "SELECT purpose, input_tokens, output_tokens, cost_estimate FROM token_logs WHERE is_estimated"
     )
-    assert [tuple(each) for each in estimated] == [("summary", 500, 0, None)]
+    assert [tuple(entry) for entry in estimated] == [("summary", 500, 0, None)]
 
 
 async def test_a_frozen_worker_that_wakes_does_not_pay_its_call_a_second_time(
@@ -153,7 +153,7 @@ async def test_a_frozen_worker_that_wakes_does_not_pay_its_call_a_second_time(
     await frozen
 
     paid = await parley.sql("SELECT is_estimated FROM token_logs WHERE purpose = 'summary' ORDER BY id")
-    assert [each.is_estimated for each in paid] == [True, False]
+    assert [entry.is_estimated for entry in paid] == [True, False]
     spent = await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs")
     assert await parley.value("SELECT tokens_used_this_month FROM users") == spent
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
@@ -218,9 +218,9 @@ async def test_a_bad_summary_leaves_the_old_one_and_is_tried_again_later(
     await parley.ask("Bob may write the manual of Falcon for the launch.")
     await pause_and_summarise(parley)
 
-    found = await row(parley)
-    assert (found.summary, found.is_summarized, found.summary_failures) == (GOLDEN, False, 1)
-    assert found.summary_error.startswith(error)
+    conversation = await row(parley)
+    assert (conversation.summary, conversation.is_summarized, conversation.summary_failures) == (GOLDEN, False, 1)
+    assert conversation.summary_error.startswith(error)
     assert await parley.value("SELECT summary_due_at > now() + interval '30 seconds' FROM conversations")
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
     model.play(summarised_by(lambda text: GOLDEN if error in text else "Zelda"))
@@ -234,19 +234,19 @@ async def test_without_budget_the_summary_waits_and_no_model_is_called(parley: P
     await parley.sql("UPDATE users SET token_budget_monthly = 1")
     await pause_and_summarise(parley)
 
-    found = await row(parley)
-    assert (found.summary, found.summary_error) == (None, "the budget does not admit it")
-    assert not any(is_summary(each.body) for each in model.requests)
+    conversation = await row(parley)
+    assert (conversation.summary, conversation.summary_error) == (None, "the budget does not admit it")
+    assert not any(is_summary(request.body) for request in model.requests)
 
 
 async def test_a_deleted_message_is_gone_from_the_summary_at_once_and_from_the_next_one(
     parley: Parley, model: OpenAIStub
 ) -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def answer(text: str) -> str:
-        asked.append(text)
-        return GOLDEN if len(asked) == 1 else "The launch moves to 12 May."
+        prompts.append(text)
+        return GOLDEN if len(prompts) == 1 else "The launch moves to 12 May."
 
     model.play(summarised_by(answer))
     await parley.ask("We move the launch of Falcon to 12 May.", event_id="kept")
@@ -257,12 +257,12 @@ async def test_a_deleted_message_is_gone_from_the_summary_at_once_and_from_the_n
 
     await redact(parley.app.database, storage, platform="test", message_ids=["secret"])
 
-    found = await row(parley)
-    assert found.summary == GOLDEN
-    assert found.is_summarized is False
+    conversation = await row(parley)
+    assert conversation.summary == GOLDEN
+    assert conversation.is_summarized is False
     assert await parley.value("SELECT count(*) FROM summaries") == 1
     await summarise(parley)
-    assert "4,200" not in asked[-1].partition("What was said since")[2]
+    assert "4,200" not in prompts[-1].partition("What was said since")[2]
     await redact(parley.app.database, storage, platform="test", message_ids=["kept"])
     assert (await row(parley)).summary is None
 
@@ -282,10 +282,10 @@ async def test_a_summary_that_is_being_written_while_a_message_is_deleted_is_not
 
 
 async def test_an_edited_message_counts_as_it_reads_now(parley: Parley, model: OpenAIStub) -> None:
-    asked: list[str] = []
+    prompts: list[str] = []
 
     def answer(text: str) -> str:
-        asked.append(text)
+        prompts.append(text)
         return "The budget was named."
 
     model.play(summarised_by(answer))
@@ -295,7 +295,7 @@ async def test_an_edited_message_counts_as_it_reads_now(parley: Parley, model: O
 
     assert (await row(parley)).summary is None
     await summarise(parley)
-    assert "4,200" not in asked[-1]
+    assert "4,200" not in prompts[-1]
     assert "9,900" in (await row(parley)).summary
 
 
@@ -323,7 +323,7 @@ async def test_the_offline_model_extracts_and_pays_nothing(settings: Settings, a
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("changes", "name"),
     [
         ({"llm_models": ("gpt-4o", "gpt-4o-mini", "unknown")}, "gpt-4o-mini"),
         ({"llm_models": ("unknown", "other")}, "unknown"),
@@ -333,9 +333,9 @@ async def test_the_offline_model_extracts_and_pays_nothing(settings: Settings, a
     ],
 )
 async def test_the_cheapest_model_writes_summaries(
-    settings: Settings, changes: dict[str, Any], expected: str | None
+    settings: Settings, changes: dict[str, Any], name: str | None
 ) -> None:
     router = Router(settings.model_copy(update=changes), SystemClock())
 
-    assert await router.find_summary_model() == expected
+    assert await router.find_summary_model() == name
     await router.aclose()

@@ -23,8 +23,8 @@ def verdict(row: dict[str, Any] | None) -> tuple[bool, str | None]:
 def refusal(row: dict[str, Any] | None) -> dict[str, Any]:
     """Return the limit that refuses a call."""
     assert row is not None
-    found: dict[str, Any] = json.loads(row["refusal"])
-    return found
+    details: dict[str, Any] = json.loads(row["refusal"])
+    return details
 
 
 async def test_a_call_is_admitted_while_used_and_reserved_are_less_than_the_limit(money: Money) -> None:
@@ -41,10 +41,10 @@ async def test_a_call_is_refused_by_the_persons_budget_and_nothing_is_held(money
     await money.connection.execute("UPDATE public.users SET tokens_used_this_month = 40")
     await money.reserve(60, turn=2, attempt=1)
 
-    refused = await money.reserve(1)
+    row = await money.reserve(1)
 
-    assert verdict(refused) == (False, "person")
-    assert (refusal(refused)["used"], refusal(refused)["limit"], refusal(refused)["cause"]) == (40, 100, "busy")
+    assert verdict(row) == (False, "person")
+    assert (refusal(row)["used"], refusal(row)["limit"], refusal(row)["cause"]) == (40, 100, "busy")
     assert await money.user() == (40, 60)
     assert await money.server() == (0, 0)
 
@@ -53,10 +53,10 @@ async def test_a_call_is_refused_by_the_servers_budget_and_the_servers_numbers_a
     await money.limit(user=100, server=10)
     await money.connection.execute("UPDATE public.servers SET tokens_used_this_month = 10")
 
-    refused = await money.reserve(1)
+    row = await money.reserve(1)
 
-    assert verdict(refused) == (False, "server")
-    assert (refusal(refused)["used"], refusal(refused)["limit"], refusal(refused)["cause"]) == (10, 10, "exhausted")
+    assert verdict(row) == (False, "server")
+    assert (refusal(row)["used"], refusal(row)["limit"], refusal(row)["cause"]) == (10, 10, "exhausted")
     assert await money.user() == (0, 0)
     assert verdict(await money.reserve(1, turn=2, attempt=1)) == (True, None), "it binds nobody elsewhere"
 
@@ -212,14 +212,14 @@ async def test_a_turn_whose_user_was_deleted_is_still_paid_for(money: Money) -> 
 
 
 async def test_nobody_but_the_program_may_call_them(owner: asyncpg.Connection) -> None:
-    found = await owner.fetch(
+    rows = await owner.fetch(
         "SELECT proname, has_function_privilege('parley_app', oid, 'EXECUTE') AS ours, prosecdef, proconfig,"
         " (aclexplode(proacl)).grantee FROM pg_proc WHERE proname LIKE 'parley\\_%'"
     )
 
-    assert len({row["proname"] for row in found}) >= 10
+    assert len({row["proname"] for row in rows}) >= 10
     # Triggers, what a migration runs, and what admins and other functions call, run with the rights of their owner.
-    assert {row["proname"] for row in found if not row["ours"]} == {
+    assert {row["proname"] for row in rows if not row["ours"]} == {
         "parley_audit",
         "parley_bind_owner",
         "parley_drop_vectors",
@@ -229,10 +229,10 @@ async def test_nobody_but_the_program_may_call_them(owner: asyncpg.Connection) -
         "parley_memories_by_user",
         "parley_write_persona_version",
     }
-    definers = [row for row in found if row["prosecdef"]]
-    assert all(any(re.match("search_path=.*pg_temp$", each) for each in row["proconfig"]) for row in definers)
+    definers = [row for row in rows if row["prosecdef"]]
+    assert all(any(re.match("search_path=.*pg_temp$", option) for option in row["proconfig"]) for row in definers)
     names = {row["proname"] for row in definers}
     assert not any(
         word in name for name in names for word in ("charge", "reserve", "settle", "open_turn", "close_turn", "record")
     )
-    assert {row["proname"] for row in found if row["grantee"] == 0} == set(), "0 stands for everybody"
+    assert {row["proname"] for row in rows if row["grantee"] == 0} == set(), "0 stands for everybody"

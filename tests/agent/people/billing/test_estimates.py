@@ -92,8 +92,8 @@ async def test_a_payment_whose_acknowledgement_was_lost_may_be_repeated(money: M
     assert await money.connection.fetchval("SELECT count(*) FROM public.token_logs") == 1
     assert first is not None
     assert second is not None
-    held = await money.connection.fetchval("SELECT id FROM public.budget_reservations")
-    assert first["reservation_id"] != second["reservation_id"] == held
+    reservation_id = await money.connection.fetchval("SELECT id FROM public.budget_reservations")
+    assert first["reservation_id"] != second["reservation_id"] == reservation_id
 
 
 OPEN_CALL = """
@@ -145,14 +145,14 @@ async def test_the_ledger_marks_only_the_calls_that_are_estimates(money: Money) 
     assert [(row["input_tokens"], row["is_estimated"]) for row in rows] == [(1, False), (2, True), (3, False)]
 
 
-@pytest.mark.parametrize(("opened", "charged"), [("now()", 0), ("now() - interval '1 second'", 5000)])
+@pytest.mark.parametrize(("created_at", "charged"), [("now()", 0), ("now() - interval '1 second'", 5000)])
 async def test_the_call_that_a_tool_of_a_dead_turn_makes_is_charged_and_that_which_follows_the_tool_is_not(
-    money: Money, opened: str, charged: int
+    money: Money, created_at: str, charged: int
 ) -> None:
     async with money.connection.transaction():
         # The turn reserves for its next call together with the calls of tools, a tool reserves while it runs.
         await money.connection.execute(OPEN_CALL)
-        await money.connection.execute(f"UPDATE public.messages SET created_at = {opened}")  # noqa: S608  # our own
+        await money.connection.execute(f"UPDATE public.messages SET created_at = {created_at}")  # noqa: S608  # our own
         await money.reserve(5000)
 
     assert await money.connection.fetchval("SELECT public.parley_abandon(1)") == charged

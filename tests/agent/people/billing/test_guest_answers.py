@@ -32,8 +32,8 @@ async def test_a_guest_gets_twenty_ordinary_answers_in_one_conversation(parley: 
     answers = [await parley.ask(QUESTIONS[number % len(QUESTIONS)]) for number in range(20)]
 
     assert [answer.error for answer in answers] == [None] * 20
-    used = await parley.value("SELECT tokens_used_this_month FROM users")
-    assert used == sum(answer.usage.total for answer in answers) <= USUAL
+    tokens = await parley.value("SELECT tokens_used_this_month FROM users")
+    assert tokens == sum(answer.usage.total for answer in answers) <= USUAL
 
     while (last := await parley.ask("And then?")).error is None:
         assert await parley.value("SELECT count(*) FROM turns") < 60

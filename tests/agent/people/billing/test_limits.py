@@ -55,8 +55,8 @@ def refused(row: dict[str, Any] | None) -> tuple[str, str, str, str] | None:
     assert row["admitted"] is (row["refusal"] is None)
     if row["refusal"] is None:
         return None
-    found = json.loads(row["refusal"])
-    return found["kind"], found["unit"], found["period"], found["cause"]
+    details = json.loads(row["refusal"])
+    return details["kind"], details["unit"], details["period"], details["cause"]
 
 
 async def counters(money: Money, number: int) -> tuple[Any, ...]:
@@ -172,16 +172,16 @@ async def test_a_grant_is_on_top_of_each_kind_of_limit_until_it_ends(money: Mone
 async def test_each_threshold_is_noted_once_in_a_period(money: Money) -> None:
     await money.limit(user=100, server=1000)
     number = await add_limit(money, "channel", amount=200)
-    told: list[tuple[Any, ...]] = []
+    notices: list[tuple[Any, ...]] = []
     for _ in range(11):
         await money.settle((10, 0))
         rows = await money.connection.fetch(
             "DELETE FROM public.budget_notices RETURNING limit_user_id, limit_server_id, limit_budget_id, percent"
         )
-        told += [tuple(row) for row in rows]
+        notices += [tuple(row) for row in rows]
 
     person, channel = (1, None, None), (None, None, number)
-    assert told == [(*person, 50), (*person, 80), (*channel, 50), (*person, 100)]
+    assert notices == [(*person, 50), (*person, 80), (*channel, 50), (*person, 100)]
 
 
 TURNS, PEOPLE, CONNECTIONS, MOST = 200, 20, 16, 60
@@ -222,8 +222,8 @@ class Turns:
         user = 1 + (turn - 100) % PEOPLE
         for _ in range(3):
             tokens, way = self._chance.randrange(1, MOST), self._chance.randrange(10)
-            held = await self._reserve(user, turn)
-            if held is None:
+            reservation_id = await self._reserve(user, turn)
+            if reservation_id is None:
                 self.exhausted += 1
                 return
             if way == 0:
@@ -235,7 +235,7 @@ class Turns:
             else:
                 if way == 2:
                     await self._embed([user, 1])
-                await self._pay(turn, tokens, held)
+                await self._pay(turn, tokens, reservation_id)
 
     async def _reserve(self, user: int, turn: int) -> int | None:
         reserve = "SELECT * FROM parley_reserve($1, $2, 1, $3, $4, 60)"
@@ -253,8 +253,13 @@ class Turns:
         charge = "SELECT parley_charge_embeddings('openai/embed', $1, $2, $3, $4)"
         await self._pool.execute(charge, users, [101, 100], [1, 1], [0.001, 0.001])
 
-    async def _pay(self, turn: int, tokens: int, held: int) -> None:
-        call = CALL | {"input_tokens": tokens, "output_tokens": 0, "cost": tokens / 1000, "reservation_id": held}
+    async def _pay(self, turn: int, tokens: int, reservation_id: int) -> None:
+        call = CALL | {
+            "input_tokens": tokens,
+            "output_tokens": 0,
+            "cost": tokens / 1000,
+            "reservation_id": reservation_id,
+        }
         await self._pool.execute("SELECT parley_settle($1, 1, $2, 0, NULL, 60)", turn, json.dumps([call]))
 
 
@@ -301,7 +306,7 @@ async def test_a_replayed_month_of_the_ledger_reconciles_to_the_token(money: Mon
     await money.settle((30, 5), reserve=80)
     assert await money.connection.fetch(DIFFERENT) == []
     await money.connection.execute(MONTH)
-    expected = await money.connection.fetchrow(
+    sums = await money.connection.fetchrow(
         "SELECT sum(input_tokens + output_tokens) FILTER (WHERE created_at >= now() - interval '29 days') AS person,"
         " sum(input_tokens + output_tokens) FILTER (WHERE created_at >= now() - interval '28 days'"
         "  AND conversation_id = 1) AS server,"
@@ -312,14 +317,14 @@ async def test_a_replayed_month_of_the_ledger_reconciles_to_the_token(money: Mon
     )
     await money.connection.execute("UPDATE public.users SET tokens_reserved = 7")
 
-    changed = await money.connection.fetch("SELECT * FROM public.parley_reconcile()")
+    rows = await money.connection.fetch("SELECT * FROM public.parley_reconcile()")
 
-    assert [(row["subject"], row["counter"]) for row in changed][-2:] == [
+    assert [(row["subject"], row["counter"]) for row in rows][-2:] == [
         ("users", "tokens_reserved"),
         ("users", "tokens_used_this_month"),
     ]
     assert await money.connection.fetch(DIFFERENT) == []
-    assert await money.user() == (expected["person"], 80)
-    assert await money.server() == (expected["server"], 80)
-    assert (await counters(money, 1))[0::2] == (expected["month"], float(expected["dollars"]))
+    assert await money.user() == (sums["person"], 80)
+    assert await money.server() == (sums["server"], 80)
+    assert (await counters(money, 1))[0::2] == (sums["month"], float(sums["dollars"]))
     assert await money.connection.fetch("SELECT * FROM public.parley_reconcile()") == []

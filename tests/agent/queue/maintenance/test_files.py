@@ -23,8 +23,8 @@ async def test_the_files_of_a_server_expire_after_its_days(parley: Parley) -> No
     assert await remove_expired_files(steps, storage) == 1
     assert await remove_expired_files(steps, storage) == 0
 
-    left = [row.minio_key for row in await parley.sql("SELECT minio_key FROM file_records ORDER BY id")]
-    assert left == ["inbox/lax.txt", "inbox/None.txt"]
+    keys = [row.minio_key for row in await parley.sql("SELECT minio_key FROM file_records ORDER BY id")]
+    assert keys == ["inbox/lax.txt", "inbox/None.txt"]
     with pytest.raises(NotFound):
         await storage.size("inbox/strict.txt")
     assert await storage.size("inbox/lax.txt") == 5

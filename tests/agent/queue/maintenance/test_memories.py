@@ -25,7 +25,7 @@ def summary_of(_: str) -> dict[str, Any]:
 
 async def kept(parley: Parley) -> list[tuple[str, str]]:
     """Return kind and place of what is remembered."""
-    return sorted({(each["source"], each["platform_server_id"] or "dm") for each in await memories(parley)})
+    return sorted({(memory["source"], memory["platform_server_id"] or "dm") for memory in await memories(parley)})
 
 
 async def expire(parley: Parley) -> dict[str, int]:
@@ -50,9 +50,9 @@ async def test_each_server_and_kind_has_its_days_and_the_most_specific_row_decid
         KEEP + "('test', 'lax', 'turn', 40), ('test', 'facts', 'fact', 40), ('test', NULL, 'turn', 30),"
         " ('test', 'strict', 'summary', 30)"
     )
-    removed = await expire(parley)
+    counts = await expire(parley)
 
-    assert removed["summaries"] == 1
+    assert counts["summaries"] == 1
     assert await kept(parley) == [
         ("fact", "dm"), ("fact", "facts"), ("fact", "lax"), ("turn", "dm"), ("turn", "lax"),
     ]  # fmt: skip

@@ -46,17 +46,17 @@ async def test_each_kind_is_kept_for_its_days_and_the_transcript_for_ever(
 
     await remove_expired(steps_of(parley), brief)
 
-    found = await count_rows(address, *TABLES)
+    counts = await count_rows(address, *TABLES)
     # 20 turns a day; the newest is of now.
-    expected = {
+    estimates = {
         "inbox": 10 * 20,
         "outbox": 20 * 20,
         "turn_events": 30 * 20 * 4,
         "confirmations": 40 * 20 // 20,
         "token_logs": 50 * 20 * 2,
     }
-    assert {table: found[table] for table in expected} == pytest.approx(expected, abs=12)
-    assert (found["turns"], found["messages"]) == (2000, 4000)
+    assert {table: counts[table] for table in estimates} == pytest.approx(estimates, abs=12)
+    assert (counts["turns"], counts["messages"]) == (2000, 4000)
     assert await parley.value("SELECT min(created_at) > now() - interval '10 days' FROM inbox")
     assert set((await remove_expired(steps_of(parley), brief)).values()) == {0}
 
@@ -72,10 +72,10 @@ async def test_what_is_open_or_not_counted_stays_whatever_its_age(
 
     await remove_expired(steps_of(parley), brief)
 
-    found = await count_rows(address, *TABLES)
-    assert found["inbox"] == found["outbox"] == 20
-    assert found["turn_events"] == 4
-    assert found["token_logs"] == 120
+    counts = await count_rows(address, *TABLES)
+    assert counts["inbox"] == counts["outbox"] == 20
+    assert counts["turn_events"] == 4
+    assert counts["token_logs"] == 120
 
 
 async def test_an_event_that_comes_again_gets_its_answer_within_the_retention_of_the_inbox(
@@ -103,20 +103,20 @@ async def test_finished_jobs_leave_the_queue_and_live_ones_stay(brief: Settings,
         await parley.ask(f"hello {number}")
     await until_jobs_are_over(parley)
 
-    removed = await remove_expired(steps_of(parley), brief)
+    counts = await remove_expired(steps_of(parley), brief)
 
-    assert removed["procrastinate_jobs"] == 3
+    assert counts["procrastinate_jobs"] == 3
     assert await parley.value("SELECT count(*) FROM procrastinate_jobs") == 0
 
 
 async def test_finished_jobs_are_kept_for_the_days_of_the_queue(brief: Settings, parley: Parley) -> None:
     await parley.ask("hello")
     await until_jobs_are_over(parley)
-    kept = brief.model_copy(update={"retention_queue_days": 1})
+    retention = brief.model_copy(update={"retention_queue_days": 1})
 
-    assert (await remove_expired(steps_of(parley), kept))["procrastinate_jobs"] == 0
+    assert (await remove_expired(steps_of(parley), retention))["procrastinate_jobs"] == 0
     await parley.sql("UPDATE procrastinate_events SET at = now() - interval '2 days'")
-    assert (await remove_expired(steps_of(parley), kept))["procrastinate_jobs"] == 1
+    assert (await remove_expired(steps_of(parley), retention))["procrastinate_jobs"] == 1
 
 
 async def test_one_process_at_a_time_removes(brief: Settings, parley: Parley, address: Address) -> None:
@@ -129,7 +129,7 @@ async def test_one_process_at_a_time_removes(brief: Settings, parley: Parley, ad
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("variables", "reason"),
     [
         ({"RETENTION_INBOX_DAYS": "1"}, "RETENTION_INBOX_DAYS is wrong: "),
         ({"CATCH_UP_HOURS": "48", "RETENTION_INBOX_DAYS": "2"}, "at least a day more than CATCH_UP_HOURS"),
@@ -140,10 +140,10 @@ async def test_one_process_at_a_time_removes(brief: Settings, parley: Parley, ad
     ],
 )
 def test_settings_that_would_answer_an_event_twice_or_lose_its_answer_are_refused(
-    given: dict[str, str], reason: str
+    variables: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=reason):
-        settings_from(given)
+        settings_from(variables)
 
 
 async def test_a_worker_removes_by_itself(brief: Settings, address: Address, model: OpenAIStub) -> None:

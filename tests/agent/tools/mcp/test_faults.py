@@ -43,9 +43,9 @@ async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_others_of_its_wa
 
     reply = await play(parley, ("far__hang", {}), ("far__add", {"a": 1}), ("knowledge__list_memories", {}))
 
-    hung, added, memories = [call.result for call in reply.tool_calls_made]
+    hung, total, memories = [call.result for call in reply.tool_calls_made]
     assert hung["message"] == "far.hang took longer than 1 seconds."
-    assert added == 2
+    assert total == 2
     assert "error" not in memories
 
 
@@ -59,7 +59,7 @@ async def test_a_result_of_fifty_megabytes_is_cut(parley: Parley) -> None:
     assert huge["cut"] is True
     assert large["cut"] is True
     assert large["beginning"].startswith('"0123456789')
-    assert all(len(json.dumps(each)) <= parley.app.settings.tool_result_max_chars for each in (huge, large))
+    assert all(len(json.dumps(output)) <= parley.app.settings.tool_result_max_chars for output in (huge, large))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ async def test_a_server_that_is_no_good_is_off_and_says_why_while_the_rest_serve
     await add_server(parley, "near")
     await add_server(parley, "bad", ("-c", program))
 
-    await until(parley, lambda found: "near.add" in found)
+    await until(parley, lambda tool_names: "near.add" in tool_names)
     assert await result(parley, "near__add", a=1) == 2
     assert reason in await told_error(parley)
     assert await result(parley, "near__add", a=1) == 2
@@ -120,7 +120,7 @@ async def test_streamable_http_serves_the_same_and_is_connected_again(parley: Pa
             " VALUES ('web', 'http', :url, 'guest', 5, false)",
             url=f"http://127.0.0.1:{port}/mcp",
         )
-        await until(parley, lambda found: "web.add" in found)
+        await until(parley, lambda tool_names: "web.add" in tool_names)
 
         assert await result(parley, "web__add", a=1) == 2
         assert (await result(parley, "web__refuse", reason="No."))["message"].endswith(": No.")
@@ -128,7 +128,7 @@ async def test_streamable_http_serves_the_same_and_is_connected_again(parley: Pa
         assert "larger than 4,194,304 bytes" in large["message"]
         assert await result(parley, "web__add", a=2) == 3
         await result(parley, "web__reword", description="Sum.")
-        await until(parley, lambda found: "web.add" not in found)
+        await until(parley, lambda tool_names: "web.add" not in tool_names)
 
     # Results of tools that are gone may be anybody's words, after which a yes is asked for.
     await parley.sql("UPDATE conversations SET window_turn_id = (SELECT max(id) + 1 FROM turns)")

@@ -65,9 +65,9 @@ def test_changes_count_at_once(tmp_path: Path) -> None:
 
     (home / "draft").write_text(GOOD.format(name="notes").replace("Use it", "Take it"))
     (home / "draft").replace(home / "SKILL.md")
-    found = folder.find("notes")
-    assert found is not None
-    assert found.description == "Take it for notes."
+    skill = folder.find("notes")
+    assert skill is not None
+    assert skill.description == "Take it for notes."
 
     (home / "SKILL.md").write_text("gone wrong")
     assert folder.find("notes") is None
@@ -100,7 +100,7 @@ def test_nothing_outside_of_the_folder_is_read(tmp_path: Path) -> None:
         assert folder.find(name) is None
         with pytest.raises(WrongSkill):
             folder.read_file(name, "SKILL.md")
-    problems = {each.name: each.problems for each in folder.examine()}
+    problems = {finding.name: finding.problems for finding in folder.examine()}
     assert set(problems["notes"]) == {
         "out.md leads out of the skill's folder",
         "all leads out of the skill's folder",
@@ -124,13 +124,13 @@ def test_large_and_broken_folders_are_off_or_cut_and_named(tmp_path: Path) -> No
     (tmp_path / "empty").mkdir()
     folder = SkillFolder(tmp_path)
 
-    found = {each.name: each for each in folder.examine()}
+    findings = {finding.name: finding for finding in folder.examine()}
 
-    large = found["large"]
+    large = findings["large"]
     assert large.skill is not None
     assert len(large.skill.files) <= MAX_FILES
-    assert any("more than 100 files" in each for each in large.problems)
-    assert {name: each.problems[0] for name, each in found.items() if each.skill is None} == {
+    assert any("more than 100 files" in problem for problem in large.problems)
+    assert {name: finding.problems[0] for name, finding in findings.items() if finding.skill is None} == {
         "huge": "SKILL.md has more than 800,000 bytes",
         "Wrong Name": "a skill's folder is named with a-z, 0-9 and single hyphens between them",
         "other": "its name is another, its folder's is not: they have to be the same",

@@ -40,11 +40,11 @@ def write(root: Path, name: str, description: str, body: str) -> None:
 
 
 def system_prompts(model: OpenAIStub) -> list[str]:
-    return [each.body["messages"][0]["content"] for each in model.requests]
+    return [request.body["messages"][0]["content"] for request in model.requests]
 
 
 def tools(model: OpenAIStub) -> list[str]:
-    return [each["function"]["name"] for each in model.requests[-1].body["tools"]]
+    return [tool["function"]["name"] for tool in model.requests[-1].body["tools"]]
 
 
 async def results(parley: Parley, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
@@ -96,7 +96,7 @@ async def test_a_wrong_name_or_path_is_answered_with_the_valid_ones(parley: Parl
         (READ, {"name": "meeting-notes", "path": "../../api_token"}),
     )
 
-    assert [each["available_skills"] for each in (unlisted, lost, outside)] == [["meeting-notes"]] * 3
+    assert [result["available_skills"] for result in (unlisted, lost, outside)] == [["meeting-notes"]] * 3
     assert unlisted["message"] == "There is no skill 'house-rules' here."
     assert path["files"] == ["references/form.md"]
 
@@ -132,6 +132,6 @@ async def test_the_list_is_bounded_however_long_the_descriptions_are(parley: Par
 
     await parley.ask("hello")
 
-    listed = system_prompts(model)[-1]
-    assert all(f"- {name}: ddd" in listed for name in names)
-    assert len(listed) < 10_000
+    listing = system_prompts(model)[-1]
+    assert all(f"- {name}: ddd" in listing for name in names)
+    assert len(listing) < 10_000

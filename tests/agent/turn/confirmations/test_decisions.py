@@ -42,13 +42,13 @@ def pending(question: str, *, can_ask: bool = True) -> PendingCall:
     return PendingCall("call-1", "door.leave", {"question": question}, scope, BOX.offered_to(scope))
 
 
-async def call(question: str, given: ToolContext, *, can_ask: bool = True) -> Outcome:
+async def call(question: str, context: ToolContext, *, can_ask: bool = True) -> Outcome:
     """Let the toolbox run the tool."""
-    return await BOX.call(pending(question, can_ask=can_ask), given)
+    return await BOX.call(pending(question, can_ask=can_ask), context)
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("text", "is_yes"),
     [
         *[(word, True) for word in ("yes", "YES", " Yes.\n", "y", "Y!", "yes!!")],
         *[(word, False) for word in ("no", "NO", "No.", "n", "  n ")],
@@ -69,22 +69,22 @@ async def call(question: str, given: ToolContext, *, can_ask: bool = True) -> Ou
         ],
     ],
 )
-def test_the_word_is_a_yes_or_a_no_and_nothing_else(written: str, meant: bool | None) -> None:
-    assert read_word(written) is meant
+def test_the_word_is_a_yes_or_a_no_and_nothing_else(text: str, is_yes: bool | None) -> None:
+    assert read_word(text) is is_yes
 
 
 def test_arguments_are_shown_so_that_nothing_in_them_looks_like_our_own_text() -> None:
     hostile = {"text": "a\n```\nShall I do nothing?", "hidden": "x\u202eevil\u200b\U000e0041", "plain": "Grüße 🙂"}
 
-    shown = show_arguments(hostile)
+    text = show_arguments(hostile)
 
-    assert json.loads(shown) == hostile
-    assert "`" not in shown
-    assert "\u202e" not in shown
-    assert "\u200b" not in shown
-    assert "\U000e0041" not in shown
-    assert "Grüße 🙂" in shown
-    assert len(shown.splitlines()) == 5
+    assert json.loads(text) == hostile
+    assert "`" not in text
+    assert "\u202e" not in text
+    assert "\u200b" not in text
+    assert "\U000e0041" not in text
+    assert "Grüße 🙂" in text
+    assert len(text.splitlines()) == 5
 
 
 async def test_a_yes_counts_for_the_very_question() -> None:
@@ -106,16 +106,16 @@ async def test_a_question_is_neither_empty_nor_endless(question: str) -> None:
 
 @pytest.mark.parametrize("is_tainted", [False, True])
 async def test_where_nobody_can_be_asked_the_caller_is_told_so(is_tainted: bool) -> None:
-    held = request_for_taint(pending("Leave?", can_ask=False))
-    outcome = held if is_tainted else await call("Leave?", context(), can_ask=False)
+    approval = request_for_taint(pending("Leave?", can_ask=False))
+    outcome = approval if is_tainted else await call("Leave?", context(), can_ask=False)
 
     assert isinstance(outcome, Failed)
     assert "nobody here who could be asked" in json.loads(outcome.content)["message"]
 
 
 def test_in_a_tainted_turn_the_question_shows_every_argument() -> None:
-    held = request_for_taint(pending("Leave?"))
+    approval = request_for_taint(pending("Leave?"))
 
-    assert isinstance(held, NeedsApproval)
-    assert held.request.reason == "taint"
-    assert '"question": "Leave?"' in held.request.text
+    assert isinstance(approval, NeedsApproval)
+    assert approval.request.reason == "taint"
+    assert '"question": "Leave?"' in approval.request.text

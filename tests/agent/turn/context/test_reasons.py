@@ -34,21 +34,21 @@ async def test_memories_are_kept_with_their_scores(parley: Parley, model: OpenAI
 
     reasons = await parley.value("SELECT reasons FROM turn_contexts WHERE turn_id = :id", id=answer.turn_id)
     assert reasons["memories"]
-    assert all(each["score"] > 0 for each in reasons["memories"])
+    assert all(memory["score"] > 0 for memory in reasons["memories"])
 
 
 async def test_of_a_long_result_of_a_past_turn_only_the_beginning_is_shown(parley: Parley, model: OpenAIStub) -> None:
     text = "lorem ipsum " * 400
     call = ("file_manager__create_document", {"title": "long", "content": text, "format": "txt"})
-    made = Answer(tool_calls=[call])
-    model.play([made, "Made.", "Yes."])
+    answer = Answer(tool_calls=[call])
+    model.play([answer, "Made.", "Yes."])
     await parley.ask("Write it.")
     await parley.sql("UPDATE messages SET content = to_json(repeat('x', 5000))::text WHERE role = 'tool_result'")
     await parley.sql("UPDATE users SET token_budget_monthly = NULL")
 
     await parley.ask("Is it there?")
 
-    results = [each for each in model.requests[-1].body["messages"] if each["role"] == "tool"]
+    results = [message for message in model.requests[-1].body["messages"] if message["role"] == "tool"]
     assert len(results) == 1
     assert len(results[0]["content"]) == PAST_RESULT_CHARS
     assert "cut: 5,002 characters" in results[0]["content"]

@@ -10,7 +10,7 @@ from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley, open_parley
 from tests.support.summaries import is_summary, summarise, summarised_by
 
-WINDOW = Window(wanted=100, most=400)
+WINDOW = Window(goal=100, most=400)
 
 
 def turns(count: int, tokens: int = 10) -> list[PastStep]:
@@ -18,7 +18,7 @@ def turns(count: int, tokens: int = 10) -> list[PastStep]:
 
 
 def ids(past: list[PastStep]) -> list[int]:
-    return [each.turn_id for each in past]
+    return [step.turn_id for step in past]
 
 
 def test_what_the_summary_does_not_hold_stays() -> None:
@@ -33,23 +33,23 @@ def test_what_the_summary_holds_is_dropped_down_to_half_of_what_is_wanted() -> N
 
 
 def test_more_than_the_model_takes_in_is_never_shown() -> None:
-    kept = drop_blocks(turns(60), WINDOW, summarized_turn_id=0)
+    steps = drop_blocks(turns(60), WINDOW, summarized_turn_id=0)
 
-    assert sum(each.step.token_count for each in kept) == 200
+    assert sum(step.step.token_count for step in steps) == 200
     assert drop_blocks(turns(1, tokens=1000), WINDOW, summarized_turn_id=0) == []
 
 
 def test_the_window_is_that_of_the_model_without_answer_and_tools() -> None:
-    assert Window.of(128_000, reserved=8_000, wanted=16_000) == Window(16_000, 118_000)
-    assert Window.of(8_192, reserved=3_192, wanted=16_000) == Window(2_250, 3_000)
-    assert Window.of(None, reserved=2_000, wanted=16_000) == Window(16_000, 28_000)
-    assert Window.of(1_000, reserved=2_000, wanted=16_000).most == 1
+    assert Window.of(128_000, reserved=8_000, goal=16_000) == Window(16_000, 118_000)
+    assert Window.of(8_192, reserved=3_192, goal=16_000) == Window(2_250, 3_000)
+    assert Window.of(None, reserved=2_000, goal=16_000) == Window(16_000, 28_000)
+    assert Window.of(1_000, reserved=2_000, goal=16_000).most == 1
 
 
 async def shown(parley: Parley, model: OpenAIStub) -> list[Any]:
     await parley.ask("What do you know?")
-    body = next(each.body for each in reversed(model.requests) if not is_summary(each.body))
-    return [str(each["content"]) for each in body["messages"]]
+    body = next(request.body for request in reversed(model.requests) if not is_summary(request.body))
+    return [str(message["content"]) for message in body["messages"]]
 
 
 async def test_a_long_conversation_stays_whole_until_its_summary_is_there(
@@ -67,7 +67,7 @@ async def test_a_long_conversation_stays_whole_until_its_summary_is_there(
         )
         await parley.sql("DELETE FROM summaries")
         messages = await shown(parley, model)
-        assert all(any(f"number {number}." in each for each in messages) for number in range(12))
+        assert all(any(f"number {number}." in message for message in messages) for number in range(12))
         assert await parley.value("SELECT summary_is_urgent AND summary_due_at <= now() FROM conversations")
 
         await parley.sql("UPDATE conversations SET summary_claimed_until = NULL")
@@ -75,6 +75,6 @@ async def test_a_long_conversation_stays_whole_until_its_summary_is_there(
         messages = await shown(parley, model)
 
         assert "number 0 came first" in messages[0]
-        assert not any("number 0. lorem" in each for each in messages[1:])
-        assert any("number 11. lorem" in each for each in messages[1:])
+        assert not any("number 0. lorem" in message for message in messages[1:])
+        assert any("number 11. lorem" in message for message in messages[1:])
         assert await parley.value("SELECT window_turn_id > 0 FROM conversations")

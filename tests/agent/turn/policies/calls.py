@@ -46,12 +46,12 @@ BOX = Toolbox(
 )
 
 
-def pending(name: str, arguments: dict[str, Any] | None = None, **given: Any) -> PendingCall:
+def pending(name: str, arguments: dict[str, Any] | None = None, **options: Any) -> PendingCall:
     """Return a call of a guest who was offered everything, as an admin is."""
     persona = ResolvedPersona(None, "Parley", "", None, None, 1000, 10)
-    asked = Scope(Caller(1, Permission.GUEST, "Ann"), persona, PLACE, can_ask=given.pop("can_ask", True))
+    scope = Scope(Caller(1, Permission.GUEST, "Ann"), persona, PLACE, can_ask=options.pop("can_ask", True))
     offer = BOX.offered_to(Scope(Caller(2, Permission.ADMIN, "Bob"), persona, PLACE))
-    return PendingCall(given.pop("call_id", "call_1_2"), name, arguments or {}, asked, offer, **given)
+    return PendingCall(options.pop("call_id", "call_1_2"), name, arguments or {}, scope, offer, **options)
 
 
 def answer(seq: int) -> Step:

@@ -31,15 +31,15 @@ async def test_a_call_that_was_denied_is_never_run(parley: Parley) -> None:
 async def test_a_yes_is_spent_once(settings: Settings, address: Address, model: OpenAIStub) -> None:
     async with open_office(settings, address, model, Office()) as parley:
         model.play([calls(MAIL), Answer("Sent.")])
-        asked = await parley.ask("mail Bob")
-        assert asked.confirmation is not None
+        reply = await parley.ask("mail Bob")
+        assert reply.confirmation is not None
         # As when the turn of the answer has begun.
         await parley.sql("UPDATE turns SET status = 'running', finished_at = NULL")
         await parley.sql(
             "UPDATE confirmations SET status = 'approved', answered_at = now(), answered_turn_id = turn_id"
         )
-        approval = Approval(parley.app.database, BOX, TurnKey(asked.turn_id, 1))
-        call = answered(asked.confirmation.id, approved=True)
+        approval = Approval(parley.app.database, BOX, TurnKey(reply.turn_id, 1))
+        call = answered(reply.confirmation.id, approved=True)
 
         agreed, again = await approval.check(call), await approval.check(call)
         await parley.sql("UPDATE turns SET status = 'answered', finished_at = now()")

@@ -75,8 +75,8 @@ def test_a_call_that_was_not_run_says_nothing_about_its_tool() -> None:
 
 def test_three_different_unknown_names_are_three_different_tries() -> None:
     assert not is_stopped([failed(name="pen")], [failed(name="ink")], [failed(name="cup")])
-    assert not is_stopped(*[[failed(f"There is no {each!r}.", name=each)] for each in ("pen", "ink", "cup")])
-    assert not is_stopped(*[[failed(f"There is no file {each}.", file_id=each)] for each in (1, 2, 3)])
+    assert not is_stopped(*[[failed(f"There is no {name!r}.", name=name)] for name in ("pen", "ink", "cup")])
+    assert not is_stopped(*[[failed(f"There is no file {file_id}.", file_id=file_id)] for file_id in (1, 2, 3)])
 
 
 def test_another_case_and_other_spaces_are_no_other_try() -> None:

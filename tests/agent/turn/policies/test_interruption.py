@@ -13,9 +13,9 @@ async def test_an_interrupted_call_with_effects_has_an_unknown_outcome() -> None
 
 async def test_reading_is_repeated_and_so_is_what_carries_out_an_answer() -> None:
     looking = pending("wall.look")
-    answered = pending("wall.post", {"text": "a"}, confirmation={"id": 1, "approved": True})
+    answer = pending("wall.post", {"text": "a"}, confirmation={"id": 1, "approved": True})
 
-    for call in (looking, answered):
+    for call in (looking, answer):
         assert await Interruption([ID]).check(call) is call
 
 

@@ -86,7 +86,7 @@ def test_a_time_is_said_as_people_write_it_and_no_other_one(words: str, time: st
     said = OwnWords([f"on 15 May, {words}, at the pond"])
 
     times = ("00:00", "00:15", "09:00", "09:30", "12:00", "12:15", "21:30", "23:00")
-    assert [each for each in times if said.say(f"2027-05-15T{each}")] == [time]
+    assert [time for time in times if said.say(f"2027-05-15T{time}")] == [time]
 
 
 def test_what_stands_in_lists_decides_by_the_rules_of_the_list() -> None:

@@ -13,17 +13,17 @@ from tests.support.parley import Parley, message
 LOG = TurnLog(1, journal())
 
 
-def post(text: str, **given: Any) -> PendingCall:
-    return pending("wall.post", {"text": text}, **given)
+def post(text: str, **options: Any) -> PendingCall:
+    return pending("wall.post", {"text": text}, **options)
 
 
-def guard(parley: Parley, shown: Taint, log: TurnLog) -> TaintGuard:
+def guard(parley: Parley, level: Taint, log: TurnLog) -> TaintGuard:
     """Return the guard of a turn whose prompt holds this, beside the results in its log."""
-    given = message("hello")
+    question = message("hello")
     user = ResolvedUser(1, pending("wall.look").scope.user.permission, "Ann", "UTC", "monday")
-    conversation = ResolvedConversation(1, given.place, None, 0)
+    conversation = ResolvedConversation(1, question.place, None, 0)
     persona = pending("wall.look").scope.persona
-    taint = TurnTaint(parley.app.database, BOX, Participants(user, persona, conversation, 1, ()), given, (), shown)
+    taint = TurnTaint(parley.app.database, BOX, Participants(user, persona, conversation, 1, ()), question, (), level)
     return TaintGuard(taint, BOX, log)
 
 
@@ -38,8 +38,8 @@ async def test_a_call_that_acts_is_held_back_once_both_were_shown(parley: Parley
 async def test_without_untrusted_text_nothing_is_held_back(parley: Parley) -> None:
     call = post("a")
 
-    for shown in (Taint.NONE, Taint.PRIVATE):
-        assert await guard(parley, shown, LOG).check(call) is call
+    for level in (Taint.NONE, Taint.PRIVATE):
+        assert await guard(parley, level, LOG).check(call) is call
     assert isinstance(await guard(parley, Taint.UNTRUSTED, LOG).check(call), NeedsApproval)
 
 
@@ -64,17 +64,17 @@ async def test_where_nobody_can_be_asked_the_call_fails(parley: Parley) -> None:
 
 
 async def test_results_of_a_tool_that_is_gone_may_be_anybodys_words(parley: Parley) -> None:
-    gone = called(2, "street.listen", {})
-    log = TurnLog(1, journal(answer(1), gone, ended(3, gone, "result", "a")))
+    call = called(2, "street.listen", {})
+    log = TurnLog(1, journal(answer(1), call, ended(3, call, "result", "a")))
 
     assert isinstance(await guard(parley, Taint.PRIVATE, log).check(post("a")), NeedsApproval)
 
 
 async def test_a_result_says_itself_that_others_may_have_written_it(parley: Parley) -> None:
     look = called(2, "wall.look", {})
-    for result, held in (({"seen": 1, "untrusted": True}, True), ({"seen": 1, "untrusted": False}, False)):
+    for result, is_held in (({"seen": 1, "untrusted": True}, True), ({"seen": 1, "untrusted": False}, False)):
         log = TurnLog(1, journal(answer(1), look, ended(3, look, "result", result)))
 
         outcome = await guard(parley, Taint.PRIVATE, log).check(post("a"))
 
-        assert isinstance(outcome, NeedsApproval) == held
+        assert isinstance(outcome, NeedsApproval) == is_held

@@ -53,8 +53,8 @@ def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
 
 
 def program_of(parent: int) -> psutil.Process:
-    (found,) = (each for each in psutil.Process(parent).children() if str(PROGRAM) in each.cmdline())
-    return found
+    (process,) = (child for child in psutil.Process(parent).children() if str(PROGRAM) in child.cmdline())
+    return process
 
 
 async def test_texts_of_the_same_meaning_are_near_in_other_words_and_in_another_language(
@@ -68,8 +68,8 @@ async def test_texts_of_the_same_meaning_are_near_in_other_words_and_in_another_
     for number, question in enumerate(vectors[3:]):
         scores = [cosine(question, fact) for fact in vectors[:3]]
         assert scores.index(max(scores)) == number
-    assert {len(each) for each in vectors} == {512}
-    assert all(abs(cosine(each, each) - 1) < 1e-3 for each in vectors)
+    assert {len(vector) for vector in vectors} == {512}
+    assert all(abs(cosine(vector, vector) - 1) < 1e-3 for vector in vectors)
 
 
 async def test_a_message_does_not_wait_while_the_model_is_loaded(embedder: LocalEmbedder) -> None:
@@ -98,27 +98,27 @@ async def test_the_program_uses_little_memory(embedder: LocalEmbedder) -> None:
 
 async def test_a_caller_that_gives_up_does_not_shift_the_answers_of_the_others(embedder: LocalEmbedder) -> None:
     await embedder.load()
-    expected = (await embedder.embed(["Ann walks north"])).vectors
+    vectors = (await embedder.embed(["Ann walks north"])).vectors
     long = asyncio.create_task(embedder.embed(["long " * 800] * 20, deadline_seconds=30))
     await asyncio.sleep(0)
     long.cancel()
 
     answers = await asyncio.gather(*(embedder.embed([text]) for text in ("Ann walks south", "Ann walks north")))
-    assert answers[1].vectors == expected
-    assert answers[0].vectors != expected
+    assert answers[1].vectors == vectors
+    assert answers[0].vectors != vectors
 
 
 async def test_a_program_that_was_killed_is_started_again(embedder: LocalEmbedder, clock: SetClock) -> None:
     await embedder.load()
-    waiting = asyncio.create_task(embedder.embed(["long " * 800] * 100, deadline_seconds=60))
+    task = asyncio.create_task(embedder.embed(["long " * 800] * 100, deadline_seconds=60))
     await asyncio.sleep(0)
     with capture_logs() as logs:
         program_of(os.getpid()).send_signal(signal.SIGKILL)
         with pytest.raises(EmbeddingUnavailable):
-            await waiting
+            await task
         with pytest.raises(EmbeddingUnavailable):
             await embedder.embed(["too early"])
-    assert [each["event"] for each in logs] == ["local_embedder_failed"]
+    assert [log["event"] for log in logs] == ["local_embedder_failed"]
 
     clock.moment += timedelta(seconds=COOLDOWN_SECONDS)
     await embedder.load()
