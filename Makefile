@@ -56,6 +56,7 @@ lint: ready-for-tests
 	echo "parley: ruff format --check"; $(BIN)/ruff format --check . || failed=1; \
 	echo "parley: mypy"; $(BIN)/mypy || failed=1; \
 	echo "parley: lint-imports"; $(BIN)/lint-imports --no-logo --no-cache || failed=1; \
+	$(BIN)/python -m tests.goals; \
 	exit $$failed
 
 format: ready-for-tests

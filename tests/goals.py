@@ -1,0 +1,92 @@
+"""`python -m tests.goals` prints how near the code is to what it aims at; it fails nothing.
+
+Private functions with one caller send a reader back and forth; a participle does not say what a variable holds.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.support.source_tree import Source, sources_in
+
+PACKAGES = ("agent", "adapters", "shared", "modules", "migrations", "tests")
+MOST_SINGLE_CALLERS, MOST_PARTICIPLES = 10, 5
+WORDS = """
+each added allowed answered asked begun built called changed checked closed described done drawn expected filtered
+finished following found given going gone got granted held kept known left listed made meant missing named needed
+noted offered opened played read received recorded refused removed said seen sent shown started stored taken told
+used waiting wanted written
+"""
+PARTICIPLES = frozenset(WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What one package holds: lines, functions, private ones with one caller, and variables called by a participle."""
+
+    lines: int
+    functions: int
+    single_callers: int
+    participles: int
+
+
+def count(package: str) -> Count:
+    """Count the Python files of a package."""
+    sources = list(sources_in(package))
+    lines = sum(len(source.text.splitlines()) for source in sources)
+    functions = sum(1 for source in sources for _ in list_functions(source))
+    return Count(
+        lines,
+        functions,
+        sum(count_single_callers(source) for source in sources),
+        sum(count_participles(source) for source in sources),
+    )
+
+
+def list_functions(source: Source) -> Iterator[str]:
+    """Yield the names of all functions and methods of a file."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def count_single_callers(source: Source) -> int:
+    """Return how many private functions of a file are mentioned once in it."""
+    private = [name for name in list_functions(source) if name.startswith("_") and not name.endswith("__")]
+    mentions = Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    )
+    return sum(mentions[name] == 1 for name in private)
+
+
+def count_participles(source: Source) -> int:
+    """Return how often a variable or parameter of a file is called by a participle."""
+    names = [
+        node.id if isinstance(node, ast.Name) else node.arg
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Name | ast.arg)
+    ]
+    return sum(name.strip("_") in PARTICIPLES for name in names)
+
+
+def main() -> None:
+    """Print a line for each package."""
+    table = Table(title=f"Goals: {MOST_SINGLE_CALLERS} % and {MOST_PARTICIPLES} per 1,000 lines at most")
+    for name in ("package", "lines", "functions", "private, one caller", "participles per 1,000 lines"):
+        table.add_column(name, justify="left" if name == "package" else "right")
+    for package in PACKAGES:
+        counts = count(package)
+        share = 100 * counts.single_callers / max(1, counts.functions)
+        rate = 1000 * counts.participles / max(1, counts.lines)
+        table.add_row(package, f"{counts.lines:,}", f"{counts.functions:,}", f"{share:.0f} %", f"{rate:.1f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
