@@ -33,13 +33,13 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
 }
 ENQUEUE_FUNCTION = "procrastinate_defer_jobs_v1"
 ENQUEUERS = ("agent/queue/inbox.py", "agent/queue/outbox.py", "migrations/", "tests/")
-# agent/llm/providers/pricing.py: litellm raises bare exceptions for models whose price it does not know.
+# agent/llm/providers/catalogue.py: litellm raises bare exceptions for models whose price it does not know.
 BROAD_EXCEPT_OWNERS = (
     "agent/queue/jobs.py",
     "agent/queue/worker.py",
     "agent/tools/toolbox.py",
     "agent/tools/modules.py",
-    "agent/llm/providers/pricing.py",
+    "agent/llm/providers/catalogue.py",
     "adapters/base.py",
     "shared/sandbox/program.py",
 )

@@ -392,11 +392,5 @@ async def test_the_chosen_answer_is_the_next_message(parley: Parley) -> None:
     reply = await parley.ask("tea")
 
     assert reply.content == "Tea it is."
-    assert [message["role"] for message in asked(parley)["messages"]] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-    ]
+    roles = [message["role"] for message in asked(parley)["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]

@@ -86,6 +86,7 @@ async def _call_embedder(settings: Settings, model: str) -> Finding:
         return Finding("fail", "call", f"{model}: there is no such embedder")
     try:
         async with aclosing(embedders):
+            await embedders.current.load()
             embedded = await embedders.current.embed(["ready"], deadline_seconds=CALL_SECONDS)
     except ParleyError as error:
         return Finding("fail", "call", f"{model}: {error}")

@@ -7,7 +7,7 @@ from agent.journal.steps import Event, Step
 from agent.live.announcer import Announcer
 from agent.tools.calls import PendingCall, to_pending
 from agent.tools.offer import Offer, Scope
-from agent.tools.outcomes import Outcome, is_error
+from agent.tools.outcomes import NeedsApproval, Outcome, is_error
 from agent.tools.toolbox import Toolbox
 
 
@@ -38,4 +38,6 @@ class ToolEvents:
             for name, more in self.toolbox.result_events(call, outcome)
         ]
         payload = {"id": call.id, "tool": call.name, "result": step.value, "error": is_error(outcome)}
+        if isinstance(outcome, NeedsApproval):
+            payload["needs_approval"] = True
         return [*events, self.announcer.event("tool_result", **payload)]

@@ -16,7 +16,8 @@ class _MediaRequest:
 
     def to_error(self, failure: RouteFailed) -> ToolError | Unavailable:
         """Convert the failure of the route to an error for the tool."""
-        return ToolError(self.refused) if failure.cause is Cause.REQUEST_REFUSED else Unavailable(self.failed)
+        is_refused = failure.cause in (Cause.REQUEST_REFUSED, Cause.FILTERED)
+        return ToolError(self.refused) if is_refused else Unavailable(self.failed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from agent.llm.attempts import Attempts, RouteKnowledge
 from agent.llm.completions import CallObserver, Completion, Model, ModelRequest
 from agent.llm.cooldowns import Cooldowns
+from agent.llm.providers.catalogue import Prices
 from agent.llm.providers.client import Providers
 from agent.llm.providers.media import Media
 from agent.llm.providers.names import UnknownName
-from agent.llm.providers.pricing import Prices
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
 from shared.clock import Clock

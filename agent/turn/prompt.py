@@ -115,5 +115,8 @@ async def _build_context(services: TurnServices, turn: RunningTurn, message: Pas
 
 def with_notices(services: TurnServices, turn: RunningTurn, prompt: Prompt, answer: TurnResult) -> TurnResult:
     """Add to an answer which files of the message were not read, and that none was opened if the sandbox is broken."""
+    fault = services.files.storage.sandbox.fault
+    if not (prompt.failed or prompt.unheard or fault):
+        return answer
     text = with_unheard_notice(with_failed_notice(answer.text, prompt.failed), prompt.unheard)
-    return replace(answer, text=with_unopened_notice(text, turn.log.steps, services.files.storage.sandbox.fault))
+    return replace(answer, text=with_unopened_notice(text, turn.log.steps, fault))

@@ -84,7 +84,7 @@ export class ToolCard {
   }
 
   finish(event) {
-    if (event.result?.confirmation_asked) this.mark("fault", "waiting");
+    if (event.needs_approval) this.mark("fault", "waiting");
     else this.mark(event.error ? "fault" : "check", event.error ? "failed" : "done");
     this.node.append(node("h4", "", "Result"), codeBlock(pretty(event.result)));
   }

@@ -1,16 +1,23 @@
-"""litellm's list of models: providers, windows, abilities and prices, read from its files without importing litellm.
+"""litellm's list of models, and what models cost: by the installation's own prices, else by that list.
 
-The import takes seconds and 170 MB; the list takes 50 ms, and most installations need no more than that.
+The list (providers, windows, abilities, prices) is read from litellm's files without importing litellm: the import
+takes seconds and 170 MB, the list 50 ms, and most installations need no more than that.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import text
+
+from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
+from shared.db.database import Database
 from shared.messages import COST_DIGITS, Usage
 
 MODELS_FILE, PROVIDERS_FILE = "model_prices_and_context_window_backup.json", "provider_endpoints_support_backup.json"
@@ -100,3 +107,127 @@ class Catalogue:
     def _entries(self) -> Mapping[str, Entry]:
         entries: Mapping[str, Entry] = json.loads((self._folder / MODELS_FILE).read_bytes())
         return entries
+
+
+MILLION = 1_000_000
+READ = text("SELECT model, input_per_million, cached_per_million, output_per_million, per_image FROM model_prices")
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a model in US dollars, for a million tokens of each kind and for one image."""
+
+    input: float
+    cached: float
+    output: float
+    image: float | None
+
+    @property
+    def highest(self) -> float:
+        """Return US dollars for the dearest kind of token."""
+        return max(self.input, self.cached, self.output) / MILLION
+
+    def cost_of(self, usage: Usage) -> float:
+        """Return what these tokens cost."""
+        fresh = max(0, usage.input_tokens - usage.cached_tokens)
+        dollars = fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output
+        return round(dollars / MILLION, COST_DIGITS)
+
+
+class Prices(dict[str, Price]):
+    """The rows of `model_prices` as this process has last read them, by the name of the model; one per process."""
+
+    async def refresh(self, database: Database) -> None:
+        """Read the table anew."""
+        async with database.statement() as session:
+            rows = (await session.execute(READ)).all()
+        self.clear()
+        self.update({row.model: _to_price(row) for row in rows})
+
+
+def _to_price(row: Any) -> Price:
+    input_price = float(row.input_per_million)
+    cached = input_price if row.cached_per_million is None else float(row.cached_per_million)
+    image = None if row.per_image is None else float(row.per_image)
+    return Price(input_price, cached, float(row.output_per_million), image=image)
+
+
+class Pricing:
+    """Prices in US dollars.
+
+    `litellm`, which knows more kinds of prices than its list shows, is None until it is loaded; `unpriced` are the
+    models that it was found not to know.
+    """
+
+    def __init__(self, own: Prices, catalogue: Catalogue) -> None:
+        self._own, self._catalogue = own, catalogue
+        self.litellm: Any = None
+        self._faults: tuple[type[Exception], ...] = ()
+        self.unpriced: set[str] = set()
+
+    def use(self, litellm: Any, faults: tuple[type[Exception], ...]) -> None:
+        """Use litellm, which is loaded now; `faults` are what it raises."""
+        self.litellm, self._faults = litellm, faults
+
+    def both(self, name: str) -> float:
+        """Return the price of a token of the prompt and one of the answer together; infinite if it is unknown."""
+        own = self._own.get(name)
+        if own is not None:
+            return (own.input + own.output) / MILLION
+        return sum(prices) if (prices := self._list(name)) else math.inf
+
+    def highest(self, name: str) -> float | None:
+        """Return the price of the dearest kind of token."""
+        own = self._own.get(name)
+        return own.highest if own is not None else max(self._list(name), default=None)
+
+    def _list(self, name: str) -> list[float]:
+        entry = self._catalogue.find(name)
+        prices = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
+        return [float(price) for price in prices if price is not None]
+
+    def listed(self, name: str, usage: Usage) -> Usage:
+        """Return the usage with its cost by the installation's own prices or by litellm's list."""
+        own = self._own.get(name)
+        return replace(usage, cost=self._catalogue.find_cost(name, usage) if own is None else own.cost_of(usage))
+
+    def priced(self, name: str, model: str, usage: Usage, **media: Any) -> Usage:
+        """Return the usage with its cost; `model` is litellm's name, `media` what is paid for besides tokens."""
+        own = self._own.get(name)
+        if own is not None:
+            return replace(usage, cost=own.cost_of(usage))
+        try:
+            prices = self.litellm.cost_per_token(
+                model=model,
+                prompt_tokens=usage.input_tokens,
+                completion_tokens=usage.output_tokens,
+                cache_read_input_tokens=usage.cached_tokens,
+                **media,
+            )
+        except (self.litellm.exceptions.ModelNotMappedError, *self._faults):
+            self.unpriced.add(model)
+            return usage
+        return replace(usage, cost=round(sum(prices), COST_DIGITS))
+
+    def of_media(self, request: TranscriptionRequest | SpeechRequest, model: str, usage: Usage) -> float | None:
+        """Return the price of a recording or of speech, by its length where litellm says so."""
+        own = self._own.get(request.model)
+        if own is not None:
+            return own.cost_of(usage)
+        return self.priced(request.model, model, Usage(), **request.paid_for).cost or None
+
+    def of_image(self, request: DrawingRequest, model: str, answer: Any) -> float | None:
+        """Return the price of an image; without the provider's `answer`, of one by its size."""
+        own = self._own.get(request.model)
+        if own is not None:
+            usage = request.estimated if answer is None else request.to_usage(answer.usage, None)
+            return own.cost_of(usage) if own.image is None else own.image
+        response = self.litellm.ImageResponse(data=[{}]) if answer is None else answer
+        try:
+            price = self.litellm.completion_cost(
+                completion_response=response, model=model, call_type="image_generation", size=request.size, n=1
+            )
+        # litellm raises bare exceptions for models whose price it does not know.
+        except Exception:  # noqa: BLE001
+            return None
+        return round(float(price), COST_DIGITS) or None

@@ -16,12 +16,11 @@ from agent.llm.completions import (
     ToolCall,
     to_tool_calls,
 )
-from agent.llm.providers.catalogue import Catalogue
+from agent.llm.providers.catalogue import Catalogue, Prices, Pricing
 from agent.llm.providers.errors import may_be_billed, to_failure
 from agent.llm.providers.library import Library, import_litellm
 from agent.llm.providers.names import UnknownName, find_unknown, find_unlisted
 from agent.llm.providers.openai_api import OpenAIServer, read_usage, to_count, to_usage
-from agent.llm.providers.pricing import Prices, Pricing
 from agent.llm.providers.requests import MARKED_MODEL, Form, Forms, to_response_format, with_marks, with_short_ids
 from agent.llm.providers.streaming import StreamAccumulator
 from agent.llm.tokens import estimate

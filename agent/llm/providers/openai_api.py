@@ -84,9 +84,12 @@ class Answer(BaseModel):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of tools."""
+        calls = self.choices[0].message.tool_calls
+        if not calls:
+            return ()
         return to_tool_calls(
             (None if call.id is None else str(call.id), call.function.name, _to_text(call.function.arguments))
-            for call in self.choices[0].message.tool_calls or ()
+            for call in calls
         )
 
 

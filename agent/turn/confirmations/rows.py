@@ -86,12 +86,12 @@ async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agr
 
     Returns None when it was consumed before, or another attempt runs the turn: the calls may then already have run.
     """
-    return await _find_agreed(database, USE, key, confirmation_id)
+    return await _find_agreed(database, USE, key, confirmation_id=confirmation_id)
 
 
 async def find_consumed(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
     """Return an approval that this turn has consumed for the first of its calls; None when another attempt runs it."""
-    return await _find_agreed(database, FIND_USED, key, confirmation_id)
+    return await _find_agreed(database, FIND_USED, key, confirmation_id=confirmation_id)
 
 
 async def _find_agreed(database: Database, statement: TextClause, key: TurnKey, confirmation_id: int) -> Agreed | None:

@@ -20,6 +20,7 @@ from sqlalchemy import text
 from agent.journal.quotes import (
     MEMORY_CHARS,
     quote,
+    to_context_lines,
     to_memory_line,
     to_speaker,
     with_speaker,
@@ -228,7 +229,7 @@ def to_context_block(
         zone = ZoneInfo(user.time_zone)
     except (ZoneInfoNotFoundError, ValueError):
         zone = ZoneInfo("UTC")
-    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *_to_lines(platform_context)]
+    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *to_context_lines(platform_context)]
     if replied_to is not None:
         speaker = "you" if replied_to.speaker is None else to_speaker(replied_to.speaker)
         lines.append(prompts().turn.replied_to.format(speaker=speaker, text=quote(replied_to.text)))
@@ -236,18 +237,6 @@ def to_context_block(
         lines.append(prompts().turn.memories_heading.format(name=to_speaker(user.name)))
         lines += [to_memory_line(memory, zone) for memory in memories]
     return "<context>\n" + "\n".join(lines) + "\n</context>"
-
-
-def _to_lines(platform_context: PlatformContext) -> list[str]:
-    # Users choose the names of channels and roles, so these are quoted like messages.
-    facts = {
-        "Server": platform_context.server_name,
-        "Channel": platform_context.channel_name,
-        "Channel topic": platform_context.topic,
-        "Thread": platform_context.thread_title,
-        "Roles of who writes": ", ".join(platform_context.roles),
-    }
-    return [f"{name}: {quote(fact)}" for name, fact in facts.items() if fact]
 
 
 def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
