@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from agent.prompts import prompts
 from shared.memory.memories import Neighbour, RecalledMemory
-from shared.messages import PlatformContext, QuotedMessage
+from shared.messages import QuotedMessage
 from shared.text import cut
 
 MEMORY_CHARS = 300
@@ -80,16 +80,3 @@ def _to_neighbour(neighbour: Neighbour) -> str:
     if neighbour.is_from_bot:
         return f"you: {text}"
     return f"{to_speaker(neighbour.speaker)}: {text}" if neighbour.speaker else text
-
-
-def to_context_lines(platform_context: PlatformContext) -> list[str]:
-    """Return what the platform says about a message's place and sender, a line each."""
-    # Users choose the names of channels and roles, so these are quoted like messages.
-    facts = {
-        "Server": platform_context.server_name,
-        "Channel": platform_context.channel_name,
-        "Channel topic": platform_context.topic,
-        "Thread": platform_context.thread_title,
-        "Roles of who writes": ", ".join(platform_context.roles),
-    }
-    return [f"{name}: {quote(fact)}" for name, fact in facts.items() if fact]

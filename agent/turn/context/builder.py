@@ -20,7 +20,6 @@ from sqlalchemy import text
 from agent.journal.quotes import (
     MEMORY_CHARS,
     quote,
-    to_context_lines,
     to_memory_line,
     to_speaker,
     with_speaker,
@@ -110,20 +109,18 @@ async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, r
 
 def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: datetime) -> Context:
     """Build the prompt from its parts and these memories."""
-    images, message = parts.images, parts.message
+    images, message, replied_to = parts.images, parts.message, parts.replied_to
     content = _to_content(message.step)
     if parts.is_shared:
         content = with_speaker(parts.user.name, content)
-    block = to_context_block(parts.user, memories, parts.platform_context, now=now, replied_to=parts.replied_to)
+    block = to_context_block(parts.user, memories, parts.platform_context, now=now, replied_to=replied_to)
     messages = [_system(parts)]
     for _, turn in groupby(parts.history, key=lambda past_step: past_step.turn_id):
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
-    unopened = [
-        prompts().turn.image_unopened.format(file_id=file_id) for file_id in images.unopened.get(message.turn_id, ())
-    ]
+    note = prompts().turn.image_unopened
+    unopened = [note.format(file_id=file_id) for file_id in images.unopened.get(message.turn_id, ())]
     messages.append(_to_message("\n\n".join([content, *unopened, block]), images.by_turn.get(message.turn_id, ())))
     # Others may have written what was said in a channel.
-    replied_to = parts.replied_to
     shows_untrusted = (
         bool(images.data)
         or shows_recordings(content)
@@ -158,9 +155,7 @@ def estimate(
     memory_limit: int,
 ) -> int:
     """Return an upper estimate of one model call in tokens: the prompt plus the maximum output."""
-    texts = sum(
-        count_tokens(text_) for text_ in (persona.system_prompt, conversation.summary or "", offer.instructions)
-    )
+    texts = sum(map(count_tokens, (persona.system_prompt, conversation.summary or "", offer.instructions)))
     past = count_history(history) + sum(step.token_count for step in steps)
     entries = 4 * (len(history) + len(steps) + 2)
     around = memory_limit * MEMORY_CHARS + 60
@@ -229,7 +224,7 @@ def to_context_block(
         zone = ZoneInfo(user.time_zone)
     except (ZoneInfoNotFoundError, ValueError):
         zone = ZoneInfo("UTC")
-    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *to_context_lines(platform_context)]
+    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *_to_lines(platform_context)]
     if replied_to is not None:
         speaker = "you" if replied_to.speaker is None else to_speaker(replied_to.speaker)
         lines.append(prompts().turn.replied_to.format(speaker=speaker, text=quote(replied_to.text)))
@@ -237,6 +232,18 @@ def to_context_block(
         lines.append(prompts().turn.memories_heading.format(name=to_speaker(user.name)))
         lines += [to_memory_line(memory, zone) for memory in memories]
     return "<context>\n" + "\n".join(lines) + "\n</context>"
+
+
+def _to_lines(platform_context: PlatformContext) -> list[str]:
+    # Users choose the names of channels and roles, so these are quoted like messages.
+    facts = {
+        "Server": platform_context.server_name,
+        "Channel": platform_context.channel_name,
+        "Channel topic": platform_context.topic,
+        "Thread": platform_context.thread_title,
+        "Roles of who writes": ", ".join(platform_context.roles),
+    }
+    return [f"{name}: {quote(fact)}" for name, fact in facts.items() if fact]
 
 
 def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
@@ -388,6 +395,5 @@ def shorten(step: Step) -> Step:
 
 
 def _count(step: Step) -> int:
-    if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
-        return step.token_count
-    return min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS]))
+    is_long = step.role == "tool_result" and len(step.content) > PAST_RESULT_CHARS
+    return min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS])) if is_long else step.token_count
