@@ -9,6 +9,7 @@ from agent.live.listener import Listener
 from agent.queue.inbox import Inbox
 from agent.queue.outbox import Outbox, Senders
 from agent.tools.mcp.servers import RemoteTools
+from agent.tools.modules import ModuleTools
 from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox
 from agent.turn.services import Files, Models, TurnServices
@@ -40,7 +41,7 @@ class ToolSources:
     `agents` builds its tool provider from a function that returns the collaborators of the agents' turns.
     """
 
-    modules: ToolProvider
+    modules: ModuleTools
     mcp: RemoteTools
     skills: ToolProvider
     agents: Callable[[Callable[[], TurnServices]], ToolProvider]

@@ -59,7 +59,7 @@ def visit(settings: Settings, address: Address, model: OpenAIStub) -> Visit:
     async def opened(
         hotel: Hotel, company: asyncio.Barrier | None = None, *, plans: bool = False
     ) -> AsyncIterator[Site]:
-        dates = [tool for tool in discover().tools if tool.module == "calendar"]
+        dates = [tool for tool in discover().tools.values() if tool.module == "calendar"]
         if company is not None:
             dates = [in_company(tool, company) for tool in dates]
         configuration = settings.model_copy(

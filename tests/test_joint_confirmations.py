@@ -86,7 +86,7 @@ async def test_approved_calls_run_one_after_another(
         steps.append(f"{what} ends")
         return "moved"
 
-    tools = ModuleTools([*discover().tools, Tool(move, Permission.GUEST, module="office", confirms=True)])
+    tools = ModuleTools([*discover().tools.values(), Tool(move, Permission.GUEST, module="office", confirms=True)])
     parameters = {"default_guest_modules": ("office",), "default_guest_token_budget": 1_000_000}
     async with open_parley(settings.model_copy(update=parameters), address, model, modules=tools) as parley:
         model.play([calls(*(("office__move", {"what": what}) for what in "abc")), Answer("Moved.")])

@@ -24,8 +24,7 @@ from agent.queue.maintenance.totals import read_tool_use
 from agent.queue.outbox import Senders
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask
 from agent.tools.mcp.servers import RemoteTools
-from agent.tools.modules import discover
-from agent.tools.providers import ToolProvider
+from agent.tools.modules import ModuleTools, discover
 from agent.tools.search import MODULE as SEARCH
 from agent.tools.skills.folder import SkillFolder
 from agent.tools.skills.provider import MODULE as SKILLS
@@ -70,7 +69,7 @@ async def open_app(
     settings: Settings,
     address: Address | None = None,
     senders: Senders | None = None,
-    modules: ToolProvider | None = None,
+    modules: ModuleTools | None = None,
 ) -> AsyncIterator[App]:
     """Build the app on a migrated database; everything is closed at the end of the block.
 

@@ -26,7 +26,7 @@ class ToolEvents:
         for step in steps:
             call = to_pending(step, self.scope, self.offer)
             events.append(self.announcer.event("tool_call", id=call.id, tool=call.name, args=call.arguments))
-            events += [self.announcer.event(name, **payload) for name, payload in self.toolbox.call_events(call)]
+            events += [self.announcer.event(name, **payload) for name, payload in self.toolbox.list_events(call)]
         return events
 
     def of_result(self, step: Step, call: PendingCall, outcome: Outcome) -> list[Event]:
@@ -35,7 +35,7 @@ class ToolEvents:
         foreign = self.announcer.outflow.foreign
         events = [
             self.announcer.event(name, **{key: foreign(it) if isinstance(it, str) else it for key, it in more.items()})
-            for name, more in self.toolbox.result_events(call, outcome)
+            for name, more in self.toolbox.list_events(call, outcome)
         ]
         payload = {"id": call.id, "tool": call.name, "result": step.value, "error": is_error(outcome)}
         if isinstance(outcome, NeedsApproval):

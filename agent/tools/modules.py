@@ -9,7 +9,7 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
@@ -91,22 +91,29 @@ class ModuleTools(ToolProvider):
         find: Callable[[], FoundModules] | None = None,
     ) -> None:
         """Provide these tools, or with `find` those that it returns."""
-        self._tools = {entry.name: entry for entry in sorted(tools, key=lambda tool: tool.name)}
+        self.tools = _sort_by_name(tools)
         self._instructions = dict(instructions)
         self.failures: dict[str, str] = {}
         self.off: Mapping[str, str] = {}
+        # What the modules answer over HTTP, and what they do in the background.
+        self.routes: Sequence[ModuleRoute] = ()
+        self.ticks: Sequence[ModuleTick] = ()
+        self._version = 0
         self._find = find
         if find is not None:
             self._use(find())
 
     async def try_again(self) -> None:
-        """Load the modules again that have failed: what they lacked, a file or a server, may be there by now."""
+        """Load the modules again that have failed: what they lacked, a file or a server, may be there by now.
+
+        A worker calls this from time to time.
+        """
         if not self.failures or self._find is None:
             return
         modules = await asyncio.to_thread(self._find)
         if self.failures.keys() != {failure.name for failure in modules.failed}:
             self._use(modules)
-            self.version += 1
+            self._version += 1
             log.info("modules_loaded", failed=sorted(self.failures))
 
     def _use(self, modules: FoundModules) -> None:
@@ -115,35 +122,33 @@ class ModuleTools(ToolProvider):
         for failure in modules.failed:
             if failure.name not in self.failures:
                 log.error("module_failed_to_load", module=failure.name, source=failure.source, exc_info=failure.error)
-        self._tools = {entry.name: entry for entry in sorted(tools, key=lambda tool: tool.name)}
+        self.tools = _sort_by_name(tools)
         self._instructions = {module.name: module.instructions for module in modules.loaded}
         self.routes = tuple(route for module in modules.loaded for route in module.routes)
         self.ticks = tuple(tick for module in modules.loaded for tick in module.ticks)
         self.failures = {module.name: module.reason for module in modules.failed}
 
     @property
-    def tools(self) -> Sequence[Tool]:
-        """Return the tools, sorted by name."""
-        return tuple(self._tools.values())
-
-    @property
     def modules(self) -> frozenset[str]:
         """Return the names of the modules, those that failed to load included."""
-        return super().modules | self._instructions.keys() | self.failures.keys()
+        names = {tool.module for tool in self.tools.values()}
+        return frozenset(names | self._instructions.keys() | self.failures.keys())
 
-    @property
-    def instructions(self) -> Mapping[str, str]:
-        """Return the text that each module adds to the system prompt, by module."""
+    def list_missing(self, scope: Scope) -> Mapping[str, str]:
+        """Return the tools that are off."""
+        return self.off
+
+    def describe(self, scope: Scope) -> Mapping[str, str]:
+        """Return the modules' `INSTRUCTIONS`."""
         return self._instructions
 
-    def find(self, name: str) -> Tool | None:
-        """Return the tool with the full name `module.tool`, None when there is none."""
-        return self._tools.get(name)
+    def variant(self, scope: Scope) -> int:
+        """Return how often the modules have changed."""
+        return self._version
 
-    def explain_missing(self, scope: Scope, name: str) -> str | None:
-        """Return why this tool is off; None when it is not."""
-        reason = self.off.get(name.replace("__", ".", 1))
-        return None if reason is None else f"{name} is off: {reason}."
+
+def _sort_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    return {entry.name: entry for entry in sorted(tools, key=lambda tool: tool.name)}
 
 
 def discover(modules_path: Path | None = None, settings: Settings | None = None) -> ModuleTools:

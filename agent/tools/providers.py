@@ -8,10 +8,10 @@ from agent.tools.calls import CallingTurn, PendingCall
 from agent.tools.offer import Scope
 from agent.tools.outcomes import NO_WORK, ApprovalRequest, ModelWork, Outcome
 from shared.errors import ToolError
-from shared.hooks import ModuleRoute, ModuleTick
 from shared.tools import Tool, ToolContext
 
 NO_TEXTS: Mapping[str, str] = {}
+NO_TOOLS: Mapping[str, Tool] = {}
 ToolEvent = tuple[str, dict[str, Any]]
 
 
@@ -33,40 +33,8 @@ class ToolProvider(Protocol):
     """
 
     is_personal: bool = False
-    # Tools of a searchable provider are left out of an offer that has grown too large, and found by search.
-    is_searchable: bool = False
-    # The tools that lack something in the settings, and what.
-    off: Mapping[str, str] = NO_TEXTS
-    # Changes whenever the tools change.
-    version: int = 0
-    # Whether tools or instructions also depend on what `variant` returns.
-    varies: bool = False
-    # What modules answer over HTTP, and what they do in the background.
-    routes: Sequence[ModuleRoute] = ()
-    ticks: Sequence[ModuleTick] = ()
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """Return all current tools, without checking permissions; personal ones are in `list` alone."""
-        return ()
-
-    @property
-    def modules(self) -> frozenset[str]:
-        """Return the module names that its tools use or may use."""
-        return frozenset(tool.module for tool in self.tools)
-
-    @property
-    def instructions(self) -> Mapping[str, str]:
-        """Return the text that each of its modules adds to the system prompt, by module."""
-        return NO_TEXTS
-
-    def variant(self, scope: Scope) -> Hashable:
-        """Return what offers are cached by besides the version, the rights and the persona; asked if it `varies`."""
-        return None
-
-    def describe(self, scope: Scope) -> Mapping[str, str]:
-        """Return the instructions for this scope, by module."""
-        return self.instructions
+    # All current tools by full name, whoever may use them; what differs between users is left out of a personal one.
+    tools: Mapping[str, Tool] = NO_TOOLS
 
     def list(self, scope: Scope) -> Sequence[Tool]:
         """Return the tools for this scope; unless `is_personal`, the toolbox removes those that are not permitted.
@@ -74,24 +42,20 @@ class ToolProvider(Protocol):
         The result may depend on the user's permission, the persona, its agents and the hops of the scope, but not on
         the user's identity, because offers are cached by these values.
         """
-        return self.tools
+        return tuple(self.tools.values())
 
-    def find(self, name: str) -> Tool | None:
-        """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""
-        return next((tool for tool in self.tools if tool.name == name), None)
+    def list_missing(self, scope: Scope) -> Mapping[str, str]:
+        """Return the tools that cannot be used in this scope, by full name, and why."""
+        return NO_TEXTS
 
-    async def try_again(self) -> None:
-        """Look again for what was missing so far; a worker calls this from time to time."""
-        return
+    def describe(self, scope: Scope) -> Mapping[str, str]:
+        """Return the text that each of its modules adds to the system prompt in this scope, by module."""
+        return NO_TEXTS
 
-    def explain_missing(self, scope: Scope, name: str) -> str | None:
-        """Return why this tool cannot be used in this scope; None when the name does not belong to this provider."""
-        return None
+    def variant(self, scope: Scope) -> Hashable:
+        """Return what offers are cached by besides the rights and the persona; it changes whenever they would.
 
-    async def find_scope(self, scope: Scope, agent: str) -> Scope | None:
-        """Return the scope of an agent, for running an approved call of that agent; None for an unknown agent.
-
-        Raises `ToolError` when the agent may not be used in this scope.
+        Asked for every turn, so it has to be cheap.
         """
         return None
 
@@ -101,10 +65,6 @@ class ToolProvider(Protocol):
         """Run a tool with checked arguments; `turn` is None for a call outside a turn."""
         return Returned(await tool.run(context, **arguments))
 
-    def call_events(self, call: PendingCall) -> Sequence[ToolEvent]:
-        """Return additional events of the turn for a call, besides the event of the call itself."""
-        return ()
-
-    def result_events(self, call: PendingCall, outcome: Outcome) -> Sequence[ToolEvent]:
-        """Return additional events of the turn for an outcome; they precede the event of the result."""
+    def list_events(self, call: PendingCall, outcome: Outcome | None) -> Sequence[ToolEvent]:
+        """Return additional events of the turn: after the event of a call, and before that of its outcome."""
         return ()

@@ -36,20 +36,12 @@ class ToolSearch(ToolProvider):
 
     def __init__(self, offered_to: Callable[[Scope], Offer]) -> None:
         self._offered_to = offered_to
-        self._of_nothing = {tool.name: tool for tool in build_search(())}
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """Return no tools, because they depend on the offer."""
-        return ()
+        # With nothing to search in.
+        self.tools = {tool.name: tool for tool in build_search(())}
 
     def list(self, scope: Scope) -> Sequence[Tool]:
         """Return the two tools if the offer of this scope leaves tools out."""
         return [tool for tool in self._offered_to(scope).tools if tool.module == MODULE]
-
-    def find(self, name: str) -> Tool | None:
-        """Return the tool with this name, without anything to search in."""
-        return self._of_nothing.get(name)
 
 
 def fit(

@@ -9,11 +9,10 @@ from collections import defaultdict
 from collections.abc import Awaitable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
-from agent.prompts import prompts
 from agent.tools.approvals import request_for_agent, request_for_tool
 from agent.tools.arguments import parse_arguments
 from agent.tools.calls import CallingTurn, PendingCall
-from agent.tools.offer import Offer, Scope
+from agent.tools.offer import Offer, Scope, to_wire_name
 from agent.tools.outcomes import NO_WORK, Failed, ModelWork, Outcome, Result, unknown_outcome
 from agent.tools.providers import Returned, ToolEvent, ToolProvider
 from agent.tools.results import to_json, to_shown_and_kept
@@ -53,7 +52,6 @@ class Toolbox:
     def __init__(self, providers: Sequence[ToolProvider], result_limit: int, kept_limit: int = 0) -> None:
         """Cut results to so many characters for the model, and to `kept_limit` for what is kept of longer ones."""
         self._providers = tuple(providers)
-        self._varying = [provider for provider in self._providers if provider.varies]
         self._result_limit, self._kept_limit = result_limit, kept_limit
         self._offers: dict[Hashable, Offer] = {}
         self._use: Mapping[str, int] = {}
@@ -63,20 +61,14 @@ class Toolbox:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools of all providers that are not personal, in the order in which they are offered."""
-        shared = [tool for provider in self._providers if not provider.is_personal for tool in provider.tools]
+        shared = [tool for provider in self._providers if not provider.is_personal for tool in provider.tools.values()]
         return tuple(sorted(shared, key=lambda tool: tool.name))
-
-    @property
-    def modules(self) -> frozenset[str]:
-        """Return the names of all modules, including disabled ones."""
-        return frozenset().union(*(provider.modules for provider in self._providers))
 
     def offered_to(self, scope: Scope) -> Offer:
         """Return the tools for a scope. Offers are cached: scopes with equal rights share one object."""
-        persona, versions = scope.persona, tuple([provider.version for provider in self._providers])
-        variants = tuple([provider.variant(scope) for provider in self._varying])
+        persona, variants = scope.persona, tuple([provider.variant(scope) for provider in self._providers])
         rights = (scope.user.permission, persona.id, persona.allowed_modules, persona.skills)
-        key = (rights, scope.agents, scope.hops, scope.is_anonymous, versions, variants)
+        key = (rights, scope.agents, scope.hops, scope.is_anonymous, variants)
         if key not in self._offers:
             while len(self._offers) >= MAX_KEPT_OFFERS:
                 self._offers.pop(next(iter(self._offers)))
@@ -106,10 +98,8 @@ class Toolbox:
         descriptions = {
             module: text for provider in self._providers for module, text in provider.describe(scope).items()
         }
-        # Of a module whose tools are found by search the model knows what to mind; of a server that an admin has added,
-        # whose text may be long, only with its tools.
-        relevant_tools = [tool for provider, tool in permitted if id(tool) in ids or not provider.is_searchable]
-        texts = [descriptions.get(module, "") for module in dict.fromkeys(tool.module for tool in relevant_tools)]
+        # Of a module whose tools are found by search, too, the model knows what to mind.
+        texts = [descriptions.get(module, "") for module in dict.fromkeys(tool.module for _, tool in permitted)]
         instructions = "\n\n".join(text for text in texts if text)
         return Offer(tools, instructions, tuple(left_out), removed=self._list_removed(scope))
 
@@ -117,9 +107,11 @@ class Toolbox:
         # By the rule that removes them, in the words that people are shown.
         removals: dict[str, list[str]] = defaultdict(list)
         for provider in self._providers:
-            for name, reason in provider.off.items():
-                removals[f"off: {reason}"].append(name)
-            for tool in () if provider.is_personal else provider.list(scope):
+            if provider.is_personal:
+                continue
+            for name, reason in provider.list_missing(scope).items():
+                removals[reason].append(name)
+            for tool in provider.list(scope):
                 if tool.requires > scope.user.permission:
                     removals[f"needs the permission {tool.requires.label}"].append(tool.name)
                 elif scope.is_anonymous and not is_impersonal(tool):
@@ -131,14 +123,7 @@ class Toolbox:
     def find(self, name: str) -> Tool | None:
         """Return the current tool with the full name `module.tool`, if there is one; does not check permissions."""
         providers = (*self._providers, self._search)
-        return next((tool for provider in providers if (tool := provider.find(name)) is not None), None)
-
-    async def find_scope(self, scope: Scope, agent: str) -> Scope:
-        """Return the scope of an agent, for an approved call of that agent; raises `ToolError` for an unknown agent."""
-        for provider in self._providers:
-            if (agent_scope := await provider.find_scope(scope, agent)) is not None:
-                return agent_scope
-        raise ToolError(prompts().delegation.switched_off.format(agent=agent))
+        return next((tool for provider in providers if (tool := provider.tools.get(name)) is not None), None)
 
     def resolve(self, call: PendingCall) -> Tool | None:
         """Return the current tool of a call; None when it no longer exists or is not permitted."""
@@ -153,9 +138,16 @@ class Toolbox:
             # Which of them it is can't be guessed: they do different things.
             reason = f"Several tools are called {call.name!r}; call one of them by its full name."
             return self._fail(reason, available_tools=[tool.wire_name for tool in matches])
-        reasons = (provider.explain_missing(call.scope, call.name) for provider in self._providers)
-        reason = next((reason for reason in reasons if reason is not None), f"There is no tool {call.name!r} here.")
-        return self._fail(reason, available_tools=[tool.wire_name for tool in call.offer.tools[:MAX_NAMED_TOOLS]])
+        return self._fail(
+            self._explain_missing(call), available_tools=[tool.wire_name for tool in call.offer.tools[:MAX_NAMED_TOOLS]]
+        )
+
+    def _explain_missing(self, call: PendingCall) -> str:
+        for provider in self._providers:
+            for name, reason in provider.list_missing(call.scope).items():
+                if call.name in (name, to_wire_name(name), name.partition(".")[2]):
+                    return f"{name} can't be used here: {reason}"
+        return f"There is no tool {call.name!r} here."
 
     async def call(self, call: PendingCall, context: ToolContext, turn: CallingTurn | None = None) -> Outcome:
         """Run one call; failures become outcomes that help the model to correct the call.
@@ -208,20 +200,16 @@ class Toolbox:
             log.exception("tool_failed", tool=tool.name, call=context.call_id)
             return ToolError(f"{tool.name} failed unexpectedly.")
 
-    def call_events(self, call: PendingCall) -> list[ToolEvent]:
-        """Return additional events of the turn for a call, besides the event of the call itself."""
-        return [event for provider in self._providers for event in provider.call_events(call)]
-
-    def result_events(self, call: PendingCall, outcome: Outcome) -> list[ToolEvent]:
-        """Return additional events of the turn for an outcome; they precede the event of the result."""
-        return [event for provider in self._providers for event in provider.result_events(call, outcome)]
+    def list_events(self, call: PendingCall, outcome: Outcome | None = None) -> list[ToolEvent]:
+        """Return additional events of the turn: after the event of a call, and before that of its outcome."""
+        return [event for provider in self._providers for event in provider.list_events(call, outcome)]
 
     def _find_permitted(self, call: PendingCall) -> tuple[ToolProvider, Tool] | None:
         # Checked against the current tools: the offered one may have been removed, or permissions may have changed.
         if (target := call.tool) is None:
             return None
         for provider in (*self._providers, self._search):
-            now = provider.list(call.scope) if provider.is_personal else (provider.find(target.name),)
+            now = provider.list(call.scope) if provider.is_personal else (provider.tools.get(target.name),)
             for tool in now:
                 if tool is not None and tool.name == target.name:
                     return (provider, tool) if _is_permitted(provider, call.scope, tool) else None

@@ -40,7 +40,7 @@ class ToolBatch:
             *services.models.modes[turn.loop_mode].policies(turn),
             Repetition(turn.log.steps),
             Interruption(interrupted),
-            Approval(services.database, services.toolbox, turn.key, interrupted=interrupted),
+            Approval(services.database, services.settings, services.toolbox, key=turn.key, interrupted=interrupted),
             Permitted(services.toolbox),
             TaintGuard(taint, services.toolbox, turn.log),
         )

@@ -172,7 +172,7 @@ def web_and_board() -> list[Tool]:
 async def open_village(settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Parley]:
     """Open a `Parley` whose people may use the tools of the dialogues."""
     changes = {"default_guest_modules": MODULES, "default_guest_token_budget": 10**8}
-    tools = ModuleTools([*discover().tools, *web_and_board()])
+    tools = ModuleTools([*discover().tools.values(), *web_and_board()])
     async with open_parley(settings.model_copy(update=changes), address, model, modules=tools) as parley:
         yield parley
 

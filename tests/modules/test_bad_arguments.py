@@ -107,14 +107,14 @@ async def context(database: Database, tmp_path: Path) -> ToolContext:
     return await make_tool_context(database, tmp_path / "files", "", Permission.OWNER)
 
 
-@pytest.mark.parametrize("module", sorted({tool.module for tool in MODULES.tools}))
+@pytest.mark.parametrize("module", sorted({tool.module for tool in MODULES.tools.values()}))
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 async def test_no_arguments_break_a_tool(module: str, context: ToolContext, data: st.DataObject) -> None:
     scope = Scope(context.user, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), context.place)
     box = Toolbox((MODULES,), LIMIT)
     offer = box.offered_to(scope)
-    for tool in (tool for tool in MODULES.tools if tool.module == module):
+    for tool in (tool for tool in MODULES.tools.values() if tool.module == module):
         arguments = data.draw(calls_of(tool), tool.name)
         call = PendingCall("call-1", tool.wire_name, arguments, scope, offer)
         async with asyncio.timeout(tool.timeout_seconds + 10):

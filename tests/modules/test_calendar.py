@@ -190,7 +190,7 @@ async def test_a_hint_that_is_not_understood_is_refused_with_examples(context: T
 
 def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
     modules = Settings().default_guest_modules
-    tools = [tool for tool in discover().tools if tool.module in modules and tool.requires == Permission.GUEST]
+    tools = [tool for tool in discover().tools.values() if tool.module in modules and tool.requires == Permission.GUEST]
 
     assert len(tools) == 12  # all but list_holidays, search_files and rename_file, which guests are not offered
     # The estimate is an upper one, of 3 bytes a token; JSON in English has more than 4.

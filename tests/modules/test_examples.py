@@ -117,7 +117,7 @@ async def parley(
 @pytest.mark.timeout(300)
 async def test_every_example_of_every_tool_works(parley: Parley, model: OpenAIStub, web: Server) -> None:
     # Those that change what others read come last; each has a conversation of its own, so that none is tainted.
-    tools = sorted(discover(settings=Settings()).tools, key=lambda tool: (not tool.read_only, tool.name))
+    tools = sorted(discover(settings=Settings()).tools.values(), key=lambda tool: (not tool.read_only, tool.name))
     wrong = []
     for tool in tools:
         assert tool.examples, f"{tool.name} has no example"
@@ -147,7 +147,7 @@ def test_examples_are_not_sent_to_models() -> None:
         [
         """
 
-    tool = replace(next(iter(discover(settings=Settings()).tools)), run=roll)
+    tool = replace(next(iter(discover(settings=Settings()).tools.values())), run=roll)
 
     assert tool.description == "Roll dice."
     assert tool.examples == [({"sides": 6}, '"rolled": [')]

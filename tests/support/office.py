@@ -78,7 +78,7 @@ class Office:
 
     def modules(self) -> ModuleTools:
         """Return these tools and the modules'."""
-        return ModuleTools([*discover().tools, *self.tools()])
+        return ModuleTools([*discover().tools.values(), *self.tools()])
 
 
 @asynccontextmanager

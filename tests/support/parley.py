@@ -18,7 +18,7 @@ from agent.queue import inbox
 from agent.queue.inbox import Accepted
 from agent.queue.outbox import Reply as Posted
 from agent.queue.outbox import Senders
-from agent.tools.providers import ToolProvider
+from agent.tools.modules import ModuleTools
 from shared.db.database import Address
 from shared.messages import AgentResponse, Attachment, IncomingMessage, Place, PlatformContext
 from shared.messages import Sender as Writer
@@ -155,7 +155,7 @@ async def open_parley(
     model: OpenAIStub,
     *,
     senders: Senders | None = None,
-    modules: ToolProvider | None = None,
+    modules: ModuleTools | None = None,
     works: bool = True,
 ) -> AsyncIterator[Parley]:
     """Open a `Parley`; with `works` it has a running worker."""

@@ -16,6 +16,7 @@ import asyncpg
 from sqlalchemy import select, text
 
 from agent.tools.mcp.connections import Connection, Listed, Server
+from agent.tools.offer import Scope
 from agent.tools.providers import ToolProvider
 from shared.db.database import Database, DatabaseLost
 from shared.errors import ToolError
@@ -78,30 +79,23 @@ class RemoteTools(ToolProvider):
     `reserved`: names of other modules, which no server may have.
     """
 
-    is_searchable = True
-
     def __init__(self, database: Database, reserved: Collection[str] = ()) -> None:
         self._database = database
         self._reserved = frozenset(reserved)
         self._kept: dict[int, _Kept] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._published: list[Tool] = []
-        self._offered: dict[str, Tool] = {}
+        self._version = 0
         self._running = asyncio.Lock()
 
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """Return the approved tools."""
-        return tuple(self._offered.values())
-
-    def find(self, name: str) -> Tool | None:
-        """Return the approved tool with this name, `server.tool`; None if there is none now."""
-        return self._offered.get(name)
+    def variant(self, scope: Scope) -> int:
+        """Return how often the approved tools have changed."""
+        return self._version
 
     def offer(self, tools: Iterable[Tool]) -> None:
         """Replace the offered tools: in new turns, and for calls of running turns, which fail if the tool is gone."""
-        self._offered = {tool.name: tool for tool in tools}
-        self.version += 1
+        self.tools = {tool.name: tool for tool in tools}
+        self._version += 1
 
     async def run(self) -> None:
         """Watch the tables and keep the servers connected, until cancelled."""

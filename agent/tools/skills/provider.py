@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sqlalchemy import select
@@ -51,19 +52,17 @@ class SkillTools(ToolProvider):
     """
 
     is_personal = True
+    tools = MappingProxyType({tool.name: tool for tool in (LOAD, READ)})
 
     def __init__(self, folder: SkillFolder | None) -> None:
         self._folder = folder
-        # The files may change at any time; the rows of the table come with the persona.
-        self.varies = folder is not None
 
-    @property
-    def modules(self) -> frozenset[str]:
-        """Return the name of the tools' module."""
-        return frozenset({MODULE})
+    def variant(self, scope: Scope) -> tuple[ListedSkill, ...] | None:
+        """Return the skills: their files may change at any time; rows of the table come with the persona."""
+        return None if self._folder is None else self._list_skills(scope)
 
-    def variant(self, scope: Scope) -> tuple[ListedSkill, ...]:
-        """Return the skills that the persona lists and that there are, sorted by name; a row precedes a folder."""
+    def _list_skills(self, scope: Scope) -> tuple[ListedSkill, ...]:
+        # Those that the persona lists and that there are, sorted by name; a row precedes a folder.
         persona = scope.persona
         if not persona.skills.names:
             return ()
@@ -75,7 +74,7 @@ class SkillTools(ToolProvider):
 
     def describe(self, scope: Scope) -> Mapping[str, str]:
         """Return the list of names and descriptions, byte-identical for the same skills."""
-        skills = self.variant(scope)
+        skills = self._list_skills(scope)
         if not skills:
             return NO_TEXTS
         room = max(60, MAX_LISTING_CHARS // len(skills))
@@ -84,11 +83,7 @@ class SkillTools(ToolProvider):
 
     def list(self, scope: Scope) -> Sequence[Tool]:
         """Return both tools if the persona has a skill."""
-        return (LOAD, READ) if self.variant(scope) else ()
-
-    def find(self, name: str) -> Tool | None:
-        """Return the tool with this name."""
-        return next((tool for tool in (LOAD, READ) if tool.name == name), None)
+        return (LOAD, READ) if self._list_skills(scope) else ()
 
     async def call(
         self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext, turn: CallingTurn | None
@@ -97,7 +92,7 @@ class SkillTools(ToolProvider):
         if turn is None:
             raise ToolError(NOT_HERE)
         name, offset = str(arguments["name"]), int(arguments["offset"])
-        available = [skill.name for skill in self.variant(turn.scope)]
+        available = [skill.name for skill in self._list_skills(turn.scope)]
         if name not in available:
             raise ToolError(f"There is no skill {name[:64]!r} here.", available_skills=available)
         # Leaves a quarter of the limit for the escapes of JSON.

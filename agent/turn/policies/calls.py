@@ -10,13 +10,15 @@ from typing import Protocol
 
 from agent.journal.positions import call_seq
 from agent.journal.steps import Step, TurnKey, TurnLog
+from agent.people.personas import get_persona
 from agent.prompts import prompts
 from agent.tools.calls import PendingCall
+from agent.tools.offer import Scope
 from agent.tools.outcomes import Failed, NotRun, Outcome, not_run, unknown_outcome
 from agent.tools.toolbox import Toolbox
 from agent.turn.confirmations.rows import consume, find_consumed
 from shared.db.database import Database
-from shared.errors import ToolError
+from shared.settings import Settings
 
 
 class Policy(Protocol):
@@ -117,9 +119,11 @@ class Approval:
     is recorded, so of those that an earlier attempt has left, the `interrupted`, it can only have begun the first.
     """
 
-    def __init__(self, database: Database, toolbox: Toolbox, key: TurnKey, interrupted: Sequence[str] = ()) -> None:
-        self._database, self._toolbox, self._key = database, toolbox, key
-        self._interrupted = interrupted
+    def __init__(
+        self, database: Database, settings: Settings, toolbox: Toolbox, *, key: TurnKey, interrupted: Sequence[str] = ()
+    ) -> None:
+        self._database, self._settings, self._toolbox = database, settings, toolbox
+        self._key, self._interrupted = key, interrupted
 
     async def check(self, call: PendingCall) -> PendingCall | Failed | NotRun:
         """Stop a call that was denied or whose approval is consumed; add the approved question to the others."""
@@ -140,12 +144,19 @@ class Approval:
         question = agreed.questions[number]
         if agreed.agent is None:
             return replace(call, agreed_to=question)
-        try:
-            scope = await self._toolbox.find_scope(call.scope, agreed.agent)
-        except ToolError as error:
-            return not_run(str(error))
-        offer = self._toolbox.offered_to(scope)
-        return replace(call, agreed_to=question, scope=scope, offer=offer)
+        scope = await self._find_scope(call.scope, agreed.agent)
+        if scope is None:
+            return not_run(prompts().delegation.switched_off.format(agent=agreed.agent))
+        return replace(call, agreed_to=question, scope=scope, offer=self._toolbox.offered_to(scope))
+
+    async def _find_scope(self, scope: Scope, name: str) -> Scope | None:
+        # That of an agent of this installation to which the user may still delegate.
+        agent = next((agent for agent in scope.agents if agent.name == name), None)
+        if agent is None or agent.persona_id is None or agent.requires > scope.user.permission:
+            return None
+        async with self._database.statement() as session:
+            persona = await get_persona(session, agent.persona_id, scope.user.permission, settings=self._settings)
+        return replace(scope, persona=persona, hops=(*scope.hops, name))
 
 
 class Permitted:

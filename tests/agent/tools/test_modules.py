@@ -112,7 +112,7 @@ async def test_a_module_that_fails_to_load_is_off_and_the_rest_serves(
     box = discover(tmp_path)
 
     assert problem in box.failures["broken"]
-    assert {tool.module for tool in box.tools} >= {"calculator", "speech"}
+    assert {tool.module for tool in box.tools.values()} >= {"calculator", "speech"}
     assert (await call("speech__say", {"word": "hello"}, box=Toolbox((box,), 8000))).content == '"hello"'
 
 
@@ -140,7 +140,7 @@ def test_every_tool_has_a_name_that_providers_accept() -> None:
 
     assert box.failures == {}
     assert len(box.tools) >= 9
-    assert all(WIRE_NAME.fullmatch(tool.wire_name) for tool in box.tools)
+    assert all(WIRE_NAME.fullmatch(tool.wire_name) for tool in box.tools.values())
 
 
 @pytest.fixture

@@ -1,9 +1,11 @@
 """Providers of tools: any of them is offered and called alike, in one order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import pytest
 
 from agent.tools.calls import PendingCall
-from agent.tools.modules import ModuleTools
+from agent.tools.modules import FoundModules, Module, ModuleTools
 from agent.tools.offer import Scope
 from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox
@@ -23,19 +25,16 @@ class Guests(ToolProvider):
 
     is_personal = True
 
-    @property
-    def tools(self) -> Sequence[Tool]:
-        return ()
-
     def list(self, scope: Scope) -> Sequence[Tool]:
         return (GREETING,) if scope.user.permission == Permission.GUEST else ()
 
-    def explain_missing(self, scope: Scope, name: str) -> str | None:
-        return "Only guests are greeted." if name == GREETING.name else None
+    def list_missing(self, scope: Scope) -> Mapping[str, str]:
+        return {} if self.list(scope) else {GREETING.name: "Only guests are greeted."}
 
 
 GREETING = Tool(greet, Permission.OWNER, module="arrivals")
 WAVING = Tool(greet, Permission.GUEST, module="waving")
+RADIO = Module("radio", "built in", (), off={"radio.play": "no station is set: RADIO_URL"})
 BOX = Toolbox((Guests(), ModuleTools([WAVING])), 2000)
 
 
@@ -57,3 +56,21 @@ async def test_a_call_asks_the_rule_again_and_says_why_it_may_not_be_made() -> N
 
     assert greeted.content == '"Hello Ann"'
     assert "Only guests are greeted." in outcome.content
+
+
+@pytest.mark.parametrize("name", ["radio.play", "radio__play", "play"])
+async def test_a_tool_that_is_off_is_explained_by_each_of_its_names(name: str) -> None:
+    box, guest = Toolbox((ModuleTools(find=lambda: FoundModules((RADIO,), ())),), 2000), scope()
+    call = PendingCall("1", name, {}, guest, box.offered_to(guest))
+
+    outcome = await box.call(call, bare_context("test_toolbox", user=guest.user))
+
+    assert "radio.play can't be used here: no station is set: RADIO_URL" in outcome.content
+    assert call.offer.removed == {"no station is set: RADIO_URL": ("radio.play",)}
+
+
+def test_a_tool_is_looked_up_by_its_full_name_whoever_may_use_it() -> None:
+    assert BOX.find("waving.greet") is WAVING
+    assert BOX.find("tools.find_tool") is not None
+    assert BOX.find("greet") is None
+    assert BOX.tools == (WAVING,)

@@ -142,7 +142,7 @@ async def test_a_tool_that_vanishes_is_off(parley: Parley) -> None:
 async def test_a_tool_that_is_switched_off_is_not_run_even_where_it_is_still_offered(parley: Parley) -> None:
     await add_far(parley)
     mcp = parley.app.tools.mcp
-    tools = [tool for tool in mcp.tools if tool.module == "far"]
+    tools = [tool for tool in mcp.tools.values() if tool.module == "far"]
 
     await parley.sql("UPDATE mcp_tools SET approved = false WHERE name = 'add'")
     await until(parley, lambda tool_names: "far.add" not in tool_names)

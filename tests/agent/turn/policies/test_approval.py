@@ -16,14 +16,18 @@ def answered(confirmation_id: int, *, approved: bool) -> PendingCall:
     return pending("wall.post", {"text": "a"}, confirmation={"id": confirmation_id, "approved": approved})
 
 
+def approval_of(parley: Parley, key: TurnKey) -> Approval:
+    return Approval(parley.app.database, parley.app.settings, BOX, key=key)
+
+
 async def test_a_call_that_answers_no_question_goes_on(parley: Parley) -> None:
     call = pending("wall.post", {"text": "a"})
 
-    assert await Approval(parley.app.database, BOX, TurnKey(1, 1)).check(call) is call
+    assert await approval_of(parley, TurnKey(1, 1)).check(call) is call
 
 
 async def test_a_call_that_was_denied_is_never_run(parley: Parley) -> None:
-    outcome = await Approval(parley.app.database, BOX, TurnKey(1, 1)).check(answered(1, approved=False))
+    outcome = await approval_of(parley, TurnKey(1, 1)).check(answered(1, approved=False))
 
     assert isinstance(outcome, Failed)
 
@@ -38,7 +42,7 @@ async def test_a_yes_is_spent_once(settings: Settings, address: Address, model: 
         await parley.sql(
             "UPDATE confirmations SET status = 'approved', answered_at = now(), answered_turn_id = turn_id"
         )
-        approval = Approval(parley.app.database, BOX, TurnKey(reply.turn_id, 1))
+        approval = approval_of(parley, TurnKey(reply.turn_id, 1))
         call = answered(reply.confirmation.id, approved=True)
 
         agreed, again = await approval.check(call), await approval.check(call)
