@@ -107,7 +107,7 @@ class Gateway(discord.AutoShardedClient):
         self._listening = Listening(app.database)
         self._interactions, self._edits = Interactions(app, rest), Edits(app, PLATFORM)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
-        self._members = Members()
+        self._members = Members(rest.rate_limiter)
         self._gap = 0
         # By server that is not available yet: the id after which its messages were missed.
         self._late: dict[int, int] = {}
@@ -178,7 +178,8 @@ class Gateway(discord.AutoShardedClient):
         self._running.start(self._accept_missed(since), "catch-up")
 
     async def _accept_missed(self, since: int, server: discord.Guild | None = None) -> None:
-        catch_up = CatchUp(self._app, self, self._directs, accept=self.on_message)
+        limiter = self._rest.rate_limiter
+        catch_up = CatchUp(self._app, self, self._directs, rate_limiter=limiter, accept=self.on_message)
         await retry_on_lost_db(lambda: catch_up.run(since, server), STORE_SECONDS)
         self._members.forget()
         self._checkpoint.release(since)

@@ -9,7 +9,7 @@ import discord
 from adapters.base import isolated
 from adapters.chat.checkpoint import oldest_missed
 from adapters.discord.events.listening import DirectChannels
-from adapters.discord.transport.rest import TRY_SECONDS, Refused, as_our_errors, in_background
+from adapters.discord.transport.rest import TRY_SECONDS, RateLimiter, Refused, as_our_errors
 from shared.errors import Unavailable
 from shared.log import get_logger
 
@@ -36,9 +36,11 @@ class CatchUp:
         client: discord.AutoShardedClient,
         directs: DirectChannels,
         *,
+        rate_limiter: RateLimiter,
         accept: Callable[[discord.Message], Awaitable[None]],
     ) -> None:
         self._app, self._client, self._directs, self._accept = app, client, directs, accept
+        self._rate_limiter = rate_limiter
         self._readers = asyncio.Semaphore(READERS)
 
     async def run(self, since: int, server: discord.Guild | None = None) -> None:
@@ -94,6 +96,7 @@ class CatchUp:
     async def _accept_page(self, channel: Channel, after: int) -> list[int]:
         async def read() -> list[Any]:
             async with asyncio.timeout(TRY_SECONDS):
+                await self._rate_limiter.wait_for_lull()
                 return await self._client.http.logs_from(channel.id, PAGE, after=after)
 
         async def accept(payload: Any) -> None:
@@ -101,8 +104,7 @@ class CatchUp:
             await self._accept(self._client._connection.create_message(channel=channel, data=payload))
 
         async with self._readers:
-            with in_background():
-                page = {int(as_our_error["id"]): as_our_error for as_our_error in await as_our_errors(read())}
+            page = {int(payload["id"]): payload for payload in await as_our_errors(read())}
             for message_id in sorted(page):
                 await isolated(accept(page[message_id]), "missed_message_not_accepted", message=message_id)
         return list(page)

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 import discord
 
-from adapters.discord.transport.rest import Refused, in_background, insist
+from adapters.discord.transport.rest import RateLimiter, Refused, insist
 from shared.errors import Unavailable
 
 MOST_REMEMBERED = 10_000
@@ -16,7 +16,8 @@ LOOKUP_SECONDS, SECONDS_AFTER_FAILURE = 5.0, 1.0
 class Members:
     """The members that were looked up, each once until `forget`; one that could not be looked up has no known roles."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate_limiter: RateLimiter) -> None:
+        self._rate_limiter = rate_limiter
         # A lookup serves all channels that are read at the same time.
         self._known: OrderedDict[tuple[int, int], asyncio.Task[discord.Member | None]] = OrderedDict()
         self._seconds = LOOKUP_SECONDS
@@ -34,10 +35,13 @@ class Members:
             self._known.popitem(last=False)
 
     async def _find(self, guild: discord.Guild, user_id: int) -> discord.Member | None:
+        async def fetch() -> discord.Member:
+            await self._rate_limiter.wait_for_lull()
+            return await guild.fetch_member(user_id)
+
         member = None
         try:
-            with in_background():
-                member = await insist(lambda: guild.fetch_member(user_id), self._seconds)
+            member = await insist(fetch, self._seconds)
         except Refused:
             # A person who has left the server has no roles.
             pass

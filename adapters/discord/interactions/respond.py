@@ -10,7 +10,7 @@ import discord
 
 from adapters.base import STORE_SECONDS
 from adapters.discord.sending.response_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
-from adapters.discord.transport.rest import Json, Refused, Rest, insist, unrepeated
+from adapters.discord.transport.rest import Json, Manner, Refused, Rest, insist
 from agent.queue.inbox import Inbox
 from shared.db.retries import retry_on_lost_db
 from shared.errors import ParleyError
@@ -99,15 +99,14 @@ class Acknowledger:
 
     async def _respond(self, interaction: discord.Interaction, kind: int, body: Json) -> None:
         path = "/interactions/{webhook_id}/{webhook_token}/callback"
-        ids = {"webhook_id": str(interaction.id), "webhook_token": interaction.token}
-        tries = 0
+        ids: Json = {"webhook_id": str(interaction.id), "webhook_token": interaction.token}
+        tries, manner = 0, Manner(pace="hurries", is_repeated=False)
 
         async def respond() -> None:
             nonlocal tries
             tries += 1
             try:
-                with unrepeated():
-                    await self._rest.hurry("POST", path, {"type": kind, "data": body}, **ids)
+                await self._rest.call("POST", path, {"type": kind, "data": body}, manner=manner, **ids)
             except Refused as error:
                 # An earlier try was taken, and only its confirmation was lost.
                 if tries == 1 or error.number != ALREADY_ACKNOWLEDGED:

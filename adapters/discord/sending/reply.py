@@ -26,10 +26,11 @@ from adapters.discord.transport.rest import (
     GONE,
     MISSING_PERMISSIONS,
     TOO_LARGE,
+    USUAL,
     Json,
+    Manner,
     Refused,
     Rest,
-    checked,
 )
 from agent.people.hops import installation_id
 from shared.messages import Place
@@ -104,7 +105,8 @@ class Sender:
                 raise
 
     async def _post(self, reply: "Reply") -> str:
-        writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried)
+        manner = Manner(check=reply.check_claim)
+        writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried, manner=manner)
         if isinstance(writer, ChannelWriter) and reply.was_tried and reply.age > NONCE_SECONDS:
             writer.posted = await find_posted(self.rest, reply)
         # Private follow-ups can't be looked up and have no nonce: the whole answer is in the response, which is edited.
@@ -121,7 +123,7 @@ class Sender:
                 await _write(writer, reply, bodies, ids=ids, nonce=_nonce(self.app.secrets, reply))
             except Refused as error:
                 if error.number in GONE and isinstance(writer, ResponseWriter):
-                    writer = await _after_response(self.rest, writer, reply)
+                    writer = await _after_response(self.rest, writer, reply, manner)
                 elif error.number == TOO_LARGE and uploads:
                     max_bytes = limits.note_refusal(reply.place.server, max_bytes)
                 elif error.number == MISSING_PERMISSIONS and uploads:
@@ -132,12 +134,12 @@ class Sender:
             return ids[-1]
 
 
-async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply") -> "ChannelWriter":
+async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", manner: Manner) -> "ChannelWriter":
     # The response to a command can be edited for 15 minutes; afterwards an ordinary message is posted.
     asker = reply.delivery.asker
     if not writer.is_private or reply.place.is_direct or asker is None:
-        return ChannelWriter(rest, reply.place, None)
-    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(asker)), None)
+        return ChannelWriter(rest, reply.place, None, manner)
+    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(asker)), None, manner)
 
 
 async def _draft(
@@ -170,8 +172,7 @@ async def _write(writer: "MessageWriter", reply: "Reply", bodies: Bodies, *, ids
         if index < len(ids):
             continue
         live = reply.delivery.live_message_id if index == 0 else None
-        with checked(reply.check_claim):
-            ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
+        ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
 
 
 async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:
@@ -236,8 +237,8 @@ class ChannelWriter:
     earlier delivery may have posted.
     """
 
-    def __init__(self, rest: Rest, place: Place, reply_to: str | None) -> None:
-        self._rest = rest
+    def __init__(self, rest: Rest, place: Place, reply_to: str | None, manner: Manner = USUAL) -> None:
+        self._rest, self._manner = rest, manner
         self._channel = place.thread or place.channel
         self.posted: list[Json] = []
         # A thread opened for a question does not contain the question, but has its id.
@@ -277,19 +278,23 @@ class ChannelWriter:
         await self._rest.type(self._channel)
 
     async def _call(self, method: str, path: str, body: Json, files: Sequence[Upload], **ids: Any) -> Json:
-        message: Json = await self._rest.call(method, path, body, files=files, channel_id=self._channel, **ids)
+        ids["channel_id"] = self._channel
+        message: Json = await self._rest.call(method, path, body, files=files, manner=self._manner, **ids)
         return message
 
 
 MessageWriter = ChannelWriter | ResponseWriter
 
 
-def writer_for(rest: Rest, place: Place, reply_to: str | None, *, was_tried: bool = False) -> MessageWriter:
+def writer_for(
+    rest: Rest, place: Place, reply_to: str | None, *, was_tried: bool = False, manner: Manner = USUAL
+) -> MessageWriter:
     """Return the writer for a reply to this message, or to the interaction that `reply_to` names."""
     kind, _, token = (reply_to or "").partition(":")
     if kind in INTERACTIONS:
-        return ResponseWriter(rest, token, is_private=kind in PRIVATE, follows=kind == ASIDE, was_tried=was_tried)
-    return ChannelWriter(rest, place, reply_to)
+        is_private, follows = kind in PRIVATE, kind == ASIDE
+        return ResponseWriter(rest, token, is_private=is_private, follows=follows, was_tried=was_tried, manner=manner)
+    return ChannelWriter(rest, place, reply_to, manner)
 
 
 def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) -> Rendered:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 from adapters.chat.parts import Upload
-from adapters.discord.transport.rest import GONE, Json, Refused, Rest, unrepeated
+from adapters.discord.transport.rest import GONE, USUAL, Json, Manner, Refused, Rest
 
 SUPPRESS_EMBEDS, EPHEMERAL = 1 << 2, 1 << 6
 # The prefix of a `reply_to` that is an interaction: a public response, a private one, or a private follow-up, as
@@ -24,9 +25,16 @@ class ResponseWriter:
     """
 
     def __init__(
-        self, rest: Rest, token: str, *, is_private: bool = False, follows: bool = False, was_tried: bool = False
+        self,
+        rest: Rest,
+        token: str,
+        *,
+        is_private: bool = False,
+        follows: bool = False,
+        was_tried: bool = False,
+        manner: Manner = USUAL,
     ) -> None:
-        self._rest, self._token = rest, token
+        self._rest, self._token, self._manner = rest, token, manner
         self.is_private, self._follows, self._was_tried = is_private, follows, was_tried
         self._first: Json = {}
         self._posted: list[Json] | None = None
@@ -39,8 +47,8 @@ class ResponseWriter:
             return posted
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if self.is_private else 0)
         path = "/webhooks/{webhook_id}/{webhook_token}"
-        with unrepeated():
-            return await self._call("POST", path, body | {"flags": flags}, files=files)
+        once = replace(self._manner, is_repeated=False)
+        return await self._call("POST", path, body | {"flags": flags}, files=files, manner=once)
 
     async def _find_posted(self, body: Json) -> Json | None:
         """Return the follow-up with this text; private ones are in no history."""
@@ -75,19 +83,21 @@ class ResponseWriter:
         """Edit the response."""
         path = "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}"
         body = body | {"flags": SUPPRESS_EMBEDS}
-        message = await self._call("PATCH", path, body, files=files, message_id=message_id)
+        message = await self._call("PATCH", path, body, files=files, manner=self._manner, message_id=message_id)
         self._first = self._first or message
         return message
 
     async def type(self) -> None:
         """Do nothing: the response shows "is thinking…"."""
 
-    async def _call(self, method: str, path: str, body: Json, files: Sequence[Upload], message_id: str = "") -> Json:
+    async def _call(
+        self, method: str, path: str, body: Json, *, files: Sequence[Upload], manner: Manner, **ids: Any
+    ) -> Json:
         me = await self._rest.me()
-        ids: Json = {"webhook_id": str(me["id"]), "webhook_token": self._token, "message_id": message_id}
+        ids |= {"webhook_id": str(me["id"]), "webhook_token": self._token}
         for wait in (*UNKNOWN_WAITS, None):
             try:
-                return cast("Json", await self._rest.call(method, path, body, files=files, **ids))
+                return cast("Json", await self._rest.call(method, path, body, files=files, manner=manner, **ids))
             except Refused as error:
                 if error.number not in GONE or wait is None:
                     raise

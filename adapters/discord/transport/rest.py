@@ -7,10 +7,9 @@ request reserves the next free slot and waits for it.
 import asyncio
 import io
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 import discord
@@ -28,6 +27,11 @@ from shared.log import get_logger
 
 Json = dict[str, Any]
 Result = TypeVar("Result")
+# Awaited just before each request, its repetitions included; it raises to stop them.
+Check = Callable[[], Awaitable[None]]
+# A request waits for its slot; or takes one without waiting, because interactions must be answered within 3 s; or has
+# reserved one already.
+Pace = Literal["waits", "hurries", "paid"]
 
 # Seconds for which a call is repeated after a broken connection, and seconds after which one try counts as broken.
 # Two tries are over in less than the 30 seconds in which a question is answered. Uploads may take longer.
@@ -50,7 +54,7 @@ RATE, BURST = 40, 4
 SPACING = 1 / RATE
 # No request waits longer for its slot.
 LONGEST_SECONDS = 120
-# Requests in the background leave half of the slots free, and wait for a free one so many times.
+# Requests in the background leave half of the slots free, and look for a free one so many times.
 BACKGROUND_SPACING, MOST_YIELDS = 2 / RATE, 100
 # Discord bans clients that make 10,000 invalid requests in ten minutes.
 INVALID_LOGGED_EVERY = 100
@@ -70,11 +74,28 @@ WHERE id = :bot_id
   AND next_request_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + :longest * interval '1 second'
 RETURNING id
 """)
+IS_FREE = text("""
+SELECT next_request_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + :longest * interval '1 second'
+FROM bots
+WHERE id = :bot_id
+""")
 
 log = get_logger()
-_manner: ContextVar[str] = ContextVar("manner", default="waits")
-_check: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar("check", default=None)
-_is_unrepeated: ContextVar[bool] = ContextVar("is_unrepeated", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How the requests of one call are sent.
+
+    `is_repeated`: the library repeats a request after errors of Discord, which may have acted all the same.
+    """
+
+    pace: Pace = "waits"
+    check: Check | None = None
+    is_repeated: bool = True
+
+
+USUAL = Manner()
 
 
 class RateLimiter:
@@ -86,20 +107,31 @@ class RateLimiter:
         self._given: Json = {}
         self._invalid = 0
 
-    async def wait(self) -> None:
-        """Reserve the next slot and wait for it; in the background, first wait for one that nobody else wants."""
-        if _manner.get() == "yields":
-            for _ in range(MOST_YIELDS):
-                await asyncio.sleep(BACKGROUND_SPACING)
-                if await self.has_spare():
-                    return
+    async def wait(self, pace: Pace = "waits") -> None:
+        """Reserve the next slot and wait for it."""
+        if pace == "paid":
+            return
         try:
             seconds = float((await self._reserve(RESERVE_SLOT))[0]) - BURST * SPACING
         except DatabaseLost:
             # Without the database the limit can't be shared; one process alone stays far below it.
             seconds = 1 / 10
-        if seconds > 0 and _manner.get() != "hurries":
+        if seconds > 0 and pace != "hurries":
             await asyncio.sleep(seconds)
+
+    async def wait_for_lull(self) -> None:
+        """Wait until no request waits for a slot, but not for ever: before each request in the background."""
+        for _ in range(MOST_YIELDS):
+            await asyncio.sleep(BACKGROUND_SPACING)
+            if await self.is_free():
+                return
+
+    async def is_free(self) -> bool:
+        """Return whether the next request would get a slot at once."""
+        try:
+            return bool((await self._reserve(IS_FREE))[0])
+        except DatabaseLost:
+            return False
 
     async def has_spare(self) -> bool:
         """Reserve a slot only if no request waits for one: for optional requests."""
@@ -115,20 +147,27 @@ class RateLimiter:
             return (await session.execute(statement, self._given)).one_or_none()
 
     def trace(self) -> TraceConfig:
-        """Return the trace hooks that count and delay each request of the library, its retries included."""
+        """Return the trace hooks that count and delay each request of the library, its retries included.
+
+        The library has no place of its own for that. The manner of a call reaches them as aiohttp's
+        `trace_request_ctx`, an argument that `Rest.call` passes through the library; calls of its objects have none.
+        """
         trace = TraceConfig()
         trace.on_request_start.append(self._on_start)
         trace.on_request_end.append(self._on_end)
         return trace
 
-    async def _on_start(self, _session: object, _context: object, params: Any) -> None:
-        if params.url.scheme in ("http", "https") and _manner.get() != "paid":
-            await self.wait()
-        if (check := _check.get()) is not None:
-            await check()
+    async def _on_start(self, _session: object, context: Any, params: Any) -> None:
+        manner: Manner = context.trace_request_ctx or USUAL
+        if params.url.scheme in ("http", "https"):
+            await self.wait(manner.pace)
+        if manner.check is not None:
+            await manner.check()
 
-    async def _on_end(self, _session: object, _context: object, params: Any) -> None:
-        if params.response.status >= 500 and _is_unrepeated.get():
+    async def _on_end(self, _session: object, context: Any, params: Any) -> None:
+        manner: Manner = context.trace_request_ctx or USUAL
+        if params.response.status >= 500 and not manner.is_repeated:
+            # Only an error that the library does not know ends its tries.
             params.response.close()
             raise Unavailable("Discord can't take this just now.")
         if params.response.status not in (401, 403, 429):
@@ -136,40 +175,6 @@ class RateLimiter:
         self._invalid += 1
         if self._invalid % INVALID_LOGGED_EVERY == 1:
             log.warning("discord_invalid_requests", count=self._invalid, status=params.response.status)
-
-
-@contextmanager
-def _holding(variable: ContextVar[Result], value: Result) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-def at_once() -> AbstractContextManager[None]:
-    """Send the requests in the block without waiting, but count them: interactions must be answered within 3 s."""
-    return _holding(_manner, "hurries")
-
-
-def in_background() -> AbstractContextManager[None]:
-    """Send the requests in the block at a pace of their own, in slots that no other request wants."""
-    return _holding(_manner, "yields")
-
-
-def paid() -> AbstractContextManager[None]:
-    """Send the request in the block in a slot that is reserved already."""
-    return _holding(_manner, "paid")
-
-
-def checked(check: Callable[[], Awaitable[None]]) -> AbstractContextManager[None]:
-    """Await `check` just before each request in the block is sent, its repetitions included; it raises to stop them."""
-    return _holding(_check, check)
-
-
-def unrepeated() -> AbstractContextManager[None]:
-    """Send the requests in the block once: the library repeats them after errors of Discord, which may have acted."""
-    return _holding(_is_unrepeated, True)
 
 
 class Refused(Undeliverable):
@@ -219,6 +224,7 @@ class Rest:
         body: Any = None,
         files: Sequence[Upload] = (),
         query: Mapping[str, str] | None = None,
+        manner: Manner = USUAL,
         **ids: str,
     ) -> Any:
         """Make one call; `{name}` in the path stands for an id.
@@ -227,7 +233,7 @@ class Rest:
         """
         http = await self._open()
         route = Route(method, path, **ids)
-        options: Json = {"params": dict(query)} if query else {}
+        options: Json = {"trace_request_ctx": manner} | ({"params": dict(query)} if query else {})
         if files:
             uploads = [discord.File(io.BytesIO(file.content), file.filename) for file in files]
             # Only the files that this list names are in the message afterwards; a repeated edit replaces them.
@@ -245,14 +251,8 @@ class Rest:
     async def type(self, channel_id: str) -> None:
         """Show the typing indicator, unless other requests are waiting."""
         if await self.rate_limiter.has_spare():
-            with paid():
-                await self.call("POST", "/channels/{channel_id}/typing", channel_id=channel_id)
-
-    async def hurry(self, method: str, path: str, body: Any = None, **ids: Any) -> Any:
-        """Make a call without waiting for the rate limit."""
-        await self._open()
-        with at_once():
-            return await self.call(method, path, body, **ids)
+            manner = Manner(pace="paid")
+            await self.call("POST", "/channels/{channel_id}/typing", manner=manner, channel_id=channel_id)
 
     async def _open(self) -> HTTPClient:
         async with self._logging_in:

@@ -75,6 +75,13 @@ class TokenRefused(Unavailable):
     """Slack refuses the token; install the app again and set SLACK_BOT_TOKEN."""
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Slack asks to wait so many seconds before the next call."""
+
+    seconds: float
+
+
 class Web:
     """The Web API with one token.
 
@@ -115,13 +122,13 @@ class Web:
         await passage.wait()
         if check is not None:
             await check()
-        try:
-            return await self._call_once(method, arguments)
-        except _TooMany as limited:
-            log.info("slack_asks_to_wait", method=method, seconds=limited.seconds)
-            await passage.close(limited.seconds)
-            self._note_history(method, is_limited=limited.seconds >= LONG_WAIT)
-            return None
+        answer = await self._call_once(method, arguments)
+        if not isinstance(answer, Wait):
+            return answer
+        log.info("slack_asks_to_wait", method=method, seconds=answer.seconds)
+        await passage.close(answer.seconds)
+        self._note_history(method, is_limited=answer.seconds >= LONG_WAIT)
+        return None
 
     async def find(self, method: str, *, max_wait: float = 0.0, **arguments: Any) -> Json | None:
         """Call a method whose result is optional; return None on any failure."""
@@ -131,14 +138,17 @@ class Web:
             log.info("slack_call_failed", method=method, cause=str(error))
             return None
 
-    async def _call_once(self, method: str, arguments: Json) -> Json:
+    async def _call_once(self, method: str, arguments: Json) -> Json | Wait:
         self.method_limits.note(method)
         function = getattr(self._client, method.replace(".", "_"))
         try:
             answer = await function(**arguments)
         except SlackApiError as error:
+            verdict = self._classify(method, error)
+            if isinstance(verdict, Wait):
+                return verdict
             # The library's message contains the whole response.
-            raise self._classify(method, error) from None
+            raise verdict from None
         except SlackRequestError as error:
             raise Refused("bad_request", str(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -154,7 +164,7 @@ class Web:
             self.is_history_limited = True
             log.warning("slack_history_limited", team=self.token.team_id or None, method=method, remedy=HISTORY_REMEDY)
 
-    def _classify(self, method: str, error: SlackApiError) -> Exception:
+    def _classify(self, method: str, error: SlackApiError) -> Exception | Wait:
         # For a response that is not JSON, the library passes on the HTTP client's own object.
         response: Any = error.response
         data = getattr(response, "data", None)
@@ -162,7 +172,7 @@ class Web:
         status = int(getattr(response, "status_code", None) or getattr(response, "status", 0) or 0)
         code = str(body.get("error") or "")
         if status == 429 or code in ("ratelimited", "rate_limited"):
-            return _TooMany(_seconds(getattr(response, "headers", None)))
+            return Wait(_seconds(getattr(response, "headers", None)))
         if code in TOKEN_CODES:
             self._log_refused_token(code, APP_TOKEN_REMEDY if method == APP_TOKEN_METHOD else TOKEN_REMEDY)
             return TokenRefused(slack_code=code)
@@ -178,11 +188,6 @@ class Web:
         if not self._was_refused:
             log.error("slack_token_refused", team=self.token.team_id or None, code=code, remedy=remedy)
         self._was_refused = True
-
-
-class _TooMany(Exception):
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
 
 
 def _seconds(headers: Any) -> float:

@@ -136,7 +136,24 @@ async def test_requests_to_discord_go_on_when_the_clock_was_set_back(parley: Par
     await limiter.wait()
     await parley.sql("UPDATE bots SET next_request_at = next_request_at + interval '1 hour'")
 
+    assert await limiter.is_free()
     assert await limiter.has_spare()
     await parley.sql("UPDATE bots SET next_request_at = next_request_at + interval '1 hour'")
     async with asyncio.timeout(20):
         await limiter.wait()
+
+
+async def test_requests_in_the_background_wait_while_others_wait_for_their_slots(parley: Parley) -> None:
+    limiter = RateLimiter(parley.app.database, "token")
+    await limiter.wait()
+    await parley.sql("UPDATE bots SET next_request_at = now() + interval '1 minute'")
+    assert not await limiter.is_free()
+    waiting = asyncio.create_task(limiter.wait_for_lull())
+    assert not await limiter.has_spare()
+    assert not waiting.done()
+    await parley.sql("UPDATE bots SET next_request_at = now() - interval '1 minute'")
+
+    await waiting
+
+    # The background has taken no slot of its own yet.
+    assert await limiter.has_spare()
