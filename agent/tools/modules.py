@@ -98,7 +98,6 @@ class ModuleTools(ToolProvider):
         # What the modules answer over HTTP, and what they do in the background.
         self.routes: Sequence[ModuleRoute] = ()
         self.ticks: Sequence[ModuleTick] = ()
-        self._version = 0
         self._find = find
         if find is not None:
             self._use(find())
@@ -113,7 +112,6 @@ class ModuleTools(ToolProvider):
         modules = await asyncio.to_thread(self._find)
         if self.failures.keys() != {failure.name for failure in modules.failed}:
             self._use(modules)
-            self._version += 1
             log.info("modules_loaded", failed=sorted(self.failures))
 
     def _use(self, modules: FoundModules) -> None:
@@ -141,10 +139,6 @@ class ModuleTools(ToolProvider):
     def describe(self, scope: Scope) -> Mapping[str, str]:
         """Return the modules' `INSTRUCTIONS`."""
         return self._instructions
-
-    def variant(self, scope: Scope) -> int:
-        """Return how often the modules have changed."""
-        return self._version
 
 
 def _sort_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:

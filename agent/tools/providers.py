@@ -1,6 +1,6 @@
 """The interface of tool providers: modules, MCP servers and other agents implement it, and the toolbox uses it."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,7 +34,10 @@ class ToolProvider(Protocol):
 
     is_personal: bool = False
     # All current tools by full name, whoever may use them; what differs between users is left out of a personal one.
+    # Another mapping whenever the tools or what `describe` returns have changed.
     tools: Mapping[str, Tool] = NO_TOOLS
+    # What offers are cached by besides the tools, the rights and the persona. Asked for every turn: it has to be cheap.
+    variant: Callable[[Scope], Hashable] | None = None
 
     def list(self, scope: Scope) -> Sequence[Tool]:
         """Return the tools for this scope; unless `is_personal`, the toolbox removes those that are not permitted.
@@ -51,13 +54,6 @@ class ToolProvider(Protocol):
     def describe(self, scope: Scope) -> Mapping[str, str]:
         """Return the text that each of its modules adds to the system prompt in this scope, by module."""
         return NO_TEXTS
-
-    def variant(self, scope: Scope) -> Hashable:
-        """Return what offers are cached by besides the rights and the persona; it changes whenever they would.
-
-        Asked for every turn, so it has to be cheap.
-        """
-        return None
 
     async def call(
         self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext, turn: CallingTurn | None

@@ -54,6 +54,8 @@ class Toolbox:
         self._providers = tuple(providers)
         self._result_limit, self._kept_limit = result_limit, kept_limit
         self._offers: dict[Hashable, Offer] = {}
+        # Whoever changes its tools provides another mapping.
+        self._tools = [provider.tools for provider in self._providers]
         self._use: Mapping[str, int] = {}
         self._first: Collection[str] = ()
         self._search = ToolSearch(self.offered_to)
@@ -66,7 +68,11 @@ class Toolbox:
 
     def offered_to(self, scope: Scope) -> Offer:
         """Return the tools for a scope. Offers are cached: scopes with equal rights share one object."""
-        persona, variants = scope.persona, tuple([provider.variant(scope) for provider in self._providers])
+        tools = [provider.tools for provider in self._providers]
+        if any(new is not old for new, old in zip(tools, self._tools, strict=True)):
+            self._offers, self._tools = {}, tools
+        persona = scope.persona
+        variants = tuple([provider.variant(scope) for provider in self._providers if provider.variant is not None])
         rights = (scope.user.permission, persona.id, persona.allowed_modules, persona.skills)
         key = (rights, scope.agents, scope.hops, scope.is_anonymous, variants)
         if key not in self._offers:

@@ -123,7 +123,7 @@ class Sender:
                 await _write(writer, reply, bodies, ids=ids, nonce=_nonce(self.app.secrets, reply))
             except Refused as error:
                 if error.number in GONE and isinstance(writer, ResponseWriter):
-                    writer = await _after_response(self.rest, writer, reply, manner)
+                    writer = await _after_response(self.rest, writer, reply, manner=manner)
                 elif error.number == TOO_LARGE and uploads:
                     max_bytes = limits.note_refusal(reply.place.server, max_bytes)
                 elif error.number == MISSING_PERMISSIONS and uploads:
@@ -138,8 +138,8 @@ async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", ma
     # The response to a command can be edited for 15 minutes; afterwards an ordinary message is posted.
     asker = reply.delivery.asker
     if not writer.is_private or reply.place.is_direct or asker is None:
-        return ChannelWriter(rest, reply.place, None, manner)
-    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(asker)), None, manner)
+        return ChannelWriter(rest, reply.place, None, manner=manner)
+    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(asker)), None, manner=manner)
 
 
 async def _draft(
@@ -294,7 +294,7 @@ def writer_for(
     if kind in INTERACTIONS:
         is_private, follows = kind in PRIVATE, kind == ASIDE
         return ResponseWriter(rest, token, is_private=is_private, follows=follows, was_tried=was_tried, manner=manner)
-    return ChannelWriter(rest, place, reply_to, manner)
+    return ChannelWriter(rest, place, reply_to, manner=manner)
 
 
 def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) -> Rendered:

@@ -16,7 +16,6 @@ import asyncpg
 from sqlalchemy import select, text
 
 from agent.tools.mcp.connections import Connection, Listed, Server
-from agent.tools.offer import Scope
 from agent.tools.providers import ToolProvider
 from shared.db.database import Database, DatabaseLost
 from shared.errors import ToolError
@@ -85,17 +84,11 @@ class RemoteTools(ToolProvider):
         self._kept: dict[int, _Kept] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._published: list[Tool] = []
-        self._version = 0
         self._running = asyncio.Lock()
-
-    def variant(self, scope: Scope) -> int:
-        """Return how often the approved tools have changed."""
-        return self._version
 
     def offer(self, tools: Iterable[Tool]) -> None:
         """Replace the offered tools: in new turns, and for calls of running turns, which fail if the tool is gone."""
         self.tools = {tool.name: tool for tool in tools}
-        self._version += 1
 
     async def run(self) -> None:
         """Watch the tables and keep the servers connected, until cancelled."""

@@ -56,10 +56,8 @@ class SkillTools(ToolProvider):
 
     def __init__(self, folder: SkillFolder | None) -> None:
         self._folder = folder
-
-    def variant(self, scope: Scope) -> tuple[ListedSkill, ...] | None:
-        """Return the skills: their files may change at any time; rows of the table come with the persona."""
-        return None if self._folder is None else self._list_skills(scope)
+        # Files may change at any time; rows of the table come with the persona.
+        self.variant = None if folder is None else self._list_skills
 
     def _list_skills(self, scope: Scope) -> tuple[ListedSkill, ...]:
         # Those that the persona lists and that there are, sorted by name; a row precedes a folder.
