@@ -110,7 +110,7 @@ def delete_persona(
         persona = await _get(session, name)
         turns = await session.scalar(select(func.count()).select_from(Turn).where(Turn.persona_id == persona.id))
         if yes:
-            await session.delete(persona)
+            await session.execute(select(func.admin.delete_persona(name, True)))
         return turns or 0
 
     turns = in_transaction(work)
@@ -195,15 +195,11 @@ async def _get(session: "AsyncSession", name: str) -> "Persona":
 
 
 async def _set_default(session: "AsyncSession", name: str | None) -> None:
-    from sqlalchemy import update
-
-    from shared.models import Persona
+    from sqlalchemy import Text, func, literal, select
 
     if name is not None:
         await _get(session, name)
-    # The old default first: the table allows one default at any moment.
-    await session.execute(update(Persona).where(Persona.is_default).values(is_default=False))
-    await session.execute(update(Persona).where(Persona.name == name).values(is_default=True))
+    await session.execute(select(func.admin.set_default_persona(literal(name, Text))))
 
 
 def _prompt(prompt: str | None, prompt_file: Path | None) -> str:

@@ -6,7 +6,7 @@ All are found in one statement; a user and a conversation that do not exist are 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.people.agents import ListedAgent, to_agents
@@ -17,7 +17,6 @@ from shared.db.database import Database
 from shared.db.driver import Connection, Session
 from shared.memory.visibility import restricted_thread
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
-from shared.models import User, UserPlatformLink
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Caller
@@ -29,7 +28,8 @@ ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agen
 
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
 CHOSEN_BY: dict[int, ChosenBy] = {CHANNEL: "channel", SERVER: "server", PLATFORM: "platform", DEFAULT: "default"}
-RENAME = text("UPDATE user_platform_links SET platform_username = :username WHERE id = :link_id")
+RENAME = text("SELECT parley_rename_account(:link_id, :username)")
+MAKE_USER = text("SELECT parley_make_user(:platform, :account, :username, :budget)")
 # Stores the roles on this server; for other servers the roles last seen there count. The resulting budget is stored
 # with the user, because every model call reads it.
 GRANTS = text("""
@@ -305,21 +305,13 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
     user = await find_user(session, sender)
     if user is not None:
         return user
-    # Several first messages may arrive at once: with the lock, one of them creates the user and the others find it.
-    await session.execute(
-        select(func.pg_advisory_xact_lock(func.hashtextextended(f"{sender.platform}:{sender.platform_user_id}", 0)))
-    )
-    user = await find_user(session, sender)
-    if user is not None:
-        return user
-    result = await session.execute(insert(User).values(token_budget_monthly=guest_budget).returning(User.id))
-    link = {
-        "user_id": result.scalar_one(),
+    parameters = {
         "platform": sender.platform,
-        "platform_user_id": sender.platform_user_id,
-        "platform_username": sender.username,
+        "account": sender.platform_user_id,
+        "username": sender.username,
+        "budget": guest_budget,
     }
-    await session.execute(insert(UserPlatformLink).values(link))
+    await session.execute(MAKE_USER, parameters)
     user = await find_user(session, sender)
     if user is None:
         raise RuntimeError("a user that was just created is missing")
