@@ -1,5 +1,6 @@
 """`parley persona …`: which persona answers in which place."""
 
+import json
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -90,8 +91,7 @@ def edit_persona(name: str = NAME) -> None:
 def _store(name: str, values: dict[str, Any]) -> None:
     async def work(session: "AsyncSession", _settings: "Settings") -> None:
         persona = await _get(session, name)
-        for column, value in values.items():
-            setattr(persona, column, value)
+        await _store_values(session, persona.id, values)
 
     in_transaction(work)
 
@@ -159,14 +159,10 @@ def create_persona(
     }
 
     async def work(session: "AsyncSession", _settings: "Settings") -> int:
-        from shared.models import Persona
-
-        persona = Persona(**values)
-        session.add(persona)
-        await session.flush()
+        persona_id = await _store_values(session, None, values)
         if default:
             await _set_default(session, values["name"])
-        return persona.id
+        return persona_id
 
     say(f"persona {in_transaction(work)}: {values['name']}")
 
@@ -192,6 +188,14 @@ async def _get(session: "AsyncSession", name: str) -> "Persona":
     nearest = get_close_matches(name, (await session.scalars(select(Persona.name))).all(), n=1)
     hint = f" Did you mean {nearest[0]}?" if nearest else ""
     raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.{hint}")
+
+
+async def _store_values(session: "AsyncSession", persona_id: int | None, values: dict[str, Any]) -> int:
+    from sqlalchemy import text
+
+    statement = text("SELECT parley_store_persona(:id, CAST(:values AS jsonb))")
+    number = await session.scalar(statement, {"id": persona_id, "values": json.dumps(values)})
+    return int(number)
 
 
 async def _set_default(session: "AsyncSession", name: str | None) -> None:

@@ -30,28 +30,8 @@ DEFAULT_MAX_OUTPUT_TOKENS = 2048
 CHOSEN_BY: dict[int, ChosenBy] = {CHANNEL: "channel", SERVER: "server", PLATFORM: "platform", DEFAULT: "default"}
 RENAME = text("SELECT parley_rename_account(:link_id, :username)")
 MAKE_USER = text("SELECT parley_make_user(:platform, :account, :username, :budget)")
-# Stores the roles on this server; for other servers the roles last seen there count. The resulting budget is stored
-# with the user, because every model call reads it.
-GRANTS = text("""
-WITH kept AS (
-    INSERT INTO member_roles (platform, platform_user_id, server, user_id, roles)
-    VALUES (:platform, :platform_user_id, :server, :user_id, to_jsonb(CAST(:roles AS text[])))
-    ON CONFLICT (platform, platform_user_id, server) DO UPDATE SET roles = excluded.roles, user_id = excluded.user_id
-    WHERE member_roles.roles <> excluded.roles OR member_roles.user_id <> excluded.user_id
-), here AS (
-    SELECT permission_level, token_budget FROM role_grants
-    WHERE platform = :platform AND server = :server AND role = ANY(CAST(:roles AS text[]))
-), elsewhere AS (
-    SELECT token_budget FROM role_grants JOIN member_roles USING (platform, server)
-    WHERE member_roles.user_id = :user_id AND jsonb_exists(member_roles.roles, role_grants.role)
-      AND (member_roles.platform, member_roles.platform_user_id, server) <> (:platform, :platform_user_id, :server)
-), best AS (
-    SELECT max(token_budget) AS budget FROM (SELECT token_budget FROM here UNION ALL SELECT * FROM elsewhere) AS given
-), changed AS (
-    UPDATE users SET budget_from_roles = best.budget FROM best
-    WHERE users.id = :user_id AND budget_from_roles IS DISTINCT FROM best.budget
-)
-SELECT permission_level FROM here WHERE permission_level IS NOT NULL
+STORE_ROLES = text("""
+SELECT permission FROM parley_store_roles(:user_id, :platform, :platform_user_id, :server, :roles) AS permission
 """)
 
 
@@ -331,8 +311,8 @@ async def with_roles(
         "user_id": user.id,
         "roles": list(platform_context.role_ids),
     }
-    rows = (await session.execute(GRANTS, parameters)).all()
-    permissions = [Permission.from_label(row.permission_level) for row in rows]
+    rows = (await session.execute(STORE_ROLES, parameters)).all()
+    permissions = [Permission.from_label(row.permission) for row in rows]
     return replace(user, permission=max([user.permission, *permissions]))
 
 
