@@ -3,13 +3,11 @@
 Whoever can start it can read and write its whole database; to be the owner gives them nothing that they lack.
 """
 
-from sqlalchemy import text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import func, select, text
 
 from adapters.terminal import terminal_sender
 from agent.app import App
 from agent.people.participants import ResolvedUser, resolve_user
-from shared.models import User, UserPlatformLink
 from shared.permissions import Permission
 
 OWNER_ON_THE_WEB = "owner"
@@ -24,12 +22,10 @@ async def resolve_terminal_user(app: App) -> ResolvedUser:
     sender, budget = terminal_sender(), app.settings.default_guest_token_budget
     async with app.database.transaction() as session:
         user = await resolve_user(session, sender, budget)
-        link = {"user_id": user.id, "platform": "web", "platform_user_id": OWNER_ON_THE_WEB}
-        await session.execute(insert(UserPlatformLink).values(link).on_conflict_do_nothing())
+        await session.execute(select(func.parley_link_account(user.id, "web", OWNER_ON_THE_WEB)))
         if user.permission is Permission.OWNER:
             return user
-        raised = {"permission_level": Permission.OWNER.label, "token_budget_monthly": None}
-        await session.execute(update(User).where(User.id == user.id).values(raised))
+        await session.execute(select(func.parley_set_permission(user.id, Permission.OWNER.label)))
         return await resolve_user(session, sender, budget)
 
 

@@ -1,5 +1,6 @@
 """`parley persona …`: which persona answers in which place."""
 
+import json
 import sys
 from difflib import get_close_matches
 from pathlib import Path
@@ -90,8 +91,7 @@ def edit_persona(name: str = NAME) -> None:
 def _store(name: str, values: dict[str, Any]) -> None:
     async def work(session: "AsyncSession", _settings: "Settings") -> None:
         persona = await _get(session, name)
-        for column, value in values.items():
-            setattr(persona, column, value)
+        await _store_values(session, persona.id, values)
 
     in_transaction(work)
 
@@ -110,7 +110,7 @@ def delete_persona(
         persona = await _get(session, name)
         turns = await session.scalar(select(func.count()).select_from(Turn).where(Turn.persona_id == persona.id))
         if yes:
-            await session.delete(persona)
+            await session.execute(select(func.admin.delete_persona(name, True)))
         return turns or 0
 
     turns = in_transaction(work)
@@ -159,14 +159,10 @@ def create_persona(
     }
 
     async def work(session: "AsyncSession", _settings: "Settings") -> int:
-        from shared.models import Persona
-
-        persona = Persona(**values)
-        session.add(persona)
-        await session.flush()
+        persona_id = await _store_values(session, None, values)
         if default:
             await _set_default(session, values["name"])
-        return persona.id
+        return persona_id
 
     say(f"persona {in_transaction(work)}: {values['name']}")
 
@@ -194,16 +190,20 @@ async def _get(session: "AsyncSession", name: str) -> "Persona":
     raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.{hint}")
 
 
-async def _set_default(session: "AsyncSession", name: str | None) -> None:
-    from sqlalchemy import update
+async def _store_values(session: "AsyncSession", persona_id: int | None, values: dict[str, Any]) -> int:
+    from sqlalchemy import text
 
-    from shared.models import Persona
+    statement = text("SELECT parley_store_persona(:id, CAST(:values AS jsonb))")
+    number = await session.scalar(statement, {"id": persona_id, "values": json.dumps(values)})
+    return int(number)
+
+
+async def _set_default(session: "AsyncSession", name: str | None) -> None:
+    from sqlalchemy import Text, func, literal, select
 
     if name is not None:
         await _get(session, name)
-    # The old default first: the table allows one default at any moment.
-    await session.execute(update(Persona).where(Persona.is_default).values(is_default=False))
-    await session.execute(update(Persona).where(Persona.name == name).values(is_default=True))
+    await session.execute(select(func.admin.set_default_persona(literal(name, Text))))
 
 
 def _prompt(prompt: str | None, prompt_file: Path | None) -> str:

@@ -25,11 +25,13 @@ WHO = typer.Argument(
 NEW = typer.Option(False, "--new", help="Make the user when this account has never written.")
 
 LIST = """
-SELECT users.id, coalesce(display_name, (array_agg(platform_username ORDER BY link.id))[1]) AS name, permission_level,
-       token_budget_monthly AS budget, tokens_used_this_month AS used, tokens_reserved AS reserved, budget_reset_at,
-       time_zone, string_agg(platform || ':' || platform_user_id, ', ' ORDER BY link.id) AS accounts
-FROM users LEFT JOIN user_platform_links AS link ON link.user_id = users.id
-{where} GROUP BY users.id ORDER BY users.id DESC LIMIT :limit
+SELECT id, nullif(name, 'user ' || id) AS name, permission AS permission_level, budget, used, reserved,
+       renews_at AS budget_reset_at, time_zone, accounts
+FROM admin.users WHERE CAST(:id AS bigint) IS NULL OR id = :id ORDER BY id DESC LIMIT :limit
+"""
+SET_PERMISSION = """
+SELECT parley_set_permission(:user_id, :permission)
+FROM set_config('parley.guest_budget', CAST(:guest_budget AS text), true)
 """
 
 ACCOUNT = "SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :id ORDER BY id LIMIT 1"
@@ -40,7 +42,7 @@ def list_users(limit: int = typer.Option(50, min=1, max=10_000, help="At most so
     """List people with permission, budget and accounts."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
-        return await _read(session, "", limit=limit)
+        return await _read(session, None, limit=limit)
 
     users = in_transaction(work)
     rows = [
@@ -95,12 +97,12 @@ def set_budget(
     budget = to_budget(tokens)
 
     async def work(session: "AsyncSession", settings: "Settings") -> int:
-        from sqlalchemy import update
-
-        from shared.models import User
+        from sqlalchemy import text
 
         user_id = await find_user(session, who, settings.default_guest_token_budget if new else None)
-        await session.execute(update(User).where(User.id == user_id).values(token_budget_monthly=budget))
+        await session.execute(
+            text("SELECT parley_set_budget(:user_id, :budget)"), {"user_id": user_id, "budget": budget}
+        )
         return user_id
 
     user_id = in_transaction(work)
@@ -192,10 +194,10 @@ def _open_storage(settings: "Settings") -> "Storage":
     return open_storage(settings, load_secrets(settings))
 
 
-async def _read(session: "AsyncSession", where: str, **parameters: Any) -> list[Any]:
+async def _read(session: "AsyncSession", user_id: int | None, limit: int) -> list[Any]:
     from sqlalchemy import text
 
-    return list((await session.execute(text(LIST.format(where=where)), parameters)).all())
+    return list((await session.execute(text(LIST), {"id": user_id, "limit": limit})).all())
 
 
 async def find_user(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
@@ -272,47 +274,26 @@ def call_admin(statement: str, who: str, *, new: bool = False, **arguments: obje
 
 async def read_user(session: "AsyncSession", user_id: int) -> Any:
     """Return a person's row of the list."""
-    return (await _read(session, "WHERE users.id = :id", id=user_id, limit=1))[0]
+    return (await _read(session, user_id, limit=1))[0]
 
 
 async def set_permission(session: "AsyncSession", user_id: int, permission: Permission, guest_budget: int) -> str:
-    """Give a person this permission for ever; return a sentence about it.
+    """Give a person this permission for ever; return a sentence. Who is no longer admin gets `guest_budget`."""
+    from sqlalchemy import text
 
-    The budget that belongs to it gives the trigger of the table; who is no longer admin gets `guest_budget`.
-    """
-    from sqlalchemy import func, select, update
-
-    from shared.models import User
-
-    values: dict[str, Any] = {
-        "permission_level": permission.label,
-        "permission_until": None,
-        "permission_after": None,
-    }
-    if permission >= Permission.ADMIN:
-        # The trigger sees no change where an admin with a limit is made admin again, to be rid of the limit.
-        values["token_budget_monthly"] = None
-    await session.execute(select(func.set_config("parley.guest_budget", str(guest_budget), True)))
-    await session.execute(update(User).where(User.id == user_id).values(values))
+    parameters = {"user_id": user_id, "permission": permission.label, "guest_budget": str(guest_budget)}
+    await session.execute(text(SET_PERMISSION), parameters)
     user = await read_user(session, user_id)
     limit = "unlimited budget" if user.budget is None else f"{user.budget:,} tokens in 30 days"
     return f"user {user_id} ({user.name or user.accounts}): {permission.label}, {limit}"
 
 
 async def _link(session: "AsyncSession", user_id: int, platform: str, account_id: str, *, may_move: bool) -> None:
-    from sqlalchemy import select
-    from sqlalchemy.dialects.postgresql import insert
+    from sqlalchemy import func, select
 
-    from shared.models import UserPlatformLink as Link
-
-    is_theirs = (Link.platform == platform, Link.platform_user_id == account_id)
-    owner = (await session.scalars(select(Link.user_id).where(*is_theirs).with_for_update())).one_or_none()
-    if owner not in (None, user_id) and not may_move:
+    owner = await session.scalar(select(func.parley_link_account(user_id, platform, account_id, may_move)))
+    if owner != user_id:
         raise Refusal(f"{platform}:{account_id} belongs to user {owner}; --move takes it from there.")
-    statement = insert(Link).values(user_id=user_id, platform=platform, platform_user_id=account_id)
-    await session.execute(
-        statement.on_conflict_do_update(index_elements=["platform", "platform_user_id"], set_={"user_id": user_id})
-    )
 
 
 def to_spent(user: Any) -> str:

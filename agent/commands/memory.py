@@ -24,14 +24,8 @@ USAGE = (
     " /memory forget all,"
     " or /memory pause and /memory resume: for this conversation, with the word everywhere for all of yours."
 )
-PAUSE_PERSON = text("UPDATE users SET is_memory_paused = :paused WHERE id = :user_id")
-PAUSE_CONVERSATION = text("""
-UPDATE conversations SET is_memory_paused = :paused
-WHERE platform = :platform AND platform_channel_id = :channel
-  AND platform_server_id IS NOT DISTINCT FROM CAST(:server AS text)
-  AND platform_thread_id IS NOT DISTINCT FROM CAST(:thread AS text)
-RETURNING id
-""")
+PAUSE_PERSON = text("SELECT parley_pause_memory(:user_id, :paused)")
+PAUSE_CONVERSATION = text("SELECT parley_pause_memory_here(:platform, :server, :channel, :thread, :paused)")
 
 
 @command("/memory list|forget WHAT|pause|resume")
@@ -63,7 +57,7 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
     async with request.app.database.transaction() as session:
         if everywhere:
             await session.execute(PAUSE_PERSON, {"paused": paused, "user_id": request.user.id})
-        elif not (await session.execute(PAUSE_CONVERSATION, asdict(place) | {"paused": paused})).all():
+        elif not await session.scalar(PAUSE_CONVERSATION, asdict(place) | {"paused": paused}):
             raise Refusal("There is no conversation here yet.")
     where = "of what you say anywhere" if everywhere else "of this conversation"
     if paused:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.base import Request, command
@@ -54,21 +54,8 @@ async def _bind(request: Request, name: str) -> str:
         before = await _find(session, name)
         if before is not None and before.server_key != (place.platform, place.server):
             await _require_everywhere(session, request)
-        await session.execute(
-            update(Persona)
-            .where(
-                Persona.platform == place.platform,
-                Persona.platform_server_id.is_not_distinct_from(place.server),
-                Persona.platform_channel_id == place.channel,
-                Persona.name != name,
-            )
-            .values(platform=None, platform_server_id=None, platform_channel_id=None)
-        )
-        await session.execute(
-            update(Persona)
-            .where(Persona.name == name)
-            .values(platform=place.platform, platform_server_id=place.server, platform_channel_id=place.channel)
-        )
+        bound = func.parley_bind_persona(name, place.platform, place.server, place.channel)
+        await session.execute(select(bound))
     get_logger().info("persona_bound", user=request.user.id, place=place.key)
     # A persona has only one place, so binding it here removes it from its previous place.
     moved = f" It no longer answers in {before.shown}." if before and before.shown != _described(place) else ""

@@ -6,7 +6,7 @@ All are found in one statement; a user and a conversation that do not exist are 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.people.agents import ListedAgent, to_agents
@@ -17,7 +17,6 @@ from shared.db.database import Database
 from shared.db.driver import Connection, Session
 from shared.memory.visibility import restricted_thread
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
-from shared.models import User, UserPlatformLink
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Caller
@@ -29,29 +28,10 @@ ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agen
 
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
 CHOSEN_BY: dict[int, ChosenBy] = {CHANNEL: "channel", SERVER: "server", PLATFORM: "platform", DEFAULT: "default"}
-RENAME = text("UPDATE user_platform_links SET platform_username = :username WHERE id = :link_id")
-# Stores the roles on this server; for other servers the roles last seen there count. The resulting budget is stored
-# with the user, because every model call reads it.
-GRANTS = text("""
-WITH kept AS (
-    INSERT INTO member_roles (platform, platform_user_id, server, user_id, roles)
-    VALUES (:platform, :platform_user_id, :server, :user_id, to_jsonb(CAST(:roles AS text[])))
-    ON CONFLICT (platform, platform_user_id, server) DO UPDATE SET roles = excluded.roles, user_id = excluded.user_id
-    WHERE member_roles.roles <> excluded.roles OR member_roles.user_id <> excluded.user_id
-), here AS (
-    SELECT permission_level, token_budget FROM role_grants
-    WHERE platform = :platform AND server = :server AND role = ANY(CAST(:roles AS text[]))
-), elsewhere AS (
-    SELECT token_budget FROM role_grants JOIN member_roles USING (platform, server)
-    WHERE member_roles.user_id = :user_id AND jsonb_exists(member_roles.roles, role_grants.role)
-      AND (member_roles.platform, member_roles.platform_user_id, server) <> (:platform, :platform_user_id, :server)
-), best AS (
-    SELECT max(token_budget) AS budget FROM (SELECT token_budget FROM here UNION ALL SELECT * FROM elsewhere) AS given
-), changed AS (
-    UPDATE users SET budget_from_roles = best.budget FROM best
-    WHERE users.id = :user_id AND budget_from_roles IS DISTINCT FROM best.budget
-)
-SELECT permission_level FROM here WHERE permission_level IS NOT NULL
+RENAME = text("SELECT parley_rename_account(:link_id, :username)")
+MAKE_USER = text("SELECT parley_make_user(:platform, :account, :username, :budget)")
+STORE_ROLES = text("""
+SELECT permission FROM parley_store_roles(:user_id, :platform, :platform_user_id, :server, :roles) AS permission
 """)
 
 
@@ -305,21 +285,13 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
     user = await find_user(session, sender)
     if user is not None:
         return user
-    # Several first messages may arrive at once: with the lock, one of them creates the user and the others find it.
-    await session.execute(
-        select(func.pg_advisory_xact_lock(func.hashtextextended(f"{sender.platform}:{sender.platform_user_id}", 0)))
-    )
-    user = await find_user(session, sender)
-    if user is not None:
-        return user
-    result = await session.execute(insert(User).values(token_budget_monthly=guest_budget).returning(User.id))
-    link = {
-        "user_id": result.scalar_one(),
+    parameters = {
         "platform": sender.platform,
-        "platform_user_id": sender.platform_user_id,
-        "platform_username": sender.username,
+        "account": sender.platform_user_id,
+        "username": sender.username,
+        "budget": guest_budget,
     }
-    await session.execute(insert(UserPlatformLink).values(link))
+    await session.execute(MAKE_USER, parameters)
     user = await find_user(session, sender)
     if user is None:
         raise RuntimeError("a user that was just created is missing")
@@ -339,8 +311,8 @@ async def with_roles(
         "user_id": user.id,
         "roles": list(platform_context.role_ids),
     }
-    rows = (await session.execute(GRANTS, parameters)).all()
-    permissions = [Permission.from_label(row.permission_level) for row in rows]
+    rows = (await session.execute(STORE_ROLES, parameters)).all()
+    permissions = [Permission.from_label(row.permission) for row in rows]
     return replace(user, permission=max([user.permission, *permissions]))
 
 

@@ -18,10 +18,7 @@ FROM token_logs JOIN conversations ON conversations.id = token_logs.conversation
 WHERE conversations.platform = :platform AND conversations.platform_server_id = :server
   AND token_logs.created_at > now() - :days * interval '1 day'
 """)
-SET_BUDGET = text("""
-INSERT INTO servers (platform, platform_server_id, token_budget_monthly) VALUES (:platform, :server, :budget)
-ON CONFLICT (platform, platform_server_id) DO UPDATE SET token_budget_monthly = excluded.token_budget_monthly
-""")
+SET_BUDGET = text("SELECT admin.set_server_budget(:platform, :server, :budget)")
 
 log = get_logger()
 

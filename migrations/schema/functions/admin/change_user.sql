@@ -7,9 +7,13 @@ BEGIN
     END IF;
     UPDATE public.users SET display_name = NEW.name WHERE id = OLD.id AND NEW.name IS DISTINCT FROM OLD.name;
     UPDATE public.users SET time_zone = NEW.time_zone WHERE id = OLD.id AND NEW.time_zone IS DISTINCT FROM OLD.time_zone;
-    UPDATE public.users SET permission_level = NEW.permission WHERE id = OLD.id AND NEW.permission IS DISTINCT FROM OLD.permission;
+    IF NEW.permission IS DISTINCT FROM OLD.permission THEN
+        PERFORM public.parley_set_permission(OLD.id, NEW.permission);
+    END IF;
     -- After the permission, which may lift the budget.
-    UPDATE public.users SET token_budget_monthly = NEW.budget WHERE id = OLD.id AND NEW.budget IS DISTINCT FROM OLD.budget;
+    IF NEW.budget IS DISTINCT FROM OLD.budget THEN
+        PERFORM public.parley_set_budget(OLD.id, NEW.budget);
+    END IF;
     RETURN NEW;
 END
 $$;

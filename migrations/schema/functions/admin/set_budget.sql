@@ -3,10 +3,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_id bigint := admin.find_user(platform, account);
 BEGIN
-    IF tokens < 0 THEN
-        RAISE EXCEPTION 'a budget is 0 (may spend nothing), more, or NULL (unlimited), not %', tokens;
-    END IF;
-    UPDATE public.users SET token_budget_monthly = tokens WHERE id = v_id;
+    PERFORM public.parley_set_budget(v_id, tokens);
     RETURN format('%s may use %s in 30 days', account, coalesce(tokens || ' tokens', 'any number of tokens'));
 END
 $$;

@@ -3,6 +3,10 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_persona public.personas;
 BEGIN
+    IF persona IS NULL THEN
+        UPDATE public.personas SET is_default = false WHERE is_default;
+        RETURN 'the built-in persona answers wherever no closer one does';
+    END IF;
     SELECT * INTO v_persona FROM public.personas WHERE name = persona;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no persona %; there are: %', quote_literal(persona),
@@ -16,4 +20,4 @@ BEGIN
     RETURN format('the persona %s answers wherever no closer one does', persona);
 END
 $$;
-COMMENT ON FUNCTION admin.set_default_persona IS 'The persona that answers wherever none belongs to the place: admin.set_default_persona(''Sage'').';
+COMMENT ON FUNCTION admin.set_default_persona IS 'The persona that answers wherever none belongs to the place, NULL = the built-in one: admin.set_default_persona(''Sage'').';
