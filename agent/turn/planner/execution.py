@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agent.journal.positions import call_seq, to_call_id
-from agent.journal.steps import Step, TurnLog
+from agent.journal.steps import Step, TurnLog, call_seq, to_call_id
 from agent.turn.modes import to_step
 from agent.turn.planner.plan import Plan, PlanBroken, PlannedCall, fill_in
 from agent.turn.running import RunningTurn

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from agent.journal.positions import call_seq
-from agent.journal.steps import Step, TurnKey, TurnLog
+from agent.journal.steps import Step, TurnKey, TurnLog, call_seq
 from agent.prompts import prompts
 from agent.tools.calls import PendingCall
 from agent.tools.outcomes import Failed, NotRun, Outcome, not_run, unknown_outcome
