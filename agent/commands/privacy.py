@@ -1,7 +1,6 @@
 """The commands `/export`, `/erase` and `/confirm`: what people do with everything that is kept about them."""
 
 from agent.commands.base import Answered, Request, command
-from agent.commands.personal_data.archive import store_archive
 from agent.commands.personal_data.confirmations import (
     Confirmed,
     ask_for_confirmation,
@@ -9,6 +8,7 @@ from agent.commands.personal_data.confirmations import (
     take_confirmed,
 )
 from agent.commands.personal_data.erasure import erase, request_erasure
+from agent.commands.personal_data.export import store_archive
 from shared.errors import Refusal, Unavailable
 from shared.memory.own import forget_all, forget_own
 from shared.messages import ReplyFile

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, select, text
 
-from agent.journal.positions import call_seq, result_seq
 from agent.people.participants import ResolvedConversation
 from shared.db.driver import Session
 from shared.models import Message
@@ -24,6 +23,24 @@ class TurnKey:
 
     id: int
     attempt: int
+
+
+# Positions (`seq`) of steps in a turn: an answer, then its calls, then their results in the order of the calls.
+
+
+def call_seq(answer_seq: int, index: int) -> int:
+    """Return the position of the call with this index (from 0) of the answer at `answer_seq`."""
+    return answer_seq + 1 + index
+
+
+def result_seq(call_position: int, width: int) -> int:
+    """Return the position of the result of a call whose answer has `width` calls."""
+    return call_position + width
+
+
+def to_call_id(turn_id: int, seq: int) -> str:
+    """Return the id of the call at this position; it is the same in every attempt."""
+    return f"call_{turn_id}_{seq}"
 
 
 UNREAD = object()
@@ -145,6 +162,19 @@ HISTORY = (
     .order_by(Message.turn_id, Message.seq)
 )
 OWN_HISTORY = HISTORY.where(Message.user_id == bindparam("user_id"))
+STEPS_OF_TURN = (
+    select(*STEP_COLUMNS, Message.plan, *TOOL_COLUMNS, Message.outcome, Message.confirmation)
+    .where(Message.turn_id == bindparam("turn_id"))
+    .order_by(Message.seq)
+)
+# `iterations` counts the model calls of a turn. For earlier turns with these errors, whose last call got no answer,
+# the recorded answers are counted instead. Later turns in this conversation with a parent are child turns of this one.
+COUNT_CALLS = text("""
+SELECT coalesce(sum(CASE WHEN id < :turn_id AND error IN ('models_unavailable', 'too_long')
+    THEN (SELECT count(*) FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant')
+    ELSE iterations END), 0) AS position
+FROM turns WHERE conversation_id = :conversation_id AND (id <= :turn_id OR parent_turn_id >= :turn_id)
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +201,19 @@ async def list_history(
     past = [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
     turns = [list(turn) for _, turn in groupby(past, key=lambda step: step.turn_id)]
     return [step for turn in turns for step in (turn if turn[0].user_id == user_id else list_visible(turn))]
+
+
+async def list_steps(session: Session, turn_id: int) -> list[Step]:
+    """Return the recorded steps of a turn, sorted by position."""
+    rows = (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()
+    split = len(STEP_COLUMNS) + 1
+    return [to_step(row[:split], row[split:]) for row in rows]
+
+
+async def count_calls(session: Session, conversation_id: int, turn_id: int) -> int:
+    """Return the number of model calls in the conversation up to this turn, including those of its child turns."""
+    parameters = {"conversation_id": conversation_id, "turn_id": turn_id}
+    return int((await session.execute(COUNT_CALLS, parameters)).scalar_one())
 
 
 def list_visible(turn: Sequence[PastStep]) -> list[PastStep]:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from agent.journal.full_results import keep_full_results
-from agent.journal.positions import call_seq
 from agent.journal.records import Recorded, pay, record
-from agent.journal.steps import Entry, Event, Step, ToolUse
+from agent.journal.steps import Entry, Event, Step, ToolUse, call_seq
 from agent.live.tool_events import ToolEvents
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.people.billing.budget import Admission, AdmissionStatus, Payment, reserve, wait_while_busy

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent.journal.positions import to_call_id
-from agent.journal.steps import Step, ToolUse
+from agent.journal.steps import Step, ToolUse, to_call_id
 from agent.llm.completions import Completion, ModelRequest, Stop
 from agent.tools.arguments import read_arguments, to_shown_arguments
 from agent.tools.search import unwrap

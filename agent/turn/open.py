@@ -8,10 +8,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.journal.files import PendingFile, with_file_lines
-from agent.journal.lookups import list_steps
 from agent.journal.quotes import with_earlier
 from agent.journal.records import settle
-from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog
+from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog, list_steps
 from agent.live.tool_events import ToolEvents
 from agent.people.billing.budget import NOT_REQUESTED, Admission, Reservation, abandon, reserve, to_admission
 from agent.people.hops import inbound_hops

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from agent.journal.lookups import count_calls
 from agent.journal.records import record
-from agent.journal.steps import Entry, PastStep
+from agent.journal.steps import Entry, PastStep, count_calls
 from agent.people.billing.budget import release
 from agent.turn.close import TurnResult
 from agent.turn.context.attachments import (

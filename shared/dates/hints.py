@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from shared.dates.ranges import DateRange
+from shared.dates.ranges import DateRange, Weekend, weekend_in
 from shared.dates.rules import RULES
-from shared.dates.weekends import Weekend, weekend_in
 from shared.dates.words import MAX_HINT_CHARS, TIME_OF_DAY, normalise
 from shared.dates.written import read_written, read_written_range
 from shared.errors import ToolError

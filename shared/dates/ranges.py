@@ -1,12 +1,16 @@
-"""Date ranges, and arithmetic with days, weeks and months."""
+"""Date ranges, arithmetic with days, weeks and months, and the weekend where a person lives."""
 
 import calendar
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
 
-from shared.dates.weekends import Weekend
+from babel.core import Locale, UnknownLocaleError, get_global
 
 WEEK_STARTS = {"monday": 0, "saturday": 5, "sunday": 6}
+# The first and the last day, from Monday, 0; they may be the same.
+Weekend = tuple[int, int]
+SATURDAY_AND_SUNDAY: Weekend = (5, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +121,20 @@ def nth_weekday(days: DateRange, weekday: int, nth: int) -> date:
     if not days.start <= day <= days.end:
         raise ValueError("there is no such day")
     return day
+
+
+@lru_cache
+def weekend_in(time_zone: str) -> Weekend:
+    """Return the weekend where a time zone belongs: the zone tells the country, Unicode's CLDR its weekend.
+
+    It is Saturday and Sunday where the zone belongs to no country, as UTC does.
+    """
+    name = get_global("zone_aliases").get(time_zone, time_zone)
+    country = get_global("zone_territories").get(name)
+    if country is None:
+        return SATURDAY_AND_SUNDAY
+    try:
+        locale = Locale.parse(f"und_{country}")
+    except UnknownLocaleError:
+        return SATURDAY_AND_SUNDAY
+    return locale.weekend_start, locale.weekend_end

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from shared.dates.ranges import (
     DateRange,
+    Weekend,
     add_days,
     add_months,
     month_of,
@@ -18,7 +19,6 @@ from shared.dates.ranges import (
     weekend_from,
     year_of,
 )
-from shared.dates.weekends import Weekend
 from shared.dates.words import (
     COMING,
     DAYS_AWAY,

@@ -54,8 +54,8 @@ RATE, BURST = 40, 4
 SPACING = 1 / RATE
 # No request waits longer for its slot.
 LONGEST_SECONDS = 120
-# Requests in the background leave half of the slots free, and look for a free one so many times.
-BACKGROUND_SPACING, MOST_YIELDS = 2 / RATE, 100
+# Before a request in the background it is looked so many times, at this distance, whether others wait for a slot.
+LOOK_SECONDS, MOST_LOOKS = 2 / RATE, 100
 # Discord bans clients that make 10,000 invalid requests in ten minutes.
 INVALID_LOGGED_EVERY = 100
 
@@ -112,7 +112,7 @@ class RateLimiter:
         if pace == "paid":
             return
         try:
-            seconds = float((await self._reserve(RESERVE_SLOT))[0]) - BURST * SPACING
+            seconds = float((await self._run(RESERVE_SLOT))[0]) - BURST * SPACING
         except DatabaseLost:
             # Without the database the limit can't be shared; one process alone stays far below it.
             seconds = 1 / 10
@@ -121,26 +121,26 @@ class RateLimiter:
 
     async def wait_for_lull(self) -> None:
         """Wait until no request waits for a slot, but not for ever: before each request in the background."""
-        for _ in range(MOST_YIELDS):
-            await asyncio.sleep(BACKGROUND_SPACING)
+        for _ in range(MOST_LOOKS):
+            await asyncio.sleep(LOOK_SECONDS)
             if await self.is_free():
                 return
 
     async def is_free(self) -> bool:
         """Return whether the next request would get a slot at once."""
         try:
-            return bool((await self._reserve(IS_FREE))[0])
+            return bool((await self._run(IS_FREE))[0])
         except DatabaseLost:
             return False
 
     async def has_spare(self) -> bool:
         """Reserve a slot only if no request waits for one: for optional requests."""
         try:
-            return await self._reserve(RESERVE_FREE_SLOT) is not None
+            return await self._run(RESERVE_FREE_SLOT) is not None
         except DatabaseLost:
             return False
 
-    async def _reserve(self, statement: TextClause) -> Any:
+    async def _run(self, statement: TextClause) -> Any:
         if not self._given:
             self._given = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
         async with self._database.statement() as session:

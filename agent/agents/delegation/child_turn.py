@@ -10,9 +10,8 @@ from typing import Any
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.journal.lookups import list_steps
 from agent.journal.records import record, settle
-from agent.journal.steps import Entry, Step, TurnKey, TurnLog
+from agent.journal.steps import Entry, Step, TurnKey, TurnLog, list_steps
 from agent.live.announcer import Announcer
 from agent.live.listener import Listener
 from agent.people.billing.budget import NOT_REQUESTED, abandon, reserve, to_usage

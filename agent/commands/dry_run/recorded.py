@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from agent.journal.lookups import list_steps
-from agent.journal.steps import PastStep, Step, list_history
+from agent.journal.steps import PastStep, Step, list_history, list_steps
 from agent.people.agents import LISTED, ListedAgent, to_agents
 from agent.people.participants import ResolvedConversation, ResolvedUser
 from agent.people.rights import RIGHTS, to_rights

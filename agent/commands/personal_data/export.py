@@ -1,13 +1,20 @@
-"""Everything that is kept about a person, as one value that can be written as JSON."""
+"""Everything that is kept about a person, as one value that can be written as JSON, and as a file of theirs."""
 
+import json
 from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from shared.files.storage import Storage
+from shared.clock import Clock
+from shared.db.database import Database
+from shared.errors import Refusal
+from shared.files.storage import Storage, StoredFile
 from shared.memory.visibility import act_for
+
+# People may have files of the same name; only what begins so is replaced by a newer archive.
+ARCHIVE_PREFIX, ARCHIVE_TYPE = "parley-archive-", "application/json"
 
 PROFILE = text("""
 SELECT id, display_name, permission_level, token_budget_monthly, tokens_used_this_month, budget_reset_at, time_zone,
@@ -86,3 +93,20 @@ async def export_person(session: AsyncSession, storage: Storage, user_id: int) -
     files = (await session.execute(FILES, {"user_id": user_id})).mappings()
     export["files"] = [dict(row) | {"url": storage.sign(row["id"])} for row in files]
     return export
+
+
+async def store_archive(database: Database, storage: Storage, user_id: int, clock: Clock) -> StoredFile:
+    """Store the archive of this person in the place of an earlier one, and return it with a link that expires.
+
+    Raises `ToolError` when their files take up too much room, `Unavailable` when storage can't be reached.
+    """
+    files = storage.of_user(database, user_id, None)
+    for file in await files.list():
+        if file.filename.startswith(ARCHIVE_PREFIX) and file.mime_type == ARCHIVE_TYPE:
+            await files.delete(file.file_id)
+    async with database.transaction() as session:
+        export = await export_person(session, storage, user_id)
+    if export is None:
+        raise Refusal("Nothing is kept about you.")
+    content = json.dumps(export, default=str, ensure_ascii=False, indent=1).encode()
+    return await files.create(f"{ARCHIVE_PREFIX}{clock.now():%Y-%m-%d}.json", content, ARCHIVE_TYPE)

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agent.journal.positions import call_seq, to_call_id
-from agent.journal.steps import Step, ToolUse
+from agent.journal.steps import Step, ToolUse, call_seq, to_call_id
 from agent.people.participants import ResolvedUser
 from agent.queue.job import Waiting
 from agent.tools.outcomes import ApprovalRequest

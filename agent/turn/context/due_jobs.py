@@ -2,8 +2,7 @@
 
 import json
 
-from agent.journal.positions import call_seq, result_seq, to_call_id
-from agent.journal.steps import Step, ToolUse
+from agent.journal.steps import Step, ToolUse, call_seq, result_seq, to_call_id
 from shared.messages import DueJob
 from shared.text import count_tokens
 

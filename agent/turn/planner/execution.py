@@ -9,8 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from agent.journal.positions import call_seq, to_call_id
-from agent.journal.steps import Step, TurnLog
+from agent.journal.steps import Step, TurnLog, call_seq, to_call_id
+from agent.prompts import prompts
+from agent.tools.calls import PendingCall
+from agent.tools.outcomes import Failed, NotRun, failed, not_run
 from agent.turn.modes import to_step
 from agent.turn.planner.plan import Plan, PlanBroken, PlannedCall, fill_in
 from agent.turn.running import RunningTurn
@@ -98,3 +100,28 @@ def plain_arguments(call: PlannedCall) -> Any:
 def needed_values(call: PlannedCall, results: Results) -> dict[str, Any]:
     """Return the results that a call needs, keyed by the ids of their calls."""
     return {need: results[need].value for need in call.needs if need in results}
+
+
+class PlanObstacle:
+    """The policy for calls of a plan: stops those of the last plan that cannot run."""
+
+    def __init__(self, log: TurnLog) -> None:
+        self._log = log
+
+    async def check(self, call: PendingCall) -> PendingCall | NotRun | Failed:
+        """Stop a call if its needs failed, its level is beyond the waves left, or its references cannot be resolved."""
+        answer = self._log.last_answer
+        plan = plan_of(answer)
+        if answer is None or plan is None:
+            return call
+        planned = plan.calls[call.seq - answer.seq - 1]
+        results = find_results(self._log.turn_id, self._log.steps, answer.seq)
+        if unmet := [need for need in planned.needs if need not in results or is_missing(results[need])]:
+            return not_run(prompts().planner.needs_failed.format(ids=", ".join(unmet)))
+        if planned.level >= plan.waves:
+            return not_run(prompts().planner.no_steps_left)
+        try:
+            fill_in(plain_arguments(planned), needed_values(planned, results))
+        except PlanBroken as error:
+            return failed(str(error))
+        return call

@@ -13,7 +13,7 @@ from agent.prompts import prompts
 from agent.turn.context.builder import Context
 from agent.turn.loop import steps_note
 from agent.turn.modes import Listener, ModelTurn
-from agent.turn.planner.execution import find_response, find_results, following_calls, ready_calls
+from agent.turn.planner.execution import PlanObstacle, find_response, find_results, following_calls, ready_calls
 from agent.turn.planner.messages import PlanWriter, count_form, to_planned
 from agent.turn.planner.plan import (
     MAX_REASONING,
@@ -28,7 +28,6 @@ from agent.turn.planner.plan import (
     read_plan,
     to_broken,
 )
-from agent.turn.planner.policy import PlanObstacle
 from agent.turn.policies.calls import MAX_CALLS, Policy
 from agent.turn.running import RunningTurn
 from shared.errors import PlanUnreadable

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from agent.journal.positions import call_seq
-from agent.journal.steps import Step, TurnKey, TurnLog
+from agent.journal.steps import Step, TurnKey, TurnLog, call_seq
 from agent.people.personas import get_persona
 from agent.prompts import prompts
 from agent.tools.calls import PendingCall

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from agent.journal.steps import Step, TurnLog
 from agent.tools.outcomes import Failed, NotRun
+from agent.turn.planner.execution import PlanObstacle
 from agent.turn.planner.plan import Plan, PlannedCall
-from agent.turn.planner.policy import PlanObstacle
 from tests.agent.turn.policies.calls import answer, called, ended, journal, pending
 
 FIRST = called(2, "wall.look", {"at": "a"})
