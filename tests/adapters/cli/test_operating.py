@@ -105,6 +105,14 @@ def test_a_grant_until_the_same_day_still_ends_and_an_ended_one_is_shown_as_what
     assert cell(shell, "SELECT parley_end_grants()") == "1"
 
 
+def test_a_persona_that_has_answered_is_deleted_by_whoever_says_yes(shell: Shell) -> None:
+    shell.says("persona", "create", "Old", "--prompt", "Hello.", "--default")
+    assert "fine" in shell.run("chat", stdin="hello\n", DEBUG_MOCK_RESPONSES='["fine"]').out
+    assert "has answered in 1 turns" in shell.run("persona", "delete", "Old").err
+
+    assert shell.says("persona", "delete", "Old", "--yes") == "Old is deleted\n"
+
+
 def test_a_limit_of_an_admin_outlives_a_grant_on_top(shell: Shell) -> None:
     shell.says("user", "promote", "discord:85", "admin", "--new")
     shell.says("user", "set-budget", "discord:85", "1000")
