@@ -109,6 +109,19 @@ async def test_who_is_refused_asks_for_more_and_an_approver_grants_it_with_a_but
     ) == [(None, "asked"), ("test:olga", "granted")]
 
 
+async def test_nobody_is_asked_whose_permission_has_ended(parley: Parley) -> None:
+    for number, user in enumerate(("olga", "ann"), 1):
+        await parley.accept("hello", user=user, adapter="fake")
+        await parley.platform.wait_for(number)
+    await parley.sql(
+        "UPDATE users SET permission_level = 'admin', permission_after = 'guest',"
+        " permission_until = now() - interval '1 second' WHERE id = (SELECT min(id) FROM users)"
+    )
+    await parley.sql("INSERT INTO budgets (kind, token_limit) VALUES ('installation', 0)")
+
+    assert "I could tell nobody directly" in await says(parley, "ann", "/more")
+
+
 async def test_an_admin_by_a_role_decides_about_the_limits_of_that_server_alone(parley: Parley) -> None:
     await parley.ask("hello", server="guild")
     await parley.sql(

@@ -23,8 +23,8 @@ JOIN user_platform_links AS link ON link.user_id = :user_id AND link.platform = 
 WHERE place.is_direct AND place.user_id = :user_id AND inbox.adapter <> ALL(:unread)
 ORDER BY turns.id DESC LIMIT 1
 """)
-APPROVERS = text("SELECT id FROM users WHERE permission_level IN ('admin', 'owner') ORDER BY permission_level DESC, id")
-OWNERS = text("SELECT id FROM users WHERE permission_level = 'owner' ORDER BY id")
+APPROVERS = text("SELECT id FROM admin.users WHERE permission IN ('admin', 'owner') ORDER BY permission DESC, id")
+OWNERS = text("SELECT id FROM admin.users WHERE permission = 'owner' ORDER BY id")
 
 
 async def list_owners(session: AsyncSession) -> list[int]:

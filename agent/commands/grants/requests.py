@@ -43,7 +43,7 @@ UPDATE budget_grants SET status = :status, tokens = :tokens, cost = :cost, decid
     ends_at = coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz))
 WHERE id = :id RETURNING ends_at
 """)
-STORED = text("SELECT permission_level FROM users WHERE id = :id")
+STORED = text("SELECT permission FROM admin.users WHERE id = :id")
 ACT = text("SELECT set_config('parley.actor', :actor, true)")
 
 
