@@ -98,7 +98,8 @@ async def test_a_task_is_delegated_at_most_three_times(parley: Parley) -> None:
     last = requests_of(parley, "third")
     assert DELEGATE not in offered(last[0])
     assert json.loads(result_of(last[1]))["message"] == (
-        "This task has been handed on 3 times (first → second → third), which is the most. Do it yourself."
+        "agents.delegate can't be used here: This task has been handed on 3 times (first → second → third), which is"
+        " the most. Do it yourself."
     )
     rows = await parley.sql("SELECT agent, parent_turn_id FROM turns ORDER BY id")
     assert [tuple(row) for row in rows] == [(None, None), ("first", 1), ("second", 2), ("third", 3)]

@@ -106,7 +106,7 @@ async def start_parley(address: Address, folder: Path, command: str) -> asyncio.
     environment = {**os.environ, "DATABASE_URL": address.libpq(as_owner=True)}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "adapters.cli", command),
-        env={**environment, "PYTHONPATH": str(MIGRATIONS.parent), "PARLEY_HOME": str(folder)},
+        env={**environment, "PYTHONPATH": str(MIGRATIONS.parent), "PARLEY_HOME": str(folder), "PORT": "0"},
         cwd=folder,
         stdout=PIPE,
         stderr=STDOUT,

@@ -135,13 +135,30 @@ def _list_held(paths: Iterable[Path], process_id: int, rights: Rights) -> Iterat
     for path in paths:
         with suppress(OSError):
             yield path.lstat()
-    processes = _list_group(process_id) if rights.starts_commands else [process_id]
-    for path in (path for process in processes for path in Path(f"/proc/{process}").glob("task/*/fd/*")):
-        # Not every system lets us look there; then the limits of open files and of a file's size bound it.
-        with suppress(OSError):
-            status = path.stat()
-            if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+    for process in _list_group(process_id) if rights.starts_commands else [process_id]:
+        # Each path for itself: what ends while we look must not hide the rest.
+        for status in map(_find_status, _list_descriptors(process)):
+            if status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
                 yield status
+
+
+def _find_status(path: str) -> os.stat_result | None:
+    with suppress(OSError):
+        return os.stat(path)  # noqa: PTH116  # of thousands, as names
+    return None
+
+
+def _list_descriptors(process: int) -> Iterator[str]:
+    # Not every system lets us look there; then the limits of open files and of a file's size bound what is deleted.
+    for thread in _list_names(f"/proc/{process}/task"):
+        folder = f"/proc/{process}/task/{thread}/fd"
+        yield from (f"{folder}/{name}" for name in _list_names(folder))
+
+
+def _list_names(folder: str) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(folder)  # noqa: PTH208  # of thousands, as names
+    return []
 
 
 def _list_group(leader: int) -> Iterator[int]:
