@@ -5,7 +5,6 @@ Private functions with one caller send a reader back and forth; a participle doe
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -38,7 +37,7 @@ def count(package: str) -> Count:
     """Count the Python files of a package."""
     sources = list(sources_in(package))
     lines = sum(len(source.text.splitlines()) for source in sources)
-    functions = sum(1 for source in sources for _ in list_functions(source))
+    functions = sum(1 for source in sources for _ in source.functions())
     return Count(
         lines,
         functions,
@@ -47,19 +46,13 @@ def count(package: str) -> Count:
     )
 
 
-def list_functions(source: Source) -> Iterator[str]:
-    """Yield the names of all functions and methods of a file."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
-
-
 def count_single_callers(source: Source) -> int:
     """Return how many private functions of a file are mentioned once in it."""
-    private = [name for name in list_functions(source) if name.startswith("_") and not name.endswith("__")]
+    names = [function.name for function in source.functions()]
+    private = [name for name in names if name.startswith("_") and not name.endswith("__")]
     mentions = Counter(
         node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(source.tree)
+        for node in source.nodes()
         if isinstance(node, ast.Name | ast.Attribute)
     )
     return sum(mentions[name] == 1 for name in private)
@@ -69,7 +62,7 @@ def count_participles(source: Source) -> int:
     """Return how often a variable or parameter of a file is called by a participle."""
     names = [
         node.id if isinstance(node, ast.Name) else node.arg
-        for node in ast.walk(source.tree)
+        for node in source.nodes()
         if isinstance(node, ast.Name | ast.arg)
     ]
     return sum(name.strip("_") in PARTICIPLES for name in names)

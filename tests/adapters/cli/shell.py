@@ -73,3 +73,8 @@ class Shell:
             stderr=subprocess.PIPE,
             encoding="utf-8",
         )
+
+
+def cell(shell: Shell, query: str, *options: str) -> str:
+    """Return the one value that a query in psql prints."""
+    return shell.says("psql", *options, "-At", "-c", query).strip()

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.cli.shell import Shell
-from tests.adapters.cli.test_operating import cell
+from tests.adapters.cli.shell import Shell, cell
 
 
 def test_a_person_is_exported_and_erased_with_a_receipt(shell: Shell) -> None:

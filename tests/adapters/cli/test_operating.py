@@ -5,11 +5,7 @@ import json
 import re
 
 from adapters.slack.install.vault import Vault
-from tests.adapters.cli.shell import Shell
-
-
-def cell(shell: Shell, query: str, *options: str) -> str:
-    return shell.says("psql", *options, "-At", "-c", query).strip()
+from tests.adapters.cli.shell import Shell, cell
 
 
 def test_psql_is_opened_as_an_admin_unless_told(shell: Shell) -> None:

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from tests.adapters.cli.shell import Shell
-from tests.adapters.cli.test_operating import cell
+from tests.adapters.cli.shell import Shell, cell
 
 
 def test_a_former_admin_has_a_limit_again(shell: Shell) -> None:
