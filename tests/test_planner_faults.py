@@ -272,8 +272,9 @@ async def test_a_stream_that_is_cut_is_asked_for_again(parley: Parley, model: Op
     events = await parley.follow("hello")
 
     assert [event.payload["content"] for event in events if event.name == "message"] == ["Whole."]
+    # An answer that is whole before the next live view is due is shown by its message alone.
     last = [event.payload for event in events if event.name == "text_delta"][-1]
-    assert "Whole." in last["text"]
+    assert last["text"] in {"Whole.", ""}
 
 
 async def test_text_of_people_and_tools_cannot_imitate_a_result(parley: Parley, model: OpenAIStub) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from contextlib import aclosing
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -274,7 +275,8 @@ class Providers:
             arguments["tools"] = list(request.tools)
         elif any("tool_calls" in message for message in request.messages):
             arguments |= {"tools": [NO_TOOL], "tool_choice": "none"}
-        return arguments
+        # litellm changes messages and schemas in place, for Google's models for instance; they serve other routes too.
+        return deepcopy(arguments)
 
     def target(self, name: str) -> dict[str, Any]:
         """Return litellm's arguments for the model: its name, and for OpenAI-compatible servers the URL and key.

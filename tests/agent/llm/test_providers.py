@@ -1,5 +1,6 @@
 """Every provider, in its own wire format over HTTP, gives the same answers, the same usage and the same causes."""
 
+import json
 import os
 from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import asynccontextmanager
@@ -106,8 +107,11 @@ async def test_calls_of_tools_come_whole_and_their_results_go_back(
             for each, number in zip(first.tool_calls, (4, 17), strict=True)
         ]
         wave = (*HELLO, {"role": "assistant", "content": None, "tool_calls": calls}, *results)
+        request = json.dumps([wave, ROLL])
         last = await call.ask(is_streamed=is_streamed, messages=wave, tools=(ROLL,))
 
+        # Other routes are sent the same messages and schemas.
+        assert json.dumps([wave, ROLL]) == request
         assert last.text == "4 and 17."
         assert [text.replace(" ", "") for text in wire.results(call.stub.requests[1])] == [
             '{"rolled":4}',
