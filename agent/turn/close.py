@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import text
-
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Entry, Event, Step
 from agent.people.billing.budget import to_json
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
-from agent.queue.outbox import FIND_DELIVERY, LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
+from agent.queue.outbox import LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.confirmations.questions import CHOICES, combine_questions
@@ -23,45 +21,14 @@ from agent.turn.policies import circuit_breaker
 from agent.turn.running import RunningTurn
 from shared.db.database import Database
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import Superseded
-from shared.files.storage import VISIBLE_FILES, Storage
+from shared.files.storage import Storage
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label
 from shared.redaction import redact_text
 from shared.text import clean_json, count_tokens, with_closed_fence
 
-STORED_FILES = text(f"""
-SELECT id, filename, mime_type, size_bytes FROM file_records
-WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_FILES}
-""")
-
-END = f"""
-SELECT ended.reply_id, ended.live_message_id, ended.is_claimed, found.* FROM parley_close_turn(
-    p_turn_id => :turn_id, p_attempt => :attempt, p_status => :status, p_finished => :finished, p_waves => :waves,
-    p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_note => :note, p_calls => :calls,
-    p_reply => :reply, p_question => :question
-) AS ended CROSS JOIN ({FIND_DELIVERY} :turn_id) AS found
-"""
-
-# In the statement that ends the turn, so that a turn has none more.
-NOTED = """
-WITH ending AS (
-    SELECT id FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
-), noted AS (
-    INSERT INTO turn_contexts (turn_id, reasons)
-    SELECT id, jsonb_set(CAST(:reasons AS jsonb), '{budget,limits}', parley_turn_limits(id))
-    FROM ending WHERE CAST(:reasons AS jsonb) IS NOT NULL
-    ON CONFLICT (turn_id) DO UPDATE SET reasons = excluded.reasons
-)
-"""
-END_AND_NOTE = text(f"{NOTED}{END}")
-# The end of a message's turn, which is remembered.
-END_AND_REMEMBER = text(f"""
-{NOTED}, listed AS (
-    INSERT INTO unremembered_turns (turn_id) SELECT id FROM ending WHERE CAST(:is_remembered AS boolean)
-    ON CONFLICT DO NOTHING
-)
-{END}
-""")
+statements = load_statements(__file__)
 
 LONG_CHARS = 20_000
 
@@ -216,7 +183,7 @@ async def end_turn(
 ) -> Any:
     """Close a turn: store its last step, payment, reply and question, and mark its inbox rows as finished.
 
-    Returns a row with the `reply_id`, None without a reply, and the columns of `FIND_DELIVERY`.
+    Returns a row with the `reply_id`, None without a reply, and what its delivery depends on.
 
     A child turn has no reply: the parent turn reads its answer. Raises `Superseded` when another attempt has taken
     over the turn: nothing is written, and nothing may be sent.
@@ -236,9 +203,9 @@ async def end_turn(
         "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
         "question": json.dumps(asdict(question)) if question else None,
         "reasons": json.dumps(clean_json(_to_reasons(turn))),
-        "is_remembered": turn.message.is_remembered,
+        "is_remembered": reply is not None and turn.message.is_remembered,
     }
-    row = (await session.execute(END_AND_NOTE if reply is None else END_AND_REMEMBER, parameters)).one_or_none()
+    row = (await session.execute(statements.close_turn, parameters)).one_or_none()
     if row is None:
         raise Superseded
     return row
@@ -301,7 +268,7 @@ async def _find_files(
     if not file_ids:
         return []
     parameters = {"ids": list(file_ids), "user_id": turn.user.id, "conversation_id": turn.conversation.id}
-    records = {row.id: row for row in (await session.execute(STORED_FILES, parameters)).all()}
+    records = {row.id: row for row in (await session.execute(statements.list_visible_files, parameters)).all()}
     files = [storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
     name = turn.announcer.outflow.without_secrets
     return [

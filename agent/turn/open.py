@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.journal.files import PendingFile, with_file_lines
@@ -35,9 +34,12 @@ from agent.turn.context.requests import brings_history, to_history, to_instructi
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
 from shared.db.driver import Connection, Session
+from shared.db.statements import load_statements
 from shared.errors import Superseded
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
 from shared.text import count_tokens
+
+statements = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,25 +150,6 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
     return tokens + replied_to + services.models.modes[loop_mode].prompt_tokens
 
 
-TAKE_OVER = text("""
-UPDATE turns SET attempt = attempt + 1, handovers = least(handovers + :forgiven, attempt)
-WHERE id = :turn_id AND status = 'running'
-RETURNING attempt, handovers, user_id, stop_requested, loop_mode
-""")
-# The identity may have been linked to another user since the last attempt: the turn is then charged to that user.
-LAST_SEQ = text("SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = :turn_id")
-CHANGE_PAYER = text("UPDATE turns SET user_id = :user_id WHERE id = :turn_id")
-
-BEGIN = text("""
-SELECT * FROM parley_open_turn(
-    p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,
-    p_user_id => :user_id, p_persona_id => :persona_id, p_loop_mode => :loop_mode,
-    p_steps => :steps, p_events => :events, p_note => :note, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),
-    p_seconds => :seconds, p_persona_version_id => :persona_version_id
-)
-""")
-
-
 async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
     """Open the next turn in the job's place, or resume the one that was interrupted there.
 
@@ -274,7 +257,9 @@ async def _begin_turn(
         "persona_version_id": persona.choice.version_id,
         "loop_mode": loop_mode,
     }
-    row = (await session.execute(BEGIN, parameters | asdict(reservation) | entry.to_parameters())).one_or_none()
+    row = (
+        await session.execute(statements.open_turn, parameters | asdict(reservation) | entry.to_parameters())
+    ).one_or_none()
     return None if row is None else to_admission(row)
 
 
@@ -303,7 +288,7 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
         # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
         is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
         parameters = {"turn_id": turn_id, "forgiven": int(is_forgiven)}
-        row = (await session.execute(TAKE_OVER, parameters)).one_or_none()
+        row = (await session.execute(statements.take_over_turn, parameters)).one_or_none()
         if row is None:
             raise Superseded
         key = TurnKey(turn_id, row.attempt)
@@ -311,12 +296,12 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
         await _end_last_attempt(services, session, opening, key=key)
         job.unpaid[key] = ()
         if row.user_id != user.id:
-            await session.execute(CHANGE_PAYER, {"turn_id": turn_id, "user_id": user.id})
+            await session.execute(statements.change_payer, {"turn_id": turn_id, "user_id": user.id})
         # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
         answer = opening.answer if len(steps) == 1 else None
         decision = await apply_answer(session, answer, user, conversation_id=conversation.id, turn_id=turn_id)
         files = await list_pending(session, turn_id, message.attachments)
-        last = (await session.execute(LAST_SEQ, {"turn_id": turn_id})).scalar_one()
+        last = (await session.execute(statements.read_last_event, {"turn_id": turn_id})).scalar_one()
         loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.models.modes else "native"
         tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
         log = TurnLog(key.id, steps)

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from sqlalchemy import text
-
 from agent.journal.records import settle
 from agent.journal.steps import TurnKey
 from agent.live.announcer import LiveTurn, shown_live
@@ -26,6 +24,7 @@ from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices
 from shared.db.database import Database, DatabaseLost
 from shared.db.retries import retry_on_lost_db
+from shared.db.statements import load_statements
 from shared.errors import Refusal, TurnTimedOut, Unavailable
 from shared.log import get_logger
 from shared.tracing.spans import span_of
@@ -34,10 +33,7 @@ CLOSING_SECONDS = 30
 
 log = get_logger()
 
-HAND_OVER = text("""
-UPDATE turns SET handovers = handovers + 1 WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
-RETURNING id
-""")
+statements = load_statements(__file__)
 
 
 async def run_turn(services: TurnServices, job: Job, cancellations: Cancellations) -> None:
@@ -159,7 +155,7 @@ async def hand_over(database: Database, key: TurnKey, unpaid: Sequence[PaidCall]
     Pays for the interrupted model call and releases the rest of the reservation.
     """
     async with database.transaction() as session:
-        is_ours = (await session.execute(HAND_OVER, {"turn_id": key.id, "attempt": key.attempt})).all()
+        is_ours = (await session.execute(statements.hand_over_turn, {"turn_id": key.id, "attempt": key.attempt})).all()
         if is_ours:
             await settle(session, key, unpaid)
 

@@ -11,7 +11,7 @@ from tempfile import SpooledTemporaryFile
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from sqlalchemy import BigInteger, ColumnElement, TextClause, bindparam, delete, func, select, text, true, update
+from sqlalchemy import BigInteger, ColumnElement, delete, func, literal, select, true, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock, SystemClock
@@ -32,16 +32,6 @@ LINK_SECONDS = 24 * 3600
 MAX_LISTED = 100
 # What is read is held back until it is compared: up to this in memory, the rest on disk.
 MEMORY_BYTES, CHUNK_BYTES = 8 * MEGABYTE, 256 * 1024
-
-# The same rule as for memories: in direct messages a user sees all of their files, elsewhere those of the server.
-VISIBLE_FILES = """EXISTS (
-    SELECT FROM conversations AS here LEFT JOIN conversations AS origin ON origin.id = file_records.conversation_id
-    WHERE here.id = :conversation_id AND (here.is_direct OR (
-        NOT origin.is_direct AND origin.platform = here.platform
-        AND coalesce(origin.platform_server_id, origin.platform_channel_id)
-            = coalesce(here.platform_server_id, here.platform_channel_id)
-    ))
-)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,10 +324,11 @@ class FilesOfUser:
         async with self._database.transaction() as session:
             await session.execute(update(FileRecord).where(FileRecord.id == file_id).values(status=status))
 
-    def _is_visible(self) -> ColumnElement[bool] | TextClause:
+    def _is_visible(self) -> ColumnElement[bool]:
         if self._conversation_id is None:
             return true()
-        return text(VISIBLE_FILES).bindparams(bindparam("conversation_id", self._conversation_id, BigInteger))
+        ids = (literal(self._user_id, BigInteger), literal(self._conversation_id, BigInteger))
+        return FileRecord.id.in_(select(func.parley_visible_files(*ids).table_valued("id").c.id))
 
     async def _find(self, file_id: int, *, is_any_status: bool = False) -> FileRecord:
         if not 0 < file_id <= MAX_ID:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from sqlalchemy import insert, select, text
+from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.journal.files import PendingFile
@@ -14,6 +14,7 @@ from agent.turn.context.images import find_named
 from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.attachments import FETCH_SECONDS, FetchLimits, Stored, store_attachment
 from shared.files.filenames import clean_filename, new_key
@@ -28,14 +29,7 @@ from shared.tasks import FairPool
 
 log = get_logger()
 
-MARK = text("""
-UPDATE file_records SET status = :status, mime_type = :mime_type, size_bytes = :size, sha256 = :sha256 WHERE id = :id
-""")
-
-DROP = text("""
-UPDATE file_records SET status = 'failed', size_bytes = 0 WHERE turn_id = :turn_id AND status = 'pending' RETURNING id
-""")
-NEXT_IDS = text("SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count)")
+statements = load_statements(__file__)
 
 
 @runtime_checkable
@@ -59,7 +53,7 @@ async def draw_files(session: Session, user_id: int, attachments: Sequence[Attac
     """Allocate an id and a storage key for every attachment, before the turn is recorded."""
     if not attachments:
         return []
-    ids = [row.id for row in (await session.execute(NEXT_IDS, {"count": len(attachments)})).all()]
+    ids = [row.id for row in (await session.execute(statements.draw_file_ids, {"count": len(attachments)})).all()]
     return [
         PendingFile(file_id, attachment.storage_key or new_key(str(user_id), attachment.filename), attachment)
         for file_id, attachment in zip(ids, attachments, strict=True)
@@ -204,7 +198,7 @@ class AttachmentStore:
             "sha256": upload.sha256 if upload else None,
         }
         async with self.database.transaction() as session:
-            await session.execute(MARK, row)
+            await session.execute(statements.store_file, row)
         return reason
 
     async def _find_headers(self, attachment: Attachment) -> Mapping[str, str]:
@@ -221,7 +215,7 @@ async def drop_pending(database: Database, storage: Storage, *, turn_id: int, fi
     if not files:
         return
     async with database.transaction() as session:
-        dropped = {row.id for row in (await session.execute(DROP, {"turn_id": turn_id})).all()}
+        dropped = {row.id for row in (await session.execute(statements.drop_pending_files, {"turn_id": turn_id})).all()}
     for file in files:
         if file.file_id in dropped:
             await _remove(storage, file)

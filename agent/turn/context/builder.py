@@ -15,8 +15,6 @@ from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sqlalchemy import text
-
 from agent.journal.quotes import (
     MEMORY_CHARS,
     quote,
@@ -35,6 +33,7 @@ from agent.turn.context.images import PromptImages, find_named, with_images
 from agent.turn.context.replied_to import RepliedTo
 from shared.clock import Clock
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.log import get_logger
 from shared.memory.memories import Memories, RecalledMemory
 from shared.messages import PlatformContext
@@ -48,13 +47,7 @@ OTHER_TOKENS = 2000
 KEPT_SHARE = 0.5
 # Of the result of a tool in a past turn; the model has answered with it, and may call the tool again.
 PAST_RESULT_CHARS = 1500
-MOVE_WINDOW = text("UPDATE conversations SET window_turn_id = :begins WHERE id = :conversation_id")
-# While a failed attempt waits to be repeated, nobody asks again.
-ASK_FOR_SUMMARY = text("""
-UPDATE conversations SET summary_is_urgent = true,
-    summary_due_at = CASE WHEN summary_failures = 0 THEN now() ELSE coalesce(summary_due_at, now()) END
-WHERE id = :conversation_id AND NOT summary_is_urgent
-""")
+statements = load_statements(__file__)
 
 log = get_logger()
 
@@ -346,10 +339,10 @@ async def load_history(
     steps = drop_blocks(past, window, conversation.summarized_turn_id)
     if len(steps) < len(past):
         begins = steps[0].turn_id if steps else turn_id
-        await session.execute(MOVE_WINDOW, {"conversation_id": conversation.id, "begins": begins})
+        await session.execute(statements.move_window, {"conversation_id": conversation.id, "begins": begins})
     last_dropped = past[len(past) - len(steps) - 1].turn_id if len(steps) < len(past) else 0
     if count_history(steps) > window.goal or last_dropped > conversation.summarized_turn_id:
-        await session.execute(ASK_FOR_SUMMARY, {"conversation_id": conversation.id})
+        await session.execute(statements.request_summary, {"conversation_id": conversation.id})
     return steps
 
 

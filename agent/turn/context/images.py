@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.journal.steps import Step
 from agent.llm.vision import SCHEME
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import FileDamaged, FileLost
 from shared.files.images import Images
 from shared.files.storage import StoredContent
@@ -27,14 +26,7 @@ MOST_IMAGES = 8
 # Matches the lines that `with_file_lines` writes. Users can type such lines too, so who loads an image
 # checks that the file belongs to the turn.
 NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpeg|webp|gif)\)")
-FIND_IMAGES = text("""
-SELECT file_records.id, file_records.turn_id, file_records.minio_key AS key, file_records.filename, file_records.sha256
-FROM unnest(CAST(:ids AS bigint[]), CAST(:turn_ids AS bigint[])) AS named (id, turn_id)
-JOIN file_records ON file_records.id = named.id AND file_records.turn_id = named.turn_id
-WHERE file_records.status = 'stored'
-  AND file_records.mime_type IN ('image/png', 'image/jpeg', 'image/webp', 'image/gif')
-ORDER BY file_records.id
-""")
+statements = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +48,7 @@ async def load_images(database: Database, images: Images, steps: Iterable[tuple[
         return PromptImages()
     parameters = {"ids": [file_id for _, file_id in references], "turn_ids": [turn_id for turn_id, _ in references]}
     async with database.statement() as session:
-        rows = (await session.execute(FIND_IMAGES, parameters)).all()
+        rows = (await session.execute(statements.list_images, parameters)).all()
     by_turn: dict[int, list[int]] = {}
     unopened: dict[int, list[int]] = {}
     data: dict[int, str] = {}

@@ -5,13 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from sqlalchemy import text
-
 from agent.journal.steps import Step, TurnKey
 from agent.llm.media_requests import TranscriptionRequest
 from agent.memory.recordings import heading_of
 from agent.prompts import prompts
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.recordings import count_speech, measure
 from shared.files.storage import FilesOfUser
@@ -26,21 +25,7 @@ MAX_TRANSCRIPT_CHARS = 40_000
 
 log = get_logger()
 
-FILES_OF_TURN = text("""
-SELECT id, filename, mime_type, size_bytes, status FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count
-""")
-# Only while the attempt runs the turn, and the message is as it was read: it may have been deleted on its platform.
-REWRITE = text("""
-WITH rewritten AS (
-    UPDATE messages SET content = :content, token_count = :tokens
-    WHERE turn_id = :turn_id AND role = 'user' AND content = :before
-      AND EXISTS (SELECT FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running')
-    RETURNING id
-)
-UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:content AS text))
-WHERE turn_id = :turn_id AND name = 'user_message' AND EXISTS (SELECT FROM rewritten)
-RETURNING turn_id
-""")
+statements = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +71,7 @@ class Listener:
             return []
         parameters = {"turn_id": key.id, "count": len(attachments)}
         async with self.database.statement() as session:
-            rows = (await session.execute(FILES_OF_TURN, parameters)).all()
+            rows = (await session.execute(statements.list_files_of_turn, parameters)).all()
         recordings = [
             Recording(row.id, row.filename, row.size_bytes, attachment=attachment)
             for row, attachment in zip(rows, attachments, strict=False)
@@ -144,7 +129,7 @@ class Listener:
             "tokens": tokens,
         }
         async with self.database.transaction() as session:
-            await session.execute(REWRITE, parameters)
+            await session.execute(statements.add_transcripts, parameters)
         return replace(message, content=content, token_count=tokens)
 
 

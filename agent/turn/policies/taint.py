@@ -22,8 +22,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.journal.files import FILES_HEADING
 from agent.journal.steps import PastStep, Step, TurnLog
 from agent.outflow.hosts import hosts_in
@@ -38,6 +36,7 @@ from agent.tools.toolbox import Toolbox
 from agent.turn.context.builder import shows_foreign_text, shows_recordings
 from agent.turn.policies.own_words import OwnWords, is_telling, list_deciding
 from shared.db.database import Database, DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
 from shared.tools import Tool
@@ -52,34 +51,7 @@ QUOTES = re.compile(r"^ {0,3}>>> (?s:.*)\Z|^ {0,3}>.*$", re.MULTILINE)
 # Longer names in a result are text.
 MAX_KEY_CHARS = 32
 
-# The contents of the turns before the history window; the conversation's summary was written from them.
-SUMMARISED = text("""
-SELECT array_agg(DISTINCT tool_name) FILTER (
-           WHERE role = 'tool_result' AND coalesce(outcome, 'result') = 'result' AND (:is_direct OR user_id = :user_id)
-       ) AS tools,
-       array_agg(DISTINCT tool_name) FILTER (WHERE outcome = 'failed' AND (:is_direct OR user_id = :user_id)) AS failed,
-       coalesce(bool_or(
-           role = 'user' AND (user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0
-                              OR position(:job IN content) > 0)
-           OR role = 'tool_result' AND (position(:recording IN content) > 0 OR position(:untrusted IN content) > 0)
-       ), false) AS has_others
-FROM messages
-WHERE conversation_id = :conversation_id AND turn_id < :window AND (NOT :is_direct OR user_id = :user_id)
-""")
-# What the child turns of these turns have read. A child turn without a persona ran in another installation.
-CHILD_TURNS = text("""
-SELECT array_agg(DISTINCT messages.tool_name) FILTER (
-           WHERE messages.role = 'tool_result' AND coalesce(messages.outcome, 'result') = 'result'
-       ) AS tools,
-       array_agg(DISTINCT messages.tool_name) FILTER (WHERE messages.outcome = 'failed') AS failed,
-       coalesce(bool_or(
-           turns.persona_id IS NULL
-           OR messages.role = 'tool_result' AND position(:untrusted IN messages.content) > 0
-       ), false) AS has_strangers
-FROM turns JOIN messages ON messages.turn_id = turns.id
-WHERE turns.conversation_id = :conversation_id AND turns.parent_turn_id >= :first AND turns.parent_turn_id < :before
-  AND (NOT :is_direct OR turns.user_id = :user_id)
-""")
+statements = load_statements(__file__)
 
 
 class TaintGuard:
@@ -288,7 +260,7 @@ class TurnTaint:
             "untrusted": UNTRUSTED,
         }
         async with self.database.statement() as session:
-            row = (await session.execute(CHILD_TURNS, parameters)).one()
+            row = (await session.execute(statements.list_tools_of_child_turns, parameters)).one()
         # No journal records which of the user's memories a child turn was shown.
         taint = to_taint(untrusted=row.has_strangers, private=is_direct and self.participants.user.has_memories)
         return self._of_results([*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]) | taint
@@ -305,7 +277,7 @@ class TurnTaint:
             "untrusted": UNTRUSTED,
         }
         async with self.database.statement() as session:
-            row = (await session.execute(SUMMARISED, parameters)).one()
+            row = (await session.execute(statements.list_tools_of_summary, parameters)).one()
         names = [*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]
         taint = self._of_results(names) | to_taint(untrusted=row.has_others)
         tools = [self.toolbox.find(str(name)) for name in names]

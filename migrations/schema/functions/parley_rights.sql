@@ -1,0 +1,20 @@
+-- The rights of a turn's person at this moment. Roles count where the message was written, as when the turn began.
+-- The planner puts it into the statement that calls it.
+CREATE FUNCTION public.parley_rights(p_turn_id bigint) RETURNS TABLE (
+    permission_level text, allowed_modules jsonb, has_persona boolean, granted text[]
+)
+LANGUAGE sql STABLE AS $$
+    SELECT public.parley_permission(users.permission_level, users.permission_until, users.permission_after),
+           personas.allowed_modules, personas.id IS NOT NULL, (
+               SELECT array_agg(role_grants.permission_level)
+               FROM public.member_roles JOIN public.role_grants USING (platform, server)
+               WHERE member_roles.user_id = users.id AND member_roles.platform = conversations.platform
+                 AND member_roles.server = conversations.platform_server_id
+                 AND jsonb_exists(member_roles.roles, role_grants.role) AND role_grants.permission_level IS NOT NULL
+           )
+    FROM public.turns JOIN public.conversations ON conversations.id = turns.conversation_id
+    LEFT JOIN public.users ON users.id = turns.user_id LEFT JOIN public.personas ON personas.id = turns.persona_id
+    WHERE turns.id = p_turn_id
+$$;
+COMMENT ON FUNCTION public.parley_rights IS
+    'The permission of a turn''s person now, the permissions that roles give there, and the modules of its persona.';
