@@ -8,31 +8,14 @@ order of the calls, whichever call finishes first.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import text
-
 from agent.journal.steps import Entry, TurnKey
 from agent.people.billing.budget import Admission, PaidCall, Payment, to_admission
-from agent.people.rights import RIGHTS, Rights, to_rights
+from agent.people.rights import Rights, to_rights
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import Superseded
 
-RECORD = text(f"""
-SELECT stop_requested, rights.* FROM parley_record(
-    p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note
-), ({RIGHTS}) AS rights
-""")
-RECORD_AND_SETTLE = text(f"""
-SELECT * FROM parley_record(
-    p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note,
-    p_calls => :calls, p_reserve => :reserve, p_cost => CAST(:cost AS numeric), p_seconds => :seconds
-), ({RIGHTS}) AS rights
-""")
-SETTLE = text("""
-SELECT * FROM parley_settle(
-    p_turn_id => :turn_id, p_attempt => :attempt, p_calls => :calls, p_reserve => :reserve,
-    p_cost => CAST(:cost AS numeric), p_seconds => :seconds
-)
-""")
+statements = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +37,9 @@ async def record(session: Session, key: TurnKey, entry: Entry, *, payment: Payme
     """
     parameters = {"turn_id": key.id, "attempt": key.attempt} | entry.to_parameters()
     if payment is None:
-        row = (await session.execute(RECORD, parameters)).one_or_none()
+        row = (await session.execute(statements.record_steps, parameters)).one_or_none()
     else:
-        row = (await session.execute(RECORD_AND_SETTLE, parameters | payment.to_parameters())).one_or_none()
+        row = (await session.execute(statements.record_and_settle, parameters | payment.to_parameters())).one_or_none()
     if row is None:
         raise Superseded
     return Recorded(row.stop_requested, to_rights(row), None if payment is None else to_admission(row))
@@ -68,7 +51,7 @@ async def pay(session: Session, key: TurnKey, payment: Payment) -> Admission:
     Raises `Superseded` when another attempt has taken over the turn.
     """
     parameters = {"turn_id": key.id, "attempt": key.attempt} | payment.to_parameters()
-    row = (await session.execute(SETTLE, parameters)).one_or_none()
+    row = (await session.execute(statements.settle_calls, parameters)).one_or_none()
     if row is None:
         raise Superseded
     return to_admission(row)
@@ -77,4 +60,4 @@ async def pay(session: Session, key: TurnKey, payment: Payment) -> Admission:
 async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> None:
     """Pay for calls without a step and release the turn's reservation; no effect when another attempt runs the turn."""
     parameters = {"turn_id": key.id, "attempt": key.attempt} | Payment(calls).to_parameters()
-    await session.execute(SETTLE, parameters)
+    await session.execute(statements.settle_calls, parameters)

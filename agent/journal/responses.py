@@ -3,35 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.journal.steps import Step, ToolUse
 from agent.people.billing.budget import to_usage
 from agent.prompts import prompts
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import Stopped
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, ToolCallMade
 
-IS_THERE = text("SELECT id FROM inbox WHERE id = :inbox_id")
-FIND = text("""
-SELECT inbox.status, turns.id, turns.conversation_id, outbox.content, outbox.files, turns.finished, turns.iterations,
-    turns.model, turns.error,
-    (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
-    (SELECT json_agg(json_build_object('seq', seq, 'role', role, 'content', content, 'tool_call_id', tool_call_id,
-                                       'tool_name', tool_name) ORDER BY seq)
-     FROM messages WHERE messages.turn_id = turns.id AND role IN ('tool_call', 'tool_result')) AS steps,
-    (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
-                             CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
-     FROM token_logs WHERE purpose IN ('answer', 'delegation') AND turn_id = ANY(ARRAY(
-         WITH RECURSIVE subtree AS (
-             SELECT turns.id
-             UNION ALL SELECT child.id FROM turns AS child JOIN subtree ON child.parent_turn_id = subtree.id
-         ) SELECT id FROM subtree))) AS usage
-FROM inbox LEFT JOIN turns ON turns.id = inbox.turn_id LEFT JOIN outbox ON outbox.turn_id = turns.id
-WHERE inbox.id = :inbox_id AND (
-    outbox.id IS NOT NULL OR inbox.status = 'failed' OR inbox.status = 'cancelled' AND inbox.turn_id IS NULL
-)
-""")
+statements = load_statements(__file__)
 
 
 async def find_response(session: Session, inbox_id: int) -> AgentResponse | None:
@@ -39,9 +19,9 @@ async def find_response(session: Session, inbox_id: int) -> AgentResponse | None
 
     A message that is not there any more has one with the code `erased`.
     """
-    row = (await session.execute(FIND, {"inbox_id": inbox_id})).one_or_none()
+    row = (await session.execute(statements.find_response, {"inbox_id": inbox_id})).one_or_none()
     if row is None:
-        is_there = (await session.execute(IS_THERE, {"inbox_id": inbox_id})).one_or_none() is not None
+        is_there = (await session.execute(statements.find_message, {"inbox_id": inbox_id})).one_or_none() is not None
         # Its person was erased meanwhile.
         erased = AgentResponse(turn_id=0, content=prompts().turn.erased, finished=False, error="erased")
         return None if is_there else erased

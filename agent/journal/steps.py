@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import bindparam, select
 
 from agent.people.participants import ResolvedConversation
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.models import Message
 from shared.text import clean_json
+
+statements = load_statements(__file__)
 
 Role = Literal["user", "assistant", "tool_call", "tool_result"]
 OutcomeKind = Literal["result", "failed", "not_run", "needs_approval"]
@@ -167,14 +170,6 @@ STEPS_OF_TURN = (
     .where(Message.turn_id == bindparam("turn_id"))
     .order_by(Message.seq)
 )
-# `iterations` counts the model calls of a turn. For earlier turns with these errors, whose last call got no answer,
-# the recorded answers are counted instead. Later turns in this conversation with a parent are child turns of this one.
-COUNT_CALLS = text("""
-SELECT coalesce(sum(CASE WHEN id < :turn_id AND error IN ('models_unavailable', 'too_long')
-    THEN (SELECT count(*) FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant')
-    ELSE iterations END), 0) AS position
-FROM turns WHERE conversation_id = :conversation_id AND (id <= :turn_id OR parent_turn_id >= :turn_id)
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +208,7 @@ async def list_steps(session: Session, turn_id: int) -> list[Step]:
 async def count_calls(session: Session, conversation_id: int, turn_id: int) -> int:
     """Return the number of model calls in the conversation up to this turn, including those of its child turns."""
     parameters = {"conversation_id": conversation_id, "turn_id": turn_id}
-    return int((await session.execute(COUNT_CALLS, parameters)).scalar_one())
+    return int((await session.execute(statements.count_calls, parameters)).scalar_one())
 
 
 def list_visible(turn: Sequence[PastStep]) -> list[PastStep]:

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.db.statements import load_statements
 from shared.memory.memories import Memories, StoredMemory
 from shared.memory.storage import NewMemory, Origin
 from shared.memory.tokenizer import split_words
 from shared.memory.visibility import Visibility, act_in
 from shared.messages import Author, Place
+
+statements = load_statements(__file__)
 
 MAX_FACTS = 20
 MAX_FACT_CHARS = 300
@@ -24,13 +26,6 @@ MAX_KNOWN, MAX_PERSONS = 30, 6
 LEAST_CONFIDENCE = 0.5
 # The share of a fact's words that its source message must have, that make it the person's own, and two facts the same.
 LEAST_SHARED, OWN, SAME = 0.3, 0.8, 0.8
-
-# What the person asked to remember is not replaced by what a model read.
-SUPERSEDE = text("""
-UPDATE memories AS old SET superseded_by = new.id FROM memories AS new
-WHERE old.id = :old AND new.id = :new AND old.id <> new.id AND old.source = 'fact' AND old.superseded_by IS NULL
-  AND old.user_id = new.user_id AND old.scope_id = new.scope_id
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +57,17 @@ class Fact:
 KnownFacts = Mapping[int, Sequence[StoredMemory]]
 
 
-async def list_known(memory: Memories, place: Place, statements: Sequence[Statement]) -> KnownFacts:
+async def list_known(memory: Memories, place: Place, sources: Sequence[Statement]) -> KnownFacts:
     """Return what is known about those who spoke and visible in this place, by user id."""
-    user_ids = list(dict.fromkeys(statement.user_id for statement in statements))[:MAX_PERSONS]
+    user_ids = list(dict.fromkeys(statement.user_id for statement in sources))[:MAX_PERSONS]
     return {user_id_: await memory.of_user(user_id_, place, None).list_all(limit=MAX_KNOWN) for user_id_ in user_ids}
 
 
-def read_facts(entries: Any, statements: Mapping[int, Statement], facts_by_user: KnownFacts) -> list[Fact]:
-    """Return the usable ones of the facts that a model listed; `statements` by their number in the prompt."""
+def read_facts(entries: Any, statement_by_number: Mapping[int, Statement], facts_by_user: KnownFacts) -> list[Fact]:
+    """Return the usable ones of the facts that a model listed; `statement_by_number` are those in the prompt."""
     facts: list[Fact] = []
     for entry in entries if isinstance(entries, list) else ():
-        fact = _read(entry, statements)
+        fact = _read(entry, statement_by_number)
         if fact is None or len(facts) == MAX_FACTS:
             continue
         about = facts_by_user.get(fact.statement.user_id, ())
@@ -107,15 +102,15 @@ async def store_facts(
     for fact, result in zip(facts, results, strict=True):
         if fact.replaces is not None and result is not None and result.memory_id is not None:
             await act_in(session, Visibility(fact.statement.user_id, place))
-            await session.execute(SUPERSEDE, {"old": fact.replaces, "new": result.memory_id})
+            await session.execute(statements.supersede_memory, {"old": fact.replaces, "new": result.memory_id})
 
 
-def _read(entry: Any, statements: Mapping[int, Statement]) -> Fact | None:
+def _read(entry: Any, statement_by_number: Mapping[int, Statement]) -> Fact | None:
     if not isinstance(entry, dict):
         return None
     number, content, replaces = entry.get("message"), entry.get("fact"), entry.get("replaces")
     confidence = entry.get("confidence", 0.7)
-    statement = statements.get(number) if isinstance(number, int) else None
+    statement = statement_by_number.get(number) if isinstance(number, int) else None
     if statement is None or not isinstance(content, str) or not isinstance(confidence, int | float):
         return None
     content = " ".join(content.split())

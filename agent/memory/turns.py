@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from agent.memory.recordings import list_transcripts
@@ -16,6 +15,7 @@ from agent.prompts import prompts
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.errors import is_lost
+from shared.db.statements import load_statements
 from shared.log import get_logger
 from shared.memory.index import split_text
 from shared.memory.memories import Memories
@@ -23,41 +23,12 @@ from shared.memory.storage import MAX_CONTENT_CHARS, NewMemory, Origin
 from shared.messages import AGENT_ADAPTERS, Place
 from shared.tools import Tool
 
+statements = load_statements(__file__)
+
 BATCH = 200
 # What redaction leaves of a message.
 DELETED = "[deleted]"
 
-CLAIM = text("SELECT turn_id FROM unremembered_turns ORDER BY turn_id LIMIT :limit FOR UPDATE SKIP LOCKED")
-# A message that is being deleted or edited at this moment is waited for; one that is deleted later is found by its id.
-MESSAGES = text("""
-SELECT turn_id, platform_event_id AS message_id, content, sent_at, edited_at FROM inbox
-WHERE turn_id = ANY(:turn_ids) AND adapter <> ALL(:agents) AND due_job IS NULL ORDER BY turn_id, sent_at, id FOR SHARE
-""")
-TURNS = text("""
-SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id, conversations.platform,
-       platform_server_id AS server, platform_channel_id AS channel, platform_thread_id AS thread, is_direct,
-       (SELECT speaker FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS speaker,
-       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant'
-        ORDER BY seq DESC LIMIT 1) AS answer,
-       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS content,
-       ARRAY(SELECT files.id FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS file_ids,
-       ARRAY(SELECT filename FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS filenames,
-       ARRAY(SELECT DISTINCT tool_name FROM messages
-             WHERE messages.turn_id = turns.id AND role = 'tool_result') AS tools,
-       coalesce((SELECT CAST(reasons ->> 'reads_untrusted' AS boolean) FROM turn_contexts
-                 WHERE turn_contexts.turn_id = turns.id), true) AS reads_untrusted
-FROM turns JOIN conversations ON conversations.id = turns.conversation_id
-WHERE turns.id = ANY(:turn_ids) AND turns.user_id IS NOT NULL AND turns.status <> 'running'
-  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
-ORDER BY turns.id
-""")
-DONE = text("DELETE FROM unremembered_turns WHERE turn_id = ANY(:turn_ids)")
-FORGET = text("SELECT parley_forget_messages(:turn_ids, :platform, :message_ids)")
-AGAIN = text("""
-INSERT INTO unremembered_turns (turn_id)
-SELECT id FROM turns WHERE id = ANY(:turn_ids) AND status <> 'running' AND parent_turn_id IS NULL
-ON CONFLICT DO NOTHING
-""")
 
 log = get_logger()
 
@@ -91,25 +62,27 @@ class TurnMemories:
 
     async def _store(self, limit: int) -> int:
         async with self._database.transaction() as session:
-            turn_ids = [row.turn_id for row in (await session.execute(CLAIM, {"limit": limit})).all()]
+            turn_ids = [row.turn_id for row in (await session.execute(statements.claim_turns, {"limit": limit})).all()]
             if turn_ids:
                 await self._memory.add(await self._list_memories(session, turn_ids), session)
-                await session.execute(DONE, {"turn_ids": turn_ids})
+                await session.execute(statements.end_turns, {"turn_ids": turn_ids})
         return len(turn_ids)
 
     async def _drop_first(self, error: DBAPIError) -> int:
         async with self._database.transaction() as session:
-            turn_ids = [row.turn_id for row in (await session.execute(CLAIM, {"limit": 1})).all()]
-            await session.execute(DONE, {"turn_ids": turn_ids})
+            turn_ids = [row.turn_id for row in (await session.execute(statements.claim_turns, {"limit": 1})).all()]
+            await session.execute(statements.end_turns, {"turn_ids": turn_ids})
         log.error("turn_not_remembered", turns=turn_ids, cause=type(error.orig).__name__)
         return len(turn_ids)
 
     async def _list_memories(self, session: Session, turn_ids: Sequence[int]) -> list[NewMemory]:
         parameters = {"turn_ids": turn_ids}
         # What an agent elsewhere writes on behalf of a person was not said by that person, nor was a scheduled job.
-        messages = (await session.execute(MESSAGES, parameters | {"agents": list(AGENT_ADAPTERS)})).all()
+        messages = (
+            await session.execute(statements.list_messages, parameters | {"agents": list(AGENT_ADAPTERS)})
+        ).all()
         by_turn = {turn_id: list(rows) for turn_id, rows in groupby(messages, key=lambda row: row.turn_id)}
-        turns = (await session.execute(TURNS, parameters)).all()
+        turns = (await session.execute(statements.list_turns, parameters)).all()
         return [memory for turn in turns for memory in self._of_turn(turn, by_turn.get(turn.id, []))]
 
     def _of_turn(self, turn: Any, messages: Sequence[Any]) -> list[NewMemory]:
@@ -168,5 +141,7 @@ async def forget_turns(
 ) -> None:
     """Delete the memories of these messages and of these turns, facts included; what is left is stored anew."""
     turns = [turn_id_ for turn_id_ in turn_ids if turn_id_ is not None]
-    await session.execute(FORGET, {"turn_ids": turns, "platform": platform, "message_ids": list(message_ids)})
-    await session.execute(AGAIN, {"turn_ids": turns})
+    await session.execute(
+        statements.forget_messages, {"turn_ids": turns, "platform": platform, "message_ids": list(message_ids)}
+    )
+    await session.execute(statements.queue_turns, {"turn_ids": turns})

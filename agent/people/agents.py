@@ -6,12 +6,6 @@ from typing import Any
 
 from shared.permissions import Permission
 
-# A subquery of the statement that every turn runs anyway; NULL if there are no enabled agents.
-LISTED = """(
-    SELECT jsonb_agg(jsonb_build_array(name, description, required_permission, persona_id) ORDER BY name)
-    FROM agents WHERE is_enabled
-)"""
-
 
 @dataclass(frozen=True, slots=True)
 class ListedAgent:
@@ -24,7 +18,7 @@ class ListedAgent:
 
 
 def to_agents(rows: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
-    """Return the agents of a value of `LISTED`."""
+    """Return the agents of the column `agents`, which is None if none is enabled."""
     return tuple(
         ListedAgent(name, description, requires=Permission.from_label(label), persona_id=persona_id)
         for name, description, label, persona_id in rows or ()

@@ -6,20 +6,21 @@ All are found in one statement; a user and a conversation that do not exist are 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.people.agents import ListedAgent, to_agents
 from agent.people.skills import NO_SKILLS, PersonaSkills, to_skills
-from agent.people.statements import CHANNEL, DEFAULT, FIND_PARTICIPANTS, PLATFORM, RESOLVE_CONVERSATION, SERVER, USER
 from agent.prompts import prompts
 from shared.db.database import Database
 from shared.db.driver import Connection, Session
+from shared.db.statements import load_statements
 from shared.memory.visibility import restricted_thread
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Caller
+
+statements = load_statements(__file__)
 
 LoopMode = Literal["native", "planner"]
 # Why a persona answers: it belongs to the channel, server or platform, it is the default, or there is none of these; or
@@ -27,12 +28,6 @@ LoopMode = Literal["native", "planner"]
 ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agent"]
 
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
-CHOSEN_BY: dict[int, ChosenBy] = {CHANNEL: "channel", SERVER: "server", PLATFORM: "platform", DEFAULT: "default"}
-RENAME = text("SELECT parley_rename_account(:link_id, :username)")
-MAKE_USER = text("SELECT parley_make_user(:platform, :account, :username, :budget)")
-STORE_ROLES = text("""
-SELECT permission FROM parley_store_roles(:user_id, :platform, :platform_user_id, :server, :roles) AS permission
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +157,7 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
         "memory_thread": restricted_thread(place),
         "is_remembered": message.is_remembered,
     }
-    row = (await session.execute(FIND_PARTICIPANTS, parameters)).one_or_none()
+    row = (await session.execute(statements.find_participants, parameters)).one_or_none()
     if row is None:
         return None
     await note_username(session, _Part(row, "identity"), sender)
@@ -197,7 +192,7 @@ class _Part:
 
 
 def to_user(row: Any, sender: Sender) -> ResolvedUser:
-    """Return the user from a row of `USER`."""
+    """Return the user from a row of `find_user`."""
     # The database names people as their account is called, which may have been renamed since.
     chosen = row.display_name if row.display_name != row.platform_username else None
     name = chosen or sender.username or row.platform_username or sender.platform_user_id
@@ -214,7 +209,7 @@ def to_user(row: Any, sender: Sender) -> ResolvedUser:
 
 
 def to_persona(row: Any, permission: Permission, settings: Settings) -> ResolvedPersona:
-    """Return the persona from a row of `CLOSEST`; the built-in one if the row is None."""
+    """Return the persona from a row of `find_persona`; the built-in one if the row is None."""
     if row is None:
         return _built_in(permission, settings)
     return ResolvedPersona(
@@ -228,7 +223,7 @@ def to_persona(row: Any, permission: Permission, settings: Settings) -> Resolved
         max_temperature=row.max_temperature,
         loop_mode=row.loop_mode,
         skills=to_skills(row.skills, row.stored_skills),
-        choice=Choice(CHOSEN_BY.get(row.closeness, "agent"), row.version_id),
+        choice=Choice(row.chosen_by or "agent", row.version_id),
     )
 
 
@@ -251,7 +246,7 @@ def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
 
 
 def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversation:
-    """Return the conversation from a row of `upsert`, as this user may see it."""
+    """Return the conversation from a row of `resolve_conversation`, as this user may see it."""
     if place.is_direct and row.owner_id != user_id:
         return ResolvedConversation(row.id, place, summary=None, window_turn_id=row.window_turn_id)
     return ResolvedConversation(
@@ -267,7 +262,7 @@ def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversatio
 async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
     """Return the user of this identity and store a changed username; None if the identity is unknown."""
     parameters = {"sender_platform": sender.platform, "platform_user_id": sender.platform_user_id}
-    row = (await session.execute(USER, parameters)).one_or_none()
+    row = (await session.execute(statements.find_user, parameters)).one_or_none()
     if row is None:
         return None
     await note_username(session, row, sender)
@@ -277,7 +272,7 @@ async def find_user(session: Session, sender: Sender) -> ResolvedUser | None:
 async def note_username(session: Session, row: Any, sender: Sender) -> None:
     """Store the person's current username on the platform if it has changed."""
     if sender.username and sender.username != row.platform_username:
-        await session.execute(RENAME, {"link_id": row.link_id, "username": sender.username})
+        await session.execute(statements.rename_account, {"link_id": row.link_id, "username": sender.username})
 
 
 async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int) -> ResolvedUser:
@@ -291,7 +286,7 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
         "username": sender.username,
         "budget": guest_budget,
     }
-    await session.execute(MAKE_USER, parameters)
+    await session.execute(statements.make_user, parameters)
     user = await find_user(session, sender)
     if user is None:
         raise RuntimeError("a user that was just created is missing")
@@ -311,7 +306,7 @@ async def with_roles(
         "user_id": user.id,
         "roles": list(platform_context.role_ids),
     }
-    rows = (await session.execute(STORE_ROLES, parameters)).all()
+    rows = (await session.execute(statements.store_roles, parameters)).all()
     permissions = [Permission.from_label(row.permission) for row in rows]
     return replace(user, permission=max([user.permission, *permissions]))
 
@@ -321,4 +316,4 @@ async def resolve_conversation(
 ) -> ResolvedConversation:
     """Return the conversation of a place, created if there is none; sets its last activity to now."""
     parameters = {**asdict(place), "user_id": user_id, "persona_id": persona_id}
-    return to_conversation((await session.execute(RESOLVE_CONVERSATION, parameters)).one(), place, user_id)
+    return to_conversation((await session.execute(statements.resolve_conversation, parameters)).one(), place, user_id)

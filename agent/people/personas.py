@@ -5,11 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from agent.people.participants import DEFAULT_MAX_OUTPUT_TOKENS, ResolvedPersona, to_persona
-from agent.people.statements import BY_ID, CLOSEST
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.messages import Place
 from shared.permissions import Permission
 from shared.settings import Settings
+
+statements = load_statements(__file__)
 
 
 async def resolve_persona(
@@ -17,14 +19,16 @@ async def resolve_persona(
 ) -> ResolvedPersona:
     """Return the persona of the channel, else of the server, the platform, the default, or the built-in one."""
     parameters = {"platform": place.platform, "server": place.server, "channel": place.channel}
-    return to_persona((await session.execute(CLOSEST, parameters)).one_or_none(), permission, settings)
+    return to_persona((await session.execute(statements.find_persona, parameters)).one_or_none(), permission, settings)
 
 
 async def get_persona(
     session: Session, persona_id: int, permission: Permission, *, settings: Settings
 ) -> ResolvedPersona:
     """Return the persona with this id; the built-in one if it no longer exists."""
-    return to_persona((await session.execute(BY_ID, {"id": persona_id})).one_or_none(), permission, settings)
+    return to_persona(
+        (await session.execute(statements.get_persona, {"id": persona_id})).one_or_none(), permission, settings
+    )
 
 
 def with_fields(persona: ResolvedPersona, fields: Mapping[str, Any]) -> ResolvedPersona:

@@ -2,19 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy import Label, literal_column
-from sqlalchemy.dialects.postgresql import JSONB
-
-# A column of the statement that reads the persona anyway; NULL if the persona lists none that are in the table.
-STORED: Label[Any] = literal_column(
-    """CASE WHEN personas.skills IS NOT NULL THEN (
-    SELECT jsonb_agg(jsonb_build_array(stored.name, stored.description) ORDER BY stored.name) FROM skills AS stored
-    WHERE stored.is_enabled AND jsonb_exists(personas.skills, stored.name)
-) END""",
-    JSONB,
-).label("stored_skills")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +24,5 @@ NO_SKILLS = PersonaSkills()
 
 
 def to_skills(names: Sequence[str] | None, rows: Sequence[Sequence[str]] | None) -> PersonaSkills:
-    """Return the skills from the column `skills` and a value of `STORED`."""
+    """Return the skills from the columns `skills` and `stored_skills` of a persona."""
     return PersonaSkills(tuple(names or ()), tuple(ListedSkill(*row) for row in rows or ()))

@@ -6,50 +6,19 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.memory.facts import Statement
 from agent.memory.recordings import Transcript, list_transcripts
 from agent.memory.summaries.claims import Claim
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.messages import AGENT_ADAPTERS
 from shared.text import count_tokens, cut
+
+statements = load_statements(__file__)
 
 MAX_LINES = 600
 MAX_LINE_CHARS = 6000
 AGENT = "Assistant"
-
-# Up to the first turn that is still running: its answer is part of what was said. In a direct conversation the turns of
-# one person count, as in the history that the model is shown. The journal keeps the text that was answered, with the
-# transcripts of recordings; what was edited since is read from the inbox. In a shared place nobody else was told what
-# the agent said in mid-turn, before tools were called.
-READ = text("""
-SELECT messages.turn_id, messages.created_at AS said_at, messages.role = 'assistant' AS is_bot, messages.speaker,
-       messages.content, CASE WHEN messages.role = 'user' THEN typed.content END AS typed, typed.was_edited,
-       turns.user_id, typed.message_id,
-       turns.id > (SELECT facts_turn_id FROM conversations WHERE id = :id) AS is_unread,
-       ARRAY(SELECT id FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS file_ids,
-       ARRAY(SELECT filename FROM file_records WHERE file_records.turn_id = turns.id ORDER BY id) AS filenames
-FROM turns JOIN messages ON messages.turn_id = turns.id LEFT JOIN LATERAL (
-    SELECT string_agg(inbox.content, E'\n' ORDER BY sent_at, inbox.id)
-               FILTER (WHERE adapter <> ALL(:agents) AND due_job IS NULL) AS content,
-           bool_or(edited_at IS NOT NULL) AS was_edited, max(platform_event_id) AS message_id
-    FROM inbox WHERE inbox.turn_id = turns.id
-) AS typed ON true
-WHERE turns.conversation_id = :id AND turns.parent_turn_id IS NULL AND turns.id > :after
-  AND turns.id < coalesce((
-      SELECT min(running.id) FROM turns AS running
-      WHERE running.conversation_id = :id AND running.status = 'running' AND running.parent_turn_id IS NULL
-  ), 9223372036854775807)
-  AND (NOT :is_direct OR turns.user_id = :user_id)
-  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
-  AND messages.role IN ('user', 'assistant') AND btrim(messages.content) <> ''
-  AND (:is_direct OR messages.role = 'user' OR NOT EXISTS (
-      SELECT FROM messages AS later
-      WHERE later.turn_id = messages.turn_id AND later.seq > messages.seq AND later.role = 'assistant'
-  ))
-ORDER BY messages.turn_id, messages.seq LIMIT :limit
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +66,7 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
         "limit": MAX_LINES,
         "agents": list(AGENT_ADAPTERS),
     }
-    rows = (await session.execute(READ, parameters)).all()
+    rows = (await session.execute(statements.read_transcript, parameters)).all()
     turns = [list(group) for _, group in groupby(rows, key=lambda row: row.turn_id)]
     # The last turn may have been cut by the limit.
     whole = turns[:-1] if len(rows) == MAX_LINES and len(turns) > 1 else turns

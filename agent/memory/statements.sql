@@ -1,0 +1,42 @@
+-- name: supersede_memory
+-- What the person asked to remember is not replaced by what a model read.
+UPDATE memories AS old SET superseded_by = new.id FROM memories AS new
+WHERE old.id = :old AND new.id = :new AND old.id <> new.id AND old.source = 'fact' AND old.superseded_by IS NULL
+  AND old.user_id = new.user_id AND old.scope_id = new.scope_id;
+
+-- name: claim_turns
+SELECT turn_id FROM unremembered_turns ORDER BY turn_id LIMIT :limit FOR UPDATE SKIP LOCKED;
+
+-- name: list_messages
+-- A message that is being deleted or edited at this moment is waited for; one that is deleted later is found by its id.
+SELECT turn_id, platform_event_id AS message_id, content, sent_at, edited_at FROM inbox
+WHERE turn_id = ANY(:turn_ids) AND adapter <> ALL(:agents) AND due_job IS NULL ORDER BY turn_id, sent_at, id FOR SHARE;
+
+-- name: list_turns
+SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id, conversations.platform,
+       platform_server_id AS server, platform_channel_id AS channel, platform_thread_id AS thread, is_direct,
+       (SELECT speaker FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS speaker,
+       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant'
+        ORDER BY seq DESC LIMIT 1) AS answer,
+       (SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0) AS content,
+       ARRAY(SELECT files.id FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS file_ids,
+       ARRAY(SELECT filename FROM file_records AS files WHERE files.turn_id = turns.id ORDER BY files.id) AS filenames,
+       ARRAY(SELECT DISTINCT tool_name FROM messages
+             WHERE messages.turn_id = turns.id AND role = 'tool_result') AS tools,
+       coalesce((SELECT CAST(reasons ->> 'reads_untrusted' AS boolean) FROM turn_contexts
+                 WHERE turn_contexts.turn_id = turns.id), true) AS reads_untrusted
+FROM turns JOIN conversations ON conversations.id = turns.conversation_id
+WHERE turns.id = ANY(:turn_ids) AND turns.user_id IS NOT NULL AND turns.status <> 'running'
+  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
+ORDER BY turns.id;
+
+-- name: end_turns
+DELETE FROM unremembered_turns WHERE turn_id = ANY(:turn_ids);
+
+-- name: forget_messages
+SELECT parley_forget_messages(:turn_ids, :platform, :message_ids);
+
+-- name: queue_turns
+INSERT INTO unremembered_turns (turn_id)
+SELECT id FROM turns WHERE id = ANY(:turn_ids) AND status <> 'running' AND parent_turn_id IS NULL
+ON CONFLICT DO NOTHING;
