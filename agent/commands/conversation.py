@@ -1,19 +1,15 @@
 """The commands `/stop` and `/reset`, for the turn and the history of the current conversation."""
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, update
 
 from agent.commands.base import Request, command
 from agent.live.channels import request_stop
 from agent.turn.confirmations.rows import close_questions
+from shared.db.statements import load_statements
 from shared.models import Conversation, Turn
 from shared.permissions import Permission
 
-# Where a deleted message makes the summaries behind it be written again, this is where they begin.
-AFRESH = text("""
-WITH removed AS (DELETE FROM summaries WHERE conversation_id = :id AND last_turn_id < :last)
-INSERT INTO summaries (conversation_id, last_turn_id, content) VALUES (:id, :last, '')
-ON CONFLICT (conversation_id, last_turn_id) DO UPDATE SET content = ''
-""")
+statements = load_statements(__file__)
 
 
 @command("/stop")
@@ -54,7 +50,7 @@ async def reset(request: Request) -> str:
     async with request.app.database.transaction() as session:
         row = (await session.execute(query)).first()
         if row is not None:
-            await session.execute(AFRESH, {"id": row.id, "last": row.summarized_turn_id})
+            await session.execute(statements.begin_afresh, {"id": row.id, "last": row.summarized_turn_id})
             await close_questions(session, row.id)
     if row is None:
         return "Nothing has been said here yet."

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from sqlalchemy import text
-
 from agent.commands.base import Answered, Request, command
 from agent.commands.personal_data.confirmations import ask_for_confirmation
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.memory.own import OwnMemory, count_own, get_own, list_own
 from shared.memory.visibility import Visibility
 from shared.models.base import to_id
 from shared.permissions import Permission
 from shared.text import cut
+
+statements = load_statements(__file__)
 
 MOST_LISTED = 20
 # So many memories are forgotten at once by their words.
@@ -24,8 +25,6 @@ USAGE = (
     " /memory forget all,"
     " or /memory pause and /memory resume: for this conversation, with the word everywhere for all of yours."
 )
-PAUSE_PERSON = text("SELECT parley_pause_memory(:user_id, :paused)")
-PAUSE_CONVERSATION = text("SELECT parley_pause_memory_here(:platform, :server, :channel, :thread, :paused)")
 
 
 @command("/memory list|forget WHAT|pause|resume")
@@ -56,8 +55,8 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
         request.require(Permission.ADMIN)
     async with request.app.database.transaction() as session:
         if everywhere:
-            await session.execute(PAUSE_PERSON, {"paused": paused, "user_id": request.user.id})
-        elif not await session.scalar(PAUSE_CONVERSATION, asdict(place) | {"paused": paused}):
+            await session.execute(statements.pause_memory, {"paused": paused, "user_id": request.user.id})
+        elif not await session.scalar(statements.pause_memory_here, asdict(place) | {"paused": paused}):
             raise Refusal("There is no conversation here yet.")
     where = "of what you say anywhere" if everywhere else "of this conversation"
     if paused:

@@ -7,12 +7,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.base import Request, command
 from agent.people.personas import resolve_persona
-from agent.people.rights import PERMISSION
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.log import get_logger
 from shared.messages import Place
-from shared.models import Persona, User
+from shared.models import Persona
 from shared.permissions import Permission
+
+statements = load_statements(__file__)
 
 MOST_NAMES = 30
 
@@ -78,7 +80,7 @@ async def _find(session: AsyncSession, name: str) -> _Bound | None:
 
 async def _require_everywhere(session: AsyncSession, request: Request) -> None:
     # Roles on this server must not affect other servers, so only the user's own permission counts.
-    own = (await session.execute(select(PERMISSION).where(User.id == request.user.id))).scalar_one()
+    own = (await session.execute(statements.read_own_permission, {"user_id": request.user.id})).scalar_one()
     if Permission.from_label(own) < Permission.ADMIN:
         raise Refusal("This persona answers elsewhere; to take it from there needs more than a role on this server.")
 

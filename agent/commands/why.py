@@ -4,27 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.commands.base import Request, command
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.models.base import to_id
 from shared.text import cut
 
+statements = load_statements(__file__)
+
 MOST_NAMED = 20
 MEMORY_CHARS = 100
-# A person's own turns: all of them where nobody else reads along, else those of this conversation. With an id that one.
-EXPLAIN = text("""
-SELECT parley_explain_turn(turns.id) AS story
-FROM turns JOIN conversations AS place ON place.id = turns.conversation_id
-WHERE turns.user_id = :user_id AND turns.parent_turn_id IS NULL AND turns.status <> 'running'
-  AND (CAST(:turn_id AS bigint) IS NULL OR turns.id = :turn_id)
-  AND ((:is_direct AND CAST(:turn_id AS bigint) IS NOT NULL) OR (
-      place.platform = :platform AND place.platform_server_id IS NOT DISTINCT FROM CAST(:server AS text)
-      AND place.platform_channel_id = :channel AND place.platform_thread_id IS NOT DISTINCT FROM CAST(:thread AS text)
-  ))
-ORDER BY turns.id DESC LIMIT 1
-""")
 
 
 @command("/why [TURN]")
@@ -37,7 +26,7 @@ async def explain_answer(request: Request) -> str:
     place = request.place
     parameters = asdict(place) | {"user_id": request.user.id, "turn_id": turn_id}
     async with request.app.database.transaction() as session:
-        story = (await session.execute(EXPLAIN, parameters)).scalar_one_or_none()
+        story = (await session.execute(statements.explain_answer, parameters)).scalar_one_or_none()
     if story is None:
         raise Refusal("You have no such turn here." if argument else "I have not answered you here yet.")
     recalled = story["context"].get("memories") or []

@@ -15,16 +15,17 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, runtime_checkable
 
-from sqlalchemy import text
-
 from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
 from agent.live.deltas import DeltaSender
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
 from shared.messages import AgentResponse, IncomingMessage, Place
+
+statements = load_statements(__file__)
 
 SEQS_PER_ATTEMPT = 1_000_000
 # At the end, a message that is just being posted is awaited up to this long, so that its id is known.
@@ -34,11 +35,6 @@ READ_AGAIN_SECONDS = 5.0
 # A reader waits so long for a database that is away, and comes back after so many seconds when this process stops.
 OUTAGE_SECONDS, STOPPING_SECONDS = 8.0, 5.0
 
-KEEP_LIVE = text("""
-UPDATE turns SET live_message_id = :message_id WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
-RETURNING id
-""")
-FIND_LIVE = text("SELECT live_message_id FROM turns WHERE id = :turn_id")
 
 log = get_logger()
 
@@ -227,14 +223,14 @@ class LiveTurn:
     async def find_message(self) -> str | None:
         """Return the id of the live message of an earlier attempt; None if there is none."""
         async with self._database.statement() as session:
-            row = (await session.execute(FIND_LIVE, {"turn_id": self.turn_id})).one_or_none()
+            row = (await session.execute(statements.find_live_message, {"turn_id": self.turn_id})).one_or_none()
         return None if row is None else row.live_message_id
 
     async def keep_message(self, message_id: str) -> bool:
         """Store the id of the live message for the final delivery; return False if another worker has the turn."""
         parameters = {"message_id": message_id, "turn_id": self._key.id, "attempt": self._key.attempt}
         async with self._database.statement() as session:
-            return (await session.execute(KEEP_LIVE, parameters)).one_or_none() is not None
+            return (await session.execute(statements.store_live_message, parameters)).one_or_none() is not None
 
 
 @runtime_checkable

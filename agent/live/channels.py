@@ -2,10 +2,11 @@
 
 from dataclasses import asdict
 
-from sqlalchemy import text
-
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.messages import Place
+
+statements = load_statements(__file__)
 
 # `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
 # `READERS`: a process asks whether any reader waits for a message, and another process answers. `DUE`: a scheduled job
@@ -13,20 +14,6 @@ from shared.messages import Place
 TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_readers", "parley_due"
 # Sent by triggers, with the name of the table that an admin has changed.
 CHANGES = "parley_changes"
-
-NOTIFY = text("SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note")
-
-STOP = text("""
-WITH stopped AS (
-    UPDATE turns SET stop_requested = true FROM conversations
-    WHERE conversations.id = turns.conversation_id AND turns.status = 'running' AND conversations.platform = :platform
-      AND conversations.platform_server_id IS NOT DISTINCT FROM :server AND conversations.platform_channel_id = :channel
-      AND conversations.platform_thread_id IS NOT DISTINCT FROM :thread
-      AND (CAST(:user_id AS bigint) IS NULL OR turns.user_id = :user_id)
-    RETURNING turns.id
-)
-SELECT pg_notify(:stops, CAST(id AS text)) FROM stopped
-""")
 
 
 async def request_stop(database: Database, place: Place, user_id: int | None) -> bool:
@@ -36,4 +23,4 @@ async def request_stop(database: Database, place: Place, user_id: int | None) ->
     """
     parameters = asdict(place) | {"user_id": user_id, "stops": CANCELLATIONS}
     async with database.transaction() as session:
-        return bool((await session.execute(STOP, parameters)).all())
+        return bool((await session.execute(statements.request_stop, parameters)).all())

@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.live.channels import NOTIFY, TURNS
+from agent.live.channels import TURNS
 from shared.db.database import Database, DatabaseLost
 from shared.db.errors import REFUSED
+from shared.db.statements import load_statements
 from shared.text import clean
+
+statements = load_statements(__file__)
 
 BATCH_SECONDS = 0.05
 # A notification can hold 8,000 bytes; one character takes up to six bytes, and the inbox ids take up to a thousand.
@@ -66,7 +69,7 @@ class DeltaSender:
     async def _send(self, whole: str) -> None:
         notes = [self._delta(whole[start : start + DELTA_CHARS]) for start in range(0, max(1, len(whole)), DELTA_CHARS)]
         async with self._database.statement() as session:
-            await session.execute(NOTIFY, {"channel": TURNS, "notes": notes})
+            await session.execute(statements.notify, {"channel": TURNS, "notes": notes})
 
     def _delta(self, piece: str) -> str:
         payload: dict[str, Any] = {"text": piece}

@@ -18,13 +18,16 @@ from sqlalchemy import bindparam, select
 
 from agent.journal.steps import Event
 from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders, read_note
-from agent.live.channels import CANCELLATIONS, CHANGES, DUE, NOTIFY, READERS, TURNS
+from agent.live.channels import CANCELLATIONS, CHANGES, DUE, READERS, TURNS
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
 from shared.models import InboxMessage, TurnEvent
+
+statements = load_statements(__file__)
 
 # A reader of due jobs looks again after this time, whatever it was told.
 LOOK_AGAIN_SECONDS = 60.0
@@ -142,7 +145,7 @@ class Listener(TurnReaders):
 
     async def _notify_readers(self, note: dict[str, Any]) -> None:
         async with self._database.statement() as session:
-            await session.execute(NOTIFY, {"channel": READERS, "notes": [json.dumps(note)]})
+            await session.execute(statements.notify, {"channel": READERS, "notes": [json.dumps(note)]})
 
     async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
         while True:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from sqlalchemy import text
-
 from agent.agents.delegation.peers import Asker, PeerAnswer, PeerFile
 from agent.people.hops import installation_id, outbound_hops, person_id
 from agent.tools.arguments import depth
 from shared.credentials.row_secrets import filled_in
 from shared.db.database import Database, DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import ParleyError, ToolError, Unavailable
 from shared.http.client import GuardedClient
 from shared.log import get_logger
@@ -27,6 +26,8 @@ from shared.models import Agent
 from shared.redaction import redact_text
 from shared.settings import A2A_PREFIX, Secrets
 from shared.text import MAX_DEPTH, clean, clean_json, cut
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from a2a.types.a2a_pb2 import AgentCard, Part
@@ -47,12 +48,6 @@ MAX_NOTE = 500
 PERSON = "parley/person"
 PERSON_HEADERS = {"parley-platform": "platform", "parley-user": "platform_user_id"}
 
-NOTE_CARD = text("""
-UPDATE agents SET card = CAST(:card AS jsonb), card_fetched_at = now(), last_error = NULL WHERE id = :id AND url = :url
-""")
-NOTE_ERROR = text("""
-UPDATE agents SET last_error = :error WHERE id = :id AND url = :url AND last_error IS DISTINCT FROM :error
-""")
 
 log = get_logger()
 
@@ -112,10 +107,10 @@ class RemoteAgents:
         except (ToolError, Unavailable) as error:
             self._cards.pop(agent.id, None)
             log.warning("agent_unreachable", agent=agent.name, cause=type(error.__cause__ or error).__name__)
-            await self._note(NOTE_ERROR, agent, error=cut(clean(redact_text(str(error))), MAX_NOTE))
+            await self._note(statements.store_error, agent, error=cut(clean(redact_text(str(error))), MAX_NOTE))
             raise
         if agent.last_error is not None:
-            await self._note(NOTE_ERROR, agent, error=None)
+            await self._note(statements.store_error, agent, error=None)
         return answer
 
     def _metadata(self, hops: Sequence[str], asker: Asker) -> dict[str, Any]:
@@ -172,7 +167,7 @@ class RemoteAgents:
             return entry.card
         document, card = await self._fetch_card(agent.name, address)
         self._cards[agent.id] = _Kept(card, address, now + CARD_LIFE_SECONDS)
-        await self._note(NOTE_CARD, agent, card=json.dumps(document))
+        await self._note(statements.store_card, agent, card=json.dumps(document))
         return card
 
     async def _fetch_card(self, name: str, address: "Address") -> "tuple[Any, AgentCard]":

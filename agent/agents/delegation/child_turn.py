@@ -7,7 +7,7 @@ reservation. Its user and conversation are the parent's, so that the ledger attr
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.journal.records import record, settle
@@ -27,58 +27,18 @@ from agent.turn.context.builder import estimate
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import Stopped, Superseded, ToolError
 from shared.messages import Usage
 from shared.models import Agent, TurnEvent
 from shared.permissions import Permission
 from shared.text import count_tokens
 
+statements = load_statements(__file__)
+
 # The parent reserves this part of its remaining time, to answer after the child has ended or timed out.
 KEPT_SHARE, KEPT_SECONDS = 0.25, 30.0
 PURPOSE = "delegation"
-
-FIND = text("""
-SELECT id, status FROM turns WHERE parent_turn_id = :turn_id AND parent_call_id = :call_id
-""")
-BEGIN = text("""
-INSERT INTO turns (conversation_id, user_id, persona_id, persona_version_id, parent_turn_id, parent_call_id, agent,
-                   loop_mode)
-SELECT conversation_id, user_id, :persona_id,
-       (SELECT id FROM persona_versions WHERE persona_id = :persona_id ORDER BY version DESC LIMIT 1),
-       id, :call_id, :agent,
-       coalesce((SELECT loop_mode FROM personas WHERE id = :persona_id), 'native')
-FROM turns
-WHERE id = :turn_id AND attempt = :attempt AND status = 'running' FOR SHARE
-RETURNING id
-""")
-TAKE_OVER = text("""
-UPDATE turns SET attempt = turns.attempt + 1 FROM turns AS parent
-WHERE turns.id = :id AND turns.status = 'running'
-  AND parent.id = turns.parent_turn_id AND parent.attempt = :attempt AND parent.status = 'running'
-RETURNING turns.attempt
-""")
-END_STOPPED = text("""
-UPDATE turns SET status = 'cancelled', finished = false, error = :error, finished_at = now()
-WHERE id = :turn_id AND attempt = :attempt AND status = 'running' AND stop_requested
-""")
-OUTCOME = text("""
-WITH RECURSIVE below AS (
-    SELECT id, iterations FROM turns WHERE id = :id
-    UNION ALL SELECT turns.id, turns.iterations FROM turns JOIN below ON turns.parent_turn_id = below.id
-)
-SELECT agent, error, finished, (SELECT sum(iterations) FROM below) AS iterations,
-    (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
-                             CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
-     FROM token_logs WHERE turn_id IN (SELECT id FROM below)) AS usage
-FROM turns WHERE id = :id
-""")
-# Nothing reads the result of a child turn whose parent has ended: its worker died, or the parent was parked.
-END_ORPHANS = text("""
-UPDATE turns SET status = 'cancelled', finished = false, error = 'orphaned', finished_at = now() FROM turns AS parent
-WHERE turns.status = 'running' AND turns.parent_turn_id IS NOT NULL
-  AND parent.id = turns.parent_turn_id AND parent.status <> 'running'
-RETURNING turns.id
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +88,7 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
     """
     async with services.database.transaction() as session:
         parameters = {"turn_id": asker.key.id, "attempt": asker.key.attempt, "call_id": call_id, "agent": agent}
-        turn = (await session.execute(FIND, parameters)).one_or_none()
+        turn = (await session.execute(statements.find_child, parameters)).one_or_none()
         if turn is not None and turn.status != "running":
             return OpenedChild(turn.id, call_id)
         row = await _get_row(session, asker, agent)
@@ -153,7 +113,7 @@ async def _get_row(session: AsyncSession, asker: CallingTurn, name: str) -> Agen
 async def _begin(
     announcers: Listener, session: AsyncSession, asker: CallingTurn, parameters: dict[str, Any], task: str
 ) -> _Begun:
-    child_id = (await session.execute(BEGIN, parameters)).scalar_one_or_none()
+    child_id = (await session.execute(statements.begin_child, parameters)).scalar_one_or_none()
     if child_id is None:
         raise Superseded
     key = TurnKey(child_id, attempt=1)
@@ -175,7 +135,9 @@ async def _begin(
 
 
 async def _take_over(announcers: Listener, session: AsyncSession, child_id: int, attempt: int) -> _Begun:
-    new_attempt = (await session.execute(TAKE_OVER, {"id": child_id, "attempt": attempt})).scalar_one_or_none()
+    new_attempt = (
+        await session.execute(statements.take_over_child, {"id": child_id, "attempt": attempt})
+    ).scalar_one_or_none()
     if new_attempt is None:
         raise Superseded
     key = TurnKey(child_id, new_attempt)
@@ -262,12 +224,12 @@ async def abandon_child(database: Database, child: RunningTurn) -> None:
     async with database.transaction() as session:
         await settle(session, child.key, child.spend.unpaid)
         parameters = {"turn_id": child.key.id, "attempt": child.key.attempt, "error": Stopped.code}
-        await session.execute(END_STOPPED, parameters)
+        await session.execute(statements.end_child, parameters)
 
 
 async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:
     """Return the result of a child turn that has ended."""
-    row = (await session.execute(OUTCOME, {"id": turn_id})).one()
+    row = (await session.execute(statements.read_outcome, {"id": turn_id})).one()
     steps = await list_steps(session, turn_id)
     return DelegationResult(
         agent=row.agent,
@@ -283,5 +245,5 @@ async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:
 
 async def end_orphans(session: AsyncSession) -> None:
     """End the child turns whose parent has ended, and their reservations."""
-    for row in (await session.execute(END_ORPHANS)).all():
+    for row in (await session.execute(statements.end_orphans)).all():
         await abandon(session, row.id)

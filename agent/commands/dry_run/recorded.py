@@ -5,37 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.journal.steps import PastStep, Step, list_history, list_steps
-from agent.people.agents import LISTED, ListedAgent, to_agents
+from agent.people.agents import ListedAgent, to_agents
 from agent.people.participants import ResolvedConversation, ResolvedUser
-from agent.people.rights import RIGHTS, to_rights
+from agent.people.rights import to_rights
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.memory.memories import Memories, RecalledMemory
 from shared.messages import Place
 
-# Turns that have an answer and a person, and that the person has not asked to forget.
-USABLE = """
-turns.status = 'answered' AND turns.parent_turn_id IS NULL AND turns.user_id IS NOT NULL
-AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
-"""
-LAST = text(f"""
-SELECT id FROM turns WHERE persona_id = :persona_id AND {USABLE} ORDER BY id DESC LIMIT :count
-""")
-GIVEN = text(f"SELECT id FROM turns WHERE id = ANY(CAST(:ids AS bigint[])) AND {USABLE} ORDER BY id")
-READ = text(f"""
-SELECT turns.id, turns.started_at, turns.iterations, turns.model, turns.user_id,
-       coalesce(context.reasons, '{{}}') AS reasons, users.display_name, users.time_zone, users.week_start,
-       place.id AS conversation_id, place.platform,
-       place.platform_server_id, place.platform_channel_id, place.platform_thread_id, place.is_direct, place.summary,
-       place.summarized_turn_id, place.window_turn_id, {LISTED} AS agents,
-       (SELECT sum(output_tokens) FROM token_logs WHERE turn_id = turns.id) AS output_tokens, rights.*
-FROM turns JOIN conversations AS place ON place.id = turns.conversation_id JOIN users ON users.id = turns.user_id
-LEFT JOIN turn_contexts AS context ON context.turn_id = turns.id, ({RIGHTS}) AS rights
-WHERE turns.id = :turn_id
-""")
+statements = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +53,11 @@ async def choose_turns(session: Session, *, persona_id: int, ids: Sequence[int] 
     Raises `Refusal` for turns that cannot be answered again.
     """
     if not ids:
-        rows = (await session.execute(LAST, {"persona_id": persona_id, "count": last})).all()
+        rows = (await session.execute(statements.list_newest_turns, {"persona_id": persona_id, "count": last})).all()
         if not rows:
             raise Refusal("This persona has not answered anything yet; --turns names turns of others.")
         return tuple(row.id for row in reversed(rows))
-    turn_ids = {row.id for row in (await session.execute(GIVEN, {"ids": list(ids)})).all()}
+    turn_ids = {row.id for row in (await session.execute(statements.list_answered_turns, {"ids": list(ids)})).all()}
     missing_ids = [id_ for id_ in ids if id_ not in turn_ids]
     if missing_ids:
         raise Refusal(
@@ -89,7 +69,7 @@ async def choose_turns(session: Session, *, persona_id: int, ids: Sequence[int] 
 
 async def read_turn(session: Session, memories: Memories, turn_id: int) -> RecordedTurn:
     """Return a recorded turn; the turn exists."""
-    row = (await session.execute(READ, {"turn_id": turn_id})).one()
+    row = (await session.execute(statements.read_turn, {"turn_id": turn_id})).one()
     steps = await list_steps(session, turn_id)
     user = ResolvedUser(
         row.user_id,

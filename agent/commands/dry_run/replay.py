@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from sqlalchemy import text
-
 from agent.commands.dry_run.recorded import RecordedTurn
 from agent.journal.steps import PastStep, Step, ToolUse, TurnKey, TurnLog
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
@@ -26,22 +24,13 @@ from agent.turn.context.builder import Context, PromptParts, assemble, estimate
 from agent.turn.modes import Mode, ModelTurn
 from agent.turn.running import Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
+from shared.db.statements import load_statements
 from shared.errors import BudgetExhausted, Refusal, Unavailable
 from shared.messages import IncomingMessage, PlatformContext, Sender, Usage
 
+statements = load_statements(__file__)
+
 PURPOSE = "dry_run"
-# No turn and no conversation pays for it. What the person themselves may spend is asked apart.
-ADMIT = text("""
-SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation_id FROM (
-    SELECT parley_refusing_budget(parley_find_budgets(:user_id, NULL, NULL), CAST(:cost AS numeric)) AS refusal
-) AS asked
-""")
-PAY = text("""
-SELECT parley_charge(
-    p_turn_id => NULL, p_user_id => :user_id, p_conversation_id => NULL, p_persona_id => NULL, p_calls => :calls,
-    p_reserve => NULL, p_cost => NULL, p_seconds => 0
-)
-""")
 
 Results = Mapping[tuple[str, str], Step]
 
@@ -156,7 +145,7 @@ class DryRun:
         parameters = {"user_id": self.payer_id, "cost": spend.cost_of(spend.estimate)}
         async with self.services.database.statement() as session:
             status = await get_budget_status(session, self.payer_id)
-            admission = to_admission((await session.execute(ADMIT, parameters)).one())
+            admission = to_admission((await session.execute(statements.admit_call, parameters)).one())
         if status.limit is not None and status.used + status.reserved + spend.estimate > status.limit:
             raise BudgetExhausted(renews_on=status.renews_on)
         if not admission.is_admitted:
@@ -167,7 +156,7 @@ class DryRun:
         if not calls:
             return
         async with self.services.database.statement() as session:
-            await session.execute(PAY, {"user_id": self.payer_id, "calls": to_json(calls)})
+            await session.execute(statements.charge_call, {"user_id": self.payer_id, "calls": to_json(calls)})
         turn.spend.add_usage(calls)
 
     def _to_turn(self, record: RecordedTurn, persona: ResolvedPersona) -> RunningTurn:

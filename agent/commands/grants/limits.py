@@ -5,41 +5,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.db.statements import load_statements
 from shared.messages import Place
 
-Table = Literal["users", "servers", "budgets"]
+statements = load_statements(__file__)
 
-COLUMNS = """
-limits."table", limits.id, limits.kind, limits.name, limits.period, limits.unit,
-limits.allowed + limits.granted AS whole, limits.used, limits.resets_at, servers.platform, servers.platform_server_id
-"""
-# With the server that a limit belongs to.
-SOURCE = """
-admin.budgets AS limits LEFT JOIN budgets ON limits."table" = 'budgets' AND budgets.id = limits.id
-LEFT JOIN servers ON (limits."table" = 'servers' AND servers.id = limits.id)
-    OR (servers.platform = budgets.platform AND servers.platform_server_id = budgets.platform_server_id)
-"""
-GET = text(f"""
-SELECT {COLUMNS} FROM {SOURCE} WHERE limits."table" = :table AND limits.id = :id
-ORDER BY limits.used / nullif(limits.allowed + limits.granted, 0) DESC NULLS LAST LIMIT 1
-""")
-EXHAUSTED = text(f"""
-SELECT {COLUMNS} FROM {SOURCE}, (
-    SELECT conversations.id, conversations.persona_id FROM conversations
-    WHERE platform = :platform AND platform_server_id IS NOT DISTINCT FROM :server AND platform_channel_id = :channel
-      AND platform_thread_id IS NOT DISTINCT FROM :thread
-) AS place
-WHERE limits.used >= limits.allowed + limits.granted AND (
-    (limits."table" = 'users' AND limits.id = :user_id)
-    OR (limits."table" = 'servers' AND servers.platform = :platform AND servers.platform_server_id = :server)
-    OR (limits."table" = 'budgets'
-        AND limits.id = ANY (parley_find_budgets(:user_id, place.id, place.persona_id)))
-)
-ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], limits."table"), limits.id LIMIT 1
-""")
+Table = Literal["users", "servers", "budgets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +48,13 @@ class Limit:
 
 async def find_limit(session: AsyncSession, table: Table, limit_id: int) -> Limit | None:
     """Return a limit, of tokens and dollars the one that is fuller; None if it does not exist any more."""
-    row = (await session.execute(GET, {"table": table, "id": limit_id})).one_or_none()
+    row = (await session.execute(statements.find_limit, {"table": table, "id": limit_id})).one_or_none()
     return None if row is None else _to_limit(row)
 
 
 async def find_exhausted(session: AsyncSession, user_id: int, place: Place) -> Limit | None:
     """Return the limit that refuses the person in this place; None if none is used up."""
-    row = (await session.execute(EXHAUSTED, asdict(place) | {"user_id": user_id})).one_or_none()
+    row = (await session.execute(statements.find_exhausted_limit, asdict(place) | {"user_id": user_id})).one_or_none()
     return None if row is None else _to_limit(row)
 
 

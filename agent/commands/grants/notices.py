@@ -6,20 +6,17 @@ more. The person reads about their own limits, the owners about all others.
 
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.grants.limits import Limit, Table, find_limit
 from agent.commands.grants.people import list_owners, notify
 from agent.prompts import prompts
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.log import get_logger
 
-TAKE = text("""
-DELETE FROM budget_notices WHERE id IN (SELECT id FROM budget_notices ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED)
-RETURNING id, limit_user_id, limit_server_id, limit_budget_id, percent,
-    (SELECT user_id FROM budgets WHERE budgets.id = limit_budget_id) AS user_id
-""")
+statements = load_statements(__file__)
+
 
 log = get_logger()
 
@@ -27,7 +24,7 @@ log = get_logger()
 async def send_notices(database: Database) -> int:
     """Send the notices that are listed, in the transaction that takes them off the list; return how many there were."""
     async with database.transaction() as session:
-        rows = (await session.execute(TAKE)).all()
+        rows = (await session.execute(statements.take_notices)).all()
         for row in sorted(rows, key=lambda row: row.id):
             await _send(session, row)
     return len(rows)

@@ -3,48 +3,23 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.grants.limits import Limit, Table, find_exhausted, find_limit
 from agent.commands.grants.people import list_approvers, notify
 from agent.people.participants import ResolvedUser
 from agent.prompts import prompts
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Place
 from shared.permissions import Permission
+
+statements = load_statements(__file__)
 
 MOST_TOLD, MOST_LISTED = 5, 20
 # What is granted when nobody names an amount: half of the limit, until it begins again.
 SHARE = 2
 MOST_DAYS = 366
-
-# A person has one open request for a limit; asking again asks nobody a second time, on the day of a refusal either.
-OPEN = text("""
-SELECT id, status FROM budget_grants
-WHERE asked_by_id = :user_id AND (status = 'asked' OR status = 'refused' AND decided_at > now() - interval '1 day')
-  AND CASE :table WHEN 'users' THEN limit_user_id WHEN 'servers' THEN limit_server_id ELSE limit_budget_id END = :id
-ORDER BY id DESC LIMIT 1
-""")
-ADD = text("""
-INSERT INTO budget_grants (asked_by_id, tokens, cost, limit_user_id, limit_server_id, limit_budget_id)
-VALUES (:user_id, :tokens, :cost, CASE :table WHEN 'users' THEN CAST(:id AS bigint) END,
-        CASE :table WHEN 'servers' THEN CAST(:id AS bigint) END,
-        CASE :table WHEN 'budgets' THEN CAST(:id AS bigint) END)
-RETURNING id
-""")
-GET = text("""
-SELECT id, limit_user_id, limit_server_id, limit_budget_id, tokens, cost, asked_by_id FROM budget_grants
-WHERE id = :id AND status = 'asked' FOR UPDATE
-""")
-LIST = text("SELECT id FROM budget_grants WHERE status = 'asked' ORDER BY id DESC LIMIT :limit")
-DECIDE = text("""
-UPDATE budget_grants SET status = :status, tokens = :tokens, cost = :cost, decided_by_id = :by, decided_at = now(),
-    ends_at = coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz))
-WHERE id = :id RETURNING ends_at
-""")
-STORED = text("SELECT permission FROM admin.users WHERE id = :id")
-ACT = text("SELECT set_config('parley.actor', :actor, true)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +51,13 @@ async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount
     if limit is None:
         raise Refusal(prompts().budgets.not_needed)
     parameters = {"user_id": user.id, "table": limit.table, "id": limit.id}
-    row = (await session.execute(OPEN, parameters)).one_or_none()
+    row = (await session.execute(statements.find_open_request, parameters)).one_or_none()
     if row is not None and row.status == "refused":
         raise Refusal(prompts().budgets.refused_lately)
     if row is not None:
         return row.id, 0
     extra = amount if amount is not None else max(1.0, float(limit.whole) / SHARE)
-    number = (await session.execute(ADD, parameters | _amounts(limit, extra))).scalar_one()
+    number = (await session.execute(statements.add_request, parameters | _amounts(limit, extra))).scalar_one()
     text_ = prompts().budgets.request.format(
         name=user.name,
         number=number,
@@ -101,7 +76,7 @@ async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount
 
 async def list_requests(session: AsyncSession, approver: Approver) -> list[OpenRequest]:
     """Return the open requests that this person may decide on, the newest first."""
-    numbers = (await session.execute(LIST, {"limit": MOST_LISTED})).scalars().all()
+    numbers = (await session.execute(statements.list_requests, {"limit": MOST_LISTED})).scalars().all()
     requests = [await _find(session, number) for number in numbers]
     return [
         request for request in requests if request is not None and await _may_decide(session, approver, request.limit)
@@ -120,7 +95,7 @@ async def decide(
     if request is None or not await _may_decide(session, approver, request.limit):
         raise Refusal(prompts().budgets.unknown_request.format(number=number))
     limit, extra = request.limit, request.amount if amount is None else amount
-    await session.execute(ACT, {"actor": approver.account})
+    await session.execute(statements.name_actor, {"actor": approver.account})
     parameters = {
         "id": number,
         "status": "granted" if is_granted else "refused",
@@ -128,7 +103,7 @@ async def decide(
         "days": days,
         "by": approver.user.id,
     }
-    ends_at = (await session.execute(DECIDE, parameters | _amounts(limit, extra))).scalar_one()
+    ends_at = (await session.execute(statements.decide_request, parameters | _amounts(limit, extra))).scalar_one()
     texts = prompts().budgets
     if not is_granted:
         reply = texts.refused.format(title=limit.title)
@@ -140,7 +115,7 @@ async def decide(
 
 
 async def _find(session: AsyncSession, number: int) -> OpenRequest | None:
-    row = (await session.execute(GET, {"id": number})).one_or_none()
+    row = (await session.execute(statements.find_request, {"id": number})).one_or_none()
     if row is None:
         return None
     table, limit_id = _named(row)
@@ -158,7 +133,7 @@ def _named(row: Any) -> tuple[Table, int]:
 
 
 async def _may_decide(session: AsyncSession, approver: Approver, limit: Limit) -> bool:
-    label = (await session.execute(STORED, {"id": approver.user.id})).scalar_one()
+    label = (await session.execute(statements.read_permission, {"id": approver.user.id})).scalar_one()
     if Permission.from_label(label) >= Permission.ADMIN:
         return True
     here = (approver.place.platform, approver.place.server)

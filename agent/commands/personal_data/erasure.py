@@ -9,58 +9,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.personal_data.receipts import sign_receipt
 from agent.memory.turns import DELETED
 from agent.queue.redaction import redact
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.files.storage import Storage
 from shared.log import get_logger
 from shared.settings import Secrets
 
+statements = load_statements(__file__)
+
 STEP = 100
 
-REQUEST = text("""
-WITH made AS (
-    INSERT INTO erasures (user_id) SELECT id FROM users WHERE id = :user_id ON CONFLICT DO NOTHING RETURNING id
-)
-SELECT id FROM made UNION ALL SELECT id FROM erasures WHERE user_id = :user_id LIMIT 1
-""")
-FIND = text("SELECT id FROM erasures WHERE user_id = :user_id")
-OPEN = text("SELECT id FROM erasures WHERE finished_at IS NULL ORDER BY id")
-SHOW = text("SELECT id, user_id, created_at, finished_at, erased FROM erasures WHERE id = :id")
-FILES = text("""
-SELECT f.id, f.minio_key FROM file_records AS f JOIN erasures AS e ON e.user_id = f.user_id
-WHERE e.id = :id AND e.finished_at IS NULL ORDER BY f.id LIMIT :step
-""")
-REMOVE_FILES = text("""
-WITH removed AS (DELETE FROM file_records WHERE id = ANY(:file_ids) RETURNING id)
-UPDATE erasures SET erased = erased || jsonb_build_object(
-    'files', coalesce((erased ->> 'files')::bigint, 0) + (SELECT count(*) FROM removed)
-)
-WHERE id = :id
-""")
-QUOTED = text("""
-SELECT inbox.id, inbox.platform, inbox.platform_event_id
-FROM inbox JOIN user_platform_links AS l USING (platform, platform_user_id) JOIN erasures AS e ON e.user_id = l.user_id
-WHERE e.id = :id AND e.finished_at IS NULL AND NOT inbox.is_direct AND inbox.content <> :deleted
-ORDER BY inbox.id LIMIT :step
-""")
-# What the agent received with the question of somebody else alone.
-OVERHEARD = text("""
-SELECT inbox.id, inbox.platform, quoted ->> 'message_id' AS platform_event_id
-FROM erasures AS e JOIN user_platform_links AS l ON l.user_id = e.user_id
-JOIN inbox ON inbox.platform = l.platform AND (platform_context -> 'earlier') IS NOT NULL
-    AND (platform_context -> 'earlier') @> jsonb_build_array(jsonb_build_object('author_id', l.platform_user_id))
-CROSS JOIN jsonb_array_elements(platform_context -> 'earlier') AS quoted
-WHERE e.id = :id AND e.finished_at IS NULL AND quoted ->> 'author_id' = l.platform_user_id
-  AND quoted ->> 'message_id' IS NOT NULL
-ORDER BY inbox.id LIMIT :step
-""")
-ERASE = text("SELECT parley_erase_person(:id)")
 
 log = get_logger()
 
@@ -89,12 +54,12 @@ class Erased:
 
 async def request_erasure(session: AsyncSession, user_id: int) -> int | None:
     """Store the wish to erase this person and return its id; None if there is no such person and never was."""
-    return (await session.execute(REQUEST, {"user_id": user_id})).scalar_one_or_none()
+    return (await session.execute(statements.request_erasure, {"user_id": user_id})).scalar_one_or_none()
 
 
 async def find_erasure(session: AsyncSession, user_id: int) -> int | None:
     """Return the id of this person's erasure, finished or not; None if it was never wanted."""
-    return (await session.execute(FIND, {"user_id": user_id})).scalar_one_or_none()
+    return (await session.execute(statements.find_erasure, {"user_id": user_id})).scalar_one_or_none()
 
 
 async def erase(database: Database, storage: Storage, erasure_id: int) -> Erased:
@@ -105,9 +70,9 @@ async def erase(database: Database, storage: Storage, erasure_id: int) -> Erased
         await _redact_quotes(database, storage, erasure_id)
         async with database.long_transaction() as session:
             # False when another file has come in meanwhile.
-            is_erased = bool((await session.execute(ERASE, {"id": erasure_id})).scalar_one())
+            is_erased = bool((await session.execute(statements.erase_person, {"id": erasure_id})).scalar_one())
     async with database.transaction() as session:
-        row = (await session.execute(SHOW, {"id": erasure_id})).one()
+        row = (await session.execute(statements.read_erasure, {"id": erasure_id})).one()
     log.info("person_erased", erasure=row.id, **row.erased)
     return Erased(row.id, row.user_id, requested_at=row.created_at, finished_at=row.finished_at, counts=row.erased)
 
@@ -115,7 +80,7 @@ async def erase(database: Database, storage: Storage, erasure_id: int) -> Erased
 async def finish_erasures(database: Database, storage: Storage) -> int:
     """Go on with all erasures that a crash or an unreachable storage has interrupted; return how many were finished."""
     async with database.transaction() as session:
-        open_ids = (await session.execute(OPEN)).scalars().all()
+        open_ids = (await session.execute(statements.list_open_erasures)).scalars().all()
     count = 0
     for erasure_id in open_ids:
         try:
@@ -129,18 +94,18 @@ async def finish_erasures(database: Database, storage: Storage) -> int:
 async def _erase_files(database: Database, storage: Storage, erasure_id: int) -> None:
     while True:
         async with database.transaction() as session:
-            files = (await session.execute(FILES, {"id": erasure_id, "step": STEP})).all()
+            files = (await session.execute(statements.list_files_to_erase, {"id": erasure_id, "step": STEP})).all()
         if not files:
             return
         for file in files:
             await storage.delete(file.minio_key)
         async with database.transaction() as session:
-            await session.execute(REMOVE_FILES, {"id": erasure_id, "file_ids": [file.id for file in files]})
+            await session.execute(statements.remove_files, {"id": erasure_id, "file_ids": [file.id for file in files]})
 
 
 async def _redact_quotes(database: Database, storage: Storage, erasure_id: int) -> None:
     # Messages of others repeat what was said before them in the channel.
-    for statement in (QUOTED, OVERHEARD):
+    for statement in (statements.list_own_messages, statements.list_overheard_messages):
         parameters = {"id": erasure_id, "step": STEP, "deleted": DELETED}
         while rows := await _list_quotes(database, statement, parameters):
             for platform in {row.platform for row in rows}:

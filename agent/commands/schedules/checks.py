@@ -8,10 +8,8 @@ import asyncio
 import json
 from dataclasses import replace
 
-from sqlalchemy import text
-
 from agent.app import App
-from agent.commands.schedules.firing import MOVE_ON, DueRow, lock_due, pause, to_message
+from agent.commands.schedules.firing import DueRow, lock_due, pause, to_message
 from agent.people.pauses import find_pause
 from agent.people.personas import resolve_persona
 from agent.prompts import prompts
@@ -19,6 +17,7 @@ from agent.queue.inbox import accept_within
 from agent.tools.calls import PendingCall
 from agent.tools.offer import Scope
 from agent.tools.outcomes import Outcome, Result, failed
+from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.log import get_logger
 from shared.messages import DueJob, FinishedCheck, IncomingMessage
@@ -27,6 +26,8 @@ from shared.schedules.jobs import to_timing
 from shared.text import cut
 from shared.tools import ToolContext
 
+statements = load_statements(__file__)
+
 # Longer than any tool may take.
 CLAIM_SECONDS = 180
 AT_ONCE = 10
@@ -34,22 +35,6 @@ SHOWN_CHARS = 500
 MAX_ERROR_CHARS = 300
 NOT_TO_CHECK = "{tool} can't be checked: there is no such tool, or it does more than look something up."
 
-CLAIM = text("""
-UPDATE scheduled_jobs SET claimed_until = now() + :seconds * interval '1 second'
-WHERE id IN (
-    SELECT id FROM scheduled_jobs
-    WHERE status = 'active' AND next_due_at <= now() AND check_tool IS NOT NULL
-      -- No claim lasts that long: the database's clock was set back since.
-      AND (coalesce(claimed_until, now()) <= now() OR claimed_until > now() + 2 * :seconds * interval '1 second')
-    ORDER BY next_due_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
-)
-RETURNING id
-""")
-NOT_YET = text("""
-UPDATE scheduled_jobs SET last_due_at = next_due_at, runs = runs + 1, next_due_at = :next_due_at, error = :error,
-    claimed_until = NULL
-WHERE id = :id
-""")
 
 log = get_logger()
 
@@ -57,7 +42,11 @@ log = get_logger()
 async def make_checks(app: App) -> int:
     """Make the checks that are due, side by side; return how many."""
     async with app.database.transaction() as session:
-        claimed = (await session.execute(CLAIM, {"seconds": CLAIM_SECONDS, "limit": AT_ONCE})).scalars().all()
+        claimed = (
+            (await session.execute(statements.claim_checks, {"seconds": CLAIM_SECONDS, "limit": AT_ONCE}))
+            .scalars()
+            .all()
+        )
     await asyncio.gather(*(_check(app, job_id) for job_id in claimed))
     return len(claimed)
 
@@ -85,11 +74,11 @@ async def _check(app: App, job_id: int) -> None:
         message = _find_message(again, condition, outcome)
         if message is not None:
             await accept_within(session, message)
-            await session.execute(MOVE_ON, {"id": job_id, "next_due_at": None})
+            await session.execute(statements.move_job_on, {"id": job_id, "next_due_at": None})
         else:
             next_due_at = to_timing(again.row).next_after(again.row.now)
             parameters = {"next_due_at": next_due_at or again.row.expires_at, "error": _find_error(outcome)}
-            await session.execute(NOT_YET, parameters | {"id": job_id})
+            await session.execute(statements.move_check_on, parameters | {"id": job_id})
     log.info("scheduled_check_made", job=job_id, over=message is not None, failed=not isinstance(outcome, Result))
 
 

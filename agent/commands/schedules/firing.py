@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.people.participants import ResolvedUser, find_user, with_roles
@@ -17,42 +16,19 @@ from agent.prompts import prompts
 from agent.queue.inbox import accept_within
 from shared.dates.zones import find_zone
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.log import get_logger
 from shared.messages import Author, DueJob, IncomingMessage, Place, PlatformContext, Sender
 from shared.permissions import Permission
 from shared.schedules.jobs import to_timing
 
+statements = load_statements(__file__)
+
 # A job that is due for longer is marked late.
 LATE_SECONDS = 60
 AT_ONCE = 100
 
-DUE = text("""
-SELECT id FROM scheduled_jobs
-WHERE status = 'active' AND next_due_at <= now() AND check_tool IS NULL
-ORDER BY next_due_at, id LIMIT :limit
-""")
-# With the person's account and the roles that it had on the server when it last wrote there.
-LOCK = text("""
-SELECT job.*, now() AS now, place.platform, place.platform_server_id, place.platform_channel_id,
-       place.platform_thread_id, place.is_direct, link.platform_username, link.id IS NOT NULL AS has_account,
-       (SELECT roles FROM member_roles
-        WHERE member_roles.platform = place.platform AND member_roles.server = place.platform_server_id
-          AND member_roles.platform_user_id = job.platform_user_id) AS role_ids
-FROM scheduled_jobs AS job JOIN conversations AS place ON place.id = job.conversation_id
-LEFT JOIN user_platform_links AS link ON link.user_id = job.user_id AND link.platform = place.platform
-    AND link.platform_user_id = job.platform_user_id
-WHERE job.id = :id AND job.status = 'active' AND job.next_due_at <= now()
-FOR UPDATE OF job SKIP LOCKED
-""")
-MOVE_ON = text("""
-UPDATE scheduled_jobs SET last_due_at = next_due_at, runs = runs + 1, next_due_at = CAST(:next_due_at AS timestamptz),
-    error = NULL, claimed_until = NULL,
-    status = CASE WHEN CAST(:next_due_at AS timestamptz) IS NULL THEN 'finished' ELSE 'active' END,
-    ended_at = CASE WHEN CAST(:next_due_at AS timestamptz) IS NULL THEN now() END
-WHERE id = :id
-""")
-PAUSE = text("UPDATE scheduled_jobs SET status = 'paused', error = :error, claimed_until = NULL WHERE id = :id")
 
 log = get_logger()
 
@@ -74,7 +50,7 @@ class DueRow:
 async def fire_due(database: Database) -> int:
     """Send the jobs that are due, each in a transaction of its own; return how many."""
     async with database.transaction() as session:
-        due = (await session.execute(DUE, {"limit": AT_ONCE})).scalars().all()
+        due = (await session.execute(statements.list_due_jobs, {"limit": AT_ONCE})).scalars().all()
     return sum([await _fire(database, job_id) for job_id in due])
 
 
@@ -91,7 +67,7 @@ async def _fire(database: Database, job_id: int) -> bool:
             return False
         next_due_at = timing.next_after(row.now) if timing.is_repeated else None
         await accept_within(session, to_message(due))
-        await session.execute(MOVE_ON, {"id": job_id, "next_due_at": next_due_at})
+        await session.execute(statements.move_job_on, {"id": job_id, "next_due_at": next_due_at})
     log.info("scheduled_job_fired", job=job_id, late=is_late(row), last=next_due_at is None)
     return True
 
@@ -101,7 +77,7 @@ async def lock_due(session: AsyncSession, job_id: int) -> DueRow | None:
 
     A job whose person has lost the account or the permission that it needs is paused.
     """
-    row = (await session.execute(LOCK, {"id": job_id})).one_or_none()
+    row = (await session.execute(statements.lock_job, {"id": job_id})).one_or_none()
     if row is None:
         return None
     message = _to_empty_message(row)
@@ -119,7 +95,7 @@ async def lock_due(session: AsyncSession, job_id: int) -> DueRow | None:
 
 async def pause(session: AsyncSession, job_id: int, reason: str) -> None:
     """Pause a job that can't be run; its person sees the reason in the list of jobs."""
-    await session.execute(PAUSE, {"id": job_id, "error": reason})
+    await session.execute(statements.pause_job, {"id": job_id, "error": reason})
     log.warning("scheduled_job_paused", job=job_id)
 
 

@@ -14,11 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.messages import COST_DIGITS, Usage
+
+statements = load_statements(__file__)
 
 MODELS_FILE, PROVIDERS_FILE = "model_prices_and_context_window_backup.json", "provider_endpoints_support_backup.json"
 # An entry that is no model: by which patterns names of new models are known.
@@ -110,7 +111,6 @@ class Catalogue:
 
 
 MILLION = 1_000_000
-READ = text("SELECT model, input_per_million, cached_per_million, output_per_million, per_image FROM model_prices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Prices(dict[str, Price]):
     async def refresh(self, database: Database) -> None:
         """Read the table anew."""
         async with database.statement() as session:
-            rows = (await session.execute(READ)).all()
+            rows = (await session.execute(statements.list_prices)).all()
         self.clear()
         self.update({row.model: _to_price(row) for row in rows})
 

@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import asyncpg
-from sqlalchemy import select, text
+from sqlalchemy import select
 
 from agent.tools.mcp.connections import Connection, Listed, Server
 from agent.tools.providers import ToolProvider
 from shared.db.database import Database, DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.log import get_logger
 from shared.models import McpServer, McpTool
@@ -26,37 +27,13 @@ from shared.redaction import redact_text
 from shared.text import cut
 from shared.tools import Run, Tool, ToolContext
 
+statements = load_statements(__file__)
+
 CHANNEL = "parley_mcp"
 RESTART_SECONDS = 1.0
 # How often `last_seen_at` of unchanged tools is updated, so that an admin can see which rows are outdated.
 NOTE_AGAIN_SECONDS = 3600.0
 
-CLAIM_FIRST_SIGHT = text(
-    "UPDATE mcp_servers SET pinned_at = now() WHERE id = :server_id AND pinned_at IS NULL RETURNING id"
-)
-PIN = text("""
-INSERT INTO mcp_tools (server_id, name, hash, description, input_schema, approved)
-SELECT :server_id, seen.name, seen.hash, seen.description, seen.input_schema, :approved
-FROM jsonb_to_recordset(CAST(:seen AS jsonb)) AS seen (name text, hash text, description text, input_schema jsonb)
-ORDER BY seen.name
-ON CONFLICT (server_id, name, hash) DO UPDATE
-    SET last_seen_at = now(), approved = mcp_tools.approved OR excluded.approved
-RETURNING name, hash, approved
-""")
-NOTE_CONNECTED = text("UPDATE mcp_servers SET last_connected_at = now(), last_error = :error WHERE id = :server_id")
-NOTE_LOST = text(
-    "UPDATE mcp_servers SET last_error = :error WHERE id = :server_id AND last_error IS DISTINCT FROM :error"
-)
-ADMIT = text("""
-SELECT server.required_permission, link.platform, link.platform_user_id
-FROM mcp_servers AS server
-JOIN mcp_tools AS tool ON tool.server_id = server.id AND tool.name = :name AND tool.hash = :hash AND tool.approved
-LEFT JOIN LATERAL (
-    SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :user_id
-    ORDER BY platform <> :platform, id LIMIT 1
-) AS link ON server.tells_user
-WHERE server.id = :server_id AND server.enabled
-""")
 
 log = get_logger()
 
@@ -196,11 +173,16 @@ class RemoteTools(ToolProvider):
     async def _pin(self, server_id: int, specs: Sequence[Listed], problems: str | None) -> frozenset[Listed]:
         rows = [asdict(spec) for spec in specs]
         async with self._database.transaction() as session:
-            is_first = (await session.execute(CLAIM_FIRST_SIGHT, {"server_id": server_id})).first() is not None
+            is_first = (
+                await session.execute(statements.claim_first_sight, {"server_id": server_id})
+            ).first() is not None
             parameters = {"server_id": server_id, "seen": json.dumps(rows), "approved": is_first}
-            pinned = {(row.name, row.hash) for row in await session.execute(PIN, parameters) if row.approved}
+            pinned = {
+                (row.name, row.hash) for row in await session.execute(statements.pin_tools, parameters) if row.approved
+            }
             await session.execute(
-                NOTE_CONNECTED, {"server_id": server_id, "error": None if problems is None else redact_text(problems)}
+                statements.note_connected,
+                {"server_id": server_id, "error": None if problems is None else redact_text(problems)},
             )
         return frozenset(spec for spec in specs if (spec.name, spec.hash) in pinned)
 
@@ -215,7 +197,7 @@ class RemoteTools(ToolProvider):
 
     async def _note_lost(self, server_id: int, reason: str) -> None:
         async with self._database.transaction() as session:
-            await session.execute(NOTE_LOST, {"server_id": server_id, "error": redact_text(reason)})
+            await session.execute(statements.note_lost, {"server_id": server_id, "error": redact_text(reason)})
 
     def _run_of(self, entry: _Kept, spec: Listed) -> Run:
         # Positional only, because the server's tool may have an argument named `context`.
@@ -240,7 +222,7 @@ class RemoteTools(ToolProvider):
             "platform": context.place.platform,
         }
         async with self._database.statement() as session:
-            row = (await session.execute(ADMIT, parameters)).one_or_none()
+            row = (await session.execute(statements.admit_program, parameters)).one_or_none()
         if row is None or Permission.from_label(row.required_permission) > context.user.permission:
             raise ToolError(f"The tool {server.name}.{spec.name} has been switched off.")
         if row.platform is None:

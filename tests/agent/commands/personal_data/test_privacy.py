@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from agent.commands.personal_data.erasure import erase, finish_erasures, request_erasure
-from agent.commands.personal_data.export import FILES, LISTS, export_person
+from agent.commands.personal_data.export import LISTS, export_person, statements
 from agent.commands.personal_data.receipts import verify_receipt
 from shared.errors import NotFound, Refusal, Unavailable
 from shared.memory.memories import Memories
@@ -134,7 +134,7 @@ async def test_an_export_has_every_table_that_names_its_person(owner: asyncpg.Co
         " WHERE confrelid = 'users'::regclass AND contype = 'f'"
     )
     of_modules = await owner.fetch("SELECT prosrc FROM pg_proc WHERE proname LIKE 'parley\\_export\\_in\\_%'")
-    texts = [*map(str, LISTS.values()), str(FILES), *(row["prosrc"] for row in of_modules)]
+    texts = [*map(str, LISTS.values()), str(statements.export_files), *(row["prosrc"] for row in of_modules)]
     exported = set(re.findall(r"(?:FROM|JOIN) (?:public\.)?(\w+)", " ".join(texts)))
 
     assert {row["name"] for row in rows} - exported - NOT_EXPORTED.keys() == set()

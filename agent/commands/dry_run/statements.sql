@@ -1,0 +1,38 @@
+-- name: list_newest_turns
+-- Those that have an answer and a person, and that the person has not asked to forget.
+SELECT id FROM turns
+WHERE persona_id = :persona_id AND status = 'answered' AND parent_turn_id IS NULL AND user_id IS NOT NULL
+  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
+ORDER BY id DESC LIMIT :count;
+
+-- name: list_answered_turns
+-- Those of these turns that can be answered again, as above.
+SELECT id FROM turns
+WHERE id = ANY(CAST(:ids AS bigint[])) AND status = 'answered' AND parent_turn_id IS NULL AND user_id IS NOT NULL
+  AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
+ORDER BY id;
+
+-- name: read_turn
+SELECT turns.id, turns.started_at, turns.iterations, turns.model, turns.user_id,
+       coalesce(context.reasons, '{}') AS reasons, users.display_name, users.time_zone, users.week_start,
+       place.id AS conversation_id, place.platform,
+       place.platform_server_id, place.platform_channel_id, place.platform_thread_id, place.is_direct, place.summary,
+       place.summarized_turn_id, place.window_turn_id,
+       (SELECT jsonb_agg(jsonb_build_array(name, description, required_permission, persona_id) ORDER BY name)
+        FROM agents WHERE is_enabled) AS agents,
+       (SELECT sum(output_tokens) FROM token_logs WHERE turn_id = turns.id) AS output_tokens, rights.*
+FROM turns JOIN conversations AS place ON place.id = turns.conversation_id JOIN users ON users.id = turns.user_id
+LEFT JOIN turn_contexts AS context ON context.turn_id = turns.id CROSS JOIN parley_rights(turns.id) AS rights
+WHERE turns.id = :turn_id;
+
+-- name: admit_call
+-- No turn and no conversation pays for it. What the person themselves may spend is asked apart.
+SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation_id FROM (
+    SELECT parley_refusing_budget(parley_find_budgets(:user_id, NULL, NULL), CAST(:cost AS numeric)) AS refusal
+) AS asked;
+
+-- name: charge_call
+SELECT parley_charge(
+    p_turn_id => NULL, p_user_id => :user_id, p_conversation_id => NULL, p_persona_id => NULL, p_calls => :calls,
+    p_reserve => NULL, p_cost => NULL, p_seconds => 0
+);

@@ -1,0 +1,83 @@
+-- name: find_limit
+-- With the server that it belongs to; of a limit of tokens and dollars the one that is fuller.
+SELECT limits."table", limits.id, limits.kind, limits.name, limits.period, limits.unit,
+       limits.allowed + limits.granted AS whole, limits.used, limits.resets_at,
+       servers.platform, servers.platform_server_id
+FROM admin.budgets AS limits LEFT JOIN budgets ON limits."table" = 'budgets' AND budgets.id = limits.id
+LEFT JOIN servers ON (limits."table" = 'servers' AND servers.id = limits.id)
+    OR (servers.platform = budgets.platform AND servers.platform_server_id = budgets.platform_server_id)
+WHERE limits."table" = :table AND limits.id = :id
+ORDER BY limits.used / nullif(limits.allowed + limits.granted, 0) DESC NULLS LAST LIMIT 1;
+
+-- name: find_exhausted_limit
+-- The one that refuses a person in a place.
+SELECT limits."table", limits.id, limits.kind, limits.name, limits.period, limits.unit,
+       limits.allowed + limits.granted AS whole, limits.used, limits.resets_at,
+       servers.platform, servers.platform_server_id
+FROM admin.budgets AS limits LEFT JOIN budgets ON limits."table" = 'budgets' AND budgets.id = limits.id
+LEFT JOIN servers ON (limits."table" = 'servers' AND servers.id = limits.id)
+    OR (servers.platform = budgets.platform AND servers.platform_server_id = budgets.platform_server_id)
+CROSS JOIN (
+    SELECT conversations.id, conversations.persona_id FROM conversations
+    WHERE platform = :platform AND platform_server_id IS NOT DISTINCT FROM :server AND platform_channel_id = :channel
+      AND platform_thread_id IS NOT DISTINCT FROM :thread
+) AS place
+WHERE limits.used >= limits.allowed + limits.granted AND (
+    (limits."table" = 'users' AND limits.id = :user_id)
+    OR (limits."table" = 'servers' AND servers.platform = :platform AND servers.platform_server_id = :server)
+    OR (limits."table" = 'budgets' AND limits.id = ANY(parley_find_budgets(:user_id, place.id, place.persona_id)))
+)
+ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], limits."table"), limits.id LIMIT 1;
+
+-- name: take_notices
+DELETE FROM budget_notices WHERE id IN (SELECT id FROM budget_notices ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED)
+RETURNING id, limit_user_id, limit_server_id, limit_budget_id, percent,
+    (SELECT user_id FROM budgets WHERE budgets.id = limit_budget_id) AS user_id;
+
+-- name: find_last_place
+-- Where a person last wrote directly, with the account and the adapter.
+SELECT inbox.adapter, inbox.platform_user_id, inbox.platform_username, place.platform, place.platform_server_id,
+       place.platform_channel_id, place.platform_thread_id, place.is_direct
+FROM conversations AS place JOIN turns ON turns.conversation_id = place.id JOIN inbox ON inbox.turn_id = turns.id
+JOIN user_platform_links AS link ON link.user_id = :user_id AND link.platform = inbox.platform
+    AND link.platform_user_id = inbox.platform_user_id
+WHERE place.is_direct AND place.user_id = :user_id AND inbox.adapter <> ALL(:unread)
+ORDER BY turns.id DESC LIMIT 1;
+
+-- name: list_approvers
+SELECT id FROM admin.users WHERE permission IN ('admin', 'owner') ORDER BY permission DESC, id;
+
+-- name: list_owners
+SELECT id FROM admin.users WHERE permission = 'owner' ORDER BY id;
+
+-- name: find_open_request
+-- A person has one open request for a limit; asking again asks nobody a second time, on the day of a refusal either.
+SELECT id, status FROM budget_grants
+WHERE asked_by_id = :user_id AND (status = 'asked' OR status = 'refused' AND decided_at > now() - interval '1 day')
+  AND CASE :table WHEN 'users' THEN limit_user_id WHEN 'servers' THEN limit_server_id ELSE limit_budget_id END = :id
+ORDER BY id DESC LIMIT 1;
+
+-- name: add_request
+INSERT INTO budget_grants (asked_by_id, tokens, cost, limit_user_id, limit_server_id, limit_budget_id)
+VALUES (:user_id, :tokens, :cost, CASE :table WHEN 'users' THEN CAST(:id AS bigint) END,
+        CASE :table WHEN 'servers' THEN CAST(:id AS bigint) END,
+        CASE :table WHEN 'budgets' THEN CAST(:id AS bigint) END)
+RETURNING id;
+
+-- name: find_request
+SELECT id, limit_user_id, limit_server_id, limit_budget_id, tokens, cost, asked_by_id FROM budget_grants
+WHERE id = :id AND status = 'asked' FOR UPDATE;
+
+-- name: list_requests
+SELECT id FROM budget_grants WHERE status = 'asked' ORDER BY id DESC LIMIT :limit;
+
+-- name: decide_request
+UPDATE budget_grants SET status = :status, tokens = :tokens, cost = :cost, decided_by_id = :by, decided_at = now(),
+    ends_at = coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz))
+WHERE id = :id RETURNING ends_at;
+
+-- name: read_permission
+SELECT permission FROM admin.users WHERE id = :id;
+
+-- name: name_actor
+SELECT set_config('parley.actor', :actor, true);

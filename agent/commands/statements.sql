@@ -1,0 +1,26 @@
+-- name: begin_afresh
+-- Where a deleted message makes the summaries behind it be written again, this is where they begin.
+WITH removed AS (DELETE FROM summaries WHERE conversation_id = :id AND last_turn_id < :last)
+INSERT INTO summaries (conversation_id, last_turn_id, content) VALUES (:id, :last, '')
+ON CONFLICT (conversation_id, last_turn_id) DO UPDATE SET content = '';
+
+-- name: pause_memory
+SELECT parley_pause_memory(:user_id, :paused);
+
+-- name: pause_memory_here
+SELECT parley_pause_memory_here(:platform, :server, :channel, :thread, :paused);
+
+-- name: explain_answer
+-- A person's own turns: all of them where nobody else reads along, else those of this conversation. With an id that one.
+SELECT parley_explain_turn(turns.id) AS story
+FROM turns JOIN conversations AS place ON place.id = turns.conversation_id
+WHERE turns.user_id = :user_id AND turns.parent_turn_id IS NULL AND turns.status <> 'running'
+  AND (CAST(:turn_id AS bigint) IS NULL OR turns.id = :turn_id)
+  AND ((:is_direct AND CAST(:turn_id AS bigint) IS NOT NULL) OR (
+      place.platform = :platform AND place.platform_server_id IS NOT DISTINCT FROM CAST(:server AS text)
+      AND place.platform_channel_id = :channel AND place.platform_thread_id IS NOT DISTINCT FROM CAST(:thread AS text)
+  ))
+ORDER BY turns.id DESC LIMIT 1;
+
+-- name: read_own_permission
+SELECT parley_permission(permission_level, permission_until, permission_after) FROM users WHERE id = :user_id;

@@ -1,0 +1,20 @@
+-- name: store_live_message
+UPDATE turns SET live_message_id = :message_id WHERE id = :turn_id AND attempt = :attempt AND status = 'running'
+RETURNING id;
+
+-- name: find_live_message
+SELECT live_message_id FROM turns WHERE id = :turn_id;
+
+-- name: notify
+SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note;
+
+-- name: request_stop
+WITH stopped AS (
+    UPDATE turns SET stop_requested = true FROM conversations
+    WHERE conversations.id = turns.conversation_id AND turns.status = 'running' AND conversations.platform = :platform
+      AND conversations.platform_server_id IS NOT DISTINCT FROM :server AND conversations.platform_channel_id = :channel
+      AND conversations.platform_thread_id IS NOT DISTINCT FROM :thread
+      AND (CAST(:user_id AS bigint) IS NULL OR turns.user_id = :user_id)
+    RETURNING turns.id
+)
+SELECT pg_notify(:stops, CAST(id AS text)) FROM stopped;
