@@ -4,29 +4,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.memory.summaries.claims import forget_summaries
 from agent.memory.turns import forget_turns
 from shared.credentials.typed import without_typed
 from shared.db.database import Database
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 SENT_WITHIN_SECONDS = 10
-
-CHANGE = text("""
-WITH changed AS (
-    UPDATE inbox SET content = :content, edited_at = now()
-    WHERE platform = :platform AND platform_event_id = :message_id AND content <> :content
-    RETURNING id, turn_id
-)
-SELECT changed.turn_id FROM inbox LEFT JOIN changed ON changed.id = inbox.id
-WHERE platform = :platform AND platform_event_id = :message_id
-""")
-ANSWER = text("""
-SELECT platform_message_id, platform_channel_id, platform_thread_id, choices,
-       status IN ('pending', 'claimed') AS is_on_its_way
-FROM outbox WHERE turn_id = :turn_id
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +26,7 @@ async def change_message(database: Database, platform: str, message_id: str, con
     """Replace the text of an accepted message; returns None if it was never accepted."""
     parameters = {"platform": platform, "message_id": message_id, "content": without_typed(content)}
     async with database.transaction() as session:
-        row = (await session.execute(CHANGE, parameters)).one_or_none()
+        row = (await session.execute(statements.change_message, parameters)).one_or_none()
         if row is not None and row.turn_id is not None:
             # Memories and summaries are made from the edited text. Summaries first: it waits for a worker that writes
             # one just now, whose facts are then seen.
@@ -57,7 +43,7 @@ async def find_answer(database: Database, turn_id: int) -> Any:
     # An answer that is being sent right now may have been built before the edit: wait until it is sent.
     for _ in range(SENT_WITHIN_SECONDS):
         async with database.statement() as session:
-            answer = (await session.execute(ANSWER, {"turn_id": turn_id})).one_or_none()
+            answer = (await session.execute(statements.find_answer, {"turn_id": turn_id})).one_or_none()
         if answer is None or not answer.is_on_its_way:
             break
         await asyncio.sleep(1)

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import text
-
 from shared.db.driver import Session
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 # A heartbeat that stays the same for this long is that of a dead worker.
 STALE_SECONDS = 10.0
@@ -20,14 +21,6 @@ STALE_SECONDS = 10.0
 OLD_SECONDS = 6.0
 # An observer that was away for longer, frozen or without the database, begins anew: others could not write either.
 AWAY_SECONDS = 6.0
-
-# A worker's last heartbeat is of a time to come when the database's clock was set back since.
-HEARTBEATS = text("""
-SELECT id, last_heartbeat, last_heartbeat NOT BETWEEN
-       now() - :stale * interval '1 second' AND now() + :stale * interval '1 second' AS is_old
-FROM procrastinate_workers
-""")
-DELETE = text("DELETE FROM procrastinate_workers WHERE id = ANY(CAST(:dead AS bigint[]))")
 
 
 class Heartbeat(NamedTuple):
@@ -71,7 +64,7 @@ class LiveWorkers:
 
     async def find(self, session: Session, now: float) -> bool:
         """Look now, at a time of the monotonic clock; return whether a worker lives."""
-        rows = (await session.execute(HEARTBEATS, {"stale": STALE_SECONDS})).all()
+        rows = (await session.execute(statements.list_heartbeats, {"stale": STALE_SECONDS})).all()
         return self.note((Heartbeat(*row) for row in rows), now)
 
     def note(self, heartbeats: Iterable[Heartbeat], now: float) -> bool:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sqlalchemy import bindparam, literal_column, select, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import text
 
-from agent.live.channels import DUE, TURNS
+from agent.live.channels import DUE
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from shared.credentials.typed import without_typed, without_typed_in
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import EventIdInUse
 from shared.messages import (
     Attachment,
@@ -27,9 +27,10 @@ from shared.messages import (
     ProgramRequest,
     Sender,
 )
-from shared.models import InboxMessage
 from shared.text import clean, clean_json
 from shared.tracing.spans import record_first
+
+statements = load_statements(__file__)
 
 QUEUE = "turns"
 TURN_TASK = "take_turn"
@@ -100,60 +101,6 @@ RETURNING id
 TELL_DUE = text("SELECT pg_notify(:channel, :place_key)")
 KNOWN = text("""
 SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
-""")
-
-# Queues a job for places with open messages but no live job, which can be lost with its connection. Clocks may be set.
-# It looks at places, not at messages: the first one of each is found by the index.
-REQUEUE_LOST = text("""
-WITH RECURSIVE first AS (
-    (SELECT place_key, id, created_at FROM inbox WHERE status IN ('waiting', 'claimed')
-     ORDER BY place_key, turn_id IS NULL, sent_at, id LIMIT 1)
-    UNION ALL
-    SELECT later.* FROM first CROSS JOIN LATERAL (
-        SELECT place_key, id, created_at FROM inbox
-        WHERE status IN ('waiting', 'claimed') AND inbox.place_key > first.place_key
-        ORDER BY place_key, turn_id IS NULL, sent_at, id LIMIT 1
-    ) AS later
-)
-SELECT place_key, parley_queue_turn(id) FROM first
-WHERE abs(extract(epoch FROM now() - created_at)) > 10 AND NOT EXISTS (
-    SELECT FROM procrastinate_jobs WHERE lock = first.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
-)
-ORDER BY place_key
-""")
-
-REQUEUE = text(f"""
-SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
-    '{QUEUE}', '{TURN_TASK}', 0, place_key, NULL, jsonb_strip_nulls(jsonb_build_object(
-        'inbox_id', id, 'person', platform || ' ' || platform_user_id, 'server', platform || ' ' || platform_server_id
-    )), NULL
-)::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id
-""")
-
-# Keeps a worker that was frozen from taking the turn back from the worker that has continued it.
-STILL_OURS = "EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')"
-
-GIVE_UP = text(f"""
-WITH blocking AS (
-    SELECT id, turn_id FROM inbox
-    WHERE place_key = (SELECT place_key FROM inbox WHERE id = :inbox_id) AND status IN ('waiting', 'claimed')
-    ORDER BY turn_id IS NULL, sent_at, id LIMIT 1
-), ended AS (
-    UPDATE turns SET status = 'failed', finished = false, error = 'parked', cause = :cause, finished_at = now()
-    FROM blocking WHERE turns.id = blocking.turn_id AND turns.status = 'running'
-), failed AS (
-    UPDATE inbox SET status = 'failed' FROM blocking
-    WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
-), reply AS (
-    INSERT INTO outbox (turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id,
-                        place_key, is_direct, reply_to, content)
-    SELECT turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
-           is_direct, coalesce(platform_message_id, platform_event_id), :sentence
-    FROM failed WHERE adapter <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
-    ON CONFLICT (turn_id) DO NOTHING
-)
-SELECT pg_notify('{TURNS}', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
-FROM failed HAVING count(*) > 0
 """)
 
 
@@ -249,18 +196,20 @@ async def accept_answered(database: Database, message: IncomingMessage) -> bool:
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:
     """Return the open messages of the job's place, in order; empty if another worker has taken over the job."""
-    result = await session.execute(OPEN, {"job_id": job.id, "inbox_id": job.inbox_id})
+    result = await session.execute(
+        statements.list_open_messages, {"job_id": job.id, "inbox_id": job.inbox_id, "most": MAX_COALESCED * 2}
+    )
     return [_to_waiting(row) for row in result.all()]
 
 
 async def requeue_lost(session: Session) -> int:
     """Queue a job for every place that has open messages and no live job; return how many."""
-    return len((await session.execute(REQUEUE_LOST)).all())
+    return len((await session.execute(statements.requeue_lost)).all())
 
 
 async def requeue(session: Session, inbox_id: int) -> None:
     """Queue a job for the place of this message again, because its worker stops."""
-    await session.execute(REQUEUE, {"inbox_id": inbox_id})
+    await session.execute(statements.requeue, {"inbox_id": inbox_id})
 
 
 async def give_up(session: Session, job: Job, sentence: str) -> None:
@@ -270,7 +219,7 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
     `sentence` is stored as the reply and delivered by the sweeper.
     """
     parameters = {"cause": job.last_error, "sentence": sentence, "read_by_caller": sorted(READ_BY_CALLER)}
-    await session.execute(GIVE_UP, {"inbox_id": job.inbox_id} | parameters)
+    await session.execute(statements.give_up, {"inbox_id": job.inbox_id} | parameters)
 
 
 def to_row(message: IncomingMessage) -> dict[str, Any]:
@@ -314,55 +263,6 @@ def _cleaned(place: Place) -> Place:
 
 def _cleaned_or_none(text_: str | None) -> str | None:
     return clean(text_) if text_ is not None else None
-
-
-# Platforms repeat earlier messages also after their persons asked to forget them.
-PLATFORM_CONTEXT = """
-CASE WHEN inbox.platform_context ? 'earlier' AND EXISTS (SELECT FROM forgotten_turns) THEN
-    jsonb_set(inbox.platform_context, '{earlier}', coalesce((
-        SELECT jsonb_agg(quoted ORDER BY place)
-        FROM jsonb_array_elements(inbox.platform_context -> 'earlier') WITH ORDINALITY AS earlier (quoted, place)
-        WHERE NOT EXISTS (
-            SELECT FROM inbox AS stored JOIN forgotten_turns USING (turn_id)
-            WHERE stored.platform = inbox.platform AND stored.platform_event_id = quoted ->> 'message_id'
-        )
-    ), '[]'))
-ELSE inbox.platform_context END
-"""
-COLUMNS = (
-    InboxMessage.id,
-    InboxMessage.adapter,
-    InboxMessage.platform,
-    InboxMessage.platform_event_id,
-    InboxMessage.platform_server_id,
-    InboxMessage.platform_channel_id,
-    InboxMessage.platform_thread_id,
-    InboxMessage.is_direct,
-    InboxMessage.platform_user_id,
-    InboxMessage.platform_username,
-    InboxMessage.platform_message_id,
-    InboxMessage.content,
-    InboxMessage.attachments,
-    InboxMessage.wants_stream,
-    literal_column(PLATFORM_CONTEXT, JSONB).label("platform_context"),
-    InboxMessage.sent_at,
-    InboxMessage.turn_id,
-    InboxMessage.decision,
-    InboxMessage.replied_to,
-    InboxMessage.due_job,
-    InboxMessage.credentials,
-    InboxMessage.request,
-)
-ITS_ROW = (InboxMessage.id == bindparam("inbox_id"), text(STILL_OURS))
-PLACE = select(InboxMessage.place_key).where(*ITS_ROW).scalar_subquery()
-# Built once, because building the statement takes longer than running it.
-OPEN = (
-    select(*COLUMNS)
-    .where(InboxMessage.place_key == PLACE, text("inbox.status IN ('waiting', 'claimed')"))
-    # Messages of an interrupted turn come first, even before messages that were sent earlier but arrived later.
-    .order_by(InboxMessage.turn_id.is_(None), InboxMessage.sent_at, InboxMessage.id)
-    .limit(MAX_COALESCED * 2)
-)
 
 
 def _to_waiting(row: Any) -> Waiting:

@@ -11,16 +11,17 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from sqlalchemy import text
-
 from agent.prompts import prompts
 from shared.db.batching import BatchLoader
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import ClaimLost, Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile
 from shared.tracing.spans import Attributes, is_tracing, span, span_of
+
+statements = load_statements(__file__)
 
 # The lease is renewed during a delivery; if the sender dies, another process can claim the reply after this time.
 LEASE_SECONDS = 12
@@ -35,47 +36,9 @@ BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 log = get_logger()
 
-# What a `DeliveryInfo` holds of the turn whose id follows.
-FIND_DELIVERY = """
-SELECT coalesce(personas.allow_mentions, false) AS allows_mentions, turns.status AS turn_status,
-       last.platform_user_id AS asker,
-       last.edited_at IS NOT NULL AND position(last.content IN (
-           SELECT content FROM messages WHERE messages.turn_id = turns.id AND seq = 0
-       )) = 0 AS was_edited,
-       turns.attempt > 1 AS was_resumed,
-       -- Stopped by `redaction.py`: all that it answers was deleted.
-       coalesce(turns.stop_requested AND last.content = '[deleted]' AND NOT EXISTS (
-           SELECT FROM inbox WHERE inbox.turn_id = turns.id AND content <> '[deleted]'
-       ), false) AS is_withdrawn,
-       (SELECT bool_or(status = 'pending' AND expires_at > now()) FROM confirmations
-        WHERE confirmations.conversation_id = turns.conversation_id
-          AND confirmations.created_at > now() - interval '1 day') AS has_open_question
-FROM turns LEFT JOIN personas ON personas.id = turns.persona_id
-LEFT JOIN LATERAL (
-    SELECT platform_user_id, edited_at, content FROM inbox WHERE inbox.turn_id = turns.id ORDER BY id DESC LIMIT 1
-) AS last ON true
-WHERE turns.id ="""
-CLAIM = text(f"""
-SELECT claimed.*, extract(epoch FROM now() - claimed.created_at) AS age, found.*
-FROM parley_claim_replies(:adapters, :limit, :lease, :hours) AS claimed
-LEFT JOIN LATERAL ({FIND_DELIVERY} claimed.turn_id) AS found ON true
-ORDER BY claimed.id
-""")
 
-# `attempts` counts the claims of a reply: with an older number, another process has claimed it since.
-RENEW = text("""
-UPDATE outbox SET claimed_until = now() + :lease * interval '1 second'
-WHERE id = :id AND status = 'claimed' AND attempts = :attempts
-RETURNING id
-""")
-
-DELIVERED = text("SELECT parley_mark_delivered(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]))")
-FAILED = text("SELECT parley_fail_reply(:id, :attempts, :error, :is_final, :wait, :hours, :scope)")
 # `reply_to` of an answer for one person alone: this, the person's account there, and the message that it answers.
 DIRECT = "direct:"
-MESSAGES = text("""
-SELECT turn_id, min(id) AS inbox_id FROM inbox WHERE turn_id = ANY(CAST(:turn_ids AS bigint[])) GROUP BY turn_id
-""")
 
 
 def boot_seconds() -> float:
@@ -111,7 +74,7 @@ class Claim:
         now = boot_seconds()
         async with self.database.statement() as session:
             values = {"id": self.reply_id, "attempts": self.number, "lease": LEASE_SECONDS}
-            if (await session.execute(RENEW, values)).one_or_none() is None:
+            if (await session.execute(statements.renew_claim, values)).one_or_none() is None:
                 raise ClaimLost
         self.made_at = now
 
@@ -295,7 +258,7 @@ class Outbox:
         claimed = {"id": reply_id, "attempts": number}
         failure = {"error": error, "is_final": is_final, "wait": wait, "hours": self._hours, "scope": scope}
         async with self._database.transaction() as session:
-            await session.execute(FAILED, claimed | failure)
+            await session.execute(statements.fail_reply, claimed | failure)
 
     async def _deliver_again(self, reply: Reply, inbox_id: int | None) -> None:
         attributes = {"parley.turn.id": reply.turn_id}
@@ -306,7 +269,7 @@ class Outbox:
         # The platform has accepted these replies.
         ids, message_ids = zip(*deliveries, strict=True)
         async with self._database.statement() as session:
-            await session.execute(DELIVERED, {"ids": list(ids), "message_ids": list(message_ids)})
+            await session.execute(statements.mark_delivered, {"ids": list(ids), "message_ids": list(message_ids)})
         return [None] * len(deliveries)
 
 
@@ -348,7 +311,7 @@ async def claim(
     The reply is None if it was older than `hours` and has failed instead, or if it can't be read.
     """
     limits = {"limit": MOST_CLAIMED, "lease": LEASE_SECONDS, "hours": hours}
-    rows = (await session.execute(CLAIM, {"adapters": list(adapters)} | limits)).all()
+    rows = (await session.execute(statements.claim_replies, {"adapters": list(adapters)} | limits)).all()
     return [(_find_reply(row) if row.status == "claimed" else None, row) for row in rows]
 
 
@@ -363,7 +326,7 @@ def _find_reply(row: Any) -> Reply | None:
 
 async def _find_messages(session: Session, turn_ids: Sequence[int]) -> dict[int, int]:
     # The first inbox row of each turn, which names its trace.
-    rows = (await session.execute(MESSAGES, {"turn_ids": list(turn_ids)})).all()
+    rows = (await session.execute(statements.list_first_messages, {"turn_ids": list(turn_ids)})).all()
     return {row.turn_id: row.inbox_id for row in rows}
 
 
@@ -385,7 +348,7 @@ def to_reply(row: Any) -> Reply:
 
 
 def to_delivery(row: Any, status: str) -> DeliveryInfo:
-    """Return the delivery info of a row of `FIND_DELIVERY`, for a turn that ends with this status."""
+    """Return the delivery info of a row of `parley_find_delivery`, for a turn that ends with this status."""
     return DeliveryInfo(
         allows_mentions=row.allows_mentions,
         status=status,

@@ -11,95 +11,26 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.journal.files import PendingFile, with_file_lines
 from agent.journal.quotes import with_earlier
-from agent.live.channels import CANCELLATIONS
 from agent.memory.recordings import list_transcripts
 from agent.memory.summaries.claims import forget_summaries
 from agent.memory.turns import DELETED, forget_turns
-from agent.queue.inbox import PLATFORM_CONTEXT
 from shared.db.database import Database
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.files.storage import Storage
 from shared.log import get_logger
 from shared.messages import Attachment, PlatformContext
+
+statements = load_statements(__file__)
 
 # A turn that was just beginning may have read the old text, so the redaction runs again after this time.
 LOOK_AGAIN_SECONDS = 2.0
 # Shorter texts may occur in a tool's arguments by chance.
 LEAST_REPEATED = 8
 
-# With the clicks that had the answer made again, each with a copy of the text, and the clicks below those answers.
-OWN = text("""
-WITH RECURSIVE own AS (
-    SELECT id, turn_id FROM inbox WHERE platform = :platform AND platform_event_id = ANY(:message_ids)
-    UNION
-    SELECT inbox.id, inbox.turn_id FROM own JOIN inbox ON inbox.again_of = own.turn_id
-)
-SELECT id, turn_id, content FROM inbox WHERE id IN (SELECT id FROM own) ORDER BY id FOR UPDATE
-""")
-# Rows of the inbox go after some time.
-EXPIRED = text("SELECT turn_id FROM parley_turns_of_messages(:platform, :message_ids) AS turn_id")
-EXPIRED_FILES = text("""
-SELECT file_records.id, minio_key FROM file_records JOIN messages USING (turn_id)
-WHERE turn_id = :turn_id AND role = 'user' AND position('(file_id ' || file_records.id || ',' IN messages.content) > 0
-""")
-QUOTING = text("""
-SELECT id, turn_id, status, platform_context FROM inbox
-WHERE platform = :platform AND (platform_context -> 'earlier') IS NOT NULL
-    AND (platform_context -> 'earlier') @> ANY(ARRAY(
-    SELECT jsonb_build_array(jsonb_build_object('message_id', each)) FROM unnest(CAST(:message_ids AS text[])) AS each
-)) ORDER BY id FOR UPDATE
-""")
-REMOVE = text("""
-UPDATE inbox SET content = :deleted, attachments = '[]', platform_context = '{}',
-    status = CASE WHEN status = 'waiting' THEN 'cancelled' ELSE status END
-WHERE id = ANY(:ids)
-""")
-# A turn stops whose messages are all deleted; its reply is withdrawn when it is delivered.
-STOP = text(f"""
-WITH stopped AS (
-    UPDATE turns SET stop_requested = true
-    WHERE id = ANY(:turn_ids) AND status = 'running'
-      AND NOT EXISTS (SELECT FROM inbox WHERE turn_id = turns.id AND content <> :deleted)
-    RETURNING id
-)
-SELECT pg_notify('{CANCELLATIONS}', CAST(id AS text)) FROM stopped
-""")
-REMOVE_QUOTES = text("UPDATE inbox SET platform_context = CAST(:platform_context AS jsonb) WHERE id = :id")
-MESSAGES = text(f"""
-SELECT id, content, attachments, {PLATFORM_CONTEXT} AS platform_context FROM inbox
-WHERE turn_id = :turn_id ORDER BY sent_at, id
-""")
-SAID = text("""
-SELECT content, file_records.id AS file_id, filename FROM messages JOIN file_records USING (turn_id)
-WHERE turn_id = :turn_id AND role = 'user' ORDER BY file_records.id
-""")
-FILES = text("""
-SELECT id, minio_key FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count
-""")
-REMOVE_FILES = text("DELETE FROM file_records WHERE id = ANY(:ids)")
-# The journal's first step contains the text of all messages of the turn; it is rebuilt without the deleted ones.
-REBUILD = text("""
-WITH retold AS (
-    UPDATE messages SET content = :content WHERE turn_id = :turn_id AND role = 'user'
-)
-UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:content AS text))
-WHERE turn_id = :turn_id AND name = 'user_message'
-""")
-# Arguments and results are stored as JSON text, so the deleted text is searched in its JSON-escaped form.
-REMOVE_REPEATED = text("""
-WITH forgotten AS (
-    UPDATE messages SET content = replace(content, :repeated, :deleted)
-    WHERE turn_id = :turn_id AND role IN ('tool_call', 'tool_result') AND position(:repeated IN content) > 0
-)
-UPDATE turn_events SET payload = CAST(replace(CAST(payload AS text), :repeated, :deleted) AS jsonb)
-WHERE turn_id = :turn_id AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
-  AND position(:repeated IN CAST(payload AS text)) > 0
-""")
 
 log = get_logger()
 
@@ -162,44 +93,46 @@ async def redact(
 async def _redact(session: Session, deletion: _Gone) -> _Found:
     platform, message_ids = deletion.platform, deletion.message_ids
     parameters = {"platform": platform, "message_ids": list(message_ids)}
-    own = (await session.execute(OWN, parameters)).all()
-    quoting = (await session.execute(QUOTING, parameters)).all()
+    own = (await session.execute(statements.lock_messages, parameters)).all()
+    quoting = (await session.execute(statements.lock_quoting_messages, parameters)).all()
     result = _Found(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))
     own_ids = {row.id for row in own}
     for turn_id in sorted({row.turn_id for row in (*own, *quoting) if row.turn_id is not None}):
         result.keys += await _rebuild_message(session, turn_id, own_ids=own_ids, deletion=deletion)
     for row in own:
         await _remove_repeated(session, row)
-    expired = {row.turn_id for row in (await session.execute(EXPIRED, parameters)).all()} - {row.turn_id for row in own}
+    expired = {row.turn_id for row in (await session.execute(statements.list_expired_turns, parameters)).all()} - {
+        row.turn_id for row in own
+    }
     for turn_id in sorted(expired):
         result.keys += await _remove_expired(session, turn_id, deletion)
     await forget_summaries(session, {row.turn_id for row in (*own, *quoting)} | expired)
     if own_ids:
-        await session.execute(REMOVE, {"ids": list(own_ids), "deleted": DELETED})
+        await session.execute(statements.remove_messages, {"ids": list(own_ids), "deleted": DELETED})
         turn_ids = [row.turn_id for row in own if row.turn_id is not None]
-        await session.execute(STOP, {"turn_ids": turn_ids, "deleted": DELETED})
+        await session.execute(statements.stop_turns, {"turn_ids": turn_ids, "deleted": DELETED})
     if own_ids or expired:
         forgotten = {row.turn_id for row in own} | expired
         await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=forgotten)
     for row in quoting:
         if row.id not in own_ids:
             platform_context = json.dumps(_without(row.platform_context, deletion))
-            await session.execute(REMOVE_QUOTES, {"id": row.id, "platform_context": platform_context})
+            await session.execute(statements.store_context, {"id": row.id, "platform_context": platform_context})
     return result
 
 
 async def _remove_expired(session: Session, turn_id: int, deletion: _Gone) -> list[str]:
     """Remove a turn's user message that the inbox does not have any more; return the storage keys of its files."""
-    files = (await session.execute(EXPIRED_FILES, {"turn_id": turn_id})).all()
+    files = (await session.execute(statements.list_files_of_expired_turn, {"turn_id": turn_id})).all()
     keys = await _rebuild_message(session, turn_id, own_ids=set(), deletion=deletion)
     if files:
-        await session.execute(REMOVE_FILES, {"ids": [file.id for file in files]})
+        await session.execute(statements.remove_files, {"ids": [file.id for file in files]})
     return [*keys, *(file.minio_key for file in files)]
 
 
 async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], deletion: _Gone) -> list[str]:
     """Rebuild the user message of a turn; return the storage keys of the deleted messages' files."""
-    rows = (await session.execute(MESSAGES, {"turn_id": turn_id})).all()
+    rows = (await session.execute(statements.list_messages, {"turn_id": turn_id})).all()
     files = await _list_files(session, turn_id, rows)
     other_rows = [row for row in rows if row.id not in own_ids]
     text_left = "\n".join(row.content for row in other_rows) or DELETED
@@ -211,16 +144,16 @@ async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], de
     other_files = [file for row in other_rows for file in files[row.id]]
     content = with_earlier(with_file_lines(text_left, other_files), earlier)
     content = "\n\n".join([content, *(await _list_transcripts(session, turn_id, other_files))])
-    await session.execute(REBUILD, {"turn_id": turn_id, "content": content})
+    await session.execute(statements.rebuild_message, {"turn_id": turn_id, "content": content})
     lost = [file for row in rows if row.id in own_ids for file in files[row.id]]
     if lost:
-        await session.execute(REMOVE_FILES, {"ids": [file.file_id for file in lost]})
+        await session.execute(statements.remove_files, {"ids": [file.file_id for file in lost]})
     return [file.key for file in lost]
 
 
 async def _list_transcripts(session: Session, turn_id: int, files: Sequence[PendingFile]) -> list[str]:
     """Return the transcripts of these files as they stand in the turn's message, before any file record is removed."""
-    rows = (await session.execute(SAID, {"turn_id": turn_id})).all()
+    rows = (await session.execute(statements.list_files_said, {"turn_id": turn_id})).all()
     content = rows[0].content if rows else ""
     file_ids = {file.file_id for file in files}
     transcripts = list_transcripts(content, [(row.file_id, row.filename) for row in rows])
@@ -230,7 +163,7 @@ async def _list_transcripts(session: Session, turn_id: int, files: Sequence[Pend
 async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> dict[int, list[PendingFile]]:
     """Return the files by inbox id; file records have the order in which the turn read the messages."""
     parameters = {"turn_id": turn_id, "count": sum(len(row.attachments) for row in rows)}
-    records = iter((await session.execute(FILES, parameters)).all())
+    records = iter((await session.execute(statements.list_files, parameters)).all())
     pairs = {row.id: list(zip(row.attachments, records, strict=False)) for row in rows}
     return {
         inbox_id: [PendingFile(record.id, record.minio_key, Attachment(**file)) for file, record in attachments]
@@ -241,7 +174,9 @@ async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> di
 async def _remove_repeated(session: Session, row: Any) -> None:
     repeated = json.dumps(row.content.strip(), ensure_ascii=False)[1:-1]
     if row.turn_id is not None and len(repeated) >= LEAST_REPEATED and row.content != DELETED:
-        await session.execute(REMOVE_REPEATED, {"turn_id": row.turn_id, "repeated": repeated, "deleted": DELETED})
+        await session.execute(
+            statements.remove_repeated_text, {"turn_id": row.turn_id, "repeated": repeated, "deleted": DELETED}
+        )
 
 
 def _without(platform_context: dict[str, Any], deletion: _Gone) -> dict[str, Any]:

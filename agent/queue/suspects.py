@@ -9,37 +9,23 @@ the machine's memory, so a death while others ran is not counted; the suspect is
 other suspect runs in any process. The column `scheduled_at` says that a suspect runs, and not only waits.
 """
 
-from sqlalchemy import text
-
 from shared.db.database import Database
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 SUSPECT_PRIORITY = 1_000_000
 STRICT_PRIORITY = SUSPECT_PRIORITY + 1
+PRIORITIES = {"suspect": SUSPECT_PRIORITY, "strict": STRICT_PRIORITY}
 # Between two tries of a suspect that waits for those of other processes.
 WAIT_SECONDS = 1.0
 # After so many deaths of its worker while a message ran alone, its turn is parked; one more, and it is not even opened.
 MAX_DEATHS = 3
 
-LOCK = text("SELECT pg_advisory_xact_lock(hashtext('parley suspects'))")
-START_ALONE = text(f"""
-WITH ours AS (SELECT id, priority FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing'),
-started AS (
-    UPDATE procrastinate_jobs AS job SET attempts = attempts + 1, scheduled_at = now() FROM ours
-    WHERE job.id = ours.id AND NOT EXISTS (
-        SELECT FROM procrastinate_jobs AS other
-        WHERE other.status = 'doing' AND other.scheduled_at IS NOT NULL AND other.id <> ours.id
-          AND other.priority >= {SUSPECT_PRIORITY}
-          AND (other.priority = {STRICT_PRIORITY} OR ours.priority = {STRICT_PRIORITY})
-    )
-    RETURNING job.id
-)
-SELECT EXISTS (SELECT FROM started) AS has_started FROM ours
-""")
-
 
 async def start_alone(database: Database, job_id: int) -> bool | None:
     """Record that a suspect starts alone; return False if it has to wait for others, None if its job was taken over."""
     async with database.transaction() as session:
-        await session.execute(LOCK)
-        row = (await session.execute(START_ALONE, {"job_id": job_id})).one_or_none()
+        await session.execute(statements.lock_suspects)
+        row = (await session.execute(statements.start_alone, {"job_id": job_id, **PRIORITIES})).one_or_none()
         return None if row is None else bool(row.has_started)

@@ -9,21 +9,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from procrastinate.exceptions import ConnectorException
-from sqlalchemy import text
 
 from agent.people.billing.budget import end_expired
 from agent.queue import inbox
 from agent.queue.connector import build_queue, opened, replace_connections
-from agent.queue.heartbeats import DELETE, HEARTBEATS, STALE_SECONDS, Heartbeat, Heartbeats
+from agent.queue.heartbeats import STALE_SECONDS, Heartbeat, Heartbeats
 from agent.queue.inbox import QUEUE, TURN_TASK
 from agent.queue.job import Bounds, Slots
 from agent.queue.jobs import FairJobs, Runner, RunTurn
-from agent.queue.suspects import STRICT_PRIORITY, SUSPECT_PRIORITY
+from agent.queue.suspects import PRIORITIES
 from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost
 from shared.db.errors import REFUSED
+from shared.db.statements import load_statements
 from shared.log import get_logger
 from shared.tasks import is_cancelled
+
+statements = load_statements(__file__)
 
 HEARTBEAT_SECONDS = 5.0
 # procrastinate itself deletes no rows of workers: it would judge them by the wall clock alone.
@@ -38,40 +40,6 @@ QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 10.0
 JOBS_PER_SLOT = 5
 RESTART_SECONDS = 1.0
 
-# A job whose worker is dead, or which its worker no longer runs, is marked as failed and queued again as a new row. If
-# the same row were reused, a worker that resumes late could end it while another worker runs it.
-REQUEUE_STALE = text(f"""
-WITH stale AS (
-    SELECT jobs.id, jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[])) AS is_suspect,
-           jobs.priority >= {SUSPECT_PRIORITY} AND jobs.scheduled_at IS NOT NULL AND EXISTS (
-               SELECT FROM procrastinate_jobs AS other
-               WHERE other.status = 'doing' AND other.priority >= {SUSPECT_PRIORITY}
-                 AND other.scheduled_at IS NOT NULL AND other.id <> jobs.id
-           ) AS is_strict
-    FROM procrastinate_jobs AS jobs
-    WHERE jobs.status = 'doing'
-      AND (jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[]))
-           OR jobs.id = ANY(CAST(:lost AS bigint[])))
-    FOR UPDATE OF jobs SKIP LOCKED
-), ended AS (
-    UPDATE procrastinate_jobs AS jobs SET status = 'failed' FROM stale
-    WHERE jobs.id = stale.id
-    RETURNING jobs.task_name, jobs.lock, jobs.args, jobs.attempts, jobs.priority, is_suspect, is_strict
-)
-INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, args, attempts)
-SELECT '{QUEUE}', '{TURN_TASK}',
-    CASE WHEN is_strict THEN {STRICT_PRIORITY} WHEN is_suspect THEN greatest(priority, {SUSPECT_PRIORITY})
-         ELSE priority END,
-    lock, args, attempts - CAST(is_strict AS int)
-FROM ended WHERE task_name = '{TURN_TASK}'
-""")
-MINE = text(f"""
-SELECT id FROM procrastinate_jobs
-WHERE status = 'doing' AND task_name = '{TURN_TASK}' AND worker_id = ANY(CAST(:workers AS bigint[]))
-""")
-# What a turn begins with; no row is read.
-PROBE = text("SELECT FROM inbox, users, conversations, turns, messages, outbox LIMIT 0")
-BEAT = text("UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]))")
 
 log = get_logger()
 
@@ -113,16 +81,21 @@ class _Sweeper:
     async def sweep(self) -> None:
         async with self._database.transaction() as session:
             # procrastinate stops its heartbeat when shutdown begins: without ours, others would take over running jobs.
-            await session.execute(BEAT, {"workers": list(self._runner.live_ids)})
-            job_ids = {row.id for row in (await session.execute(MINE, {"workers": list(self._runner.own_ids)})).all()}
+            await session.execute(statements.renew_heartbeats, {"workers": list(self._runner.live_ids)})
+            job_ids = {
+                row.id
+                for row in (
+                    await session.execute(statements.list_own_jobs, {"workers": list(self._runner.own_ids)})
+                ).all()
+            }
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
             unknown = job_ids - self._runner.slots.jobs
             lost, self._unknown = unknown & self._unknown, unknown
-            heartbeats = (await session.execute(HEARTBEATS, {"stale": STALE_SECONDS})).all()
+            heartbeats = (await session.execute(statements.list_heartbeats, {"stale": STALE_SECONDS})).all()
             dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
-            await session.execute(REQUEUE_STALE, {"dead": dead, "lost": list(lost)})
+            await session.execute(statements.requeue_stale, {"dead": dead, "lost": list(lost), **PRIORITIES})
             if dead:
-                await session.execute(DELETE, {"dead": dead})
+                await session.execute(statements.remove_workers, {"dead": dead})
             await inbox.requeue_lost(session)
             await end_expired(session)
 
@@ -193,7 +166,7 @@ class Worker:
         # A worker that can't take jobs or begin turns must not register: `/readyz` would take it for one that can.
         await self._jobs.check()
         async with self._database.statement() as session:
-            await session.execute(PROBE)
+            await session.execute(statements.probe)
 
     async def _repeat(self, task: PeriodicTask) -> None:
         is_lost = False

@@ -1,13 +1,16 @@
 """Deletes memories and summaries that are older than the rows of `memory_retention` say; without a row, nothing."""
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause
 
 from agent.queue.maintenance.steps import Steps
+from shared.db.statements import load_statements
 from shared.log import get_logger
 
+statements = load_statements(__file__)
+
 EXPIRE = {
-    "memories": text("SELECT last, removed, has_more FROM parley_expire_memories(:after, :step)"),
-    "summaries": text("SELECT last, removed, has_more FROM parley_expire_summaries(:after, :step)"),
+    "memories": statements.expire_memories,
+    "summaries": statements.expire_summaries,
 }
 STEP_ROWS = 500
 

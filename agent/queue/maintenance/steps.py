@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause
 
 from shared.clock import Clock
 from shared.db.database import Database
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 # An arbitrary number, the same in all processes.
 MAINTENANCE_LOCK = 7_209_534_103
-# If the server crashes, the last steps are done again, so that none has to wait for the disk.
-BEGIN = text("SELECT pg_try_advisory_xact_lock(:key) AS is_ours, set_config('synchronous_commit', 'off', true)")
 # A step is followed by a pause of this many times its own duration.
 PAUSE_FACTOR = 4.0
 
@@ -29,7 +30,7 @@ class Steps:
         """Run one step in its own transaction, then pause; no rows if another process is at work."""
         began = self._clock.monotonic()
         async with self._database.long_transaction() as session:
-            is_ours = (await session.execute(BEGIN, {"key": MAINTENANCE_LOCK})).one().is_ours
+            is_ours = (await session.execute(statements.begin_step, {"key": MAINTENANCE_LOCK})).one().is_ours
             rows = (await session.execute(statement, parameters)).all() if is_ours else ()
         await asyncio.sleep(self._pause_factor * (self._clock.monotonic() - began))
         return rows

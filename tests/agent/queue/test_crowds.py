@@ -8,10 +8,9 @@ from typing import Any
 import asyncpg
 import pytest
 from sqlalchemy import text
-from sqlalchemy.engine.default import DefaultDialect
 
-from agent.queue.inbox import OPEN
-from agent.queue.job import Bounds
+from agent.queue.inbox import statements
+from agent.queue.job import MAX_COALESCED, Bounds
 from agent.queue.worker import Limits, Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
@@ -89,7 +88,6 @@ async def test_a_claim_reads_as_much_with_a_hundred_times_as_many_messages(
 async def test_a_turn_reads_as_much_with_a_hundred_times_as_many_messages_behind_it(
     settings: Settings, address: Address, model: OpenAIStub, owner: asyncpg.Connection
 ) -> None:
-    list_open = OPEN.compile(dialect=DefaultDialect(paramstyle="named"))
     starts, ended = [], []
     async with open_parley(settings, address, model, works=False) as parley:
         for messages in (1_000, 100_000):
@@ -98,8 +96,8 @@ async def test_a_turn_reads_as_much_with_a_hundred_times_as_many_messages_behind
             await store(parley, messages, people=20)
             await parley.sql("ANALYZE inbox")
             (job,) = await parley.sql("UPDATE procrastinate_jobs SET status = 'doing' RETURNING id, args")
-            values = list_open.params | {"job_id": job.id, "inbox_id": job.args["inbox_id"]}
-            starts.append(await count_buffers(parley, str(list_open), **values))
+            values = {"job_id": job.id, "inbox_id": job.args["inbox_id"], "most": MAX_COALESCED * 2}
+            starts.append(await count_buffers(parley, statements.list_open_messages.text, **values))
             ended.append(await count_buffers(parley, FINISH, job_id=job.id))
 
     for few, many in (starts, ended):

@@ -1,7 +1,7 @@
 """A death counts against a message only when it ran alone, in its process and among the suspects of all processes."""
 
-from agent.queue.suspects import STRICT_PRIORITY, SUSPECT_PRIORITY, start_alone
-from agent.queue.worker import REQUEUE_STALE
+from agent.queue.suspects import PRIORITIES, STRICT_PRIORITY, SUSPECT_PRIORITY, start_alone
+from agent.queue.worker import statements
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -24,7 +24,7 @@ async def take(parley: Parley, place: str) -> tuple[int, int]:
 async def die(parley: Parley, *workers: int) -> dict[str, tuple[int, int]]:
     """Let the jobs of dead workers be queued again; return their counted deaths and priorities by place."""
     async with parley.app.database.transaction() as session:
-        await session.execute(REQUEUE_STALE, {"dead": list(workers), "lost": []})
+        await session.execute(statements.requeue_stale, {"dead": list(workers), "lost": [], **PRIORITIES})
     return {row.lock: (row.attempts, row.priority) for row in await parley.sql(STATE)}
 
 

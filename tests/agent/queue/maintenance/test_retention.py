@@ -6,7 +6,7 @@ import pytest
 
 from adapters.cli.worker import build_worker
 from agent.queue.maintenance.retention import remove_expired
-from agent.queue.maintenance.steps import BEGIN, MAINTENANCE_LOCK, Steps
+from agent.queue.maintenance.steps import MAINTENANCE_LOCK, Steps, statements
 from agent.queue.maintenance.totals import count_finished
 from shared.clock import SystemClock
 from shared.db.database import Address
@@ -122,7 +122,7 @@ async def test_finished_jobs_are_kept_for_the_days_of_the_queue(brief: Settings,
 async def test_one_process_at_a_time_removes(brief: Settings, parley: Parley, address: Address) -> None:
     await write_past(address, turns=20, days=100)
     async with parley.app.database.transaction() as session:
-        await session.execute(BEGIN, {"key": MAINTENANCE_LOCK})
+        await session.execute(statements.begin_step, {"key": MAINTENANCE_LOCK})
         assert set((await remove_expired(steps_of(parley), brief)).values()) == {0}
 
     assert sum((await remove_expired(steps_of(parley), brief)).values()) > 0

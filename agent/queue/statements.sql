@@ -1,0 +1,256 @@
+-- name: requeue_lost
+-- Queues a job for places with open messages but no live job, which can be lost with its connection. Clocks may be set.
+-- It looks at places, not at messages: the first one of each is found by the index.
+WITH RECURSIVE first AS (
+    (SELECT place_key, id, created_at FROM inbox WHERE status IN ('waiting', 'claimed')
+     ORDER BY place_key, turn_id IS NULL, sent_at, id LIMIT 1)
+    UNION ALL
+    SELECT later.* FROM first CROSS JOIN LATERAL (
+        SELECT place_key, id, created_at FROM inbox
+        WHERE status IN ('waiting', 'claimed') AND inbox.place_key > first.place_key
+        ORDER BY place_key, turn_id IS NULL, sent_at, id LIMIT 1
+    ) AS later
+)
+SELECT place_key, parley_queue_turn(id) FROM first
+WHERE abs(extract(epoch FROM now() - created_at)) > 10 AND NOT EXISTS (
+    SELECT FROM procrastinate_jobs WHERE lock = first.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
+)
+ORDER BY place_key;
+
+-- name: requeue
+SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
+    'turns', 'take_turn', 0, place_key, NULL, jsonb_strip_nulls(jsonb_build_object(
+        'inbox_id', id, 'person', platform || ' ' || platform_user_id, 'server', platform || ' ' || platform_server_id
+    )), NULL
+)::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id;
+
+-- name: give_up
+WITH blocking AS (
+    SELECT id, turn_id FROM inbox
+    WHERE place_key = (SELECT place_key FROM inbox WHERE id = :inbox_id) AND status IN ('waiting', 'claimed')
+    ORDER BY turn_id IS NULL, sent_at, id LIMIT 1
+), ended AS (
+    UPDATE turns SET status = 'failed', finished = false, error = 'parked', cause = :cause, finished_at = now()
+    FROM blocking WHERE turns.id = blocking.turn_id AND turns.status = 'running'
+), failed AS (
+    UPDATE inbox SET status = 'failed' FROM blocking
+    WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
+), reply AS (
+    INSERT INTO outbox (turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id,
+                        place_key, is_direct, reply_to, content)
+    SELECT turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
+           is_direct, coalesce(platform_message_id, platform_event_id), :sentence
+    FROM failed WHERE adapter <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
+    ON CONFLICT (turn_id) DO NOTHING
+)
+SELECT pg_notify('parley_turns', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
+FROM failed HAVING count(*) > 0;
+
+-- name: claim_replies
+SELECT claimed.*, extract(epoch FROM now() - claimed.created_at) AS age, delivery.*
+FROM parley_claim_replies(:adapters, :limit, :lease, :hours) AS claimed
+LEFT JOIN LATERAL parley_find_delivery(claimed.turn_id) AS delivery ON true
+ORDER BY claimed.id;
+
+-- name: renew_claim
+-- `attempts` counts the claims of a reply: with an older number, another process has claimed it since.
+UPDATE outbox SET claimed_until = now() + :lease * interval '1 second'
+WHERE id = :id AND status = 'claimed' AND attempts = :attempts
+RETURNING id;
+
+-- name: mark_delivered
+SELECT parley_mark_delivered(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]));
+
+-- name: fail_reply
+SELECT parley_fail_reply(:id, :attempts, :error, :is_final, :wait, :hours, :scope);
+
+-- name: list_first_messages
+SELECT turn_id, min(id) AS inbox_id FROM inbox WHERE turn_id = ANY(CAST(:turn_ids AS bigint[])) GROUP BY turn_id;
+
+-- name: list_heartbeats
+-- A worker's last heartbeat is of a time to come when the database's clock was set back since.
+SELECT id, last_heartbeat, last_heartbeat NOT BETWEEN
+       now() - :stale * interval '1 second' AND now() + :stale * interval '1 second' AS is_old
+FROM procrastinate_workers;
+
+-- name: remove_workers
+DELETE FROM procrastinate_workers WHERE id = ANY(CAST(:dead AS bigint[]));
+
+-- name: requeue_stale
+-- A job whose worker is dead, or which its worker no longer runs, is marked as failed and queued again as a new row. If
+-- the same row were reused, a worker that resumes late could end it while another worker runs it.
+WITH stale AS (
+    SELECT jobs.id, jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[])) AS is_suspect,
+           jobs.priority >= :suspect AND jobs.scheduled_at IS NOT NULL AND EXISTS (
+               SELECT FROM procrastinate_jobs AS other
+               WHERE other.status = 'doing' AND other.priority >= :suspect
+                 AND other.scheduled_at IS NOT NULL AND other.id <> jobs.id
+           ) AS is_strict
+    FROM procrastinate_jobs AS jobs
+    WHERE jobs.status = 'doing'
+      AND (jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[]))
+           OR jobs.id = ANY(CAST(:lost AS bigint[])))
+    FOR UPDATE OF jobs SKIP LOCKED
+), ended AS (
+    UPDATE procrastinate_jobs AS jobs SET status = 'failed' FROM stale
+    WHERE jobs.id = stale.id
+    RETURNING jobs.task_name, jobs.lock, jobs.args, jobs.attempts, jobs.priority, is_suspect, is_strict
+)
+INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, args, attempts)
+SELECT 'turns', 'take_turn',
+    CASE WHEN is_strict THEN :strict WHEN is_suspect THEN greatest(priority, :suspect)
+         ELSE priority END,
+    lock, args, attempts - CAST(is_strict AS int)
+FROM ended WHERE task_name = 'take_turn';
+
+-- name: list_own_jobs
+SELECT id FROM procrastinate_jobs
+WHERE status = 'doing' AND task_name = 'take_turn' AND worker_id = ANY(CAST(:workers AS bigint[]));
+
+-- name: probe
+-- What a turn begins with; no row is read.
+SELECT FROM inbox, users, conversations, turns, messages, outbox LIMIT 0;
+
+-- name: renew_heartbeats
+UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]));
+
+-- name: lock_suspects
+SELECT pg_advisory_xact_lock(hashtext('parley suspects'));
+
+-- name: start_alone
+WITH ours AS (SELECT id, priority FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing'),
+started AS (
+    UPDATE procrastinate_jobs AS job SET attempts = attempts + 1, scheduled_at = now() FROM ours
+    WHERE job.id = ours.id AND NOT EXISTS (
+        SELECT FROM procrastinate_jobs AS other
+        WHERE other.status = 'doing' AND other.scheduled_at IS NOT NULL AND other.id <> ours.id
+          AND other.priority >= :suspect
+          AND (other.priority = :strict OR ours.priority = :strict)
+    )
+    RETURNING job.id
+)
+SELECT EXISTS (SELECT FROM started) AS has_started FROM ours;
+
+-- name: list_answered_together
+-- This message and the others that the same turn answers.
+SELECT other.id FROM inbox JOIN inbox AS other ON other.id = inbox.id OR other.turn_id = inbox.turn_id
+WHERE inbox.id = :inbox_id;
+
+-- name: cancel_message
+-- A message that still waits for a turn is withdrawn; otherwise its turn is stopped.
+WITH withdrawn AS (
+    UPDATE inbox SET status = 'cancelled' WHERE id = :inbox_id AND status = 'waiting' RETURNING id
+), stopped AS (
+    UPDATE turns SET stop_requested = true FROM inbox
+    WHERE inbox.id = :inbox_id AND inbox.status = 'claimed' AND turns.id = inbox.turn_id AND turns.status = 'running'
+    RETURNING turns.id
+)
+SELECT 'withdrawn' AS outcome, pg_notify('parley_turns', :note) FROM withdrawn
+UNION ALL SELECT 'stopped', pg_notify('parley_stops', CAST(id AS text)) FROM stopped;
+
+-- name: change_message
+WITH changed AS (
+    UPDATE inbox SET content = :content, edited_at = now()
+    WHERE platform = :platform AND platform_event_id = :message_id AND content <> :content
+    RETURNING id, turn_id
+)
+SELECT changed.turn_id FROM inbox LEFT JOIN changed ON changed.id = inbox.id
+WHERE platform = :platform AND platform_event_id = :message_id;
+
+-- name: find_answer
+SELECT platform_message_id, platform_channel_id, platform_thread_id, choices,
+       status IN ('pending', 'claimed') AS is_on_its_way
+FROM outbox WHERE turn_id = :turn_id;
+
+-- name: lock_messages
+-- With the clicks that had the answer made again, each with a copy of the text, and the clicks below those answers.
+WITH RECURSIVE own AS (
+    SELECT id, turn_id FROM inbox WHERE platform = :platform AND platform_event_id = ANY(:message_ids)
+    UNION
+    SELECT inbox.id, inbox.turn_id FROM own JOIN inbox ON inbox.again_of = own.turn_id
+)
+SELECT id, turn_id, content FROM inbox WHERE id IN (SELECT id FROM own) ORDER BY id FOR UPDATE;
+
+-- name: list_expired_turns
+-- Rows of the inbox go after some time.
+SELECT turn_id FROM parley_turns_of_messages(:platform, :message_ids) AS turn_id;
+
+-- name: list_files_of_expired_turn
+SELECT file_records.id, minio_key FROM file_records JOIN messages USING (turn_id)
+WHERE turn_id = :turn_id AND role = 'user' AND position('(file_id ' || file_records.id || ',' IN messages.content) > 0;
+
+-- name: lock_quoting_messages
+SELECT id, turn_id, status, platform_context FROM inbox
+WHERE platform = :platform AND (platform_context -> 'earlier') IS NOT NULL
+    AND (platform_context -> 'earlier') @> ANY(ARRAY(
+    SELECT jsonb_build_array(jsonb_build_object('message_id', each)) FROM unnest(CAST(:message_ids AS text[])) AS each
+)) ORDER BY id FOR UPDATE;
+
+-- name: remove_messages
+UPDATE inbox SET content = :deleted, attachments = '[]', platform_context = '{}',
+    status = CASE WHEN status = 'waiting' THEN 'cancelled' ELSE status END
+WHERE id = ANY(:ids);
+
+-- name: stop_turns
+-- A turn stops whose messages are all deleted; its reply is withdrawn when it is delivered.
+WITH stopped AS (
+    UPDATE turns SET stop_requested = true
+    WHERE id = ANY(:turn_ids) AND status = 'running'
+      AND NOT EXISTS (SELECT FROM inbox WHERE turn_id = turns.id AND content <> :deleted)
+    RETURNING id
+)
+SELECT pg_notify('parley_stops', CAST(id AS text)) FROM stopped;
+
+-- name: store_context
+UPDATE inbox SET platform_context = CAST(:platform_context AS jsonb) WHERE id = :id;
+
+-- name: list_messages
+SELECT id, content, attachments,
+       CASE WHEN platform_context ? 'earlier' AND EXISTS (SELECT FROM forgotten_turns)
+            THEN parley_without_forgotten(platform, platform_context) ELSE platform_context END AS platform_context
+FROM inbox
+WHERE turn_id = :turn_id ORDER BY sent_at, id;
+
+-- name: list_files_said
+SELECT content, file_records.id AS file_id, filename FROM messages JOIN file_records USING (turn_id)
+WHERE turn_id = :turn_id AND role = 'user' ORDER BY file_records.id;
+
+-- name: list_files
+SELECT id, minio_key FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count;
+
+-- name: remove_files
+DELETE FROM file_records WHERE id = ANY(:ids);
+
+-- name: rebuild_message
+-- The journal's first step contains the text of all messages of the turn; it is rebuilt without the deleted ones.
+WITH retold AS (
+    UPDATE messages SET content = :content WHERE turn_id = :turn_id AND role = 'user'
+)
+UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:content AS text))
+WHERE turn_id = :turn_id AND name = 'user_message';
+
+-- name: remove_repeated_text
+-- Arguments and results are stored as JSON text, so the deleted text is searched in its JSON-escaped form.
+WITH forgotten AS (
+    UPDATE messages SET content = replace(content, :repeated, :deleted)
+    WHERE turn_id = :turn_id AND role IN ('tool_call', 'tool_result') AND position(:repeated IN content) > 0
+)
+UPDATE turn_events SET payload = CAST(replace(CAST(payload AS text), :repeated, :deleted) AS jsonb)
+WHERE turn_id = :turn_id AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
+  AND position(:repeated IN CAST(payload AS text)) > 0;
+
+-- name: list_open_messages
+-- Those of the job's place, unless another worker has taken over the job: a worker that was frozen does not take the turn
+-- back from the one that has continued it. Messages of an interrupted turn come first, even before messages that were
+-- sent earlier but arrived later.
+SELECT id, adapter, platform, platform_event_id, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
+       platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream,
+       CASE WHEN platform_context ? 'earlier' AND EXISTS (SELECT FROM forgotten_turns)
+            THEN parley_without_forgotten(platform, platform_context) ELSE platform_context END AS platform_context,
+       sent_at, turn_id, decision, replied_to, due_job, credentials, request
+FROM inbox
+WHERE place_key = (
+    SELECT place_key FROM inbox
+    WHERE id = :inbox_id AND EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')
+) AND status IN ('waiting', 'claimed')
+ORDER BY turn_id IS NULL, sent_at, id LIMIT :most;
