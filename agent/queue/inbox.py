@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.live.channels import DUE
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from shared.credentials.typed import without_typed, without_typed_in
@@ -39,69 +37,6 @@ READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 
 # Longer messages are stored alone: the events of a batch are serialised together, on the event loop.
 MAX_BATCHED_CHARS = 10_000
-# The messages of one place are stored one after the other, because those with an equal or no time of their own are
-# answered in the order of their ids: without the lock, a later id could be committed, and answered, first.
-LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
-
-STORED = """adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id, content, attachments,
-wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials, request, again_of"""
-ACCEPT = text(f"""
-WITH place AS MATERIALIZED (
-    SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
-), stored AS (
-    INSERT INTO inbox ({STORED})
-    SELECT :adapter, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean),
-           :user_id, :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
-           CAST(:platform_context AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
-           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb),
-           CAST(:request AS jsonb), CAST(:again_of AS bigint)
-    FROM place
-    ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id
-)
-SELECT id, parley_queue_turn(id) FROM stored
-""")
-
-# `ACCEPT` for many events. Those of a place are stored in the order given; the places in a fixed one, so that two
-# processes that store the same events can't deadlock.
-ACCEPT_ALL = text(f"""
-WITH places AS MATERIALIZED (
-    SELECT {LOCK_PLACE} FROM (
-        SELECT DISTINCT event ->> 'place_key' AS place_key FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS event
-        ORDER BY 1
-    ) AS given
-), stored AS (
-    INSERT INTO inbox ({STORED})
-    SELECT adapter, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
-           content, attachments, wants_stream, platform_context, coalesce(sent_at, clock_timestamp()), decision,
-           replied_to, due_job, credentials, request, again_of
-    FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
-        number int, adapter text, platform text, event_id text, place_key text, server text, channel text, thread text,
-        is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
-        wants_stream boolean, platform_context jsonb, sent_at timestamptz, decision jsonb, replied_to text,
-        due_job jsonb, credentials jsonb, request jsonb, again_of bigint
-    )
-    ORDER BY place_key, number
-    ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id, place_key, platform, platform_event_id
-)
-SELECT id, platform, platform_event_id, parley_queue_turn(id) FROM stored ORDER BY place_key, id
-""")
-
-# Only the arrival of the event is stored, not its text.
-ACCEPT_ANSWERED = text("""
-INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-                   platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
-VALUES (:adapter, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
-        coalesce(CAST(:sent_at AS timestamptz), now()), 'answered')
-ON CONFLICT (platform, platform_event_id) DO NOTHING
-RETURNING id
-""")
-TELL_DUE = text("SELECT pg_notify(:channel, :place_key)")
-KNOWN = text("""
-SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +54,13 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
     """
     parameters = to_row(message)
     async with database.statement() as session:
-        row = (await session.execute(ACCEPT, parameters)).one_or_none()
+        row = (await session.execute(statements.accept, parameters)).one_or_none()
         if row is not None:
             return Accepted(row.id, is_new=True)
         first = (
-            await session.execute(KNOWN, {"platform": parameters["platform"], "event_id": parameters["event_id"]})
+            await session.execute(
+                statements.find_known, {"platform": parameters["platform"], "event_id": parameters["event_id"]}
+            )
         ).one()
     # A caller who reuses the event id of another person must not get that person's answer.
     if (first.place_key, first.platform_user_id) != (parameters["place_key"], parameters["user_id"]):
@@ -134,9 +71,9 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
 async def accept_within(session: Session, message: IncomingMessage) -> bool:
     """Store an event once in the session's transaction, and queue its turn; return whether it is new."""
     row = to_row(message)
-    is_new = (await session.execute(ACCEPT, row)).one_or_none() is not None
+    is_new = (await session.execute(statements.accept, row)).one_or_none() is not None
     if is_new and message.due_job is not None:
-        await session.execute(TELL_DUE, {"channel": DUE, "place_key": row["place_key"]})
+        await session.execute(statements.tell_due, {"channel": DUE, "place_key": row["place_key"]})
     return is_new
 
 
@@ -176,7 +113,7 @@ class Inbox:
         for number, (key, row) in enumerate(zip(keys, rows, strict=True)):
             firsts.setdefault(key, _to_json(row) | {"number": number})
         async with self._database.statement() as session:
-            new_rows = (await session.execute(ACCEPT_ALL, {"rows": json.dumps(list(firsts.values()))})).all()
+            new_rows = (await session.execute(statements.accept_all, {"rows": json.dumps(list(firsts.values()))})).all()
         new = {(row.platform, row.platform_event_id): Accepted(row.id, is_new=True) for row in new_rows}
         return [new.pop(key, None) for key in keys]
 
@@ -191,7 +128,7 @@ def _to_json(row: dict[str, Any]) -> dict[str, Any]:
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
     """Store the arrival of an event that needs no turn; return whether it arrived for the first time."""
     async with database.statement() as session:
-        return (await session.execute(ACCEPT_ANSWERED, to_row(message))).one_or_none() is not None
+        return (await session.execute(statements.accept_answered, to_row(message))).one_or_none() is not None
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:

@@ -254,3 +254,67 @@ WHERE place_key = (
     WHERE id = :inbox_id AND EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')
 ) AND status IN ('waiting', 'claimed')
 ORDER BY turn_id IS NULL, sent_at, id LIMIT :most;
+
+-- name: accept
+-- The messages of one place are stored one after the other, because those with an equal or no time of their own are
+-- answered in the order of their ids: without the lock, a later id could be committed, and answered, first.
+WITH place AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock(hashtextextended('inbox ' || CAST(:place_key AS text), 0))
+), stored AS (
+    INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id, content, attachments,
+                       wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials, request,
+                       again_of)
+    SELECT :adapter, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean),
+           :user_id, :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
+           CAST(:platform_context AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
+           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb),
+           CAST(:request AS jsonb), CAST(:again_of AS bigint)
+    FROM place
+    ON CONFLICT (platform, platform_event_id) DO NOTHING
+    RETURNING id
+)
+SELECT id, parley_queue_turn(id) FROM stored;
+
+-- name: accept_all
+-- `accept` for many events. Those of a place are stored in the order given; the places in a fixed one, so that two
+-- processes that store the same events can't deadlock.
+WITH places AS MATERIALIZED (
+    SELECT pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0)) FROM (
+        SELECT DISTINCT event ->> 'place_key' AS place_key FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS event
+        ORDER BY 1
+    ) AS given
+), stored AS (
+    INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id, content, attachments,
+                       wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials, request,
+                       again_of)
+    SELECT adapter, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
+           content, attachments, wants_stream, platform_context, coalesce(sent_at, clock_timestamp()), decision,
+           replied_to, due_job, credentials, request, again_of
+    FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
+        number int, adapter text, platform text, event_id text, place_key text, server text, channel text, thread text,
+        is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
+        wants_stream boolean, platform_context jsonb, sent_at timestamptz, decision jsonb, replied_to text,
+        due_job jsonb, credentials jsonb, request jsonb, again_of bigint
+    )
+    ORDER BY place_key, number
+    ON CONFLICT (platform, platform_event_id) DO NOTHING
+    RETURNING id, place_key, platform, platform_event_id
+)
+SELECT id, platform, platform_event_id, parley_queue_turn(id) FROM stored ORDER BY place_key, id;
+
+-- name: accept_answered
+-- Only the arrival of the event is stored, not its text.
+INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
+                   platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
+VALUES (:adapter, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
+        coalesce(CAST(:sent_at AS timestamptz), now()), 'answered')
+ON CONFLICT (platform, platform_event_id) DO NOTHING
+RETURNING id;
+
+-- name: tell_due
+SELECT pg_notify(:channel, :place_key);
+
+-- name: find_known
+SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id;
