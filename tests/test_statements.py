@@ -1,7 +1,9 @@
-"""The program's SQL: named statements in files, each prepared by a real Postgres."""
+"""The program's SQL: named statements in files, each prepared by a real Postgres, and none put together in Python."""
 
 import ast
 import importlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -16,6 +18,18 @@ from tests.support.connections import connected
 from tests.support.source_tree import ROOT, Source, sources_in
 
 PROGRAM = ("adapters", "agent", "migrations", "modules", "shared")
+CLAUSE = re.compile(
+    r"\b(SELECT|INSERT INTO|UPDATE \S+ SET|DELETE FROM|FROM \w|WHERE \w|JOIN \w|ORDER BY|GROUP BY|WITH \w+ AS|DROP \w)"
+)
+# These write SQL for something that no parameter can name.
+GLUED = {
+    "adapters/cli/database.py": "names a role that psql becomes",
+    "migrations/env.py": "sets a limit of time, which takes no parameter",
+    "modules/data_analyst/": "writes queries on people's own tables, whose names and columns it has read",
+    "shared/backup/database.py": "restores into databases that it names itself",
+    "shared/memory/vectors.py": "tells an operator which statement helps",
+    "shared/memory/vector_indexes.py": "makes an index for each large scope, which the planner finds by literal values",
+}
 
 
 def files_with_statements() -> list[Source]:
@@ -71,6 +85,45 @@ def test_every_named_statement_is_run_by_the_code_beside_it() -> None:
     assert {folder: sorted(names) for folder, names in used.items()} == {
         folder: sorted(names) for folder, names in written.items()
     }
+
+
+def is_glued(node: ast.AST) -> bool:
+    """Whether an expression puts text into SQL, or pieces of SQL together."""
+    parts: list[ast.AST]
+    match node:
+        case ast.JoinedStr():
+            parts = [node]
+        case ast.BinOp(op=ast.Add() | ast.Mod()):
+            parts = [node.left, node.right]
+        case ast.Call(func=ast.Attribute(attr="format" | "join" | "replace", value=value)):
+            parts = [value, *node.args]
+        case _:
+            return False
+    texts = (part.value for tree in parts for part in ast.walk(tree) if isinstance(part, ast.Constant))
+    return any(isinstance(text, str) and CLAUSE.search(text) for text in texts)
+
+
+def is_of_constants(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) and not any(isinstance(part, ast.FormattedValue) for part in node.values)
+
+
+def glued_in(source: Source) -> Iterator[int]:
+    for node in source.nodes():
+        if is_glued(node) and not is_of_constants(node):
+            yield getattr(node, "lineno", 0)
+        # A piece that is no clause by itself.
+        match node:
+            case ast.Call(func=ast.Name(id="text" | "literal_column"), args=[argument, *_]):
+                if not isinstance(argument, ast.Constant | ast.Name):
+                    yield node.lineno
+
+
+def test_no_sql_is_put_together_in_python() -> None:
+    places = [f"{source.path}:{line}" for source in sources_in(*PROGRAM) for line in glued_in(source)]
+
+    complaints = [place for place in places if not place.startswith(tuple(GLUED))]
+    assert not complaints, "\n".join(complaints)
+    assert [reason for reason in GLUED if not any(place.startswith(reason) for place in places)] == []
 
 
 FILE = """

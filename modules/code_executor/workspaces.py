@@ -3,29 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 
 from modules.code_executor.models import Workspace
+from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.files.storage import StoredFile
 from shared.sandbox.job import MEGABYTE
 from shared.tools import ToolContext
 
+statements = load_statements(__file__)
+
 MAX_FILES = 20
 MAX_BYTES = 64 * MEGABYTE
-# Whoever is writing one holds it; it is used, then, and stays.
-FORGET = text("""
-DELETE FROM code_workspaces WHERE id IN (
-    SELECT id FROM code_workspaces WHERE used_at < now() - interval '7 days'
-    ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED
-)
-""")
-# Nothing where the conversation is gone.
-MAKE = text("""
-INSERT INTO code_workspaces (user_id, conversation_id)
-SELECT u.id, c.id FROM users AS u, conversations AS c WHERE u.id = :user_id AND c.id = :conversation_id
-ON CONFLICT (user_id, conversation_id) DO NOTHING
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +42,8 @@ async def update_workspace(context: ToolContext, file_ids: Sequence[int], state:
     """Add files, and replace the variables unless `state` is None; of more than `MAX_FILES` the newest stay."""
     parameters = {"user_id": context.user.id, "conversation_id": context.conversation_id}
     async with context.transaction() as session:
-        await session.execute(FORGET)
-        await session.execute(MAKE, parameters)
+        await session.execute(statements.forget_workspaces)
+        await session.execute(statements.make_workspace, parameters)
         workspace = await session.scalar(select(Workspace).filter_by(**parameters).with_for_update())
         if workspace is None:
             return

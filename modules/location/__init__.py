@@ -14,8 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from modules.location.geocoding import find_address
 from modules.location.geofence import distance
 from modules.location.rows import (
-    OPEN_PAIRING,
-    PAIR,
     PAIRING_MINUTES,
     Position,
     find_tracker,
@@ -23,11 +21,14 @@ from modules.location.rows import (
     take_position,
     to_time,
 )
+from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
 from shared.hooks import HttpRequest, HttpResponse, ModuleContext, route
 from shared.permissions import Permission
 from shared.text import clean
 from shared.tools import ToolContext, tool
+
+statements = load_statements(__file__)
 
 Name = Annotated[str, Field(min_length=1, max_length=60)]
 MOST_PLACES, MOST_REMINDERS = 50, 100
@@ -220,7 +221,7 @@ async def pair_phone(context: ToolContext) -> dict[str, Any]:
     code = token_urlsafe(24)
     parameters = {"user_id": context.user.id, "hash": hash_of(code), "minutes": PAIRING_MINUTES}
     async with context.transaction() as session:
-        await session.execute(OPEN_PAIRING, parameters)
+        await session.execute(statements.open_pairing, parameters)
     return {"link": f"{_base_url(context)}/modules/{context.module}/pair?code={code}"}
 
 
@@ -230,7 +231,7 @@ async def open_pairing(context: ModuleContext, request: HttpRequest) -> HttpResp
     password = token_urlsafe(24)
     parameters = {"hash": hash_of(request.query.get("code", "")), "password_hash": hash_of(password)}
     async with context.transaction() as session:
-        paired = (await session.execute(PAIR, parameters)).one_or_none()
+        paired = (await session.execute(statements.pair_tracker, parameters)).one_or_none()
     plain = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store"}
     if paired is None:
         return HttpResponse(b"This link was opened before, or is too old. Ask for a new one.", 410, plain)

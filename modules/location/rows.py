@@ -5,41 +5,22 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
 
-from sqlalchemy import bindparam, select, text
+from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from modules.location.geofence import distance, is_inside
 from modules.location.models import Tracker
+from shared.db.statements import load_statements
 from shared.hooks import ModuleContext
 from shared.messages import Place
 from shared.schedules.jobs import NewJob, Origin
 from shared.schedules.timing import once
 
+statements = load_statements(__file__)
+
 PAIRING_MINUTES = 10
 
-OPEN_PAIRING = text("""
-INSERT INTO location_trackers (user_id, pairing_hash, pairing_until)
-VALUES (:user_id, :hash, now() + :minutes * interval '1 minute')
-ON CONFLICT (user_id) DO UPDATE SET pairing_hash = excluded.pairing_hash, pairing_until = excluded.pairing_until
-""")
-PAIR = text("""
-UPDATE location_trackers SET password_hash = :password_hash, pairing_hash = NULL, pairing_until = NULL
-WHERE pairing_hash = :hash AND pairing_until > now() RETURNING id
-""")
 TRACKER = select(Tracker.id, Tracker.password_hash).where(Tracker.id == bindparam("id"))
-MOVE = text("""
-UPDATE location_trackers SET latitude = :latitude, longitude = :longitude, accuracy_metres = :accuracy,
-    recorded_at = :recorded_at
-WHERE id = :id AND (recorded_at IS NULL OR recorded_at < :recorded_at) RETURNING user_id
-""")
-PLACES = text("SELECT * FROM location_places WHERE user_id = :user_id ORDER BY name FOR UPDATE")
-NOTE = text("UPDATE location_places SET is_inside = :is_inside WHERE id = :id")
-REMINDERS = text("""
-SELECT reminder.*, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct
-FROM location_reminders AS reminder JOIN conversations ON conversations.id = reminder.conversation_id
-WHERE place_id = :place_id AND event = :event ORDER BY reminder.id
-""")
-DONE = text("DELETE FROM location_reminders WHERE id = :id AND NOT repeats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +57,18 @@ async def take_position(context: ModuleContext, tracker_id: int, position: Posit
     }
     fired = 0
     async with context.transaction() as session:
-        moved = (await session.execute(MOVE, parameters)).one_or_none()
-        places = (await session.execute(PLACES, {"user_id": moved.user_id})).all() if moved is not None else []
+        moved = (await session.execute(statements.move_tracker, parameters)).one_or_none()
+        places = (
+            (await session.execute(statements.lock_places, {"user_id": moved.user_id})).all()
+            if moved is not None
+            else []
+        )
         for place in places:
             metres = distance((position.latitude, position.longitude), (place.latitude, place.longitude))
             now = is_inside(place.is_inside, metres, radius=place.radius_metres, accuracy=position.accuracy)
             if now == place.is_inside:
                 continue
-            await session.execute(NOTE, {"id": place.id, "is_inside": now})
+            await session.execute(statements.note_side, {"id": place.id, "is_inside": now})
             # The first position after a place was made tells where the person is, not that they have moved.
             if place.is_inside is not None:
                 fired += await _fire(context, session, place.id, event="enter" if now else "leave")
@@ -91,7 +76,7 @@ async def take_position(context: ModuleContext, tracker_id: int, position: Posit
 
 
 async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, event: str) -> int:
-    reminders = (await session.execute(REMINDERS, {"place_id": place_id, "event": event})).all()
+    reminders = (await session.execute(statements.list_reminders, {"place_id": place_id, "event": event})).all()
     for reminder in reminders:
         origin = Origin(reminder.adapter, reminder.platform_user_id)
         jobs = replace(
@@ -102,7 +87,7 @@ async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, ev
         )
         timing = once(context.clock.now() + timedelta(milliseconds=1))
         await jobs.store(session, NewJob(reminder.content, timing, module=context.module))
-        await session.execute(DONE, {"id": reminder.id})
+        await session.execute(statements.end_reminder, {"id": reminder.id})
     return len(reminders)
 
 

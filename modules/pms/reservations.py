@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from sqlalchemy import Select, func, select, text, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -10,14 +10,15 @@ from modules.pms.models import Booking, Room
 from modules.pms.settings import PmsSettings
 from modules.pms.stays import Offer, Stay
 from shared.db.errors import sqlstate_of
+from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
 from shared.models.base import MAX_ID
 from shared.tools import ToolContext
 
+statements = load_statements(__file__)
+
 EXCLUSION_VIOLATION = "23P01"
 MAX_LISTED = 50
-# Serialises the holds of one person, so that their number stays within the limit.
-ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(hashtextextended('pms_holds', :user_id))"
 
 
 async def occupy(context: ToolContext, offer: Offer, stay: Stay, *, is_hold: bool) -> Booking:
@@ -71,7 +72,7 @@ async def _free_room(session: AsyncSession, booking: Booking) -> None:
 
 
 async def _limit_holds(session: AsyncSession, context: ToolContext) -> None:
-    await session.execute(text(ONE_AT_A_TIME), {"user_id": context.user.id})
+    await session.execute(statements.lock_bookings, {"user_id": context.user.id})
     mine = (Booking.user_id == context.user.id) & (Booking.status == "held") & (Booking.held_until > func.now())
     hold_count = await session.scalar(select(func.count()).select_from(Booking).where(mine))
     most = context.settings(PmsSettings).max_holds

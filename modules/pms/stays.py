@@ -6,41 +6,18 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import Range
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from modules.pms.settings import PmsSettings
+from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.text import clean
 from shared.tools import ToolContext
 
-MAX_ROOMS = 20
+statements = load_statements(__file__)
 
-# A person's own hold does not hide the room from them.
-OFFERS = """
-SELECT rooms.id, rooms.name, rooms.description, rooms.capacity, rooms.currency, sum(room_rates.price) AS total
-FROM rooms
-CROSS JOIN generate_series(CAST(:check_in AS date), CAST(:check_out AS date) - 1, interval '1 day') AS night
-JOIN room_rates ON room_rates.room_id = rooms.id AND room_rates.days @> CAST(night AS date)
-WHERE rooms.is_active AND rooms.capacity >= :guests AND (CAST(:room AS bigint) IS NULL OR rooms.id = :room)
-AND NOT EXISTS (
-    SELECT FROM bookings
-    WHERE bookings.room_id = rooms.id AND bookings.stay && daterange(:check_in, :check_out)
-    AND (status = 'booked' OR status = 'held' AND held_until > now() AND user_id IS DISTINCT FROM :user_id)
-)
-GROUP BY rooms.id
-HAVING count(*) = CAST(:check_out AS date) - CAST(:check_in AS date)
-AND max(room_rates.min_nights) FILTER (WHERE CAST(night AS date) = :check_in) <= count(*)
-ORDER BY total, rooms.name LIMIT :most
-"""
-NIGHTS = """
-SELECT min(CAST(night AS date)) AS first_night, count(*) AS nights, room_rates.price
-FROM generate_series(CAST(:check_in AS date), CAST(:check_out AS date) - 1, interval '1 day') AS night
-JOIN room_rates ON room_rates.room_id = :room AND room_rates.days @> CAST(night AS date)
-GROUP BY room_rates.id ORDER BY first_night
-"""
-ROOMS = "SELECT id, name FROM rooms WHERE is_active ORDER BY name LIMIT 100"
+MAX_ROOMS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +82,9 @@ def read_stay(context: ToolContext, check_in: date, check_out: date, *, guests: 
 async def list_offers(session: AsyncSession, stay: Stay, user_id: int, *, room_id: int | None = None) -> list[Offer]:
     """Return the free rooms that have a price for all nights, the cheapest first."""
     parameters = {"check_in": stay.check_in, "check_out": stay.check_out, "guests": stay.guests}
-    rows = await session.execute(text(OFFERS), {**parameters, "room": room_id, "user_id": user_id, "most": MAX_ROOMS})
+    rows = await session.execute(
+        statements.list_offers, {**parameters, "room": room_id, "user_id": user_id, "most": MAX_ROOMS}
+    )
     return [Offer(*row) for row in rows]
 
 
@@ -122,7 +101,7 @@ async def get_offer(session: AsyncSession, stay: Stay, user_id: int, *, room: st
 async def list_nights(session: AsyncSession, stay: Stay, room_id: int) -> list[dict[str, Any]]:
     """Return how many nights cost what."""
     rows = await session.execute(
-        text(NIGHTS), {"check_in": stay.check_in, "check_out": stay.check_out, "room": room_id}
+        statements.list_nights, {"check_in": stay.check_in, "check_out": stay.check_out, "room": room_id}
     )
     return [
         {"first_night": row.first_night.isoformat(), "nights": row.nights, "price": f"{row.price:.2f}"} for row in rows
@@ -130,7 +109,7 @@ async def list_nights(session: AsyncSession, stay: Stay, room_id: int) -> list[d
 
 
 async def _get_room_id(session: AsyncSession, name: str) -> int:
-    rooms = {row.name: row.id for row in await session.execute(text(ROOMS))}
+    rooms = {row.name: row.id for row in await session.execute(statements.list_rooms)}
     for room_name, room_id in rooms.items():
         if room_name.lower() == clean(name).strip().lower():
             return int(room_id)

@@ -4,14 +4,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from shared.credentials.vault import Undecryptable, Vault
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import Refusal, ToolError
 from shared.messages import GivenCredentials
 from shared.redaction import hide_credential
 from shared.text import clean
+
+statements = load_statements(__file__)
 
 PURPOSE = b"parley credentials of people"
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -19,19 +20,7 @@ MAX_CREDENTIALS = 50
 # Replies are searched for the letters and digits of a credential; fewer of them are found in ordinary text.
 LEAST_CHARS, MAX_CHARS = 8, 4000
 
-NAMED = text("SELECT encrypted FROM credentials WHERE user_id = :user_id AND name = :name")
-KEEP = text("""
-INSERT INTO credentials (user_id, name, encrypted)
-SELECT :user_id, :name, :encrypted
-WHERE (SELECT count(*) FROM credentials WHERE user_id = :user_id AND name <> :name) < :most
-ON CONFLICT (user_id, name) DO UPDATE SET encrypted = excluded.encrypted, created_at = now()
-RETURNING id
-""")
-NEXT = text("SELECT id, user_id, name, encrypted FROM credentials WHERE id > :after ORDER BY id LIMIT :step")
-REPLACE = text("UPDATE credentials SET encrypted = :encrypted WHERE id = :id AND encrypted = :old")
 STEP = 100
-NAMES = text("SELECT name, created_at FROM credentials WHERE user_id = :user_id ORDER BY name")
-FORGET = text("DELETE FROM credentials WHERE user_id = :user_id AND name = :name RETURNING id")
 
 
 class CredentialMissing(ToolError):
@@ -78,7 +67,9 @@ class CredentialsOfUser:
         if name in self._given.encrypted:
             return self._vault.decrypt(self._given.owner, self._given.encrypted[name])
         async with self._database.statement() as session:
-            row = (await session.execute(NAMED, {"user_id": self._user_id, "name": name})).one_or_none()
+            row = (
+                await session.execute(statements.find_credential, {"user_id": self._user_id, "name": name})
+            ).one_or_none()
         if row is None:
             return None
         return self._vault.decrypt(_owner(self._user_id, name), row.encrypted)
@@ -89,19 +80,23 @@ class CredentialsOfUser:
         parameters = {"user_id": self._user_id, "name": check_name(name), "most": MAX_CREDENTIALS}
         encrypted = self._vault.encrypt(_owner(self._user_id, name), credential)
         async with self._database.statement() as session:
-            row = (await session.execute(KEEP, parameters | {"encrypted": encrypted})).one_or_none()
+            row = (
+                await session.execute(statements.store_credential, parameters | {"encrypted": encrypted})
+            ).one_or_none()
         if row is None:
             raise Refusal(f"You have {MAX_CREDENTIALS} credentials here; /credential forget removes one.")
 
     async def list(self) -> Sequence[Any]:
         """Return the `name` and the `created_at` of each kept credential."""
         async with self._database.statement() as session:
-            return (await session.execute(NAMES, {"user_id": self._user_id})).all()
+            return (await session.execute(statements.list_credentials, {"user_id": self._user_id})).all()
 
     async def forget(self, name: str) -> bool:
         """Delete a kept credential; return whether there was one."""
         async with self._database.statement() as session:
-            cursor = await session.execute(FORGET, {"user_id": self._user_id, "name": check_name(name)})
+            cursor = await session.execute(
+                statements.forget_credential, {"user_id": self._user_id, "name": check_name(name)}
+            )
             return bool(cursor.all())
 
 
@@ -136,7 +131,7 @@ class Credentials:
 
     async def _list_after(self, after: int) -> Sequence[Any]:
         async with self._database.statement() as session:
-            return (await session.execute(NEXT, {"after": after, "step": STEP})).all()
+            return (await session.execute(statements.list_credentials_after, {"after": after, "step": STEP})).all()
 
     async def _renew(self, row: Any) -> bool:
         owner = _owner(row.user_id, row.name)
@@ -145,7 +140,9 @@ class Credentials:
         except Undecryptable:
             return False
         async with self._database.statement() as session:
-            await session.execute(REPLACE, {"id": row.id, "old": row.encrypted, "encrypted": encrypted})
+            await session.execute(
+                statements.replace_credential, {"id": row.id, "old": row.encrypted, "encrypted": encrypted}
+            )
         return True
 
 

@@ -15,14 +15,16 @@ from functools import lru_cache
 from pathlib import Path
 
 import asyncpg
-from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from shared.db.connections import LONG_STATEMENT_SECONDS
 from shared.db.database import Address, Database
 from shared.db.driver import Session
 from shared.db.roles import write_remedy
+from shared.db.statements import load_statements
 from shared.errors import ConfigurationError, Unavailable
+
+statements = load_statements(__file__)
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 VERSIONS = MIGRATIONS / "versions"
@@ -37,9 +39,6 @@ SELECT string_agg(CAST(oid AS regclass)::text, ', ') FROM pg_class
 WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AND has_table_privilege(oid, 'SELECT')
 """
 LOCKED = "The tables can't be changed while another program holds them; stop it, then start again."
-REVISION = text("SELECT version_num FROM alembic_version")
-OLDEST = text("SELECT oldest_revision FROM schema_compatibility")
-HISTORY = text("SELECT owner, file FROM schema_history")
 DECLARED = re.compile(r'^(revision|down_revision) = (?:"(\w+)"|None)$', re.MULTILINE)
 EARLIER = (
     "the tables (revision {revision}) are of a development version from before the first release, which no release "
@@ -72,7 +71,7 @@ def is_earlier(revision: str, revisions: Sequence[str]) -> bool:
 
 async def find_missing_tables(session: Session, folders: Mapping[str, Path]) -> str | None:
     """Return which platform or module lacks tables of its own, with the remedy; None if none does."""
-    present = {(row.owner, row.file) for row in (await session.execute(HISTORY)).all()}
+    present = {(row.owner, row.file) for row in (await session.execute(statements.list_files_of_owners)).all()}
     for owner, folder in folders.items():
         for path in list_files(folder):
             if (owner, path.name) not in present:
@@ -86,7 +85,7 @@ async def find_incompatibility(session: Session, revisions: Sequence[str]) -> st
     A revision that the program does not know is of a newer release.
     """
     *older, mine = revisions
-    row = (await session.execute(REVISION)).one_or_none()
+    row = (await session.execute(statements.read_revision)).one_or_none()
     revision = "none" if row is None else row.version_num
     if row is not None and is_earlier(revision, revisions):
         return EARLIER.format(revision=revision)
@@ -94,7 +93,7 @@ async def find_incompatibility(session: Session, revisions: Sequence[str]) -> st
         return f"The tables are at revision {revision}, the program needs {mine}; run: parley migrate."
     if revision == mine:
         return None
-    oldest = (await session.execute(OLDEST)).scalar_one()
+    oldest = (await session.execute(statements.read_oldest_revision)).scalar_one()
     if oldest in revisions:
         return None
     return (

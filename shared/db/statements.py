@@ -16,6 +16,7 @@ from sqlalchemy.types import TypeEngine
 
 FILE = "statements.sql"
 NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
@@ -48,5 +49,6 @@ def read_statements(path: Path, types: Mapping[str, TypeEngine[Any]]) -> dict[st
 
 
 def _to_clause(body: str, types: Mapping[str, TypeEngine[Any]]) -> TextClause:
-    clause = text(COMMENT.sub("", body).strip().removesuffix(";"))
-    return clause.bindparams(*(bindparam(name, type_=types[name]) for name in clause._bindparams if name in types))
+    sql = COMMENT.sub("", body).strip().removesuffix(";")
+    names = types.keys() & PARAMETER.findall(sql)
+    return text(sql).bindparams(*(bindparam(name, type_=types[name]) for name in names))

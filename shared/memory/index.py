@@ -6,24 +6,24 @@ from typing import Any, Literal
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.db.statements import load_statements
 from shared.memory.tokenizer import count_words, dated
-from shared.memory.visibility import prepare
+from shared.memory.visibility import TYPES
+
+statements = load_statements(__file__, TYPES)
 
 Kind = Literal["turn", "window"]
 # The `source` of memories that are messages of a conversation; only these have neighbours.
 TURN = "turn"
 
-LIST_UNINDEXED = prepare("SELECT memory_id, said_at, content FROM parley_unindexed_memories(:limit)")
-INDEX = prepare("SELECT parley_index_memories(:rows)")
-
 
 async def index_missing(session: AsyncSession, limit: int) -> int:
     """Index up to `limit` memories that an admin has inserted or changed; returns how many."""
-    memories = (await session.execute(LIST_UNINDEXED, {"limit": limit})).all()
+    memories = (await session.execute(statements.list_unindexed, {"limit": limit})).all()
     if not memories:
         return 0
     rows = [{"id": row.memory_id, **count(row.content, row.said_at)} for row in memories]
-    return int((await session.execute(INDEX, {"rows": rows})).scalar_one())
+    return int((await session.execute(statements.index_memories, {"rows": rows})).scalar_one())
 
 
 def count(content: str, said_at: datetime) -> dict[str, Any]:

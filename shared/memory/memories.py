@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.memory.embedders import Embedders
 from shared.memory.embeddings import Embedder, EmbeddingUnavailable, LiteLLMEmbedder
@@ -19,11 +20,13 @@ from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory,
 from shared.memory.tokenizer import question_words
 from shared.memory.vector_indexes import build_vector_indexes
 from shared.memory.vectors import MAX_CHARS, Vectors, charge
-from shared.memory.visibility import Visibility, act_in, prepare
+from shared.memory.visibility import TYPES, Visibility, act_in
 from shared.messages import Author, Place
 from shared.models.base import MAX_ID
 from shared.settings import Settings
 from shared.text import clean
+
+statements = load_statements(__file__, TYPES)
 
 __all__ = [
     "Memories",
@@ -35,16 +38,6 @@ __all__ = [
     "RecalledMemory",
     "StoredMemory",
 ]
-
-
-SELECT = prepare("SELECT id, content, scope, said_at, author FROM memories WHERE id = :memory_id")
-READ = prepare("SELECT id, content, scope, said_at, author FROM memories WHERE id = ANY(CAST(:ids AS bigint[]))")
-# What is visible beside that is of other members of the channel.
-LIST = prepare("""
-SELECT id, content, scope, said_at, author FROM memories
-WHERE user_id = :user_id AND source <> 'turn' AND superseded_by IS NULL
-ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
-""")
 
 
 class MemoryFull(ToolError):
@@ -206,7 +199,9 @@ class MemoryOfUser:
             [addition] = await add_memories(session, [new], capacity=self.capacity)
             if addition is None or addition.memory_id is None:
                 raise MemoryFull(capacity=self.capacity)
-            memory = StoredMemory(*(await session.execute(SELECT, {"memory_id": addition.memory_id})).one())
+            memory = StoredMemory(
+                *(await session.execute(statements.get_memory, {"memory_id": addition.memory_id})).one()
+            )
         if addition.is_new and self.vectors is not None:
             try:
                 await self.vectors.fill([memory.id])
@@ -258,12 +253,14 @@ class MemoryOfUser:
         """Return the facts that are remembered about the user, newest first, without messages of conversations."""
         parameters = {"user_id": self.visibility.user_id, "limit": limit, "skip": skip}
         async with self._transaction() as session:
-            return [StoredMemory(*row) for row in await session.execute(LIST, parameters)]
+            return [StoredMemory(*row) for row in await session.execute(statements.list_memories, parameters)]
 
     async def read(self, ids: Sequence[int]) -> dict[int, StoredMemory]:
         """Return those of these memories that still exist and are visible here, by id."""
         async with self._transaction() as session:
-            return {row.id: StoredMemory(*row) for row in await session.execute(READ, {"ids": list(ids)})}
+            return {
+                row.id: StoredMemory(*row) for row in await session.execute(statements.list_by_ids, {"ids": list(ids)})
+            }
 
     async def forget(self, memory_id: int) -> bool:
         """Delete a memory and what else was made of the turn that it was said in; the turn that asks is forgotten, too.

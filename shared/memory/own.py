@@ -6,36 +6,14 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.db.statements import load_statements
 from shared.memory.tokenizer import question_words
 from shared.memory.vectors import to_halfvec
-from shared.memory.visibility import Visibility, act_for, act_in, prepare
+from shared.memory.visibility import TYPES, Visibility, act_for, act_in
+
+statements = load_statements(__file__, TYPES)
 
 COLUMNS = "id, content, scope, source, said_at, speaker, is_from_bot"
-NEWEST = prepare(f"""
-SELECT {COLUMNS} FROM memories WHERE user_id = :user_id AND superseded_by IS NULL
-ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip
-""")
-# Also facts that later ones have replaced: what is forgotten must not be left as history.
-WITH_WORDS = prepare(f"""
-SELECT {COLUMNS} FROM memories JOIN parley_find_own_memories(:user_id, :words, :limit, :skip) AS id USING (id)
-ORDER BY said_at DESC, id DESC
-""")
-# Exactly, over the vectors of one person.
-SIMILAR = prepare(f"""
-SELECT {COLUMNS} FROM (
-    SELECT memory_id AS id, embedding <=> (SELECT CAST(:vector AS halfvec)) AS distance FROM memory_vectors
-    WHERE user_id = :user_id AND model = :model AND kind = 'turn' AND vector_dims(embedding) = :dimensions
-    ORDER BY distance LIMIT :limit
-) AS near JOIN memories USING (id) ORDER BY near.distance, id
-""")
-WITH_IDS = prepare(f"""
-SELECT {COLUMNS} FROM memories WHERE user_id = :user_id AND id = ANY(:ids) ORDER BY said_at DESC, id DESC
-""")
-COUNT = prepare("SELECT count(*) FROM memories WHERE user_id = :user_id")
-FIND_TURNS = prepare("SELECT turn_id FROM memories WHERE user_id = :user_id AND id = ANY(:ids)")
-FORGET_TURNS = prepare("SELECT parley_forget_turns(:user_id, :turn_ids)")
-FORGET = prepare("DELETE FROM memories WHERE user_id = :user_id AND id = ANY(:ids)")
-FORGET_ALL = prepare("SELECT parley_forget_all(:user_id)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +39,14 @@ async def list_own(
     await act_in(session, visibility)
     parameters = {"user_id": visibility.user_id, "limit": limit, "skip": skip}
     if not words.strip():
-        return [OwnMemory(*row) for row in await session.execute(NEWEST, parameters)]
+        return [OwnMemory(*row) for row in await session.execute(statements.list_newest, parameters)]
     search_words = question_words(words)
     if not search_words:
         return []
-    return [OwnMemory(*row) for row in await session.execute(WITH_WORDS, parameters | {"words": search_words})]
+    return [
+        OwnMemory(*row)
+        for row in await session.execute(statements.list_with_words, parameters | {"words": search_words})
+    ]
 
 
 async def list_similar(
@@ -80,20 +61,20 @@ async def list_similar(
         "dimensions": len(vector),
         "limit": limit,
     }
-    return [OwnMemory(*row) for row in await session.execute(SIMILAR, parameters)]
+    return [OwnMemory(*row) for row in await session.execute(statements.list_similar, parameters)]
 
 
 async def get_own(session: AsyncSession, visibility: Visibility, ids: Sequence[int]) -> list[OwnMemory]:
     """Return those of these memories that are this person's and visible in this place, newest first."""
     await act_in(session, visibility)
     parameters = {"user_id": visibility.user_id, "ids": list(ids)}
-    return [OwnMemory(*row) for row in await session.execute(WITH_IDS, parameters)]
+    return [OwnMemory(*row) for row in await session.execute(statements.list_own_by_ids, parameters)]
 
 
 async def count_own(session: AsyncSession, user_id: int) -> int:
     """Return how many memories this person has, in all places."""
     await act_for(session, user_id)
-    return int((await session.execute(COUNT, {"user_id": user_id})).scalar_one())
+    return int((await session.execute(statements.count_own, {"user_id": user_id})).scalar_one())
 
 
 async def forget_own(session: AsyncSession, user_id: int, ids: Sequence[int]) -> int:
@@ -110,15 +91,15 @@ async def forget_visible(
     The turn `asked_in` is forgotten with them. Returns how many memories there were; without any, nothing changes.
     """
     parameters = {"user_id": user_id, "ids": list(ids)}
-    rows = (await session.execute(FIND_TURNS, parameters)).all()
+    rows = (await session.execute(statements.list_turns, parameters)).all()
     if rows:
         turn_ids = sorted({turn_id for turn_id in (*(row.turn_id for row in rows), asked_in) if turn_id is not None})
         # First: it waits for a worker that makes memories of these turns just now, which locks in this order.
-        await session.execute(FORGET_TURNS, {"user_id": user_id, "turn_ids": turn_ids})
-        await session.execute(FORGET, parameters)
+        await session.execute(statements.forget_turns, {"user_id": user_id, "turn_ids": turn_ids})
+        await session.execute(statements.forget_memories, parameters)
     return len(rows)
 
 
 async def forget_all(session: AsyncSession, user_id: int) -> int:
     """Delete all memories of this person and what else was made of what they said; return how many there were."""
-    return int((await session.execute(FORGET_ALL, {"user_id": user_id})).scalar_one())
+    return int((await session.execute(statements.forget_all, {"user_id": user_id})).scalar_one())

@@ -12,16 +12,18 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.memory.embeddings import Embedded
 from shared.memory.tokenizer import split_words
 from shared.memory.vector_indexes import LARGE, find_nearest
 from shared.memory.vectors import to_halfvec
-from shared.memory.visibility import Visibility, prepare
+from shared.memory.visibility import TYPES, Visibility
 from shared.messages import Author, Place
+
+statements = load_statements(__file__, TYPES)
 
 # The weight of the similarity of the text and of its window; those of the words are in the SQL function. Measured for
 # each model that is named here, with the dialogues of the benchmark.
@@ -31,8 +33,6 @@ WEIGHTS_OF_MODELS = {"local/use-multilingual-3": (1.0, 2.0)}
 BOT_FACTOR = 0.8
 # Scores of greetings and thanks are multiplied by this, as in the SQL function.
 TALK_FACTOR = 0.2
-# How many memories of each scope are taken by their vectors, to be scored together with the best by words.
-MAX_CANDIDATES = 60
 # What has less than this share of the best score is left out.
 GAP = 0.25
 STANDS_FOR = ("remembered", "fact", "turn")
@@ -145,90 +145,6 @@ class WordMatches:
     large: tuple[int, ...] = ()
 
 
-# Which memories count beside those that row-level security hides.
-IS_WANTED = """
-    m.superseded_by IS NULL AND (:since IS NULL OR m.said_at >= :since) AND (:until IS NULL OR m.said_at < :until)
-    AND (:shown_from IS NULL OR m.source <> 'turn' OR m.turn_id IS NULL OR m.turn_id < :shown_from
-         OR m.conversation_id IS DISTINCT FROM :conversation_id)"""
-
-BY_WORDS = text("""
-SELECT * FROM parley_recall_by_words(
-    p_visibility => CAST(:visibility AS jsonb), p_words => CAST(:words AS text[]), p_k => :k, p_since => :since,
-    p_until => :until, p_conversation_id => :conversation_id, p_shown_from => :shown_from, p_large => :large
-)
-""")
-
-# The nearest of each scope and the best by words are scored together; one without vectors gets the average of the
-# others. Each is looked up by its id (LATERAL): a plan made while there were few memories stays fast with many; and the
-# vector of the question is read from its text once, not for each row.
-BY_VECTORS = f"""
-WITH question AS MATERIALIZED (
-    SELECT CAST(:vector AS halfvec) AS vector
-), words AS MATERIALIZED (
-    SELECT * FROM unnest(:ids, :scores) AS word (id, score)
-), near AS MATERIALIZED (
-    SELECT n.memory_id
-    FROM memory_scopes AS s CROSS JOIN (VALUES ('turn'), ('window')) AS kinds (kind) CROSS JOIN LATERAL (
-        SELECT v.memory_id FROM memory_vectors AS v
-        WHERE v.scope_id = s.id AND v.model = :model AND v.kind = kinds.kind
-              AND vector_dims(v.embedding) = :dimensions
-              AND (:since IS NULL AND :until IS NULL
-                   OR EXISTS (SELECT FROM memories AS m WHERE m.id = v.memory_id AND {IS_WANTED}))
-        ORDER BY v.embedding <=> (SELECT vector FROM question) LIMIT {MAX_CANDIDATES}
-    ) AS n
-    WHERE s.memories > 0 AND s.id <> ALL (:indexed)
-), pool AS MATERIALIZED (
-    SELECT m.id, m.said_at, m.window_length IS NULL AS is_alone, w.score, e.vectors, e.turn, e.around,
-           CASE WHEN m.is_from_bot THEN :bot_factor ELSE 1 END
-           * CASE WHEN m.source = 'turn' AND parley_is_talk(m.content) THEN :talk_factor ELSE 1 END AS factor
-    FROM (
-        SELECT id, max(score) AS score
-        FROM (SELECT id, score FROM words UNION ALL SELECT memory_id, NULL FROM near) AS each_one GROUP BY id
-    ) AS w
-    CROSS JOIN LATERAL (SELECT m.* FROM memories AS m WHERE m.id = w.id AND {IS_WANTED} LIMIT 1) AS m
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS vectors, max(s.similarity) FILTER (WHERE s.kind = 'turn') AS turn,
-               max(s.similarity) FILTER (WHERE s.kind = 'window') AS around
-        FROM (
-            SELECT v.kind, nullif(1 - (v.embedding <=> (SELECT vector FROM question)), 'NaN') AS similarity
-            FROM memory_vectors AS v
-            WHERE v.memory_id = w.id AND v.model = :model AND vector_dims(v.embedding) = :dimensions
-            OFFSET 0
-        ) AS s
-    ) AS e
-), scaled AS (
-    SELECT id, said_at, is_alone, score, vectors, factor,
-           coalesce((turn - min(turn) OVER ()) / nullif(max(turn) OVER () - min(turn) OVER (), 0), 0.5) AS turn,
-           coalesce((around - min(around) OVER ())
-                    / nullif(max(around) OVER () - min(around) OVER (), 0), 0.5) AS around
-    FROM pool
-), summed AS (
-    SELECT id, said_at, score, factor,
-           CASE WHEN vectors = 0 THEN NULL WHEN is_alone THEN turn * (:vector_turn + :vector_window)
-                ELSE turn * :vector_turn + around * :vector_window END AS similarity
-    FROM scaled
-), ranked AS (
-    SELECT id, said_at, coalesce(score, 0) + factor * coalesce(similarity, avg(similarity) OVER (), 0) AS score
-    FROM summed
-    ORDER BY score DESC, said_at DESC, id DESC LIMIT :k
-)
-SELECT r.id, r.score,
-       m.content, m.scope, m.said_at, m.source, m.author, m.speaker, m.is_from_bot,
-       b.id AS before_id, b.content AS before, b.speaker AS before_speaker, b.is_from_bot AS before_is_from_bot,
-       a.id AS after_id, a.content AS after, a.speaker AS after_speaker, a.is_from_bot AS after_is_from_bot
-FROM ranked AS r CROSS JOIN LATERAL (SELECT n.* FROM memories AS n WHERE n.id = r.id LIMIT 1) AS m
-LEFT JOIN LATERAL (
-    SELECT n.* FROM memories AS n WHERE n.scope_id = m.scope_id AND n.ordinal = m.ordinal - 1 LIMIT 1
-) AS b ON true
-LEFT JOIN LATERAL (
-    SELECT n.* FROM memories AS n WHERE n.scope_id = m.scope_id AND n.ordinal = m.ordinal + 1 LIMIT 1
-) AS a ON true
-ORDER BY r.score DESC, r.said_at DESC, r.id DESC
-"""
-
-SELECT_BY_VECTORS = prepare(BY_VECTORS)
-
-
 async def find_by_words(session: Session, visibility: Visibility, search: Search) -> WordMatches:
     """Search what is visible by words, in one statement; without any word, the newest memories are the best."""
     parameters = asdict(search) | {
@@ -236,7 +152,7 @@ async def find_by_words(session: Session, visibility: Visibility, search: Search
         "large": LARGE,
         "k": to_wide(search.k),
     }
-    rows = (await session.execute(BY_WORDS, parameters)).all()
+    rows = (await session.execute(statements.recall_by_words, parameters)).all()
     best = _to_recalled(choose([row for row in rows if row.id is not None], search), search)
     scores = dict(zip(rows[0].candidate_ids, rows[0].candidate_scores, strict=True))
     return WordMatches(search, rows[0].model, tuple(best), scores=scores, large=tuple(rows[0].large))
@@ -270,7 +186,7 @@ async def find_by_vectors(session: AsyncSession, matches: WordMatches, query: Em
         "vector": vector,
         "dimensions": dimensions,
     }
-    return _to_recalled(choose((await session.execute(SELECT_BY_VECTORS, parameters)).all(), search), search)
+    return _to_recalled(choose((await session.execute(statements.recall_by_vectors, parameters)).all(), search), search)
 
 
 def _to_recalled(rows: Sequence[Any], search: Search) -> list[RecalledMemory]:

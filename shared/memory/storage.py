@@ -7,11 +7,14 @@ from typing import Any, Literal
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.db.statements import load_statements
 from shared.memory.index import TURN, count, split_text
 from shared.memory.tokenizer import content_key
-from shared.memory.visibility import prepare, restricted_thread
+from shared.memory.visibility import TYPES, restricted_thread
 from shared.messages import Author, Place
 from shared.text import clean
+
+statements = load_statements(__file__, TYPES)
 
 Scope = Literal["private", "conversation", "server", "everywhere"]
 Source = Literal["fact", "remembered", "turn"]
@@ -19,8 +22,6 @@ MAX_CONTENT_CHARS = 2000
 MAX_SPEAKER_CHARS = 100
 # Facts of one person; messages are not counted.
 CAPACITY = 10_000
-
-ADD = prepare("SELECT n, memory_id, is_new FROM parley_add_memories(:rows, :capacity)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ async def add_memories(
         rows += [_to_row(memory, part, n=len(rows) + n) for n, part in enumerate(parts, start=1)]
     if not rows:
         return [None] * len(memories)
-    entries = (await session.execute(ADD, {"rows": rows, "capacity": capacity})).all()
+    entries = (await session.execute(statements.add_memories, {"rows": rows, "capacity": capacity})).all()
     return [None if n is None else Added(entries[n].memory_id, entries[n].is_new) for n in first]
 
 

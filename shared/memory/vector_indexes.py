@@ -16,12 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.connections import LONG_STATEMENT_SECONDS
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.log import get_logger
-from shared.memory.visibility import prepare
+from shared.memory.visibility import TYPES
+
+statements = load_statements(__file__, TYPES)
 
 LARGE = 10_000
-# How many candidates the index looks at: 0.995 of the true neighbours are among them, in our measurements.
-EF_SEARCH = 200
 NEAREST = 100
 KINDS = ("turn", "window")
 PREFIX = "memory_vectors_hnsw_"
@@ -37,12 +38,6 @@ PRESENT = """
 SELECT c.relname AS name, i.indisvalid AS is_valid FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
 WHERE i.indrelid = 'memory_vectors'::regclass AND starts_with(c.relname, $1)
 """
-USABLE = prepare(f"""
-SELECT c.relname, set_config('hnsw.ef_search', '{EF_SEARCH}', true)
-FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
-WHERE c.relname = ANY (:names) AND i.indrelid = 'memory_vectors'::regclass AND i.indisvalid
-""")
-QUOTE = text("SELECT quote_literal(:model)").bindparams(bindparam("model", type_=Text()))
 VECTOR = bindparam("vector", type_=Text())
 
 log = get_logger()
@@ -132,13 +127,13 @@ async def find_nearest(
     session: AsyncSession, scope_ids: Sequence[int], *, model: str, vector: str, dimensions: int
 ) -> dict[int, list[int]]:
     """Return the memories nearest to a vector by scope, of those scopes whose indexes are ready."""
-    quoted = str((await session.execute(QUOTE, {"model": model})).scalar_one())
+    quoted = str((await session.execute(statements.quote_model, {"model": model})).scalar_one())
     indexes = {
         scope_id: [VectorIndex(scope_id, model, dimensions, quoted=quoted, kind=kind) for kind in KINDS]
         for scope_id in scope_ids
     }
     names = [index.name for both in indexes.values() for index in both]
-    usable = set((await session.execute(USABLE, {"names": names})).scalars())
+    usable = set((await session.execute(statements.list_usable_indexes, {"names": names})).scalars())
     ids_by_scope: dict[int, list[int]] = {}
     for scope_id, both in indexes.items():
         if usable.issuperset(index.name for index in both):

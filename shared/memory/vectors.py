@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.log import get_logger
 from shared.memory.embeddings import (
     DEADLINE_SECONDS,
@@ -21,8 +22,10 @@ from shared.memory.embeddings import (
 )
 from shared.memory.index import Kind
 from shared.memory.tokenizer import dated
-from shared.memory.visibility import prepare
+from shared.memory.visibility import TYPES
 from shared.messages import Usage
+
+statements = load_statements(__file__, TYPES)
 
 # A request of the background work has more texts than a question.
 BACKGROUND_SECONDS = 60.0
@@ -34,12 +37,6 @@ SCOPES_PER_SWITCH = 100
 # Some models reject longer texts, and the rest of a text hardly changes its vector.
 MAX_CHARS = 4000
 
-CLAIM = prepare("SELECT memory_id FROM parley_claim_vectors(:model, :limit)")
-LIST_TEXTS = prepare("SELECT * FROM parley_texts_to_embed(:ids) ORDER BY memory_id")
-STORE = prepare("SELECT parley_store_vectors(:model, :dimensions, :ids, :kinds, :versions, :vectors, :refused)")
-SWITCH = prepare("SELECT parley_switch_vectors(:model, :limit)")
-CHARGE = prepare("SELECT parley_charge_embeddings(:model, :user_ids, :conversation_ids, :counts, :costs)")
-PROGRESS = prepare("SELECT memories, missing FROM parley_vectors_progress(:model)")
 
 # A person, and the conversation whose server pays with them.
 Payer = tuple[int, int | None]
@@ -114,7 +111,7 @@ class Vectors:
         if not memory_ids:
             return 0
         async with self._database.transaction() as session:
-            rows = await session.execute(LIST_TEXTS, {"ids": list(memory_ids)})
+            rows = await session.execute(statements.list_texts_to_embed, {"ids": list(memory_ids)})
             pending = [_to_pending(row) for row in rows]
         in_flight = asyncio.Semaphore(self._embedder.limits.parallel)
 
@@ -132,7 +129,7 @@ class Vectors:
 
     async def _claim(self, limit: int) -> list[int]:
         async with self._database.transaction() as session:
-            rows = await session.execute(CLAIM, {"model": self._embedder.model, "limit": limit})
+            rows = await session.execute(statements.claim_vectors, {"model": self._embedder.model, "limit": limit})
             return list(rows.scalars())
 
     async def _switch(self) -> None:
@@ -140,7 +137,7 @@ class Vectors:
         while switched == SCOPES_PER_SWITCH:
             async with self._database.transaction() as session:
                 parameters = {"model": self._embedder.model, "limit": SCOPES_PER_SWITCH}
-                switched = int((await session.execute(SWITCH, parameters)).scalar_one())
+                switched = int((await session.execute(statements.switch_vectors, parameters)).scalar_one())
         self._may_switch = False
 
     async def _fill_batch(self, batch: list[Pending], deadline_seconds: float) -> int:
@@ -181,7 +178,7 @@ class Vectors:
             "refused": list(refusals),
         }
         async with self._database.transaction() as session:
-            old_dimensions = (await session.execute(STORE, parameters)).scalar_one()
+            old_dimensions = (await session.execute(statements.store_vectors, parameters)).scalar_one()
         if dimensions is not None and old_dimensions != dimensions:
             log.warning(
                 "embedding_failed",
@@ -195,7 +192,7 @@ class Vectors:
 async def read_progress(database: Database, model: str) -> Progress:
     """Return how far the vectors of this model are."""
     async with database.transaction() as session:
-        row = (await session.execute(PROGRESS, {"model": model})).one()
+        row = (await session.execute(statements.read_progress, {"model": model})).one()
     return Progress(model, row.memories, row.missing)
 
 
@@ -210,7 +207,7 @@ async def charge(session: AsyncSession, shares: Mapping[Payer, float], model: st
         "counts": [round(usage.input_tokens * share) for share in shares.values()],
         "costs": [None if usage.cost is None else usage.cost * share for share in shares.values()],
     }
-    await session.execute(CHARGE, parameters)
+    await session.execute(statements.charge_embeddings, parameters)
 
 
 def split(pending: Sequence[Pending], limits: RequestLimits) -> Iterator[list[Pending]]:

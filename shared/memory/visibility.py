@@ -1,16 +1,17 @@
 """Which memories a turn may see: row-level security decides it, by the person and place that a transaction names."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Float, Integer, Text, bindparam, text
+from sqlalchemy import BigInteger, DateTime, Float, Integer, Text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.sql.elements import TextClause
 from sqlalchemy.types import TypeEngine
 
+from shared.db.statements import load_statements
 from shared.messages import Place
+
+statements = load_statements(__file__)
 
 # The types of the parameters of all statements on memories, by name.
 TYPES: dict[str, TypeEngine[Any]] = {
@@ -29,11 +30,7 @@ TYPES: dict[str, TypeEngine[Any]] = {
 # Everybody who reads a channel there reads its threads. Discord has private threads, and what the threads of the HTTP
 # API are, its callers decide.
 OPEN_THREADS = frozenset({"slack"})
-PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 SETTINGS = ("user_id", "platform", "server", "channel", "thread", "is_direct")
-ACT = text("SELECT " + ", ".join(f"set_config('parley.{name}', :{name}, true)" for name in SETTINGS)).bindparams(
-    *(bindparam(name, type_=Text()) for name in SETTINGS)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +62,11 @@ def restricted_thread(place: Place) -> str | None:
     return None if place.platform in OPEN_THREADS else place.thread
 
 
-def prepare(statement: str) -> TextClause:
-    """Return the statement with its parameters bound to their types."""
-    names = dict.fromkeys(PARAMETER.findall(statement))
-    return text(statement).bindparams(*(bindparam(name, type_=TYPES[name]) for name in names))
-
-
 async def act_in(session: AsyncSession, visibility: Visibility) -> None:
     """Restrict row-level security to what this person may see in this place, until the transaction ends."""
-    await session.execute(ACT, visibility.settings)
+    await session.execute(statements.act_as, visibility.settings)
 
 
 async def act_for(session: AsyncSession, user_id: int) -> None:
     """Restrict row-level security to what is this person's own, for work in the background, which has no place."""
-    await session.execute(ACT, dict.fromkeys(SETTINGS, "") | {"user_id": str(user_id)})
+    await session.execute(statements.act_as, dict.fromkeys(SETTINGS, "") | {"user_id": str(user_id)})

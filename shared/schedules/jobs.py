@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import insert, text
+from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
 from shared.dates.zones import find_zone
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
 from shared.messages import AGENT_ADAPTERS, Author, Place
 from shared.models.base import MAX_ID
@@ -25,6 +26,8 @@ from shared.schedules.conditions import Condition, check_condition
 from shared.schedules.timing import Timing, at_interval, by_cron, once
 from shared.settings import Settings
 from shared.text import clean, cut
+
+statements = load_statements(__file__)
 
 Action = Literal["notify", "resume_conversation"]
 Status = Literal["active", "paused", "finished", "cancelled"]
@@ -41,35 +44,6 @@ HERE = """EXISTS (
 OPEN = "status IN ('active', 'paused')"
 COLUMNS = """id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
 expires_at, error, author"""
-LIST = text(f"""
-SELECT {COLUMNS} FROM scheduled_jobs WHERE user_id = :user_id AND {OPEN} AND {HERE}
-ORDER BY status, next_due_at, id LIMIT :limit
-""")
-FIND = text(
-    f"SELECT {COLUMNS} FROM scheduled_jobs WHERE id = :id AND user_id = :user_id AND {OPEN} AND {HERE} FOR UPDATE"
-)
-END = text("UPDATE scheduled_jobs SET status = 'cancelled', next_due_at = NULL, ended_at = now() WHERE id = :id")
-PAUSE = text("UPDATE scheduled_jobs SET status = 'paused', error = NULL WHERE id = :id")
-RESUME = text(f"""
-UPDATE scheduled_jobs SET status = 'active', next_due_at = :next_due_at, error = NULL WHERE id = :id RETURNING {COLUMNS}
-""")
-# Of one person, one after the other: so that the limit holds.
-LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('scheduled jobs', :user_id))")
-COUNT = text(f"SELECT count(*) FROM scheduled_jobs WHERE user_id = :user_id AND {OPEN}")
-# By which adapter the person wrote here last: in this turn, in the one that delegated it, else in the newest one.
-ORIGIN = text("""
-WITH RECURSIVE path AS (
-    SELECT id, parent_turn_id FROM turns WHERE id = :turn_id
-    UNION ALL SELECT turns.id, turns.parent_turn_id FROM turns JOIN path ON turns.id = path.parent_turn_id
-), newest AS (
-    SELECT max(id) AS id FROM turns
-    WHERE conversation_id = :conversation_id AND user_id = :user_id AND parent_turn_id IS NULL
-)
-SELECT adapter, inbox.platform_user_id
-FROM inbox JOIN user_platform_links AS link USING (platform, platform_user_id)
-WHERE link.user_id = :user_id AND (turn_id IN (SELECT id FROM path) OR turn_id = (SELECT id FROM newest))
-ORDER BY turn_id IN (SELECT id FROM path) DESC, inbox.id DESC LIMIT 1
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +130,10 @@ class JobsOfUser:
         """Store a job and return it; raises `ToolError` when it exceeds a limit or is never due."""
         self._check_timing(new, self.clock.now())
         async with self.database.transaction() as session:
-            await session.execute(LOCK, {"user_id": self.user_id})
-            if (await session.execute(COUNT, {"user_id": self.user_id})).scalar_one() >= self.limits.most:
+            await session.execute(statements.lock_jobs_of_user, {"user_id": self.user_id})
+            if (
+                await session.execute(statements.count_jobs, {"user_id": self.user_id})
+            ).scalar_one() >= self.limits.most:
                 raise ToolError(f"There are {self.limits.most} jobs already, which is the limit; cancel one first.")
             return await self.store(session, new)
 
@@ -203,20 +179,20 @@ class JobsOfUser:
         """Return the open jobs, those that are due next first, paused ones last."""
         parameters = self._given | {"limit": limit}
         async with self.database.transaction() as session:
-            return [to_job(row) for row in (await session.execute(LIST, parameters)).all()]
+            return [to_job(row) for row in (await session.execute(statements.list_jobs, parameters)).all()]
 
     async def cancel(self, job_id: int) -> Job:
         """End a job for good; raises `NotFound`."""
         async with self.database.transaction() as session:
             job = await self._get(session, job_id)
-            await session.execute(END, {"id": job_id})
+            await session.execute(statements.cancel_job, {"id": job_id})
         return job
 
     async def pause(self, job_id: int) -> Job:
         """Let a job rest until it is resumed; raises `NotFound`."""
         async with self.database.transaction() as session:
             job = await self._get(session, job_id)
-            await session.execute(PAUSE, {"id": job_id})
+            await session.execute(statements.pause_job, {"id": job_id})
         return job
 
     async def resume(self, job_id: int) -> Job:
@@ -226,7 +202,7 @@ class JobsOfUser:
             due = job.timing.next_after(self.clock.now())
             if due is None:
                 raise ToolError(f"The time of job {job_id} has passed; cancel it and make a new one.")
-            return to_job((await session.execute(RESUME, {"id": job_id, "next_due_at": due})).one())
+            return to_job((await session.execute(statements.resume_job, {"id": job_id, "next_due_at": due})).one())
 
     @property
     def _given(self) -> dict[str, Any]:
@@ -237,7 +213,7 @@ class JobsOfUser:
     async def _get(self, session: AsyncSession, job_id: int) -> Job:
         row = None
         if 0 < job_id <= MAX_ID:
-            row = (await session.execute(FIND, self._given | {"id": job_id})).one_or_none()
+            row = (await session.execute(statements.lock_job, self._given | {"id": job_id})).one_or_none()
         if row is None:
             raise NotFound(what="job")
         return to_job(row)
@@ -245,7 +221,7 @@ class JobsOfUser:
     async def find_origin(self, session: AsyncSession) -> Origin:
         """Return how the person wrote in this turn, or here last; raises `ToolError` if no person did."""
         parameters = {"user_id": self.user_id, "conversation_id": self.conversation_id, "turn_id": self.turn_id}
-        row = (await session.execute(ORIGIN, parameters)).one_or_none()
+        row = (await session.execute(statements.find_origin, parameters)).one_or_none()
         if row is None or row.adapter in AGENT_ADAPTERS:
             raise ToolError("Jobs can be made only in a conversation with a person.")
         return Origin(row.adapter, row.platform_user_id)
