@@ -7,14 +7,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from sqlalchemy import text
-
 from adapters.settings import PlatformSettings
 from agent.queue.inbox import Accepted
 from shared.db.database import Database
 from shared.db.retries import retry_on_lost_db
+from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, Unavailable, Undeliverable
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -31,10 +32,6 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 # After this long without a failure the wait is short again.
 STEADY_SECONDS = 600.0
 
-BOT = text("""
-INSERT INTO bots (platform, token_hash) VALUES (:platform, :token_hash)
-ON CONFLICT (platform, token_hash) DO UPDATE SET platform = excluded.platform RETURNING id
-""")
 
 log = get_logger()
 
@@ -176,7 +173,7 @@ class BotAccount:
         if self._id is None:
             parameters = {"platform": self._platform, "token_hash": self._token_hash}
             async with self._database.statement() as session:
-                self._id = int((await session.execute(BOT, parameters)).scalar_one())
+                self._id = int((await session.execute(statements.find_bot, parameters)).scalar_one())
         return self._id
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from adapters.cli.worker import END_GRANTS
+from adapters.cli.worker import statements
 from agent.commands.personal_data.erasure import finish_erasures
 from agent.queue.maintenance.steps import Steps
 from shared.db.database import Address
@@ -231,6 +231,6 @@ async def test_a_permission_that_ends_leaves_the_guests_budget_of_the_settings(p
     await psql.run("SELECT admin.set_budget('discord', 'Ann', NULL)")
     await psql.run("UPDATE users SET permission_until = now() - interval '1 second'")
 
-    await Steps(parley.app.database, parley.app.clock).run(END_GRANTS, {"guest_budget": "7000000"})
+    await Steps(parley.app.database, parley.app.clock).run(statements.end_grants, {"guest_budget": "7000000"})
 
     assert await psql.rows("SELECT permission_level, token_budget_monthly FROM users") == [("guest", 7_000_000)]

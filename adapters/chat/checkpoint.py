@@ -9,12 +9,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import text
-
 from adapters.base import BotAccount, isolated
 from shared.db.database import Database, DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -24,19 +25,6 @@ IN_TRANSIT = timedelta(seconds=15)
 HELD_SECONDS = 30
 NOTE_SECONDS, LOOK_SECONDS, LOST_SECONDS = 5.0, 0.5, 20.0
 
-# The first process that listens inserts the row without a mark.
-LOOK = text("""
-INSERT INTO shards (bot_id, shard_id) VALUES (:bot_id, 0)
-ON CONFLICT (bot_id, shard_id) DO UPDATE SET shard_id = 0
-RETURNING seen_id,
-    -- Nobody holds it for longer: the database's clock was set back since.
-    coalesce(leased_until BETWEEN now() AND now() + 2 * :held * interval '1 second', false) AS is_held
-""")
-NOTE = text("""
-UPDATE shards SET seen_id = greatest(seen_id, :seen), leased_until = now() + :held * interval '1 second'
-WHERE bot_id = :bot_id AND shard_id = 0
-""")
-RELEASE = text("UPDATE shards SET leased_until = NULL WHERE bot_id = :bot_id AND shard_id = 0")
 
 log = get_logger()
 Missed = TypeVar("Missed")
@@ -52,19 +40,19 @@ class Checkpoint:
         """Return the time since which no process has listened; None if one does, or if it is unknown."""
         async with self._database.statement() as session:
             parameters = {"bot_id": await self._bot.find_id(), "held": HELD_SECONDS}
-            row = (await session.execute(LOOK, parameters)).one()
+            row = (await session.execute(statements.find_gap, parameters)).one()
         return None if row.is_held else row.seen_id
 
     async def note(self, now: datetime) -> None:
         """Store that a process listens now."""
         parameters = {"bot_id": await self._bot.find_id(), "seen": to_mark(now - IN_TRANSIT), "held": HELD_SECONDS}
         async with self._database.statement() as session:
-            await session.execute(NOTE, parameters)
+            await session.execute(statements.note_seen, parameters)
 
     async def release(self) -> None:
         """Store that this process no longer listens."""
         async with self._database.statement() as session:
-            await session.execute(RELEASE, {"bot_id": await self._bot.find_id()})
+            await session.execute(statements.release, {"bot_id": await self._bot.find_id()})
 
 
 async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]) -> None:

@@ -5,16 +5,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text
-
 from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button
 from adapters.chat.command_replies import to_line
 from agent import commands
 from agent.live.channels import request_stop
 from agent.memory.turns import DELETED
 from agent.turn.confirmations.approvers import to_answer_of_asked
+from shared.db.statements import load_statements
 from shared.errors import ConfirmationClosed
 from shared.messages import Attachment, Decision, IncomingMessage, Place, PlatformContext, Sender, find_command_label
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -25,27 +26,6 @@ GONE = "That answer is gone."
 WITHDRAWN = "What was asked has been deleted."
 THANKS = "Thank you; that is noted."
 STOPPING, ENDED = "Stopping.", "It has ended already."
-
-TURN = text("""
-SELECT outbox.choices, outbox.reply_to, outbox.platform, outbox.platform_server_id, outbox.platform_channel_id,
-       outbox.platform_thread_id, outbox.is_direct,
-       (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
-       (SELECT json_agg(json_build_object('content', content, 'attachments', attachments, 'user', platform_user_id)
-                        ORDER BY sent_at, id) FROM inbox WHERE inbox.turn_id = turns.id) AS asked
-FROM turns JOIN outbox ON outbox.turn_id = turns.id WHERE turns.id = :turn_id
-""")
-RUNNING = text("""
-SELECT turns.user_id, inbox.platform, inbox.platform_server_id, inbox.platform_channel_id, inbox.platform_thread_id,
-       inbox.is_direct
-FROM turns JOIN inbox ON inbox.turn_id = turns.id
-WHERE turns.id = :turn_id AND turns.status = 'running' AND inbox.platform_user_id = :asker LIMIT 1
-""")
-VOTE = text("""
-INSERT INTO feedback (turn_id, user_id, score) SELECT turns.id, turns.user_id, :score FROM turns
-WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
-  AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker)
-ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id
-""")
 
 
 class Click(ABC):
@@ -157,7 +137,7 @@ async def _refuse(click: Click) -> None:
 async def _find_turn(app: "App", button: Button) -> Any:
     """Return the button's turn (a row of `TURN`); None unless that person wrote everything that it answers."""
     async with app.database.statement() as session:
-        row = (await session.execute(TURN, {"turn_id": button.turn_id})).one_or_none()
+        row = (await session.execute(statements.find_turn, {"turn_id": button.turn_id})).one_or_none()
     # Checked in the database, because an id can be made up.
     if row is None or not row.asked or any(inbox_row["user"] != button.asker for inbox_row in row.asked):
         return None
@@ -168,7 +148,7 @@ async def _stop(app: "App", button: Button) -> bool:
     """Cancel the button's turn; return whether it was running."""
     async with app.database.statement() as session:
         parameters = {"turn_id": button.turn_id, "asker": button.asker}
-        row = (await session.execute(RUNNING, parameters)).one_or_none()
+        row = (await session.execute(statements.find_running_turn, parameters)).one_or_none()
     return row is not None and await request_stop(app.database, Place.from_row(row), row.user_id)
 
 
@@ -176,4 +156,4 @@ async def _vote(app: "App", button: Button) -> bool:
     """Store a vote; return False if its turn no longer exists."""
     parameters = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
     async with app.database.statement() as session:
-        return (await session.execute(VOTE, parameters)).one_or_none() is not None
+        return (await session.execute(statements.store_vote, parameters)).one_or_none() is not None

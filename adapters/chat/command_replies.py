@@ -6,28 +6,23 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from adapters.chat.buttons import RUN, AnswerButtons, Button, ShownButton
 from agent.commands import CommandReply
 from agent.commands.base import to_choices
 from agent.queue.outbox import DIRECT
 from shared.db.database import DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import ParleyError
 from shared.log import get_logger
 from shared.messages import Place
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.app import App
 
 # As long as a confirmation lasts.
 LASTS = timedelta(minutes=10)
-KEEP = text("""
-INSERT INTO outbox (adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
-                    is_direct, reply_to, content, files, attempts, error, tried_at, claimed_until)
-VALUES (:adapter, :platform, :server, :channel, :thread, :place_key, :is_direct, :reply_to, :content,
-        CAST(:files AS jsonb), 1, :error, now(), now() + interval '2 seconds')
-""")
 
 log = get_logger()
 
@@ -57,7 +52,7 @@ async def keep(
     more = {"is_direct": place.is_direct, "files": files, "error": str(error)}
     with suppress(DatabaseLost):
         async with app.database.transaction() as session:
-            await session.execute(KEEP, values | where | more)
+            await session.execute(statements.store_reply, values | where | more)
 
 
 def to_line(button: Button) -> str | None:

@@ -3,23 +3,17 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
+from shared.db.statements import load_statements
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.app import App
     from agent.queue.outbox import Reply
 
 NOTICE = "I have an answer for you in <#{channel}>, but {reason}."
-NOTIFIED = text("""
-SELECT EXISTS (
-    SELECT FROM outbox JOIN inbox ON inbox.turn_id = outbox.turn_id
-    WHERE outbox.status = 'failed' AND outbox.platform = :platform AND outbox.platform_channel_id = :channel
-      AND inbox.platform_user_id = :asker AND outbox.created_at > now() - interval '1 day'
-)
-""")
 
 log = get_logger()
 
@@ -46,4 +40,4 @@ async def notify_asker(
 async def _was_notified(app: "App", reply: "Reply", asker: str) -> bool:
     parameters = {"platform": reply.place.platform, "channel": reply.place.channel, "asker": asker}
     async with app.database.statement() as session:
-        return bool((await session.execute(NOTIFIED, parameters)).scalar_one())
+        return bool((await session.execute(statements.was_notified, parameters)).scalar_one())

@@ -5,8 +5,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from adapters.base import ChatPlatform
 from adapters.folders import list_folders
 from adapters.tables import update_tables
@@ -35,12 +33,15 @@ from agent.turn.planner.mode import PlannerMode
 from agent.turn.services import Files, Models
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, check, locate
+from shared.db.statements import load_statements
 from shared.files.images import Images
 from shared.files.storage import open_storage
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
 from shared.redaction import hide_settings
 from shared.settings import Settings, list_secret_values, load_secrets
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -50,7 +51,6 @@ BUILT_IN_MODULES = frozenset({AGENTS, SEARCH, SKILLS})
 # The ways in which a turn may go.
 MODES: Mapping[LoopMode, Mode] = {"native": NativeMode(), "planner": PlannerMode()}
 
-PERSONA_MODELS = text("SELECT DISTINCT default_model FROM personas WHERE default_model IS NOT NULL")
 # Platforms of the adapters that are no chat platforms.
 OTHER_PLATFORMS = ("a2a", "openai", "terminal", "web")
 
@@ -133,7 +133,7 @@ async def _read_prices(router: Router, database: Database) -> None:
 async def warm_models(app: App) -> None:
     """Load what calls of all models need that the settings and personas name."""
     async with app.database.statement() as session:
-        models = [row.default_model for row in (await session.execute(PERSONA_MODELS)).all()]
+        models = [row.default_model for row in (await session.execute(statements.list_persona_models)).all()]
     await app.models.router.warm(*models)
 
 

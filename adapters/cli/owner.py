@@ -3,18 +3,17 @@
 Whoever can start it can read and write its whole database; to be the owner gives them nothing that they lack.
 """
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select
 
 from adapters.terminal import terminal_sender
 from agent.app import App
 from agent.people.participants import ResolvedUser, resolve_user
+from shared.db.statements import load_statements
 from shared.permissions import Permission
 
+statements = load_statements(__file__)
+
 OWNER_ON_THE_WEB = "owner"
-OPENED_FOR = text(
-    "SELECT admin.users.name, permission FROM admin.users JOIN user_platform_links AS link ON link.user_id = users.id"
-    " WHERE link.platform = 'web' AND platform_user_id = :account"
-)
 
 
 async def resolve_terminal_user(app: App) -> ResolvedUser:
@@ -33,5 +32,5 @@ async def find_owner_on_the_web(app: App) -> tuple[str, str]:
     """Return the owner's id on the platform `web`, and how the person is called whose session it opens."""
     await resolve_terminal_user(app)
     async with app.database.transaction() as session:
-        row = (await session.execute(OPENED_FOR, {"account": OWNER_ON_THE_WEB})).one()
+        row = (await session.execute(statements.find_owner, {"account": OWNER_ON_THE_WEB})).one()
     return OWNER_ON_THE_WEB, f"{row.name} ({row.permission})"

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from sqlalchemy import text
-
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
 from agent.commands.grants.notices import send_notices
@@ -25,6 +23,9 @@ from agent.queue.maintenance.totals import count_finished, store_events
 from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTask, Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 REMEMBER_SECONDS = 1.0
 SCHEDULE_SECONDS, CHECK_SECONDS = 1.0, 2.0
@@ -34,11 +35,6 @@ VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
 EVENT_SECONDS = 5.0
-# Permissions that have ended count no more; this only says so in the table.
-# Who was an admin without a limit gets that of a guest.
-END_GRANTS = text(
-    "SELECT parley_end_grants() FROM set_config('parley.guest_budget', CAST(:guest_budget AS text), true)"
-)
 
 
 def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds: float = MAINTENANCE_SECONDS) -> Worker:
@@ -95,7 +91,7 @@ def _list_work_that_can_wait(app: App, maintenance_seconds: float) -> Sequence[P
 
 async def _maintain(app: App) -> None:
     steps = Steps(app.database, app.clock)
-    await steps.run(END_GRANTS, {"guest_budget": str(app.settings.default_guest_token_budget)})
+    await steps.run(statements.end_grants, {"guest_budget": str(app.settings.default_guest_token_budget)})
     await count_finished(steps)
     await remove_expired(steps, app.settings)
     await remove_expired_files(steps, app.files.storage)

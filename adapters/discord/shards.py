@@ -10,14 +10,15 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from sqlalchemy import text
-
 from adapters.base import stay_up
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.gateway import Checkpoint
 from shared.db.database import DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import ConfigurationError
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from adapters.discord.settings import DiscordSettings
@@ -28,22 +29,6 @@ LEASE_SECONDS, RENEW_SECONDS = 20.0, 5.0
 # Without the database the lease can't be renewed: the connection is closed before another process may take the shard.
 GIVE_UP_SECONDS = 12.0
 
-CLAIM = text("""
-INSERT INTO shards (bot_id, shard_id, holder, leased_until, seen_id)
-SELECT :bot_id, wanted, :holder, clock_timestamp() + :lease * interval '1 second', CAST(:seen AS text)
-FROM unnest(CAST(:wanted AS int[])) AS wanted
-ON CONFLICT (bot_id, shard_id) DO UPDATE SET holder = excluded.holder, leased_until = excluded.leased_until,
-    seen_id = CASE WHEN shards.holder = excluded.holder THEN coalesce(excluded.seen_id, shards.seen_id)
-                   ELSE shards.seen_id END
-WHERE shards.holder = excluded.holder OR shards.leased_until IS NULL OR shards.leased_until < clock_timestamp()
-    -- No lease lasts that long: the database's clock was set back since.
-    OR shards.leased_until > clock_timestamp() + 2 * :lease * interval '1 second'
-RETURNING shard_id, seen_id
-""")
-RELEASE = text("""
-UPDATE shards SET leased_until = NULL, holder = NULL, seen_id = coalesce(CAST(:seen AS text), seen_id)
-WHERE bot_id = :bot_id AND holder = :holder
-""")
 
 log = get_logger()
 Connect = Callable[[list[int], int, Checkpoint], Awaitable[None]]
@@ -106,7 +91,7 @@ class Shards:
             "seen": self._checkpoint.to_text(),
         }
         async with self._app.database.statement() as session:
-            rows = (await session.execute(CLAIM, parameters)).all()
+            rows = (await session.execute(statements.claim_shard, parameters)).all()
         for row in rows:
             if row.shard_id not in self._held():
                 self._checkpoint.begin_at(row.seen_id)
@@ -129,7 +114,7 @@ class Shards:
         }
         try:
             async with self._app.database.statement() as session:
-                await session.execute(RELEASE, parameters)
+                await session.execute(statements.release_shard, parameters)
         except DatabaseLost:
             log.info("discord_shards_not_released")
 

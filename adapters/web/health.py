@@ -15,7 +15,6 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -32,8 +31,11 @@ from agent.queue.maintenance.totals import (
 )
 from shared.db.connections import UnfitDatabase
 from shared.db.migrations import VERSIONS, find_incompatibility, find_missing_tables, list_revisions
+from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.memory.vectors import read_progress
+
+statements = load_statements(__file__)
 
 # Whoever asks, such as a load balancer, waits no longer.
 READY_SECONDS = 4.0
@@ -43,18 +45,6 @@ NO_WORKER = (
 )
 # The outcomes of turns whose status is "answered".
 ANSWERED = ("finished", "unfinished")
-QUEUES = text("""
-SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
-       (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
-       (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting'),
-       (SELECT count(*) FROM outbox WHERE status = 'failed'),
-       parley_count_memories(),
-       (SELECT count(*) FROM unremembered_turns)
-""")
-BACKLOG = text("""
-SELECT adapter, count(*) AS replies, greatest(0, extract(epoch FROM now() - min(created_at))) AS age
-FROM outbox WHERE status IN ('pending', 'claimed') GROUP BY adapter ORDER BY adapter
-""")
 # What the codes of errors have in common that say that a budget is used up.
 OF_A_BUDGET = "budget"
 
@@ -176,8 +166,10 @@ async def read_metrics(app: App) -> list[Metric]:
         ledger = await read_call_totals(session)
         tools = await read_tool_totals(session)
         events = await read_event_totals(session)
-        queue_length, running, age, undeliverable, memories, unremembered = (await session.execute(QUEUES)).one()
-        backlog = (await session.execute(BACKLOG)).all()
+        queue_length, running, age, undeliverable, memories, unremembered = (
+            await session.execute(statements.count_queues)
+        ).one()
+        backlog = (await session.execute(statements.count_backlog)).all()
     gauges = {
         "parley_inbox_waiting": queue_length,
         "parley_inbox_oldest_seconds": age,

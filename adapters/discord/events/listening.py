@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import discord
-from sqlalchemy import text
 
 from adapters.base import BotAccount
 from adapters.chat.addressing import Exchanges
 from adapters.discord.events.incoming import to_addressing, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused, insist
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.log import get_logger
 from shared.messages import Place, QuotedMessage
+
+statements = load_statements(__file__)
 
 MOST_EARLIER, MOST_CHAIN = 10, 4
 REMEMBERED_CHANNELS = 1000
@@ -26,34 +28,6 @@ NOTED_SECONDS = 3600.0
 MOST_REMEMBERED = 10_000
 
 log = get_logger()
-
-# The most specific rule applies: thread, channel, server.
-RULE = text("""
-WITH rule AS (
-    SELECT mode, thread_per_question, answers_others FROM channel_modes
-    WHERE platform = 'discord' AND coalesce(platform_server_id, :server) = :server
-      AND (platform_channel_id IS NULL OR platform_channel_id IN (:channel, :thread))
-    ORDER BY platform_channel_id IS NULL, platform_channel_id <> :thread, platform_server_id IS NULL LIMIT 1
-)
-SELECT coalesce((SELECT mode FROM rule), 'mention') AS mode,
-    coalesce((SELECT thread_per_question FROM rule), false) AS thread_per_question,
-    coalesce((SELECT answers_others FROM rule), false) AS answers_others, EXISTS (
-    SELECT FROM conversations
-    WHERE platform = 'discord' AND platform_server_id IS NOT DISTINCT FROM CAST(:known_server AS text)
-      AND platform_channel_id = :channel AND platform_thread_id IS NOT DISTINCT FROM CAST(:known_thread AS text)
-) OR EXISTS (
-    -- The conversation begins with the first turn; until then its messages wait here.
-    SELECT FROM inbox WHERE place_key = :place_key AND status IN ('waiting', 'claimed')
-) AS is_known
-""")
-NOTE_DIRECT = text("""
-INSERT INTO direct_channels (bot_id, platform_channel_id) VALUES (:bot_id, :channel)
-ON CONFLICT (bot_id, platform_channel_id) DO UPDATE SET last_active_at = now()
-""")
-LIST_DIRECT = text("""
-SELECT platform_channel_id FROM direct_channels WHERE bot_id = :bot_id AND last_active_at > now() - interval '30 days'
-ORDER BY last_active_at DESC
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +73,7 @@ class Listening:
             "place_key": place.key,
         }
         async with self._database.statement() as session:
-            return (await session.execute(RULE, parameters)).one()
+            return (await session.execute(statements.find_rule, parameters)).one()
 
     def remember(self, message: discord.Message, me: int) -> None:
         """Keep a server message as context for the next mention."""
@@ -206,7 +180,9 @@ class DirectChannels:
         if now - self._noted.get(channel_id, -NOTED_SECONDS) < NOTED_SECONDS:
             return
         async with self._database.statement() as session:
-            await session.execute(NOTE_DIRECT, {"bot_id": await self._bot.find_id(), "channel": str(channel_id)})
+            await session.execute(
+                statements.note_direct_channel, {"bot_id": await self._bot.find_id(), "channel": str(channel_id)}
+            )
         self._noted[channel_id] = now
         if len(self._noted) > MOST_REMEMBERED:
             self._noted.popitem(last=False)
@@ -215,5 +191,5 @@ class DirectChannels:
         """Return the channels in use within the last 30 days, the latest first."""
         bot_id = await self._bot.find_id()
         async with self._database.statement() as session:
-            rows = (await session.execute(LIST_DIRECT, {"bot_id": bot_id})).all()
+            rows = (await session.execute(statements.list_direct_channels, {"bot_id": bot_id})).all()
         return [int(row.platform_channel_id) for row in rows]

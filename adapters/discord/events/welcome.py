@@ -3,11 +3,13 @@
 from typing import TYPE_CHECKING
 
 import discord
-from sqlalchemy import text
 
 from adapters.discord.transport.rest import Refused, insist
+from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -24,12 +26,6 @@ HINT = (
     "The tables are changed in `parley psql`; docs/discord.md shows each. The server's id is `{server_id}`."
 )
 
-GREET = text("""
-INSERT INTO servers (platform, platform_server_id, name, welcomed_at) VALUES ('discord', :server, :name, now())
-ON CONFLICT (platform, platform_server_id) DO UPDATE SET welcomed_at = now(), name = excluded.name
-WHERE servers.welcomed_at IS NULL
-RETURNING id
-""")
 
 log = get_logger()
 
@@ -38,7 +34,7 @@ async def welcome(app: "App", guild: discord.Guild) -> None:
     """Introduce the agent, once per server."""
     async with app.database.statement() as session:
         parameters = {"server": str(guild.id), "name": guild.name}
-        if (await session.execute(GREET, parameters)).one_or_none() is None:
+        if (await session.execute(statements.note_welcome, parameters)).one_or_none() is None:
             return
     channel = _find_channel(guild)
     if channel is not None:

@@ -5,12 +5,13 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.transport.rest import Json, Rest
 from agent.commands import Command, list_commands
+from shared.db.statements import load_statements
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -25,8 +26,6 @@ OPTIONAL = re.compile(r"^\[(?:(?P<word>[a-z][a-z_-]*) )?(?P<value>[A-Z][A-Z_ ]*)
 ALTERNATIVE = re.compile(r"^(?P<word>[a-z][a-z_-]*)(?: (?P<value>[A-Z][A-Z_ ]*))?$")
 REQUIRED = re.compile(r"^[A-Z][A-Z_ ]*$")
 
-SYNCED = text("SELECT commands_hash FROM bots WHERE id = :bot_id")
-NOTE = text("UPDATE bots SET commands_hash = :hash WHERE id = :bot_id")
 
 log = get_logger()
 
@@ -96,12 +95,12 @@ async def sync(app: "App", rest: Rest) -> bool:
     digest = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
     bot_id = await rest.rate_limiter.bot.find_id()
     async with app.database.statement() as session:
-        row = (await session.execute(SYNCED, {"bot_id": bot_id})).one()
+        row = (await session.execute(statements.read_commands_hash, {"bot_id": bot_id})).one()
     if row.commands_hash == digest:
         return False
     me = await rest.me()
     await rest.call("PUT", "/applications/{application_id}/commands", payload, application_id=str(me["id"]))
     async with app.database.statement() as session:
-        await session.execute(NOTE, {"bot_id": bot_id, "hash": digest})
+        await session.execute(statements.store_commands_hash, {"bot_id": bot_id, "hash": digest})
     log.info("discord_commands_synced", count=len(payload))
     return True

@@ -15,15 +15,18 @@ import aiohttp
 import discord
 from aiohttp import TraceConfig
 from discord.http import HTTPClient, Route
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from adapters.base import BotAccount
 from adapters.chat.parts import Upload
 from adapters.discord.transport.library import open_http
 from shared.db.database import Database, DatabaseLost
+from shared.db.statements import load_statements
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 Json = dict[str, Any]
 Result = TypeVar("Result")
@@ -59,26 +62,6 @@ LOOK_SECONDS, MOST_LOOKS = 2 / RATE, 100
 # Discord bans clients that make 10,000 invalid requests in ten minutes.
 INVALID_LOGGED_EVERY = 100
 
-RESERVE_SLOT = text("""
-UPDATE bots SET next_request_at = :spacing * interval '1 second' + CASE
-    -- No queue is that long: the database's clock was set back since.
-    WHEN next_request_at > clock_timestamp() + :longest * interval '1 second' THEN clock_timestamp()
-    ELSE greatest(next_request_at, clock_timestamp())
-END
-WHERE id = :bot_id
-RETURNING extract(epoch FROM next_request_at - clock_timestamp())
-""")
-RESERVE_FREE_SLOT = text("""
-UPDATE bots SET next_request_at = clock_timestamp() + :spacing * interval '1 second'
-WHERE id = :bot_id
-  AND next_request_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + :longest * interval '1 second'
-RETURNING id
-""")
-IS_FREE = text("""
-SELECT next_request_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + :longest * interval '1 second'
-FROM bots
-WHERE id = :bot_id
-""")
 
 log = get_logger()
 
@@ -112,7 +95,7 @@ class RateLimiter:
         if pace == "paid":
             return
         try:
-            seconds = float((await self._run(RESERVE_SLOT))[0]) - BURST * SPACING
+            seconds = float((await self._run(statements.reserve_slot))[0]) - BURST * SPACING
         except DatabaseLost:
             # Without the database the limit can't be shared; one process alone stays far below it.
             seconds = 1 / 10
@@ -129,14 +112,14 @@ class RateLimiter:
     async def is_free(self) -> bool:
         """Return whether the next request would get a slot at once."""
         try:
-            return bool((await self._run(IS_FREE))[0])
+            return bool((await self._run(statements.is_free))[0])
         except DatabaseLost:
             return False
 
     async def has_spare(self) -> bool:
         """Reserve a slot only if no request waits for one: for optional requests."""
         try:
-            return await self._run(RESERVE_FREE_SLOT) is not None
+            return await self._run(statements.reserve_free_slot) is not None
         except DatabaseLost:
             return False
 

@@ -4,20 +4,14 @@ There, each direct message outside a thread is the root of one. Slack adds what 
 and to no others.
 """
 
-from sqlalchemy import text
-
 from adapters.slack.events.incoming import is_in_direct
 from adapters.slack.transport.api import Json, Web
 from shared.db.database import Database
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 CONTEXT = "app_context"
-# After a restart: in the agent messaging experience every direct conversation is a thread.
-LATEST = text("""
-SELECT bool_and(platform_thread_id IS NOT NULL) FROM (
-    SELECT platform_thread_id FROM conversations
-    WHERE platform = 'slack' AND platform_server_id = :team AND is_direct ORDER BY last_active_at DESC LIMIT 5
-) AS latest
-""")
 
 
 class AgentView:
@@ -43,7 +37,7 @@ class AgentView:
     async def _is_agent(self, team: str) -> bool:
         if team not in self._teams:
             async with self._database.statement() as session:
-                is_agent = (await session.execute(LATEST, {"team": team})).scalar_one()
+                is_agent = (await session.execute(statements.is_agent_view, {"team": team})).scalar_one()
             if is_agent is None:
                 return False
             self._teams[team] = bool(is_agent)

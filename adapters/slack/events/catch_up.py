@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from adapters.base import FIRST_WAIT, LONGEST_WAIT
 from adapters.chat.checkpoint import oldest_missed, to_mark
 from adapters.slack.transport.api import Json, Refused, Web
 from adapters.slack.transport.clients import Clients
+from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -23,20 +24,6 @@ MAX_WAIT = 300.0
 # Reading ends after this time: what somebody wrote is answered soon or, as people have gone on, not at all.
 READ_SECONDS = 3600.0
 
-# Slack is not asked for all channels: only those with a recent conversation are read, the latest first. What was
-# written in a place is at most CATCH_UP_HOURS old, but the place itself may have been quiet for longer before.
-CHANNELS = text("""
-SELECT platform_server_id AS team, platform_channel_id AS channel, bool_and(is_direct) AS is_direct FROM conversations
-WHERE platform = 'slack' AND last_active_at > now() - :hours * interval '1 hour' - interval '30 days'
-GROUP BY platform_server_id, platform_channel_id ORDER BY max(last_active_at) DESC
-""")
-THREADS = text("""
-SELECT platform_server_id AS team, platform_channel_id AS channel, platform_thread_id AS thread, is_direct
-FROM conversations
-WHERE platform = 'slack' AND platform_thread_id IS NOT NULL
-  AND last_active_at > now() - :hours * interval '1 hour' - interval '3 days'
-ORDER BY last_active_at DESC
-""")
 
 log = get_logger()
 
@@ -62,8 +49,8 @@ async def list_missed(
     until = app.clock.monotonic() + seconds
     oldest = max(since, to_mark(oldest_missed(app)))
     async with app.database.statement() as session:
-        channels = (await session.execute(CHANNELS, {"hours": app.settings.catch_up_hours})).all()
-        threads = (await session.execute(THREADS, {"hours": app.settings.catch_up_hours})).all()
+        channels = (await session.execute(statements.list_channels, {"hours": app.settings.catch_up_hours})).all()
+        threads = (await session.execute(statements.list_threads, {"hours": app.settings.catch_up_hours})).all()
     # History does not tell what kind of channel it is from.
     kinds = {row.channel: "im" if row.is_direct else "channel" for row in (*channels, *threads)}
     places = [Unread(row.team, row.channel, None, kind=kinds[row.channel]) for row in channels]

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from sqlalchemy import text
-
 from adapters.slack.transport.api import Json, Refused
 from shared.db.batching import BatchLoader
+from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
@@ -27,41 +28,6 @@ MAX_WAIT, ASK_SECONDS = 0.5, 1.2
 # After a failure the cached groups are used for this long, so that not every message waits for Slack.
 RETRY_SECONDS = 5.0
 
-FIND_GROUPS = text("""
-SELECT EXISTS (SELECT FROM role_grants WHERE platform = 'slack' AND server = asked.team_id) AS has_grants,
-       known.id IS NOT NULL AS is_known, coalesce(known.changes, 0) AS changes,
-       coalesce(known.read_at > now() - :fresh * interval '1 second', false) AS is_fresh,
-       ARRAY(SELECT group_id FROM slack_group_members WHERE list_id = known.id AND platform_user_id = asked.account
-             ORDER BY group_name, group_id) AS ids,
-       ARRAY(SELECT group_name FROM slack_group_members WHERE list_id = known.id AND platform_user_id = asked.account
-             ORDER BY group_name, group_id) AS names
-FROM unnest(CAST(:team_ids AS text[]), CAST(:accounts AS text[])) WITH ORDINALITY AS asked (team_id, account, number)
-LEFT JOIN slack_group_lists AS known ON known.team_id = asked.team_id
-ORDER BY number
-""")
-# A list that was read before a concurrent change is discarded.
-MARK_READ = text("""
-INSERT INTO slack_group_lists (team_id, read_at) VALUES (:team_id, now())
-ON CONFLICT (team_id) DO UPDATE SET read_at = now() WHERE slack_group_lists.changes = :changes
-RETURNING id
-""")
-DELETE_MEMBERS = text("DELETE FROM slack_group_members WHERE list_id = :list_id")
-INSERT_MEMBERS = text("""
-INSERT INTO slack_group_members (list_id, platform_user_id, group_id, group_name)
-SELECT :list_id, account, id, name FROM jsonb_to_recordset(CAST(:members AS jsonb)) AS given
-    (account text, id text, name text)
-ON CONFLICT DO NOTHING
-""")
-# A removed member loses the group at once, whenever the groups are read again. Two statements, so that the second one
-# sees the rows of a concurrent refresh that the first one has waited for.
-MARK_CHANGED = text("""
-INSERT INTO slack_group_lists (team_id, changes) VALUES (:team_id, 1)
-ON CONFLICT (team_id) DO UPDATE SET changes = slack_group_lists.changes + 1, read_at = NULL RETURNING id
-""")
-REMOVE_MEMBERS = text("""
-DELETE FROM slack_group_members WHERE list_id = :list_id AND group_id = :group_id
-  AND (CAST(:removed AS text[]) IS NULL OR platform_user_id = ANY(CAST(:removed AS text[])))
-""")
 
 log = get_logger()
 
@@ -92,7 +58,7 @@ class Groups:
         teams, accounts = [team_id for team_id, _ in members], [account for _, account in members]
         parameters = {"team_ids": teams, "accounts": accounts, "fresh": FRESH_SECONDS}
         async with self._database.statement() as session:
-            return (await session.execute(FIND_GROUPS, parameters)).all()
+            return (await session.execute(statements.find_groups, parameters)).all()
 
     async def _refresh(self, team_id: str, changes: int) -> bool:
         if self._clock.monotonic() < self._retry_at.get(team_id, 0.0):
@@ -104,10 +70,10 @@ class Groups:
             log.warning("slack_groups_unknown", team=team_id, cause=str(error) or "Slack takes too long")
             return False
         async with self._database.transaction() as session:
-            row = (await session.execute(MARK_READ, {"team_id": team_id, "changes": changes})).one_or_none()
+            row = (await session.execute(statements.mark_read, {"team_id": team_id, "changes": changes})).one_or_none()
             if row is not None:
-                await session.execute(DELETE_MEMBERS, {"list_id": row.id})
-                await session.execute(INSERT_MEMBERS, {"list_id": row.id, "members": json.dumps(members)})
+                await session.execute(statements.delete_members, {"list_id": row.id})
+                await session.execute(statements.insert_members, {"list_id": row.id, "members": json.dumps(members)})
         return True
 
     async def _list_members(self, team_id: str) -> list[Json]:
@@ -128,9 +94,9 @@ class Groups:
     async def change(self, team_id: str, group_id: str, accounts: list[str] | None) -> None:
         """Mark a group as changed and remove members from it at once; `removed=None` means all of them."""
         async with self._database.transaction() as session:
-            list_id = (await session.execute(MARK_CHANGED, {"team_id": team_id})).scalar_one()
+            list_id = (await session.execute(statements.mark_changed, {"team_id": team_id})).scalar_one()
             parameters = {"list_id": list_id, "group_id": group_id, "removed": accounts}
-            await session.execute(REMOVE_MEMBERS, parameters)
+            await session.execute(statements.remove_members, parameters)
 
 
 def register(bolt: "AsyncApp", groups: Groups) -> None:

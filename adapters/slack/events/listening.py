@@ -7,42 +7,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
-
 from adapters.chat.addressing import Exchanges
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, list_people, to_addressing, to_event_id, to_quoted_message
 from adapters.slack.transport.api import Json, Web
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.messages import Place, QuotedMessage
+
+statements = load_statements(__file__)
 
 MOST_EARLIER, MOST_RECENT, MOST_REPLIES = 20, 10, 200
 # Of a thread's earlier messages so many characters are shown, the last ones; Slack gives up to 999 replies at once.
 EARLIER_CHARS, REPLIES_PER_PAGE = 10_000, 999
 REMEMBERED_CHANNELS, MOST_UNANSWERED = 1000, 10_000
 FETCH_SECONDS = 1.2
-
-# For several places in one statement. The most specific rule applies: thread, channel, workspace. The agent takes part
-# in a thread as soon as a message of it is stored, which is before the turn creates the conversation.
-RULE = text("""
-SELECT rule.mode, coalesce(rule.answers_others, false) AS answers_others, EXISTS (
-    SELECT FROM conversations
-    WHERE platform = 'slack' AND platform_server_id = server AND platform_channel_id = channel
-      AND platform_thread_id IS NOT DISTINCT FROM nullif(thread, '')
-) OR EXISTS (
-    SELECT FROM inbox WHERE inbox.place_key = asked.place_key AND status IN ('waiting', 'claimed')
-) AS is_known
-FROM unnest(CAST(:servers AS text[]), CAST(:channels AS text[]), CAST(:threads AS text[]), CAST(:place_keys AS text[]))
-     WITH ORDINALITY AS asked (server, channel, thread, place_key, number)
-LEFT JOIN LATERAL (
-    SELECT mode, answers_others FROM channel_modes
-    WHERE platform = 'slack' AND coalesce(platform_server_id, server) = server
-      AND (platform_channel_id IS NULL OR platform_channel_id IN (channel, thread))
-    ORDER BY platform_channel_id IS NULL, platform_channel_id <> thread, platform_server_id IS NULL LIMIT 1
-) AS rule ON true
-ORDER BY number
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +86,7 @@ class Listening:
             "place_keys": [place.key for place in places],
         }
         async with self._database.statement() as session:
-            return list((await session.execute(RULE, parameters)).all())
+            return list((await session.execute(statements.list_rules, parameters)).all())
 
     def remember(self, event: Json) -> None:
         """Keep a channel message as context for the next mention."""

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import SecretStr
-from sqlalchemy import text
 
 from adapters.slack.install.models import SlackInstallation
 from adapters.slack.install.vault import TokenUnreadable, Vault
@@ -12,7 +11,10 @@ from adapters.slack.transport.api import Token
 from shared.clock import Clock
 from shared.db.database import Database
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 # Short, because another process may change the table.
 CACHE_SECONDS = 5.0
@@ -21,34 +23,6 @@ REMEDY = "put the old key behind the new one (SECRET_KEY=new,old), or install th
 
 EndReason = Literal["uninstalled", "revoked", "removed"]
 
-SAVE = text("""
-WITH known AS (
-    INSERT INTO servers (platform, platform_server_id, name) VALUES ('slack', :team_id, :team_name)
-    ON CONFLICT (platform, platform_server_id) DO UPDATE SET name = coalesce(excluded.name, servers.name)
-)
-INSERT INTO slack_installations (team_id, team_name, enterprise_id, app_id, bot_id, bot_user_id, scopes, token,
-                                 installed_by)
-VALUES (:team_id, :team_name, :enterprise_id, :app_id, :bot_id, :bot_user_id, :scopes, :token, :installed_by)
-ON CONFLICT (team_id) DO UPDATE SET team_name = excluded.team_name, enterprise_id = excluded.enterprise_id,
-    app_id = excluded.app_id, bot_id = excluded.bot_id, bot_user_id = excluded.bot_user_id, scopes = excluded.scopes,
-    token = excluded.token, installed_by = excluded.installed_by, installed_at = now(), ended_at = NULL,
-    ended_because = NULL
-""")
-FIND = text("""
-SELECT team_id, team_name, bot_id, bot_user_id, token FROM slack_installations
-WHERE team_id = :team_id AND token IS NOT NULL
-""")
-# Only if the table still holds the refused token: the app may have been installed again.
-END = text("""
-UPDATE slack_installations SET token = NULL, ended_at = now(), ended_because = :because
-WHERE team_id = :team_id AND token = :token RETURNING id
-""")
-WIPE = text("""
-UPDATE slack_installations SET token = NULL, ended_at = now(), ended_because = :because
-WHERE team_id = :team_id AND token IS NOT NULL
-""")
-ENCRYPTED = text("SELECT team_id, token FROM slack_installations WHERE token IS NOT NULL ORDER BY id FOR UPDATE")
-UPDATE_TOKEN = text("UPDATE slack_installations SET token = :token WHERE team_id = :team_id")
 
 log = get_logger()
 
@@ -99,7 +73,7 @@ class Installations:
         if cached is not None and cached.until > self._clock.monotonic():
             return cached.token
         async with self._database.statement() as session:
-            row = (await session.execute(FIND, {"team_id": team_id})).one_or_none()
+            row = (await session.execute(statements.find_installation, {"team_id": team_id})).one_or_none()
         if row is None:
             self._cached.pop(team_id, None)
             return None
@@ -131,7 +105,7 @@ class Installations:
             "installed_by": installed.installed_by,
         }
         async with self._database.statement() as session:
-            await session.execute(SAVE, parameters)
+            await session.execute(statements.store_installation, parameters)
         self._cached.pop(installed.team_id, None)
         self._unreadable.discard(installed.team_id)
         log.info("slack_installed", team=installed.team_id, by=installed.installed_by)
@@ -140,11 +114,11 @@ class Installations:
         """Delete a token that Slack refuses; return False if the table holds a newer one."""
         team_id = token.team_id
         async with self._database.statement() as session:
-            row = (await session.execute(FIND, {"team_id": team_id})).one_or_none()
+            row = (await session.execute(statements.find_installation, {"team_id": team_id})).one_or_none()
             if row is None or self._decrypt(team_id, row.token) != token.secret.get_secret_value():
                 return False
             parameters = {"team_id": team_id, "token": row.token, "because": because}
-            ended = (await session.execute(END, parameters)).one_or_none() is not None
+            ended = (await session.execute(statements.end_installation, parameters)).one_or_none() is not None
         self._cached.pop(team_id, None)
         if ended:
             log.warning("slack_installation_ended", team=team_id, because=because)
@@ -153,7 +127,7 @@ class Installations:
     async def wipe(self, team_id: str, because: EndReason) -> None:
         """Delete a token that no key decrypts."""
         async with self._database.statement() as session:
-            await session.execute(WIPE, {"team_id": team_id, "because": because})
+            await session.execute(statements.wipe_token, {"team_id": team_id, "because": because})
         self._unreadable.discard(team_id)
         log.warning("slack_installation_ended", team=team_id, because=because)
 
@@ -161,12 +135,14 @@ class Installations:
 async def rotate(session: Session, vault: Vault) -> tuple[int, list[str]]:
     """Encrypt every token with the newest key; return how many, and the workspaces whose tokens no key decrypts."""
     lost: list[str] = []
-    rows = (await session.execute(ENCRYPTED)).all()
+    rows = (await session.execute(statements.list_tokens)).all()
     for row in rows:
         try:
             token = vault.decrypt(row.team_id, row.token)
         except TokenUnreadable:
             lost.append(row.team_id)
             continue
-        await session.execute(UPDATE_TOKEN, {"team_id": row.team_id, "token": vault.encrypt(row.team_id, token)})
+        await session.execute(
+            statements.replace_token, {"team_id": row.team_id, "token": vault.encrypt(row.team_id, token)}
+        )
     return len(rows) - len(lost), lost

@@ -17,7 +17,6 @@ from slack_sdk.oauth.installation_store import Installation
 from slack_sdk.oauth.installation_store.async_installation_store import AsyncInstallationStore
 from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
 from slack_sdk.web.async_client import AsyncWebClient
-from sqlalchemy import text
 
 from adapters.slack.install import INSTALL, REDIRECT
 from adapters.slack.install.installations import Installations, Installed
@@ -28,8 +27,11 @@ from adapters.slack.transport.clients import API_BASE, Clients, quiet
 from adapters.web.page.page import NO_STORE, to_note
 from agent.app import App
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import ParleyError
 from shared.log import get_logger
+
+statements = load_statements(__file__)
 
 STATE_SECONDS = 600
 # Relative, because a proxy may serve this under a path prefix.
@@ -50,12 +52,6 @@ ROTATED = "This Slack app exchanges its tokens every few hours, which Parley can
 UNREACHABLE = "Slack can't be reached just now; nothing was installed. Try again in a few minutes."
 NO_ADDRESS = "The operator has to set PUBLIC_URL first: Slack brings you back to that address."
 
-# Expired states are deleted here.
-ISSUE = text("""
-WITH old AS (DELETE FROM slack_oauth_states WHERE expires_at < now())
-INSERT INTO slack_oauth_states (state_hash, expires_at) VALUES (:hash, now() + :seconds * interval '1 second')
-""")
-CONSUME = text("DELETE FROM slack_oauth_states WHERE state_hash = :hash RETURNING expires_at > now() AS is_fresh")
 
 log = get_logger()
 
@@ -74,13 +70,13 @@ class States(AsyncOAuthStateStore):
         """Return a new state."""
         state = token_urlsafe(32)
         async with self._database.statement() as session:
-            await session.execute(ISSUE, {"hash": _hash(state), "seconds": STATE_SECONDS})
+            await session.execute(statements.issue_state, {"hash": _hash(state), "seconds": STATE_SECONDS})
         return state
 
     async def async_consume(self, state: str) -> bool:
         """Consume a state; return False if it is unknown, used or expired."""
         async with self._database.statement() as session:
-            row = (await session.execute(CONSUME, {"hash": _hash(state)})).one_or_none()
+            row = (await session.execute(statements.consume_state, {"hash": _hash(state)})).one_or_none()
         return row is not None and bool(row.is_fresh)
 
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from sqlalchemy import text
-
 from adapters.chat.command_replies import buttons_of, keep
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.interactions.actors import Actor
@@ -17,9 +15,12 @@ from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_not
 from adapters.slack.transport.api import Json, Refused
 from agent import commands
 from agent.commands import CommandReply
+from shared.db.statements import load_statements
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
@@ -39,15 +40,6 @@ NAME = re.compile(r"[a-z][a-z_-]*", re.IGNORECASE)
 
 ASK_INSTEAD, NOT_HERE = CommandReply(TO_ASK, is_private=True), CommandReply(NOT_INSTALLED, is_private=True)
 
-RUNNING = text("""
-SELECT conversations.platform_thread_id FROM turns
-JOIN conversations ON conversations.id = turns.conversation_id
-JOIN user_platform_links AS link ON link.user_id = turns.user_id
-WHERE turns.status = 'running' AND turns.parent_turn_id IS NULL AND conversations.platform = 'slack'
-  AND conversations.platform_server_id = :server AND conversations.platform_channel_id = :channel
-  AND link.platform = 'slack' AND link.platform_user_id = :account
-ORDER BY turns.id DESC LIMIT 1
-""")
 
 log = get_logger()
 
@@ -156,7 +148,7 @@ async def find_running(app: "App", actor: Actor, place: Place) -> Place:
     """Return the place in this channel or its threads where a turn of the person runs, else the channel itself."""
     parameters = {"server": place.server, "channel": place.channel, "account": actor.sender.platform_user_id}
     async with app.database.statement() as session:
-        rows = (await session.execute(RUNNING, parameters)).all()
+        rows = (await session.execute(statements.list_running_threads, parameters)).all()
     return replace(place, thread=rows[0].platform_thread_id) if rows else place
 
 

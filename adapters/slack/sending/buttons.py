@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text
-
 from adapters.chat.buttons import AGAIN, CHOICE, AnswerButtons, ShownButton, TurnButtons, to_label
 from adapters.slack.transport.api import Json, Web
+from shared.db.statements import load_statements
 from shared.text import abbreviate
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.queue.outbox import Reply
@@ -18,11 +19,6 @@ CHOICES, ACTIONS = "parley_choices", "parley_actions"
 OURS = (CHOICES, ACTIONS)
 MOST_BUTTONS, LABEL_CHARS = 25, 75
 STYLES = {"main": "primary", "yes": "primary", "no": "danger"}
-
-CLICKED = text("""
-SELECT platform_event_id, content FROM inbox
-WHERE platform = :platform AND platform_event_id IN (:choice, :again) ORDER BY id LIMIT 1
-""")
 
 
 def to_rows(answer_buttons: AnswerButtons) -> list[Json]:
@@ -61,7 +57,7 @@ async def find_clicked_rows(database: "Database", reply: "Reply") -> list[Json] 
     choice, again = (to_click_id(action, reply.turn_id) for action in (CHOICE, AGAIN))
     parameters = {"platform": reply.place.platform, "choice": choice, "again": again}
     async with database.statement() as session:
-        row = (await session.execute(CLICKED, parameters)).one_or_none()
+        row = (await session.execute(statements.list_clicks, parameters)).one_or_none()
     if row is None:
         return None
     return chosen_rows(row.content) if row.platform_event_id == choice else []

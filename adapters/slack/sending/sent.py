@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import text
-
 from adapters.slack.transport.api import Json, Web
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from adapters.chat.parts import Upload
@@ -24,14 +25,6 @@ PAGE, MOST_PAGES = 200, 50
 # How much later than the end of its turn a stream may seem to have begun, by Slack's clock.
 CLOCKS_DIFFER_SECONDS = 5.0
 TS = re.compile(r"[0-9]+\.[0-9]+")
-
-OTHERS = text("""
-SELECT coalesce(extract(epoch FROM turns.finished_at), 0) AS ended, ARRAY(
-    SELECT other.live_message_id FROM turns AS other
-    WHERE other.conversation_id = turns.conversation_id AND other.id <> turns.id AND other.live_message_id IS NOT NULL
-    ORDER BY other.id DESC LIMIT 100
-) AS others FROM turns WHERE turns.id = :turn_id
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +126,7 @@ async def _list_streams(database: "Database", key: ReplyKey, ours: Sequence[Json
     if key.place.thread is None or not key.turn_id or after is None or not unmarked:
         return []
     async with database.statement() as session:
-        row: Any = (await session.execute(OTHERS, {"turn_id": key.turn_id})).one_or_none()
+        row: Any = (await session.execute(statements.list_streams, {"turn_id": key.turn_id})).one_or_none()
     if row is None:
         return []
     # A later turn of the thread may be streaming already.

@@ -5,13 +5,14 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import text
-
 from adapters.slack.transport.api import MAX_WAIT, Json, Refused, Web
+from shared.db.statements import load_statements
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 from shared.messages import Place
 from shared.text import abbreviate
+
+statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from adapters.slack.transport.clients import Clients
@@ -26,17 +27,6 @@ LOOK_SECONDS, LONGEST_DOWNTIME = 15.0, timedelta(days=1)
 # Slack's answers to an app that is no agent; from then on the older method is called.
 NO_AGENT = frozenset({"not_authorized", "unknown_method", "feature_disabled", "feature_not_enabled", "missing_scope"})
 
-UNANSWERED = text("""
-SELECT DISTINCT platform_server_id AS team, platform_channel_id AS channel, platform_thread_id AS thread
-FROM confirmations AS asked JOIN conversations ON conversations.id = asked.conversation_id
-WHERE platform = 'slack' AND platform_thread_id IS NOT NULL AND asked.status IN ('pending', 'expired')
-  AND asked.expires_at > :since AND asked.expires_at <= :now
-  AND NOT EXISTS (
-      SELECT FROM confirmations AS other
-      WHERE other.conversation_id = asked.conversation_id AND other.status = 'pending' AND other.expires_at > :now
-  )
-  AND NOT EXISTS (SELECT FROM turns WHERE turns.conversation_id = asked.conversation_id AND turns.status = 'running')
-""")
 
 log = get_logger()
 
@@ -112,7 +102,7 @@ async def _end_between(app: "App", clients: "Clients", since: datetime) -> datet
     now = app.clock.now()
     since = max(since, now - LONGEST_DOWNTIME)
     async with app.database.statement() as session:
-        rows = (await session.execute(UNANSWERED, {"since": since, "now": now})).all()
+        rows = (await session.execute(statements.list_unanswered, {"since": since, "now": now})).all()
     is_done = True
     for row in rows:
         web = await clients.find(row.team)

@@ -6,44 +6,13 @@ limited channel read and write the row.
 
 from dataclasses import dataclass
 
-from sqlalchemy import text
-
 from shared.db.database import Database, DatabaseLost
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 # The distance between calls after a 429, by how much it grows with each further one, and how long it is kept.
 FIRST_DISTANCE, GROWTH, LONGEST_DISTANCE, KEPT_SECONDS = 1.1, 1.5, 60.0, 60.0
-
-# Refusals within a second are one event: calls that were under way together.
-SLOW_DOWN = text("""
-WITH old AS (
-    DELETE FROM slack_paces WHERE limited_at < now() - interval '1 day'
-    AND (team_id, method, platform_channel_id) <> (:team_id, :method, :channel)
-)
-INSERT INTO slack_paces AS pace (team_id, method, platform_channel_id, next_call_at, distance_seconds)
-VALUES (:team_id, :method, :channel, clock_timestamp() + :seconds * interval '1 second', :first)
-ON CONFLICT (team_id, method, platform_channel_id) DO UPDATE SET
-    next_call_at = greatest(pace.next_call_at, excluded.next_call_at),
-    distance_seconds = CASE
-        WHEN pace.limited_at < now() - :kept * interval '1 second' THEN excluded.distance_seconds
-        WHEN pace.limited_at > now() - interval '1 second' THEN pace.distance_seconds
-        ELSE least(:longest, pace.distance_seconds * :growth) END,
-    limited_at = now()
-""")
-RESERVE = text("""
-UPDATE slack_paces
-SET next_call_at = greatest(next_call_at, clock_timestamp()) + distance_seconds * interval '1 second'
-WHERE (team_id, method, platform_channel_id) = (:team_id, :method, :channel)
-AND limited_at > now() - :kept * interval '1 second'
-AND next_call_at <= clock_timestamp() + :max_wait * interval '1 second'
-RETURNING extract(epoch FROM next_call_at - clock_timestamp()) - distance_seconds AS wait,
-    extract(epoch FROM now() - limited_at) AS age
-""")
-LOOK = text("""
-SELECT extract(epoch FROM next_call_at - clock_timestamp()) AS wait, extract(epoch FROM now() - limited_at) AS age
-FROM slack_paces
-WHERE (team_id, method, platform_channel_id) = (:team_id, :method, :channel)
-AND limited_at > now() - :kept * interval '1 second'
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +37,11 @@ class SharedPace:
         """
         try:
             async with self._database.statement() as session:
-                row = (await session.execute(RESERVE, self._given | {"max_wait": max_wait})).one_or_none()
+                row = (
+                    await session.execute(statements.reserve_call, self._given | {"max_wait": max_wait})
+                ).one_or_none()
                 if row is None:
-                    row = (await session.execute(LOOK, self._given)).one_or_none()
+                    row = (await session.execute(statements.read_wait, self._given)).one_or_none()
         except DatabaseLost:
             return None
         return None if row is None else Slot(float(row.wait), float(row.age))
@@ -80,6 +51,6 @@ class SharedPace:
         rules = {"first": FIRST_DISTANCE, "growth": GROWTH, "longest": LONGEST_DISTANCE}
         try:
             async with self._database.statement() as session:
-                await session.execute(SLOW_DOWN, self._given | rules | {"seconds": seconds})
+                await session.execute(statements.slow_down, self._given | rules | {"seconds": seconds})
         except DatabaseLost:
             return

@@ -2,59 +2,29 @@
 
 from typing import Any
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.db.statements import load_statements
 from shared.messages import Place
 from shared.models import InboxMessage
 from shared.text import cut
 
+statements = load_statements(__file__)
+
 SHOWN_TURNS = 200
 TITLE_CHARS = 80
-
-CHATS = text("""
-SELECT substr(platform_channel_id, length(:prefix) + 1) AS chat, last_active_at,
-    (SELECT content FROM messages WHERE messages.conversation_id = conversations.id AND role = 'user'
-     ORDER BY turn_id, seq LIMIT 1) AS title
-FROM conversations
-WHERE platform = :platform AND platform_server_id IS NULL AND platform_thread_id IS NULL
-  AND starts_with(platform_channel_id, :prefix)
-ORDER BY last_active_at DESC LIMIT 100
-""")
-
-EVENTS = text("""
-WITH shown AS (
-    SELECT turns.id FROM turns JOIN conversations ON conversations.id = turns.conversation_id
-    WHERE platform = :platform AND platform_server_id IS NULL AND platform_thread_id IS NULL
-      AND platform_channel_id = :channel AND parent_turn_id IS NULL
-    ORDER BY turns.id DESC LIMIT :limit
-)
-SELECT turn_id, seq, name, payload FROM turn_events JOIN shown ON shown.id = turn_id ORDER BY turn_id, seq
-""")
-
-# The messages of scheduled jobs: those that are open, and those whose turn is newer than the one shown last.
-DUE = text("""
-SELECT id FROM inbox
-WHERE place_key = :place_key AND due_job IS NOT NULL AND status IN ('waiting', 'claimed')
-UNION
-SELECT inbox.id FROM conversations
-JOIN turns ON turns.conversation_id = conversations.id JOIN inbox ON inbox.turn_id = turns.id
-WHERE conversations.platform = :platform AND conversations.platform_server_id IS NULL
-  AND conversations.platform_thread_id IS NULL AND conversations.platform_channel_id = :channel
-  AND turns.id > :after AND due_job IS NOT NULL
-ORDER BY id
-""")
 
 
 async def list_due(session: AsyncSession, place: Place, after: int) -> list[int]:
     """Return the inbox ids of what scheduled jobs have sent since the turn `after`, in order."""
     parameters = {"place_key": place.key, "platform": place.platform, "channel": place.channel, "after": after}
-    return list((await session.execute(DUE, parameters)).scalars())
+    return list((await session.execute(statements.list_due_messages, parameters)).scalars())
 
 
 async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[dict[str, Any]]:
     """Return the conversations whose channels begin with the prefix, latest first."""
-    rows = (await session.execute(CHATS, {"platform": platform, "prefix": prefix})).all()
+    rows = (await session.execute(statements.list_chats, {"platform": platform, "prefix": prefix})).all()
     return [
         {"chat": row.chat, "title": cut(row.title or "", TITLE_CHARS), "last_active_at": row.last_active_at.isoformat()}
         for row in rows
@@ -64,7 +34,7 @@ async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[
 async def list_recent_events(session: AsyncSession, place: Place) -> list[dict[str, Any]]:
     """Return the events of the last turns in a place, in the order of the event stream."""
     parameters = {"platform": place.platform, "channel": place.channel, "limit": SHOWN_TURNS}
-    rows = (await session.execute(EVENTS, parameters)).all()
+    rows = (await session.execute(statements.list_events, parameters)).all()
     return [{"name": row.name, **row.payload, "turn_id": row.turn_id, "seq": row.seq} for row in rows]
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 
-from sqlalchemy import text
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -14,16 +13,17 @@ from adapters.web.page.chat import PLATFORM, Key, place_of
 from adapters.web.page.sessions import session_of, with_session
 from agent import commands
 from agent.people.participants import find_user
+from shared.db.statements import load_statements
 from shared.memory.own import list_own
 from shared.memory.visibility import Visibility
 from shared.messages import Sender
+
+statements = load_statements(__file__)
 
 SHOWN = 50
 MAX_SKIPPED = 1_000_000
 MAX_SEARCH_CHARS = 200
 NO_STORE = {"Cache-Control": "no-store"}
-
-IS_PAUSED = text("SELECT is_memory_paused FROM users WHERE id = :user_id")
 
 
 class Given(Closed):
@@ -43,7 +43,7 @@ async def get_memories(request: Request) -> Response:
         user = await find_user(session, Sender(PLATFORM, who))
         if user is None:
             return JSONResponse({"memories": [], "has_more": False, "is_paused": False}, headers=NO_STORE)
-        is_paused = (await session.execute(IS_PAUSED, {"user_id": user.id})).scalar_one()
+        is_paused = (await session.execute(statements.is_memory_paused, {"user_id": user.id})).scalar_one()
         visibility = Visibility(user.id, place_of(who, "memories"))
         own = await list_own(session, visibility, words, limit=SHOWN + 1, skip=skip)
     memories = [asdict(memory) | {"said_at": memory.said_at.isoformat()} for memory in own[:SHOWN]]

@@ -1,0 +1,47 @@
+-- name: find_gap
+-- The first process that listens inserts the row without a mark.
+INSERT INTO shards (bot_id, shard_id) VALUES (:bot_id, 0)
+ON CONFLICT (bot_id, shard_id) DO UPDATE SET shard_id = 0
+RETURNING seen_id,
+    -- Nobody holds it for longer: the database's clock was set back since.
+    coalesce(leased_until BETWEEN now() AND now() + 2 * :held * interval '1 second', false) AS is_held;
+
+-- name: note_seen
+UPDATE shards SET seen_id = greatest(seen_id, :seen), leased_until = now() + :held * interval '1 second'
+WHERE bot_id = :bot_id AND shard_id = 0;
+
+-- name: release
+UPDATE shards SET leased_until = NULL WHERE bot_id = :bot_id AND shard_id = 0;
+
+-- name: find_turn
+SELECT outbox.choices, outbox.reply_to, outbox.platform, outbox.platform_server_id, outbox.platform_channel_id,
+       outbox.platform_thread_id, outbox.is_direct,
+       (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
+       (SELECT json_agg(json_build_object('content', content, 'attachments', attachments, 'user', platform_user_id)
+                        ORDER BY sent_at, id) FROM inbox WHERE inbox.turn_id = turns.id) AS asked
+FROM turns JOIN outbox ON outbox.turn_id = turns.id WHERE turns.id = :turn_id;
+
+-- name: find_running_turn
+SELECT turns.user_id, inbox.platform, inbox.platform_server_id, inbox.platform_channel_id, inbox.platform_thread_id,
+       inbox.is_direct
+FROM turns JOIN inbox ON inbox.turn_id = turns.id
+WHERE turns.id = :turn_id AND turns.status = 'running' AND inbox.platform_user_id = :asker LIMIT 1;
+
+-- name: store_vote
+INSERT INTO feedback (turn_id, user_id, score) SELECT turns.id, turns.user_id, :score FROM turns
+WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
+  AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker)
+ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id;
+
+-- name: store_reply
+INSERT INTO outbox (adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
+                    is_direct, reply_to, content, files, attempts, error, tried_at, claimed_until)
+VALUES (:adapter, :platform, :server, :channel, :thread, :place_key, :is_direct, :reply_to, :content,
+        CAST(:files AS jsonb), 1, :error, now(), now() + interval '2 seconds');
+
+-- name: was_notified
+SELECT EXISTS (
+    SELECT FROM outbox JOIN inbox ON inbox.turn_id = outbox.turn_id
+    WHERE outbox.status = 'failed' AND outbox.platform = :platform AND outbox.platform_channel_id = :channel
+      AND inbox.platform_user_id = :asker AND outbox.created_at > now() - interval '1 day'
+);

@@ -1,0 +1,11 @@
+-- name: count_queues
+SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
+       (SELECT count(*) FROM turns WHERE status = 'running' AND parent_turn_id IS NULL),
+       (SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0) FROM inbox WHERE status = 'waiting'),
+       (SELECT count(*) FROM outbox WHERE status = 'failed'),
+       parley_count_memories(),
+       (SELECT count(*) FROM unremembered_turns);
+
+-- name: count_backlog
+SELECT adapter, count(*) AS replies, greatest(0, extract(epoch FROM now() - min(created_at))) AS age
+FROM outbox WHERE status IN ('pending', 'claimed') GROUP BY adapter ORDER BY adapter;
