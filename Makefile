@@ -21,7 +21,7 @@ help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
 	@echo "make embeddings  install the model of EMBEDDING_MODEL=local, 40 MB"
 	@echo "make test    lint, types and the whole test suite; installs what it needs"
-	@echo "make lint    ruff (rules and format), mypy and the contracts on imports"
+	@echo "make lint    ruff (rules and format), mypy, the contracts on imports, sqlfluff and squawk"
 	@echo "make format  let ruff put the code in shape"
 	@echo "make bench   measure turns against the floor program and print a table"
 	@echo "make bench-memory  measure recall: what it finds, what it leaks, how long it takes"
@@ -49,13 +49,15 @@ embeddings: ready
 	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --root-user-action ignore \
 		--require-hashes -r requirements-embeddings.lock
 
-# All four run, whatever the one before says.
+# All six run, whatever the one before says.
 lint: ready-for-tests
 	@failed=0; \
 	echo "parley: ruff check"; $(BIN)/ruff check . || failed=1; \
 	echo "parley: ruff format --check"; $(BIN)/ruff format --check . || failed=1; \
 	echo "parley: mypy"; $(BIN)/mypy || failed=1; \
 	echo "parley: lint-imports"; $(BIN)/lint-imports --no-logo --no-cache || failed=1; \
+	echo "parley: sqlfluff"; $(BIN)/sqlfluff lint --nocolor --processes 2 adapters agent migrations modules shared || failed=1; \
+	echo "parley: squawk"; $(BIN)/squawk $$(git ls-files "migrations/schema/*.sql" "*/*/schema/*.sql") || failed=1; \
 	$(BIN)/python -m tests.goals; \
 	exit $$failed
 
