@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pytest
 
 from tests.support.source_tree import (
+    ROOT,
     Source,
     depth,
     docstrings,
@@ -131,6 +132,11 @@ def test_jobs_are_enqueued_by_inbox_outbox_and_worker_alone() -> None:
         if not source.path.startswith(ENQUEUERS)
         for number, line in enumerate(source.text.splitlines(), 1)
         if ENQUEUE_FUNCTION in line
+    ] + [
+        f"{path}: {ENQUEUE_FUNCTION} belongs to agent/queue"
+        for path in sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/statements.sql"))
+        if not path.startswith((*ENQUEUERS, "agent/queue/", "."))
+        and ENQUEUE_FUNCTION in (ROOT / path).read_text("utf-8")
     ]
 
     agree(complaints)

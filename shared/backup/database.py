@@ -94,7 +94,7 @@ async def is_empty(connection: asyncpg.Connection) -> bool:
 async def read_contents(connection: asyncpg.Connection) -> Contents:
     """Return the revisions of the tables, the number of rows in each, and the state of the audit log."""
     names = [row["relname"] for row in await connection.fetch(TABLES)]
-    rows = {name: await connection.fetchval(f'SELECT count(*) FROM public."{name}"') for name in names}
+    rows = {name: await connection.fetchval(f'SELECT count(*) FROM public."{name}"') for name in names}  # noqa: S608 - catalogued
     revisions = {row["owner"]: row["revision"] for row in await connection.fetch(REVISIONS)}
     return Contents(revisions, rows, AuditState(**dict(await connection.fetchrow(AUDIT))))
 

@@ -79,7 +79,7 @@ class VectorIndex:
         """Return the query of the nearest memories."""
         cast = f"CAST(%s AS halfvec({self.dimensions}))"
         return (
-            f"(SELECT memory_id FROM memory_vectors WHERE {self.condition}"  # numbers, and a quoted name
+            f"(SELECT memory_id FROM memory_vectors WHERE {self.condition}"  # noqa: S608 - numbers, and a quoted name
             f" ORDER BY {cast % 'embedding'} <=> {cast % ':vector'} LIMIT {NEAREST})"
         )
 
