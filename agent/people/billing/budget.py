@@ -27,6 +27,7 @@ from shared.errors import (
     Superseded,
 )
 from shared.messages import COST_DIGITS, EstimatedUsage, Place, Usage
+from shared.settings import Settings
 
 # Seconds between two requests for a busy budget; they grow, because each request takes locks.
 MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.1, 1.0
@@ -37,6 +38,7 @@ SELECT * FROM parley_reserve(
     p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 )
 """)
+STORE_DEFAULTS = text("SELECT parley_store_defaults(:guest_token_budget)")
 RELEASE = text("SELECT parley_release(p_turn_id => :turn_id)")
 ABANDON = text("SELECT parley_abandon(p_turn_id => :turn_id, p_model => :model)")
 EXPIRE = text("SELECT parley_expire_reservations()")
@@ -161,6 +163,11 @@ def to_admission(row: Any) -> Admission:
     refusal = row.refusal if isinstance(row.refusal, dict) else json.loads(row.refusal)
     limit = RefusingLimit(refusal["kind"], refusal["period"], datetime.fromisoformat(refusal["resets_at"]))
     return Admission(AdmissionStatus[refusal["cause"].upper()], limit)
+
+
+async def store_defaults(session: Session, settings: Settings) -> None:
+    """Tell the database's functions what a guest may spend; a program does so when it starts."""
+    await session.execute(STORE_DEFAULTS, {"guest_token_budget": settings.default_guest_token_budget})
 
 
 async def reserve(session: Session, reservation: Reservation) -> Admission:
