@@ -32,7 +32,9 @@ WHERE conversations.id = due.id
 RETURNING conversations.id, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id,
           summary, summarized_turn_id, summary_claimed_until AS lease, last_active_at, summary_error AS error,
           summary_is_urgent OR last_active_at <= now() - interval '{IDLE_MINUTES} minutes' AS is_wanted,
-          summary_tokens_held AS tokens_held
+          coalesce(
+              (SELECT tokens FROM budget_reservations AS held WHERE held.conversation_id = conversations.id), 0
+          ) AS tokens_held
 """)
 # A conversation stays due when a turn is running, or is just about to begin: that one has set `last_active_at`.
 NEXT_LOOK = f"greatest(last_active_at + interval '{IDLE_MINUTES} minutes', now() + interval '1 minute')"

@@ -61,7 +61,9 @@ UPDATE conversations SET summary_claimed_until = clock_timestamp() + interval '{
 WHERE conversations.id = due.id
 RETURNING conversations.id, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id,
           summary, facts_turn_id, summary_claimed_until AS lease, last_active_at, NULL AS error, true AS is_wanted,
-          summary_tokens_held AS tokens_held
+          coalesce(
+              (SELECT tokens FROM budget_reservations AS held WHERE held.conversation_id = conversations.id), 0
+          ) AS tokens_held
 """)
 STORE = text("""
 UPDATE conversations SET facts_turn_id = :last_turn_id, summary_claimed_until = NULL, facts_failures = 0,
