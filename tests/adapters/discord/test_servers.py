@@ -104,7 +104,7 @@ async def test_who_has_used_up_their_own_budget_is_told_so_first(pond: Scene) ->
     await pond.sql("UPDATE users SET token_budget_monthly = 0")
     await pond.ann.asks("hello", pond.general)
 
-    assert first.startswith("This server has used up")
+    assert first.startswith("This server has used this month")
     assert (await pond.ann.hears(pond.general, 2))[1].startswith("You have used this month's budget")
 
 
