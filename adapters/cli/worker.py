@@ -16,6 +16,7 @@ from agent.commands.schedules.firing import fire_due
 from agent.memory.summaries.ongoing import FactReader
 from agent.memory.summaries.summarizer import Summarizer
 from agent.memory.turns import TurnMemories
+from agent.people.billing.budget import store_defaults
 from agent.queue.job import Bounds
 from agent.queue.maintenance.files import remove_expired_files
 from agent.queue.maintenance.memories import remove_expired_memories
@@ -35,10 +36,7 @@ VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
 EVENT_SECONDS = 5.0
 # Permissions that have ended count no more; this only says so in the table.
-# Who was an admin without a limit gets that of a guest.
-END_GRANTS = text(
-    "SELECT parley_end_grants() FROM set_config('parley.guest_budget', CAST(:guest_budget AS text), true)"
-)
+END_GRANTS = text("SELECT parley_end_grants()")
 
 
 def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds: float = MAINTENANCE_SECONDS) -> Worker:
@@ -95,7 +93,10 @@ def _list_work_that_can_wait(app: App, maintenance_seconds: float) -> Sequence[P
 
 async def _maintain(app: App) -> None:
     steps = Steps(app.database, app.clock)
-    await steps.run(END_GRANTS, {"guest_budget": str(app.settings.default_guest_token_budget)})
+    # Where the database was away at the start, the defaults are stored here.
+    async with app.database.statement() as session:
+        await store_defaults(session, app.settings)
+    await steps.run(END_GRANTS)
     await count_finished(steps)
     await remove_expired(steps, app.settings)
     await remove_expired_files(steps, app.files.storage)

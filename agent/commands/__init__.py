@@ -48,7 +48,7 @@ async def answer(
     if command is None:
         return CommandReply(unknown_command(place.platform, name), is_private=True)
     async with app.database.transaction() as session:
-        user = await resolve_user(session, sender, app.settings.default_guest_token_budget)
+        user = await resolve_user(session, sender)
         user = await with_roles(
             session, user, sender=sender, place=place, platform_context=platform_context or PlatformContext()
         )

@@ -45,7 +45,7 @@ async def keep_credential(app: App, sender: Sender, name: str, value: str) -> st
     """Keep what a person has entered in a form, and return the reply; raises `Refusal` for what can't be kept."""
     check_name(name)
     async with app.database.transaction() as session:
-        user = await resolve_user(session, sender, app.settings.default_guest_token_budget)
+        user = await resolve_user(session, sender)
     await app.credentials.of_user(user.id).keep(name, value)
     return _kept(name)
 

@@ -29,7 +29,7 @@ ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agen
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
 CHOSEN_BY: dict[int, ChosenBy] = {CHANNEL: "channel", SERVER: "server", PLATFORM: "platform", DEFAULT: "default"}
 RENAME = text("SELECT parley_rename_account(:link_id, :username)")
-MAKE_USER = text("SELECT parley_make_user(:platform, :account, :username, :budget)")
+MAKE_USER = text("SELECT parley_make_user(:platform, :account, :username)")
 STORE_ROLES = text("""
 SELECT permission FROM parley_store_roles(:user_id, :platform, :platform_user_id, :server, :roles) AS permission
 """)
@@ -146,7 +146,7 @@ async def resolve_participants(
     if participants is not None:
         return participants
     async with database.transaction() as creating:
-        await resolve_user(creating, message.sender, settings.default_guest_token_budget)
+        await resolve_user(creating, message.sender)
     participants = await _find_participants(session, message, settings)
     if participants is None:
         raise RuntimeError("a user that was just created is missing")
@@ -280,8 +280,8 @@ async def note_username(session: Session, row: Any, sender: Sender) -> None:
         await session.execute(RENAME, {"link_id": row.link_id, "username": sender.username})
 
 
-async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int) -> ResolvedUser:
-    """Return the user of this identity; a new user is created as a guest with `guest_budget` tokens a month."""
+async def resolve_user(session: AsyncSession, sender: Sender) -> ResolvedUser:
+    """Return the user of this identity; a new user is created as a guest."""
     user = await find_user(session, sender)
     if user is not None:
         return user
@@ -289,7 +289,6 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
         "platform": sender.platform,
         "account": sender.platform_user_id,
         "username": sender.username,
-        "budget": guest_budget,
     }
     await session.execute(MAKE_USER, parameters)
     user = await find_user(session, sender)

@@ -19,9 +19,6 @@ CREATE TABLE conversations (
     summary_due_at timestamptz DEFAULT now() + interval '30 minutes',
     summary_is_urgent boolean NOT NULL DEFAULT false,
     summary_claimed_until timestamptz,
-    summary_tokens_held bigint NOT NULL DEFAULT 0,
-    summary_cost_held numeric(14, 8) NOT NULL DEFAULT 0,
-    summary_budget_ids bigint[],
     summary_failures integer NOT NULL DEFAULT 0,
     summary_error text,
     facts_turn_id bigint NOT NULL DEFAULT 0,
@@ -29,8 +26,7 @@ CREATE TABLE conversations (
     facts_retry_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_conversations_place UNIQUE NULLS NOT DISTINCT (platform, platform_server_id, platform_channel_id,
-        platform_thread_id),
-    CONSTRAINT conversations_summary_tokens_held_is_not_negative CHECK (summary_tokens_held >= 0)
+        platform_thread_id)
 );
 COMMENT ON TABLE conversations IS 'One per place: platform, server, channel and thread.';
 COMMENT ON COLUMN conversations.id IS 'The row''s own number.';
@@ -54,10 +50,6 @@ COMMENT ON COLUMN conversations.summary_due_at IS
 COMMENT ON COLUMN conversations.summary_is_urgent IS
     'Summarise without waiting for a pause: the history is too long, or a summary was withdrawn.';
 COMMENT ON COLUMN conversations.summary_claimed_until IS 'A worker writes the summary until then; NULL: none does.';
-COMMENT ON COLUMN conversations.summary_tokens_held IS
-    'Tokens of the person''s or the server''s budget that the summary being written holds.';
-COMMENT ON COLUMN conversations.summary_cost_held IS 'US dollars that it holds of the rows of budgets.';
-COMMENT ON COLUMN conversations.summary_budget_ids IS 'The rows of budgets that hold what it holds; NULL: none.';
 COMMENT ON COLUMN conversations.summary_failures IS
     'Attempts in a row that gave no summary; the next one waits the longer.';
 COMMENT ON COLUMN conversations.summary_error IS 'Why the last attempt gave no summary; NULL: it gave one.';

@@ -24,12 +24,7 @@ HINT = (
     "The tables are changed in `parley psql`; docs/discord.md shows each. The server's id is `{server_id}`."
 )
 
-GREET = text("""
-INSERT INTO servers (platform, platform_server_id, name, welcomed_at) VALUES ('discord', :server, :name, now())
-ON CONFLICT (platform, platform_server_id) DO UPDATE SET welcomed_at = now(), name = excluded.name
-WHERE servers.welcomed_at IS NULL
-RETURNING id
-""")
+NOTE = text("SELECT parley_note_server('discord', :server, :name, p_welcomes => true) AS is_new")
 
 log = get_logger()
 
@@ -38,7 +33,7 @@ async def welcome(app: "App", guild: discord.Guild) -> None:
     """Introduce the agent, once per server."""
     async with app.database.statement() as session:
         parameters = {"server": str(guild.id), "name": guild.name}
-        if (await session.execute(GREET, parameters)).one_or_none() is None:
+        if not (await session.execute(NOTE, parameters)).one().is_new:
             return
     channel = _find_channel(guild)
     if channel is not None:

@@ -22,13 +22,10 @@ REMEDY = "put the old key behind the new one (SECRET_KEY=new,old), or install th
 EndReason = Literal["uninstalled", "revoked", "removed"]
 
 SAVE = text("""
-WITH known AS (
-    INSERT INTO servers (platform, platform_server_id, name) VALUES ('slack', :team_id, :team_name)
-    ON CONFLICT (platform, platform_server_id) DO UPDATE SET name = coalesce(excluded.name, servers.name)
-)
 INSERT INTO slack_installations (team_id, team_name, enterprise_id, app_id, bot_id, bot_user_id, scopes, token,
                                  installed_by)
-VALUES (:team_id, :team_name, :enterprise_id, :app_id, :bot_id, :bot_user_id, :scopes, :token, :installed_by)
+SELECT :team_id, :team_name, :enterprise_id, :app_id, :bot_id, :bot_user_id, :scopes, :token, :installed_by
+FROM parley_note_server('slack', :team_id, :team_name)
 ON CONFLICT (team_id) DO UPDATE SET team_name = excluded.team_name, enterprise_id = excluded.enterprise_id,
     app_id = excluded.app_id, bot_id = excluded.bot_id, bot_user_id = excluded.bot_user_id, scopes = excluded.scopes,
     token = excluded.token, installed_by = excluded.installed_by, installed_at = now(), ended_at = NULL,

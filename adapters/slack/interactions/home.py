@@ -128,7 +128,7 @@ class Homes:
         channel = await self._actors.find_direct(actor) or NO_CHANNEL
         place = Place(PLATFORM, actor.team_id, channel, is_direct=True)
         async with self._app.database.transaction() as session:
-            user = await resolve_user(session, actor.sender, self._app.settings.default_guest_token_budget)
+            user = await resolve_user(session, actor.sender)
             user = await with_roles(
                 session, user, sender=actor.sender, place=place, platform_context=actor.platform_context
             )

@@ -15,6 +15,7 @@ from agent.people.billing.budget import (
     Admission,
     AdmissionStatus,
     PaidCall,
+    RefusingLimit,
     add_usage,
     get_budget_status,
     to_admission,
@@ -26,22 +27,17 @@ from agent.turn.context.builder import Context, PromptParts, assemble, estimate
 from agent.turn.modes import Mode, ModelTurn
 from agent.turn.running import Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
-from shared.errors import BudgetExhausted, Refusal, Unavailable
+from shared.errors import Refusal, Unavailable
 from shared.messages import IncomingMessage, PlatformContext, Sender, Usage
 
 PURPOSE = "dry_run"
-# No turn and no conversation pays for it. What the person themselves may spend is asked apart.
+# No turn and no conversation pays for it.
 ADMIT = text("""
-SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation_id FROM (
-    SELECT parley_refusing_budget(parley_find_budgets(:user_id, NULL, NULL), CAST(:cost AS numeric)) AS refusal
-) AS asked
+SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation_id FROM parley_refusing_limit(
+    parley_limits_of(ROW(CAST(:user_id AS bigint), NULL, NULL, NULL, false)), CAST(:cost AS numeric)
+) AS refusal
 """)
-PAY = text("""
-SELECT parley_charge(
-    p_turn_id => NULL, p_user_id => :user_id, p_conversation_id => NULL, p_persona_id => NULL, p_calls => :calls,
-    p_reserve => NULL, p_cost => NULL, p_seconds => 0
-)
-""")
+PAY = text("SELECT parley_charge(ROW(CAST(:user_id AS bigint), NULL, NULL, NULL, false), :calls)")
 
 Results = Mapping[tuple[str, str], Step]
 
@@ -158,7 +154,7 @@ class DryRun:
             status = await get_budget_status(session, self.payer_id)
             admission = to_admission((await session.execute(ADMIT, parameters)).one())
         if status.limit is not None and status.used + status.reserved + spend.estimate > status.limit:
-            raise BudgetExhausted(renews_on=status.renews_on)
+            raise RefusingLimit("person", "30 days", status.renews_on).to_refusal()
         if not admission.is_admitted:
             raise admission.refusal()
 

@@ -26,22 +26,17 @@ WHERE asked_by_id = :user_id AND (status = 'asked' OR status = 'refused' AND dec
   AND CASE :table WHEN 'users' THEN limit_user_id WHEN 'servers' THEN limit_server_id ELSE limit_budget_id END = :id
 ORDER BY id DESC LIMIT 1
 """)
-ADD = text("""
-INSERT INTO budget_grants (asked_by_id, tokens, cost, limit_user_id, limit_server_id, limit_budget_id)
-VALUES (:user_id, :tokens, :cost, CASE :table WHEN 'users' THEN CAST(:id AS bigint) END,
-        CASE :table WHEN 'servers' THEN CAST(:id AS bigint) END,
-        CASE :table WHEN 'budgets' THEN CAST(:id AS bigint) END)
-RETURNING id
-""")
+ADD = text("SELECT parley_ask_for_more(:user_id, :table, :id, :tokens, CAST(:cost AS numeric))")
 GET = text("""
 SELECT id, limit_user_id, limit_server_id, limit_budget_id, tokens, cost, asked_by_id FROM budget_grants
 WHERE id = :id AND status = 'asked' FOR UPDATE
 """)
 LIST = text("SELECT id FROM budget_grants WHERE status = 'asked' ORDER BY id DESC LIMIT :limit")
 DECIDE = text("""
-UPDATE budget_grants SET status = :status, tokens = :tokens, cost = :cost, decided_by_id = :by, decided_at = now(),
-    ends_at = coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz))
-WHERE id = :id RETURNING ends_at
+SELECT ends_at FROM parley_decide_request(
+    :id, :is_granted, :tokens, CAST(:cost AS numeric),
+    coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz)), :by
+)
 """)
 STORED = text("SELECT permission FROM admin.users WHERE id = :id")
 ACT = text("SELECT set_config('parley.actor', :actor, true)")
@@ -123,7 +118,7 @@ async def decide(
     await session.execute(ACT, {"actor": approver.account})
     parameters = {
         "id": number,
-        "status": "granted" if is_granted else "refused",
+        "is_granted": is_granted,
         "resets_at": limit.resets_at,
         "days": days,
         "by": approver.user.id,

@@ -17,8 +17,10 @@ from shared.memory.visibility import act_for
 ARCHIVE_PREFIX, ARCHIVE_TYPE = "parley-archive-", "application/json"
 
 PROFILE = text("""
-SELECT id, display_name, permission_level, token_budget_monthly, tokens_used_this_month, budget_reset_at, time_zone,
-       week_start, is_memory_paused, created_at
+SELECT id, display_name,
+       parley_permission(permission_level, permission_until, permission_after) AS permission_level,
+       token_budget_monthly, tokens_used_this_month, budget_reset_at, time_zone, week_start,
+       is_memory_paused, created_at
 FROM users WHERE id = :user_id
 """)
 LISTS = {

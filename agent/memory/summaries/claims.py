@@ -15,69 +15,17 @@ from agent.people.billing.budget import PaidCall, to_json
 from shared.db.driver import Session
 from shared.messages import Place
 
-# A conversation is over for now when nothing was said for so long.
-IDLE_MINUTES = 30
-LEASE_SECONDS = 180
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 60, 6 * 3600
 MAX_ERROR_CHARS = 500
 
-CLAIM = text(f"""
-WITH due AS (
-    SELECT id FROM conversations
-    WHERE summary_due_at <= now() AND (summary_claimed_until IS NULL OR summary_claimed_until < now())
-    ORDER BY summary_due_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE conversations SET summary_claimed_until = clock_timestamp() + interval '{LEASE_SECONDS} seconds' FROM due
-WHERE conversations.id = due.id
-RETURNING conversations.id, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id,
-          summary, summarized_turn_id, summary_claimed_until AS lease, last_active_at, summary_error AS error,
-          summary_is_urgent OR last_active_at <= now() - interval '{IDLE_MINUTES} minutes' AS is_wanted,
-          summary_tokens_held AS tokens_held
+CLAIM = text("SELECT * FROM parley_claim_summaries(:limit)")
+STORE = text("""
+SELECT parley_store_summary(
+    :id, :lease, :last_active_at, p_last_turn_id => :last_turn_id, p_content => :content, p_model => :model,
+    p_has_more => :has_more
+) AS is_stored
 """)
-# A conversation stays due when a turn is running, or is just about to begin: that one has set `last_active_at`.
-NEXT_LOOK = f"greatest(last_active_at + interval '{IDLE_MINUTES} minutes', now() + interval '1 minute')"
-STORE = text(f"""
-WITH stored AS (
-    UPDATE conversations SET summary = :content, summarized_turn_id = :last_turn_id, summary_claimed_until = NULL,
-        is_summarized = NOT :has_more AND last_active_at = :last_active_at AND NOT later.is_there,
-        summary_is_urgent = :has_more,
-        summary_due_at = CASE WHEN :has_more THEN now()
-                              WHEN last_active_at <> :last_active_at OR later.is_there THEN {NEXT_LOOK} END,
-        summary_failures = 0, summary_error = NULL, facts_turn_id = greatest(facts_turn_id, :last_turn_id),
-        facts_failures = 0, facts_retry_at = NULL
-    FROM (SELECT EXISTS (
-        SELECT FROM turns WHERE conversation_id = :id AND id > :last_turn_id AND parent_turn_id IS NULL
-    ) AS is_there) AS later
-    WHERE id = :id AND summary_claimed_until = :lease
-    RETURNING id
-)
-INSERT INTO summaries (conversation_id, last_turn_id, content, model)
-SELECT id, :last_turn_id, :content, :model FROM stored
-ON CONFLICT (conversation_id, last_turn_id) DO UPDATE SET content = excluded.content, model = excluded.model
-RETURNING id
-""")
-# Nothing new was said: the summary, if there is one, holds everything.
-CLOSE = text(f"""
-UPDATE conversations SET summary_claimed_until = NULL, summary_is_urgent = false,
-    is_summarized = summary IS NOT NULL AND last_active_at = :last_active_at AND NOT running.is_there,
-    summary_due_at = CASE WHEN last_active_at <> :last_active_at OR running.is_there THEN {NEXT_LOOK} END
-FROM (SELECT EXISTS (
-    SELECT FROM turns WHERE conversation_id = :id AND status = 'running' AND parent_turn_id IS NULL
-) AS is_there) AS running
-WHERE id = :id AND summary_claimed_until = :lease
-""")
-POSTPONE = text(f"""
-UPDATE conversations SET summary_claimed_until = NULL,
-    summary_due_at = {NEXT_LOOK}
-WHERE id = :id AND summary_claimed_until = :lease
-""")
-FAIL = text(f"""
-UPDATE conversations SET summary_claimed_until = NULL, summary_failures = summary_failures + 1, summary_error = :error,
-    summary_due_at = now() + interval '1 second'
-        * least({LONGEST_WAIT_SECONDS}, {FIRST_WAIT_SECONDS} * 2.0 ^ least(summary_failures, 16))
-WHERE id = :id AND summary_claimed_until = :lease
-RETURNING summary_failures
-""")
+END = text("SELECT parley_end_claim(:id, :lease, :last_active_at)")
+FAIL = text("SELECT parley_fail_summary(:id, :lease, :error)")
 CHARGE = text("""
 SELECT * FROM parley_charge_summary(
     p_conversation_id => :id, p_lease => :lease, p_calls => :calls, p_hold => :hold, p_cost => CAST(:cost AS numeric)
@@ -139,17 +87,17 @@ async def store(session: Session, claimed: Claim, new: NewSummary) -> bool:
         "has_more": new.has_more,
         "last_active_at": claimed.last_active_at,
     }
-    return bool((await session.execute(STORE, parameters)).all())
+    return bool((await session.execute(STORE, parameters)).one().is_stored)
 
 
 async def close(session: Session, claimed: Claim) -> None:
     """End the claim of a conversation in which there is nothing to summarise."""
-    await session.execute(CLOSE, claimed.key | {"last_active_at": claimed.last_active_at})
+    await session.execute(END, claimed.key | {"last_active_at": claimed.last_active_at})
 
 
 async def postpone(session: Session, claimed: Claim) -> None:
-    """End the claim until nothing will have been said for `IDLE_MINUTES`."""
-    await session.execute(POSTPONE, claimed.key)
+    """End the claim until the next pause."""
+    await session.execute(END, claimed.key | {"last_active_at": None})
 
 
 async def fail(session: Session, claimed: Claim, error: str) -> None:

@@ -14,7 +14,7 @@ from agent.llm.completions import ModelRequest
 from agent.llm.router import Router
 from agent.memory.facts import Fact, KnownFacts, list_known, read_facts, store_facts
 from agent.memory.summaries import claims
-from agent.memory.summaries.claims import FIRST_WAIT_SECONDS, LEASE_SECONDS, LONGEST_WAIT_SECONDS, Claim
+from agent.memory.summaries.claims import Claim
 from agent.memory.summaries.model import FACTS, ModelAnswer, SummaryModel, find_object
 from agent.memory.summaries.source import Source, read_source, to_transcript
 from agent.prompts import prompts
@@ -26,54 +26,13 @@ from shared.messages import Place, Sampling
 
 # So much is said before facts are drawn from it: turns, or tokens of people and agent together.
 TURNS, TOKENS = 20, 2000
-# Only a turn that has ended since the last look makes a conversation due; after a pause its summary has the facts.
-RECENT_MINUTES = 5
 WIDTH = 4
 MAX_OUTPUT_TOKENS = 1000
 SCHEMA = {"type": "object", "properties": {"facts": FACTS}, "required": ["facts"], "additionalProperties": False}
 
-# What is due for a summary, sooner or later, are the conversations in which something was said since the last one.
-CLAIM = text(f"""
-WITH due AS (
-    SELECT id FROM conversations
-    WHERE summary_due_at IS NOT NULL AND NOT summary_is_urgent
-      AND last_active_at > now() - interval '1 minute'
-          * CASE WHEN facts_retry_at IS NULL THEN {RECENT_MINUTES} ELSE {claims.IDLE_MINUTES} END
-      AND (summary_claimed_until IS NULL OR summary_claimed_until < now())
-      AND (facts_retry_at IS NULL OR facts_retry_at <= now())
-      AND EXISTS (
-          SELECT FROM (
-              SELECT turns.id, (
-                  SELECT sum(token_count) FROM messages
-                  WHERE messages.turn_id = turns.id AND role IN ('user', 'assistant')
-              ) AS tokens
-              FROM turns
-              WHERE turns.conversation_id = conversations.id AND turns.id > facts_turn_id AND status <> 'running'
-                AND parent_turn_id IS NULL AND (NOT is_direct OR turns.user_id = conversations.user_id)
-                AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
-              ORDER BY turns.id LIMIT {TURNS}
-          ) AS said
-          HAVING count(*) >= {TURNS} OR sum(tokens) >= {TOKENS}
-      )
-    ORDER BY last_active_at LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
-)
-UPDATE conversations SET summary_claimed_until = clock_timestamp() + interval '{LEASE_SECONDS} seconds' FROM due
-WHERE conversations.id = due.id
-RETURNING conversations.id, platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id,
-          summary, facts_turn_id, summary_claimed_until AS lease, last_active_at, NULL AS error, true AS is_wanted,
-          summary_tokens_held AS tokens_held
-""")
-STORE = text("""
-UPDATE conversations SET facts_turn_id = :last_turn_id, summary_claimed_until = NULL, facts_failures = 0,
-    facts_retry_at = NULL
-WHERE id = :id AND summary_claimed_until = :lease RETURNING id
-""")
-FAIL = text(f"""
-UPDATE conversations SET summary_claimed_until = NULL, facts_failures = facts_failures + 1,
-    facts_retry_at = now() + interval '1 second'
-        * least({LONGEST_WAIT_SECONDS}, {FIRST_WAIT_SECONDS} * 2.0 ^ least(facts_failures, 16))
-WHERE id = :id AND summary_claimed_until = :lease
-""")
+CLAIM = text("SELECT * FROM parley_claim_readings(:limit, :turns, :tokens)")
+STORE = text("SELECT parley_store_reading(:id, :lease, :last_turn_id) AS is_stored")
+FAIL = text("SELECT parley_fail_summary(:id, :lease, NULL, p_of_facts => true)")
 
 log = get_logger()
 
@@ -99,7 +58,7 @@ class FactReader:
 
     async def _claim(self) -> list[Claim]:
         async with self._database.statement() as session:
-            rows = (await session.execute(CLAIM, {"limit": WIDTH})).all()
+            rows = (await session.execute(CLAIM, {"limit": WIDTH, "turns": TURNS, "tokens": TOKENS})).all()
         return [Claim(row[0], Place(*row[1:6]), *row[6:]) for row in rows]
 
     async def _read(self, claimed: Claim, model: str) -> None:
@@ -130,7 +89,7 @@ class FactReader:
             if answer is not None:
                 await claims.pay(session, claimed, answer.paid)
             result = await session.execute(STORE, claimed.key | {"last_turn_id": source.last_turn_id})
-            is_stored = bool(result.all())
+            is_stored = result.one().is_stored
             if is_stored and facts:
                 await store_facts(session, self._memory, place=claimed.place, conversation_id=claimed.id, facts=facts)
         log.info("facts_drawn", conversation=claimed.id, facts=len(facts), is_stored=is_stored)

@@ -14,7 +14,6 @@ from agent.turn.confirmations.decisions import lacks_level
 from shared.db.database import Database
 from shared.errors import ApprovalNeeded, ConfirmationClosed
 from shared.messages import Decision, IncomingMessage, PlatformContext, Sender
-from shared.settings import Settings
 
 ASKED = text("""
 SELECT asked.approver_level, inbox.place_key, inbox.platform, inbox.platform_user_id, inbox.platform_username,
@@ -24,7 +23,7 @@ WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
 """)
 
 
-async def to_answer_of_asked(database: Database, settings: Settings, message: IncomingMessage) -> IncomingMessage:
+async def to_answer_of_asked(database: Database, message: IncomingMessage) -> IncomingMessage:
     """Return a message that carries a decision as a message of the user who was asked, even if another user sent it.
 
     A message without a decision is returned unchanged. Raises `ApprovalNeeded` when the sender lacks the required
@@ -43,7 +42,7 @@ async def to_answer_of_asked(database: Database, settings: Settings, message: In
             if not is_asked:
                 raise ConfirmationClosed
             return message
-        user = await resolve_user(session, message.sender, settings.default_guest_token_budget)
+        user = await resolve_user(session, message.sender)
         user = await with_roles(
             session, user, sender=message.sender, place=message.place, platform_context=message.platform_context
         )

@@ -49,12 +49,7 @@ KEPT_SHARE = 0.5
 # Of the result of a tool in a past turn; the model has answered with it, and may call the tool again.
 PAST_RESULT_CHARS = 1500
 MOVE_WINDOW = text("UPDATE conversations SET window_turn_id = :begins WHERE id = :conversation_id")
-# While a failed attempt waits to be repeated, nobody asks again.
-ASK_FOR_SUMMARY = text("""
-UPDATE conversations SET summary_is_urgent = true,
-    summary_due_at = CASE WHEN summary_failures = 0 THEN now() ELSE coalesce(summary_due_at, now()) END
-WHERE id = :conversation_id AND NOT summary_is_urgent
-""")
+ASK_FOR_SUMMARY = text("SELECT parley_ask_for_summary(:conversation_id)")
 
 log = get_logger()
 

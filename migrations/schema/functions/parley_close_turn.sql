@@ -63,7 +63,7 @@ BEGIN
     WHERE inbox.turn_id = p_turn_id AND inbox.status = 'claimed';
     -- Last, so that the person's other turns wait for this one as briefly as can be.
     PERFORM public.parley_charge(
-        p_turn_id, v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_calls, NULL, NULL, 0
+        ROW(v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), p_calls
     );
     IF p_note <> '' THEN
         PERFORM pg_notify('parley_turns', p_note);

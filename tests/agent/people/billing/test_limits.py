@@ -181,7 +181,7 @@ async def test_each_threshold_is_noted_once_in_a_period(money: Money) -> None:
         notices += [tuple(row) for row in rows]
 
     person, channel = (1, None, None), (None, None, number)
-    assert notices == [(*person, 50), (*person, 80), (*channel, 50), (*person, 100)]
+    assert notices == [(*person, 50), (*person, 80), (*person, 100), (*channel, 50)]
 
 
 TURNS, PEOPLE, CONNECTIONS, MOST = 200, 20, 16, 60
