@@ -110,7 +110,7 @@ async def _forget(request: Request, memory_id: int) -> str:
 async def _ask_to_forget_all(request: Request) -> Answered:
     async with request.app.database.transaction() as session:
         count = await count_own(session, request.user.id)
-        number = await ask_for_confirmation(session, request.user.id, "forget_all")
+        number = await ask_for_confirmation(session, request.user.id, "/memory forget all")
     # Also without memories there may be summaries.
     text = (
         f"I would forget all of your {count:,} memories, in all places, and what was made of your messages: facts and"
@@ -129,7 +129,7 @@ async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
         if not own:
             nothing = f'I find no memory of yours here with the words "{cut(words, 100)}"; /memory list shows some.'
             return "\n".join([nothing, *_to_similar(others)])
-        number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
+        number = await ask_for_confirmation(session, request.user.id, "/memory forget", memory_ids=ids)
     return Answered("\n".join([*_to_lines(own), *_to_similar(others)]), confirmation=number)
 
 
@@ -139,7 +139,7 @@ async def _ask_to_forget(request: Request, ids: Sequence[int]) -> Answered | str
         if not own:
             return "You have no memories with these ids; /memory list shows them."
         ids = [memory.id for memory in own]
-        number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
+        number = await ask_for_confirmation(session, request.user.id, "/memory forget", memory_ids=ids)
     return Answered("\n".join(_to_lines(own)), confirmation=number)
 
 

@@ -6,12 +6,12 @@ from agent.commands.base import Answered, Command, Request, command
 from agent.commands.personal_data.confirmations import (
     Confirmed,
     ask_for_confirmation,
-    drop_confirmation,
     take_confirmed,
 )
 from agent.commands.personal_data.erasure import erase, request_erasure
 from agent.commands.personal_data.export import store_archive
 from agent.commands.signature import Id
+from agent.turn.confirmations.rows import deny_command
 from shared.errors import Refusal, Unavailable
 from shared.memory.own import forget_all, forget_own
 from shared.messages import ReplyFile
@@ -42,7 +42,7 @@ erasure = Command(
 async def erase_me(request: Request) -> Answered:
     """Erase you: everything that I keep about you, on all platforms."""
     async with request.app.database.transaction() as session:
-        number = await ask_for_confirmation(session, request.user.id, "erase")
+        number = await ask_for_confirmation(session, request.user.id, "/erase me")
     text = (
         "I would erase your messages and my answers to them, your memories, your files and your linked accounts, on all"
         " platforms, and give you a signed receipt. This can't be undone."
@@ -56,17 +56,17 @@ async def confirm(request: Request, number: Id | Literal["no"]) -> str:
     user_id = request.user.id
     async with request.app.database.transaction() as session:
         if number == "no":
-            dropped = await drop_confirmation(session, user_id)
+            dropped = await deny_command(session, user_id)
             return "Nothing was changed." if dropped else "There was nothing to confirm."
         confirmed = await take_confirmed(session, user_id, number)
         match confirmed:
-            case Confirmed("forget"):
+            case Confirmed("/memory forget"):
                 count = await forget_own(session, user_id, confirmed.memory_ids)
                 return (
                     f"I have forgotten {count:,} of your memories, and what else I had made of these messages."
                     f" {STILL_SHOWN}"
                 )
-            case Confirmed("forget_all"):
+            case Confirmed("/memory forget all"):
                 count = await forget_all(session, user_id)
                 return f"I have forgotten all of your memories, {count:,} of them. {STILL_SHOWN}"
             case _:

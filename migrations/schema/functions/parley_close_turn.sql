@@ -2,7 +2,7 @@
 -- reply, and marks its messages as answered. Returns no row, and changes nothing, when another attempt runs the turn.
 --
 -- p_reply: as for `parley_add_reply`; NULL for the turn of an agent, whose answer is read by the turn that asked it.
--- p_question: the row of the confirmation with which the turn ends, if it ends with one. It is made here, together with
+-- p_question: as for `parley_ask`, the question with which the turn ends, if it ends with one. It is made here, together with
 -- the reply: nobody can agree to what was not shown.
 CREATE FUNCTION public.parley_close_turn(
     p_turn_id bigint, p_attempt int, p_status text, p_finished boolean, p_waves int, p_error text, p_cause text,
@@ -31,13 +31,7 @@ BEGIN
         FROM public.parley_add_reply(p_turn_id, p_reply, v_turn.live_message_id) AS reply;
     END IF;
     IF p_question IS NOT NULL THEN
-        INSERT INTO public.confirmations (id, user_id, conversation_id, turn_id, call_id, tool, arguments,
-                                          arguments_hash, question, reason, agent, approver_level)
-        SELECT asked.id, v_turn.user_id, v_turn.conversation_id, p_turn_id, asked.call_id, asked.tool, asked.arguments,
-               asked.arguments_hash, asked.question, asked.reason, asked.agent, asked.approver_level
-        FROM jsonb_to_record(p_question) AS asked
-            (id bigint, call_id text, tool text, arguments text, arguments_hash text, question text, reason text,
-             agent text, approver_level text);
+        PERFORM public.parley_ask(v_turn.user_id, v_turn.conversation_id, p_turn_id, p_question);
     END IF;
     -- The inbox knows no refusal: a refused message has its answer.
     UPDATE public.inbox SET status = CASE p_status WHEN 'refused' THEN 'answered' ELSE p_status END

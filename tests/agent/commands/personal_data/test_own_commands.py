@@ -188,7 +188,7 @@ async def test_a_person_is_erased_and_gets_a_receipt_that_can_be_verified(parley
 
 async def test_a_confirmation_ends_after_ten_minutes(parley: Parley) -> None:
     reply = await command(parley, "/erase me")
-    await parley.sql("UPDATE command_confirmations SET expires_at = now()")
+    await parley.sql("UPDATE confirmations SET created_at = now() - interval '11 minutes', expires_at = now()")
 
     assert "older than ten minutes" in (await command(parley, reply.choices[0].line)).text
     for wrong in ("", "yes", "0", "9" * 30, "-1"):
