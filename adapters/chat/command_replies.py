@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 
 # As long as a confirmation lasts.
 LASTS = timedelta(minutes=10)
-KEEP = text("""
-INSERT INTO outbox (adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
-                    is_direct, reply_to, content, files, attempts, error, tried_at, claimed_until)
-VALUES (:adapter, :platform, :server, :channel, :thread, :place_key, :is_direct, :reply_to, :content,
-        CAST(:files AS jsonb), 1, :error, now(), now() + interval '2 seconds')
-""")
+KEEP = text("SELECT parley_add_reply(NULL, CAST(:reply AS jsonb))")
+AGAIN_SECONDS = 2
 
 log = get_logger()
 
@@ -51,13 +47,19 @@ async def keep(
     """
     reply_to = f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id
     log.warning("command_not_answered", cause=str(error))
-    values = {"adapter": place.platform, "place_key": place.key, "reply_to": reply_to, "content": reply.text}
-    where = {"platform": place.platform, "server": place.server, "channel": place.channel, "thread": place.thread}
-    files = json.dumps([asdict(file) for file in reply.files])
-    more = {"is_direct": place.is_direct, "files": files, "error": str(error)}
+    row = {
+        "adapter": place.platform,
+        **asdict(place),
+        "place_key": place.key,
+        "reply_to": reply_to,
+        "content": reply.text,
+        "files": [asdict(file) for file in reply.files],
+        "error": str(error),
+        "lease": AGAIN_SECONDS,
+    }
     with suppress(DatabaseLost):
         async with app.database.transaction() as session:
-            await session.execute(KEEP, values | where | more)
+            await session.execute(KEEP, {"reply": json.dumps(row)})
 
 
 def to_line(button: Button) -> str | None:

@@ -12,8 +12,8 @@ from shared.permissions import Permission
 AFRESH = text("SELECT id FROM parley_begin_afresh(:platform, :server, :channel, :thread)")
 
 
-@command("/stop")
-async def stop(request: Request) -> str:
+@command("stop")
+async def stop(request: Request, *_: str) -> str:
     """Stop the answer that is being worked on; admins stop anybody's."""
     whose = None if request.user.permission >= Permission.ADMIN else request.user.id
     if await request_stop(request.app.database, request.place, whose):
@@ -21,8 +21,8 @@ async def stop(request: Request) -> str:
     return "Nothing of yours is running here." if whose else "Nothing is running here."
 
 
-@command("/reset", is_private=False)
-async def reset(request: Request) -> str:
+@command("reset", is_private=False)
+async def reset(request: Request, *_: str) -> str:
     """Begin the conversation afresh; nothing is deleted, and memories stay."""
     if not request.place.is_direct:
         # The history of a channel is shared by its members, so guests may not reset it.

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, literal_column, select, text
 from sqlalchemy.dialects.postgresql import JSONB
 
-from agent.live.channels import DUE, TURNS
+from agent.live.channels import TURNS
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from shared.credentials.typed import without_typed, without_typed_in
 from shared.db.batching import BatchLoader
@@ -38,69 +38,7 @@ READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 
 # Longer messages are stored alone: the events of a batch are serialised together, on the event loop.
 MAX_BATCHED_CHARS = 10_000
-# The messages of one place are stored one after the other, because those with an equal or no time of their own are
-# answered in the order of their ids: without the lock, a later id could be committed, and answered, first.
-LOCK_PLACE = "pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0))"
-
-STORED = """adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id, content, attachments,
-wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials, request, again_of"""
-ACCEPT = text(f"""
-WITH place AS MATERIALIZED (
-    SELECT {LOCK_PLACE} FROM (VALUES (CAST(:place_key AS text))) AS given (place_key)
-), stored AS (
-    INSERT INTO inbox ({STORED})
-    SELECT :adapter, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean),
-           :user_id, :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
-           CAST(:platform_context AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
-           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb),
-           CAST(:request AS jsonb), CAST(:again_of AS bigint)
-    FROM place
-    ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id
-)
-SELECT id, parley_queue_turn(id) FROM stored
-""")
-
-# `ACCEPT` for many events. Those of a place are stored in the order given; the places in a fixed one, so that two
-# processes that store the same events can't deadlock.
-ACCEPT_ALL = text(f"""
-WITH places AS MATERIALIZED (
-    SELECT {LOCK_PLACE} FROM (
-        SELECT DISTINCT event ->> 'place_key' AS place_key FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS event
-        ORDER BY 1
-    ) AS given
-), stored AS (
-    INSERT INTO inbox ({STORED})
-    SELECT adapter, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
-           content, attachments, wants_stream, platform_context, coalesce(sent_at, clock_timestamp()), decision,
-           replied_to, due_job, credentials, request, again_of
-    FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
-        number int, adapter text, platform text, event_id text, place_key text, server text, channel text, thread text,
-        is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
-        wants_stream boolean, platform_context jsonb, sent_at timestamptz, decision jsonb, replied_to text,
-        due_job jsonb, credentials jsonb, request jsonb, again_of bigint
-    )
-    ORDER BY place_key, number
-    ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id, place_key, platform, platform_event_id
-)
-SELECT id, platform, platform_event_id, parley_queue_turn(id) FROM stored ORDER BY place_key, id
-""")
-
-# Only the arrival of the event is stored, not its text.
-ACCEPT_ANSWERED = text("""
-INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-                   platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
-VALUES (:adapter, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
-        coalesce(CAST(:sent_at AS timestamptz), now()), 'answered')
-ON CONFLICT (platform, platform_event_id) DO NOTHING
-RETURNING id
-""")
-TELL_DUE = text("SELECT pg_notify(:channel, :place_key)")
-KNOWN = text("""
-SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id
-""")
+ACCEPT = text("SELECT * FROM parley_accept(CAST(:events AS jsonb))")
 
 # Queues a job for places with open messages but no live job, which can be lost with its connection. Clocks may be set.
 # It looks at places, not at messages: the first one of each is found by the index.
@@ -145,15 +83,21 @@ WITH blocking AS (
     UPDATE inbox SET status = 'failed' FROM blocking
     WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
 ), reply AS (
-    INSERT INTO outbox (turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id,
-                        place_key, is_direct, reply_to, content)
-    SELECT turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
-           is_direct, coalesce(platform_message_id, platform_event_id), :sentence
-    FROM failed WHERE adapter <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
-    ON CONFLICT (turn_id) DO NOTHING
+    SELECT parley_add_reply(turn_id, jsonb_build_object(
+        'adapter', adapter, 'platform', platform, 'server', platform_server_id, 'channel', platform_channel_id,
+        'thread', platform_thread_id, 'place_key', place_key, 'is_direct', is_direct,
+        'reply_to', coalesce(platform_message_id, platform_event_id), 'content', CAST(:sentence AS text)
+    )) FROM (
+        SELECT * FROM failed
+        WHERE adapter <> ALL(:read_by_caller) AND NOT EXISTS (SELECT FROM outbox WHERE outbox.turn_id = failed.turn_id)
+        ORDER BY id DESC LIMIT 1
+    ) AS latest
+), inbox_ids AS (
+    SELECT json_agg(id) AS ids FROM failed HAVING count(*) > 0
 )
-SELECT pg_notify('{TURNS}', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
-FROM failed HAVING count(*) > 0
+SELECT pg_notify('{TURNS}', json_build_object('turn', 0, 'inbox', ids, 'end', true)::text),
+       (SELECT count(*) FROM reply)
+FROM inbox_ids
 """)
 
 
@@ -170,27 +114,34 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
 
     Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message.
     """
-    parameters = to_row(message)
     async with database.statement() as session:
-        row = (await session.execute(ACCEPT, parameters)).one_or_none()
-        if row is not None:
-            return Accepted(row.id, is_new=True)
-        first = (
-            await session.execute(KNOWN, {"platform": parameters["platform"], "event_id": parameters["event_id"]})
-        ).one()
-    # A caller who reuses the event id of another person must not get that person's answer.
-    if (first.place_key, first.platform_user_id) != (parameters["place_key"], parameters["user_id"]):
-        raise EventIdInUse
-    return Accepted(first.id, is_new=False)
+        return _check(*await accept_all(session, [to_event(message)]))
 
 
 async def accept_within(session: Session, message: IncomingMessage) -> bool:
     """Store an event once in the session's transaction, and queue its turn; return whether it is new."""
-    row = to_row(message)
-    is_new = (await session.execute(ACCEPT, row)).one_or_none() is not None
-    if is_new and message.due_job is not None:
-        await session.execute(TELL_DUE, {"channel": DUE, "place_key": row["place_key"]})
-    return is_new
+    (row,) = await accept_all(session, [to_event(message)])
+    return bool(row.is_new)
+
+
+async def accept_answered(database: Database, message: IncomingMessage) -> bool:
+    """Store the arrival of an event that needs no turn, without its text; return whether it arrived the first time."""
+    async with database.statement() as session:
+        (row,) = await accept_all(session, [to_event(replace(message, content="")) | {"is_answered": True}])
+    return bool(row.is_new)
+
+
+async def accept_all(session: Session, events: Sequence[dict[str, Any]]) -> Sequence[Any]:
+    """Store events once each, and queue their turns; return a row of `parley_accept` for each."""
+    rows: Sequence[Any] = (await session.execute(ACCEPT, {"events": json.dumps(events)})).all()
+    return rows
+
+
+def _check(row: Any) -> Accepted:
+    # A caller who reuses the event id of another person must not get that person's answer.
+    if not row.is_same_sender:
+        raise EventIdInUse
+    return Accepted(row.inbox_id, is_new=row.is_new)
 
 
 class Inbox:
@@ -216,35 +167,12 @@ class Inbox:
     async def _store(self, message: IncomingMessage) -> Accepted:
         if len(message.content) > MAX_BATCHED_CHARS:
             return await accept(self._database, message)
-        return await self._loader.load(message) or await accept(self._database, message)
+        return _check(await self._loader.load(message))
 
-    async def _accept_all(self, messages: Sequence[IncomingMessage]) -> list[Accepted | None]:
-        # None stands for an event that had been stored before, by this person or another one.
-        if len(messages) == 1:
-            return [await accept(self._database, messages[0])]
-        rows = [to_row(message) for message in messages]
-        keys = [(row["platform"], row["event_id"]) for row in rows]
-        # Of equal events, the first is stored.
-        firsts: dict[tuple[str, str], dict[str, Any]] = {}
-        for number, (key, row) in enumerate(zip(keys, rows, strict=True)):
-            firsts.setdefault(key, _to_json(row) | {"number": number})
+    async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
+        events = [to_event(message) for message in messages]
         async with self._database.statement() as session:
-            new_rows = (await session.execute(ACCEPT_ALL, {"rows": json.dumps(list(firsts.values()))})).all()
-        new = {(row.platform, row.platform_event_id): Accepted(row.id, is_new=True) for row in new_rows}
-        return [new.pop(key, None) for key in keys]
-
-
-def _to_json(row: dict[str, Any]) -> dict[str, Any]:
-    decoded = {name: json.loads(row[name]) for name in ("attachments", "platform_context")}
-    maybe = ("decision", "due_job", "credentials", "request")
-    decoded |= {name: json.loads(row[name]) if row[name] else None for name in maybe}
-    return row | decoded | {"sent_at": row["sent_at"].isoformat() if row["sent_at"] else None}
-
-
-async def accept_answered(database: Database, message: IncomingMessage) -> bool:
-    """Store the arrival of an event that needs no turn; return whether it arrived for the first time."""
-    async with database.statement() as session:
-        return (await session.execute(ACCEPT_ANSWERED, to_row(message))).one_or_none() is not None
+            return await accept_all(session, events)
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:
@@ -273,8 +201,8 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
     await session.execute(GIVE_UP, {"inbox_id": job.inbox_id} | parameters)
 
 
-def to_row(message: IncomingMessage) -> dict[str, Any]:
-    """Convert a message to the parameters of the statements that store it."""
+def to_event(message: IncomingMessage) -> dict[str, Any]:
+    """Convert a message to an event of `parley_accept`."""
     sender, place, content = message.sender, _cleaned(message.place), without_typed(clean(message.content))
     if message.decision is not None and not content.strip():
         # A click on a button has no text, so its meaning is stored as the text for the history.
@@ -288,16 +216,16 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "username": _cleaned_or_none(sender.username),
         "message_id": _cleaned_or_none(message.platform_message_id),
         "content": content,
-        "attachments": json.dumps(clean_json([asdict(attachment) for attachment in message.attachments])),
+        "attachments": clean_json([asdict(attachment) for attachment in message.attachments]),
         "wants_stream": message.wants_stream,
-        "platform_context": json.dumps(clean_json(_without_typed(message.platform_context).to_row())),
-        "sent_at": message.sent_at,
-        "decision": json.dumps(asdict(message.decision)) if message.decision else None,
+        "platform_context": clean_json(_without_typed(message.platform_context).to_row()),
+        "sent_at": message.sent_at.isoformat() if message.sent_at else None,
+        "decision": asdict(message.decision) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
         "again_of": message.again_of,
-        "due_job": json.dumps(clean_json(asdict(message.due_job))) if message.due_job else None,
-        "credentials": json.dumps(asdict(message.credentials)) if message.credentials else None,
-        "request": json.dumps(clean_json(without_typed_in(asdict(message.request)))) if message.request else None,
+        "due_job": clean_json(asdict(message.due_job)) if message.due_job else None,
+        "credentials": asdict(message.credentials) if message.credentials else None,
+        "request": clean_json(without_typed_in(asdict(message.request))) if message.request else None,
     }
 
 
