@@ -21,12 +21,12 @@ async def read_text(files: FilesOfUser, file: StoredFile, content: bytes, *, sec
     Raises `ToolError` when it has none or can't be parsed within `seconds`.
     """
     if can_parse(file.mime_type):
-        return await parse(files, file.filename, file.mime_type, content=content, seconds=seconds)
+        return await parse(files, file.label, file.mime_type, content=content, seconds=seconds)
     if file.mime_type.startswith("text/") or file.mime_type == "application/json":
         return decode_text(content)
     what = TEXTLESS_KINDS.get(file.mime_type.partition("/")[0], "a binary file")
     raise ToolError(
-        f"{file.filename} is {what} ({file.mime_type}, {file.size_bytes:,} bytes) and has no text to read. "
+        f"{file.label} is {what} ({file.mime_type}, {file.size_bytes:,} bytes) and has no text to read. "
         "Text, Markdown, HTML, CSV, JSON, PDF, Word (docx) and Excel (xlsx) can be read."
     )
 
