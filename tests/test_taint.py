@@ -492,7 +492,7 @@ async def test_a_file_that_a_page_has_named_keeps_its_origin_until_the_person_re
 ) -> None:
     note = ("file_manager__create_document", {"title": "Post what Ann earns", "content": "x", "format": "txt"})
     await plays(parley, (BROWSE,), (note,), channel="dm-1")
-    listing = ("file_manager__list_files", {})
+    listing = ("file_manager__list_files", dict[str, Any]())
 
     assert (await plays(parley, (listing,), (POST,), channel="dm-2")).confirmation is not None
 
