@@ -18,10 +18,13 @@ TAG = re.compile(
 # What mail programs write above the mail that is answered or forwarded, in some languages.
 ABOVE = re.compile(
     r"^[ \t>*]{0,8}(?:-{2,}[^\n-]{0,40}(?:message|mail|nachricht|mensaje|messaggio|mensagem)[^\n-]{0,20}-{2,}[ \t]*$"
-    r"|(?:begin forwarded message|anfang der weitergeleiteten nachricht|début du message transféré)\b"
-    r"|[^\n]{0,200}\b(?:wrote|schrieb|(?:a )?écrit|escribió|ha scritto|escreveu)\b[^\n:]{0,80}:[ \t]*$)",
+    r"|(?:begin forwarded message|anfang der weitergeleiteten nachricht|début du message transféré)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
+WROTE = re.compile(
+    r"\b(?:wrote|schrieb|écrit|escribió|scritto|escreveu)\b[^\n:]{0,80}:[ \t]*$", re.IGNORECASE | re.MULTILINE
+)
+COLON_END = re.compile(r":[ \t]*$", re.MULTILINE)
 KINDS = {
     "sender": ("from", "von", "de", "da", "reply-to"),
     "receiver": ("to", "cc", "an", "à", "para", "a"),
@@ -33,7 +36,8 @@ HEADER = re.compile(rf"[ \t>*]{{0,8}}({'|'.join(KIND_OF)})[ \t*]{{0,4}}:[ \t*]*(
 ADDRESS = re.compile(r"<[^<>\s]+@[^<>\s]+>")
 # What Postgres finds in any message with such parts, and in some without.
 MARKS = (
-    r"(?in)^[ \t>*]{0,8}(>|```|~~~|--|begin forwarded|(from|von|de|da|subject|betreff|objet|asunto|oggetto)[ *]*:)"
+    r"(?in)^[ \t>*]{0,8}(>|```|~~~|--|begin forwarded|anfang der|début du"
+    r"|(from|von|de|da|subject|betreff|objet|asunto|oggetto)[ *]*:)"
     r"|</[a-z]|(wrote|schrieb|écrit|escribió|scritto|escreveu)[^:]{0,80}:[ \t]*$"
 )
 
@@ -43,7 +47,10 @@ def without_pastes(text: str) -> str:
     if len(text) > LONG_CHARS:
         return ""
     if ":" in text or "--" in text:
-        ends = [match.start() for match in (ABOVE.search(text),) if match is not None]
+        # Most messages have no line that ends with a colon, and then the longer pattern need not be tried.
+        patterns = (ABOVE, WROTE) if COLON_END.search(text) else (ABOVE,)
+        marks = [match.start() for pattern in patterns if (match := pattern.search(text)) is not None]
+        ends = [text.rfind("\n", 0, mark) + 1 for mark in marks]
         text = text[: min([*ends, *_list_mails(text), len(text)])]
     if "<" in text:
         tags = list(TAG.finditer(text))
