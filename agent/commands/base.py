@@ -1,5 +1,6 @@
 """The command type, and the decorator `@command` for an async function with typed parameters that returns the reply."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from agent.people.participants import ResolvedUser
 from shared.errors import Refusal
 from shared.messages import Place, ReplyFile, Sender
 from shared.permissions import Permission
+
+CONFIRM = re.compile(r"/confirm (\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,12 @@ class CommandChoice:
 def to_choices(confirmation: int) -> tuple[CommandChoice, ...]:
     """Return the buttons that confirm a command, and that drop it."""
     return CommandChoice("Yes, do it", f"/confirm {confirmation}"), CommandChoice("No", "/confirm no")
+
+
+def find_confirmation(line: str) -> int | None:
+    """Return the number that such a line confirms; None for any other."""
+    match = CONFIRM.fullmatch(line)
+    return int(match[1]) if match is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from shared.redaction import redact_text
 from shared.text import clean_json, count_tokens, with_closed_fence
 
 STORED_FILES = text(f"""
-SELECT id, filename, mime_type, size_bytes FROM file_records
+SELECT id, filename, mime_type, size_bytes, author FROM file_records
 WHERE id = ANY(:ids) AND user_id = :user_id AND status = 'stored' AND {VISIBLE_FILES}
 """)
 

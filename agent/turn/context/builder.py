@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlalchemy import text
 
+from agent.journal.files import FROM_OTHERS
 from agent.journal.quotes import (
     MEMORY_CHARS,
     quote,
@@ -202,8 +203,8 @@ def shows_recordings(content: str) -> bool:
 
 
 def shows_foreign_text(content: str) -> bool:
-    """Return whether a message has such a transcript, or the text of a job that strangers may have written."""
-    return shows_recordings(content) or prompts().schedules.of_others in content
+    """Return whether a message has such a transcript, a stranger's file, or a job that strangers may have written."""
+    return shows_recordings(content) or prompts().schedules.of_others in content or FROM_OTHERS in content
 
 
 def to_context_block(
