@@ -6,6 +6,7 @@ from inspect import getdoc
 
 from agent.app import App
 from agent.people.participants import ResolvedUser
+from agent.people.pauses import PersonPaused
 from shared.errors import Refusal
 from shared.messages import Place, ReplyFile, Sender
 from shared.permissions import Permission
@@ -70,7 +71,9 @@ class Request:
         return self.argument.split()
 
     def require(self, permission: Permission) -> None:
-        """Raise `Refusal` unless the user has at least this permission."""
+        """Raise `Refusal` unless the user has at least this permission; a paused user is a guest here."""
+        if self.user.permission >= permission and not self.user.may(permission):
+            raise PersonPaused
         if self.user.permission < permission:
             raise Refusal(f"This needs the permission {permission.label}; yours is {self.user.permission.label}.")
 

@@ -19,7 +19,7 @@ ON CONFLICT (conversation_id, last_turn_id) DO UPDATE SET content = ''
 @command("/stop")
 async def stop(request: Request) -> str:
     """Stop the answer that is being worked on; admins stop anybody's."""
-    whose = None if request.user.permission >= Permission.ADMIN else request.user.id
+    whose = None if request.user.may(Permission.ADMIN) else request.user.id
     if await request_stop(request.app.database, request.place, whose):
         return "Stopping."
     return "Nothing of yours is running here." if whose else "Nothing is running here."
