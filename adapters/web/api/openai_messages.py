@@ -64,10 +64,12 @@ async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *
 def find_sender(body: ChatRequest, headers: Mapping[str, str]) -> Sender | None:
     """Return the person who writes; None if the request names nobody. Raises a 400 for a name that was not filled in.
 
-    A header counts before the body: the front end sets it, while its people may be able to add fields to the body.
+    A header counts in place of the body, even if it is empty: the front end sets it, while its people may be able to
+    add fields to the body.
     """
-    forwarded = [(header, clean(headers.get(header, ""))) for header, _ in FORWARDED]
-    for field, value in (*forwarded, ("user", body.user or ""), ("safety_identifier", body.safety_identifier or "")):
+    forwarded = [(header, clean(headers[header])) for header, _ in FORWARDED if header in headers]
+    named = (("user", body.user or ""), ("safety_identifier", body.safety_identifier or ""))
+    for field, value in forwarded or named:
         person = value.strip()
         if PLACEHOLDER.search(person):
             raise invalid(field, "it names a variable that was not filled in, so all would be one person")

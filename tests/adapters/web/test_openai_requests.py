@@ -18,6 +18,9 @@ STRANGERS = [
     {"user": "Anonymous"},
     {"metadata": {"conversation_id": "one"}},
     {"extra_headers": {"X-OpenWebUI-User-Id": ""}},
+    # Somebody whom the front end does not know, and who may add fields to the body.
+    {"user": "boss", "extra_headers": {"X-OpenWebUI-User-Id": ""}},
+    {"user": "boss", "extra_headers": {"X-LibreChat-User-Id": "anonymous"}},
 ]
 
 
