@@ -91,7 +91,7 @@ async def open_app(
         memory = Memories(database, settings, clock)
         closing.push_async_callback(memory.aclose)
         hide_settings(secret_values := list_secret_values(settings, secrets))
-        events = Listener(database, OutflowRules(storage.base_url, Secrets(secret_values)))
+        events = Listener(database, secrets.secret_keys, OutflowRules(storage.base_url, Secrets(secret_values)))
         await events.start()
         closing.push_async_callback(events.close)
         peers = RemoteAgents(database, http, secrets)

@@ -8,6 +8,7 @@ from typing import Any
 from agent.app import App
 from agent.commands.signature import Form, Run, split_word
 from agent.people.participants import ResolvedUser
+from agent.people.pauses import PersonPaused
 from shared.errors import Refusal
 from shared.messages import Place, ReplyFile, Sender
 from shared.permissions import Permission
@@ -74,7 +75,9 @@ class Request:
     adapter: str = ""
 
     def require(self, permission: Permission) -> None:
-        """Raise `Refusal` unless the user has at least this permission."""
+        """Raise `Refusal` unless the user has at least this permission; a paused user is a guest here."""
+        if self.user.permission >= permission and not self.user.may(permission):
+            raise PersonPaused
         if self.user.permission < permission:
             raise Refusal(f"This needs the permission {permission.label}; yours is {self.user.permission.label}.")
 

@@ -15,7 +15,7 @@ AFRESH = text("SELECT id FROM parley_begin_afresh(:platform, :server, :channel, 
 @command("stop")
 async def stop(request: Request, *_: str) -> str:
     """Stop the answer that is being worked on; admins stop anybody's."""
-    whose = None if request.user.permission >= Permission.ADMIN else request.user.id
+    whose = None if request.user.may(Permission.ADMIN) else request.user.id
     if await request_stop(request.app.database, request.place, whose):
         return "Stopping."
     return "Nothing of yours is running here." if whose else "Nothing is running here."

@@ -47,6 +47,10 @@ class ResolvedUser:
     has_memories: bool = False
     is_paused: bool = False
 
+    def may(self, permission: Permission) -> bool:
+        """Return whether the user may decide what needs this permission; a paused one decides nothing for others."""
+        return self.permission >= permission and not (self.is_paused and permission > Permission.GUEST)
+
     def as_caller(self) -> Caller:
         """Return the fields of the user that tools may see."""
         return Caller(

@@ -90,15 +90,35 @@ WITH retold AS (
 UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:content AS text))
 WHERE turn_id = :turn_id AND name = 'user_message'
 """)
-# Arguments and results are stored as JSON text, so the deleted text is searched in its JSON-escaped form.
+# Arguments and results are stored as JSON text, so the deleted text (`said`) is searched there in its JSON-escaped form
+# (`repeated`). The turn that runs a confirmed call has its arguments, too.
 REMOVE_REPEATED = text("""
-WITH forgotten AS (
-    UPDATE messages SET content = replace(content, :repeated, :deleted)
-    WHERE turn_id = :turn_id AND role IN ('tool_call', 'tool_result') AND position(:repeated IN content) > 0
+WITH own AS (
+    SELECT CAST(:turn_id AS bigint) AS id UNION SELECT answered_turn_id FROM confirmations WHERE turn_id = :turn_id
+), forgotten AS (
+    UPDATE messages SET content = replace(content, :repeated, :deleted),
+        confirmation = CASE WHEN jsonb_exists(confirmation, 'arguments') THEN confirmation || jsonb_build_object(
+            'arguments', replace(confirmation ->> 'arguments', :repeated, :deleted),
+            'text', replace(confirmation ->> 'text', :said, :deleted)
+        ) ELSE confirmation END
+    WHERE turn_id IN (SELECT id FROM own) AND role IN ('tool_call', 'tool_result')
+      AND (position(:repeated IN content) > 0 OR jsonb_exists(confirmation, 'arguments'))
+), unasked AS (
+    UPDATE confirmations SET arguments = redacted.arguments, question = replace(question, :said, :deleted),
+        arguments_hash = encode(sha256(convert_to(redacted.arguments, 'UTF8')), 'hex')
+    FROM (
+        SELECT id, replace(arguments, :repeated, :deleted) AS arguments FROM confirmations WHERE turn_id = :turn_id
+    ) AS redacted
+    WHERE redacted.id = confirmations.id
 )
 UPDATE turn_events SET payload = CAST(replace(CAST(payload AS text), :repeated, :deleted) AS jsonb)
-WHERE turn_id = :turn_id AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
+WHERE turn_id IN (SELECT id FROM own)
+  AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
   AND position(:repeated IN CAST(payload AS text)) > 0
+""")
+# Nobody wants any more what a deleted message asked for, whoever would say yes to it.
+CLOSE_QUESTIONS = text("""
+UPDATE confirmations SET status = 'expired' WHERE turn_id = ANY(:turn_ids) AND status = 'pending'
 """)
 
 log = get_logger()
@@ -178,6 +198,7 @@ async def _redact(session: Session, deletion: _Gone) -> _Found:
         await session.execute(REMOVE, {"ids": list(own_ids), "deleted": DELETED})
         turn_ids = [row.turn_id for row in own if row.turn_id is not None]
         await session.execute(STOP, {"turn_ids": turn_ids, "deleted": DELETED})
+        await session.execute(CLOSE_QUESTIONS, {"turn_ids": turn_ids})
     if own_ids or expired:
         forgotten = {row.turn_id for row in own} | expired
         await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=forgotten)
@@ -239,9 +260,11 @@ async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> di
 
 
 async def _remove_repeated(session: Session, row: Any) -> None:
-    repeated = json.dumps(row.content.strip(), ensure_ascii=False)[1:-1]
+    said = row.content.strip()
+    repeated = json.dumps(said, ensure_ascii=False)[1:-1]
     if row.turn_id is not None and len(repeated) >= LEAST_REPEATED and row.content != DELETED:
-        await session.execute(REMOVE_REPEATED, {"turn_id": row.turn_id, "repeated": repeated, "deleted": DELETED})
+        parameters = {"turn_id": row.turn_id, "said": said, "repeated": repeated, "deleted": DELETED}
+        await session.execute(REMOVE_REPEATED, parameters)
 
 
 def _without(platform_context: dict[str, Any], deletion: _Gone) -> dict[str, Any]:

@@ -143,7 +143,7 @@ class Homes:
 
     async def _build_home(self, request: Request, note: str) -> Home:
         user, place = request.user, request.place
-        is_admin = user.permission >= Permission.ADMIN
+        is_admin = user.may(Permission.ADMIN)
         async with self._app.database.transaction() as session:
             status = await get_budget_status(session, user.id)
             persona = await resolve_persona(session, place, user.permission, settings=self._app.settings)

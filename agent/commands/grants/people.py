@@ -23,7 +23,9 @@ JOIN user_platform_links AS link ON link.user_id = :user_id AND link.platform = 
 WHERE place.is_direct AND place.user_id = :user_id AND inbox.adapter <> ALL(:unread)
 ORDER BY turns.id DESC LIMIT 1
 """)
-APPROVERS = text("SELECT id FROM admin.users WHERE permission IN ('admin', 'owner') ORDER BY permission DESC, id")
+APPROVERS = text("""
+SELECT id FROM admin.users WHERE permission IN ('admin', 'owner') AND paused_at IS NULL ORDER BY permission DESC, id
+""")
 OWNERS = text("SELECT id FROM admin.users WHERE permission = 'owner' ORDER BY id")
 
 
@@ -33,7 +35,7 @@ async def list_owners(session: AsyncSession) -> list[int]:
 
 
 async def list_approvers(session: AsyncSession) -> list[int]:
-    """Return the ids of the owners and admins, owners first."""
+    """Return the ids of the owners and admins who are not paused, owners first."""
     return list((await session.execute(APPROVERS)).scalars().all())
 
 
