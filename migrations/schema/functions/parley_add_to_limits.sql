@@ -2,11 +2,12 @@
 -- ends here, and nowhere else: what was used goes back to 0. A limit that reaches 50, 80 or 100 percent for the first time in
 -- its period, with what was granted on top of it, is listed in `budget_notices`.
 --
--- Dollars are counted by rows of `budgets` alone.
+-- Dollars are counted by rows of `budgets` alone. Returns whether one of them may be full now, so that parley_refusing_limit has
+-- to be asked; mostly none is.
 CREATE FUNCTION public.parley_add_to_limits(
-    p_limits public.parley_limits, p_tokens bigint, p_cost numeric, p_reserved_tokens bigint, p_reserved_cost numeric
+    p_limits public.parley_limits, p_tokens bigint, p_cost numeric, p_reserved_tokens bigint, p_reserved_cost numeric,
+    OUT is_tight boolean
 )
-RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     v_row record;
@@ -14,19 +15,30 @@ DECLARE
     v_percent smallint;
     v_is_person_near boolean;
     v_is_server_near boolean;
+    v_is_person_tight boolean;
+    v_is_server_tight boolean;
 BEGIN
-    UPDATE public.users AS u SET (tokens_used_this_month, tokens_reserved, budget_reset_at, budget_percent_told) = (
-        SELECT greatest(0, own.used + p_tokens), greatest(0, own.reserved + p_reserved_tokens), own.resets_at,
-               CASE WHEN u.budget_reset_at = own.resets_at THEN u.budget_percent_told ELSE 0 END
-        FROM public.parley_budget(NULL, NULL, u.tokens_used_this_month, u.tokens_reserved, u.budget_reset_at) AS own
-    ) WHERE u.id = p_limits.user_id
-    RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told INTO v_is_person_near;
-    UPDATE public.servers AS s SET (tokens_used_this_month, tokens_reserved, budget_reset_at, budget_percent_told) = (
-        SELECT greatest(0, common.used + p_tokens), greatest(0, common.reserved + p_reserved_tokens), common.resets_at,
-               CASE WHEN s.budget_reset_at = common.resets_at THEN s.budget_percent_told ELSE 0 END
-        FROM public.parley_budget(NULL, NULL, s.tokens_used_this_month, s.tokens_reserved, s.budget_reset_at) AS common
-    ) WHERE s.id = p_limits.server_id
-    RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told INTO v_is_server_near;
+    UPDATE public.users SET
+        tokens_used_this_month = greatest(0, CASE WHEN budget_reset_at > now() THEN tokens_used_this_month ELSE 0 END + p_tokens),
+        tokens_reserved = greatest(0, tokens_reserved + p_reserved_tokens),
+        budget_percent_told = CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END,
+        budget_reset_at = CASE WHEN budget_reset_at > now() THEN budget_reset_at
+                               ELSE (SELECT resets_at FROM public.parley_budget(NULL, NULL, 0, 0, budget_reset_at)) END
+    WHERE id = p_limits.user_id
+    RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
+              tokens_used_this_month + tokens_reserved >= token_budget_monthly
+    INTO v_is_person_near, v_is_person_tight;
+    UPDATE public.servers SET
+        tokens_used_this_month = greatest(0, CASE WHEN budget_reset_at > now() THEN tokens_used_this_month ELSE 0 END + p_tokens),
+        tokens_reserved = greatest(0, tokens_reserved + p_reserved_tokens),
+        budget_percent_told = CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END,
+        budget_reset_at = CASE WHEN budget_reset_at > now() THEN budget_reset_at
+                               ELSE (SELECT resets_at FROM public.parley_budget(NULL, NULL, 0, 0, budget_reset_at)) END
+    WHERE id = p_limits.server_id
+    RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
+              tokens_used_this_month + tokens_reserved >= token_budget_monthly
+    INTO v_is_server_near, v_is_server_tight;
+    is_tight := coalesce(v_is_person_tight, false) OR coalesce(v_is_server_tight, false) OR p_limits.budget_ids IS NOT NULL;
     IF p_limits.budget_ids IS NOT NULL THEN
         UPDATE public.budgets AS b SET (tokens_used, cost_used, tokens_reserved, cost_reserved, percent_told, resets_at) = (
             SELECT greatest(0, CASE WHEN p.is_over THEN 0 ELSE b.tokens_used END + CASE WHEN p.counts THEN p_tokens ELSE 0 END),

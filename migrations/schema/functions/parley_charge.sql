@@ -95,8 +95,14 @@ BEGIN
     END IF;
     admitted := p_reserve IS NOT NULL;
     IF admitted THEN
-        refusal := public.parley_refusing_limit(v_limits, p_cost, v_spent, v_spent_cost, v_reserved, v_reserved_cost);
+        v_reserved := v_reserved + p_reserve;
+        v_reserved_cost := v_reserved_cost + coalesce(p_cost, 0);
+    END IF;
+    -- Most calls leave room in all limits: no statement more asks for that.
+    IF public.parley_add_to_limits(v_limits, v_spent, v_spent_cost, v_reserved, v_reserved_cost) AND admitted THEN
+        refusal := public.parley_refusing_limit(v_limits, p_cost, -p_reserve, -coalesce(p_cost, 0));
         admitted := refusal IS NULL;
+        PERFORM public.parley_add_to_limits(v_limits, 0, 0, -p_reserve, -coalesce(p_cost, 0)) WHERE NOT admitted;
     END IF;
     IF admitted THEN
         INSERT INTO public.budget_reservations AS held (user_id, conversation_id, turn_id, server_id, budget_ids, tokens, cost,
@@ -104,10 +110,7 @@ BEGIN
         VALUES (p_payer.user_id, CASE WHEN p_payer.is_summary THEN p_payer.conversation_id END, p_payer.turn_id,
                 v_limits.server_id, v_limits.budget_ids, p_reserve, p_cost, now() + p_seconds * interval '1 second')
         RETURNING held.id INTO reservation_id;
-        v_reserved := v_reserved + p_reserve;
-        v_reserved_cost := v_reserved_cost + coalesce(p_cost, 0);
     END IF;
-    PERFORM public.parley_add_to_limits(v_limits, v_spent, v_spent_cost, v_reserved, v_reserved_cost);
 END
 $$;
 COMMENT ON FUNCTION public.parley_charge IS

@@ -4,10 +4,9 @@
 --
 -- p_cost: upper estimate of the call in dollars, NULL when the price of a model that may be asked is unknown. A limit in dollars
 -- refuses such a call, because nobody could say what is left after it.
--- The others: what is about to be added to them, as in parley_add_to_limits.
+-- p_reserved_tokens, p_reserved_cost: added to what they have reserved; negative for a call that is reserved already.
 CREATE FUNCTION public.parley_refusing_limit(
-    p_limits public.parley_limits, p_cost numeric, p_tokens bigint DEFAULT 0, p_spent_cost numeric DEFAULT 0,
-    p_reserved_tokens bigint DEFAULT 0, p_reserved_cost numeric DEFAULT 0
+    p_limits public.parley_limits, p_cost numeric, p_reserved_tokens bigint DEFAULT 0, p_reserved_cost numeric DEFAULT 0
 )
 RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
@@ -18,14 +17,14 @@ DECLARE
     v_first jsonb;
 BEGIN
     FOR v_row IN
-        SELECT one.subject, one.id, one.kind, one.period, one.token_limit, one.cost_limit, one.resets_at, sum.*
+        SELECT one.subject, one.id, one.kind, one.period, one.token_limit, one.cost_limit, one.resets_at, one.tokens_used,
+               one.cost_used, held.tokens_reserved, held.cost_reserved
         FROM public.parley_read_limits(p_limits) AS one
         CROSS JOIN LATERAL (
-            SELECT one.tokens_used + p_tokens AS tokens_used, one.cost_used + p_spent_cost AS cost_used,
-                   greatest(0, one.tokens_reserved + p_reserved_tokens) AS tokens_reserved,
+            SELECT greatest(0, one.tokens_reserved + p_reserved_tokens) AS tokens_reserved,
                    greatest(0, one.cost_reserved + p_reserved_cost) AS cost_reserved
-        ) AS sum
-        WHERE sum.tokens_used + sum.tokens_reserved >= one.token_limit OR sum.cost_used + sum.cost_reserved >= one.cost_limit
+        ) AS held
+        WHERE one.tokens_used + held.tokens_reserved >= one.token_limit OR one.cost_used + held.cost_reserved >= one.cost_limit
            OR one.cost_limit IS NOT NULL AND p_cost IS NULL
         ORDER BY array_position('{users,servers,budgets}', one.subject), one.id
     LOOP
