@@ -5,7 +5,7 @@ from typing import Annotated
 
 from agent.app import App
 from agent.commands.base import Command, Request
-from agent.commands.signature import UNLISTED, Text
+from agent.commands.signature import HIDDEN, Text
 from agent.people.participants import resolve_user
 from agent.prompts import prompts
 from shared.credentials.people import NAME, check_name
@@ -24,7 +24,7 @@ credential = Command(
 
 
 @credential.subcommand("set")
-async def set_credential(request: Request, name: str, value: Annotated[Text, UNLISTED] = "") -> str:
+async def set_credential(request: Request, name: str, value: Annotated[Text, HIDDEN] = "") -> str:
     """Enter a password or key that I use for you elsewhere."""
     if not value:
         return f"Write /credential set {check_name(name)} and the credential behind it, where nobody else reads."

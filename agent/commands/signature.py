@@ -28,7 +28,7 @@ class Keyword:
 
 
 # Marks a parameter that takes the rest of the line, and one that neither the usage line nor a form shows.
-REST_OF_LINE, UNLISTED = object(), object()
+REST_OF_LINE, HIDDEN = object(), object()
 Text = Annotated[str, REST_OF_LINE]
 
 
@@ -56,7 +56,7 @@ class Parameter:
     type: TypeAdapter[Any]
     is_required: bool
     takes_rest: bool
-    is_listed: bool
+    is_hidden: bool
     keyword: str | None
 
     @classmethod
@@ -73,7 +73,7 @@ class Parameter:
             type=type_adapter,
             is_required=parameter.default is parameter.empty,
             takes_rest=REST_OF_LINE in marks,
-            is_listed=UNLISTED not in marks,
+            is_hidden=HIDDEN in marks,
             keyword=next((mark.word for mark in marks if isinstance(mark, Keyword)), None),
         )
 
@@ -175,16 +175,16 @@ class Form:
         )
 
     @property
-    def listed(self) -> list[Parameter]:
+    def visible(self) -> list[Parameter]:
         """Return the parameters that people are shown."""
-        return [parameter for parameter in self.parameters if parameter.is_listed]
+        return [parameter for parameter in self.parameters if not parameter.is_hidden]
 
     @property
     def usage(self) -> str:
         """Return the arguments as `WORD REQUIRED [OPTIONAL [BEHIND IT]]`."""
         parts = [] if self.word is None else [self.word]
-        parts += [parameter.usage if parameter.is_required else f"[{parameter.usage}" for parameter in self.listed]
-        return " ".join(parts) + "]" * sum(not parameter.is_required for parameter in self.listed)
+        parts += [parameter.usage if parameter.is_required else f"[{parameter.usage}" for parameter in self.visible]
+        return " ".join(parts) + "]" * sum(not parameter.is_required for parameter in self.visible)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ class Form:
             return (self.word,)
         return tuple(
             word
-            for parameter in self.listed[:1]
+            for parameter in self.visible[:1]
             for word in ((parameter.keyword,) if parameter.keyword else parameter.choices)
         )
 

@@ -44,14 +44,14 @@ def to_command(command: Command) -> Json:
     options = [
         option
         for form in command.forms
-        for option in ([_to_subcommand(form)] if form.word is not None else map(_to_option, form.listed))
+        for option in ([_to_subcommand(form)] if form.word is not None else map(_to_option, form.visible))
     ]
     return payload | ({"options": options} if options else {})
 
 
 def _to_subcommand(form: Form) -> Json:
     payload: Json = {"type": SUBCOMMAND, "name": form.word, "description": _short(form.summary)}
-    return payload | ({"options": [_to_option(parameter) for parameter in form.listed]} if form.listed else {})
+    return payload | ({"options": [_to_option(parameter) for parameter in form.visible]} if form.visible else {})
 
 
 def _to_option(parameter: Parameter) -> Json:
@@ -87,7 +87,7 @@ def to_line(name: str, options: list[Json]) -> str:
     values = {option["name"]: option["value"] for option in (options if sub is None else sub.get("options", ()))}
     words, is_over = [f"/{name}"], False
     words += [] if form.word is None else [form.word]
-    for parameter in form.listed:
+    for parameter in form.visible:
         if parameter.name not in values:
             is_over = True
         elif is_over:

@@ -100,25 +100,25 @@ def test_discord_gets_types_limits_and_choices() -> None:
 @given(st.data())
 def test_what_is_chosen_on_discord_means_the_same_as_what_is_typed(data: st.DataObject) -> None:
     words = st.text("abcdefghij#0123456789", min_size=1)
-    chosen = data.draw(st.sampled_from(list_commands("discord")))
-    form = data.draw(st.sampled_from(chosen.forms))
-    listed = data.draw(st.lists(st.sampled_from(form.listed), unique_by=id)) if form.listed else []
+    entry = data.draw(st.sampled_from(list_commands("discord")))
+    form = data.draw(st.sampled_from(entry.forms))
+    parameters = data.draw(st.lists(st.sampled_from(form.visible), unique_by=id)) if form.visible else []
     options = [
         {
             "name": parameter.name,
             "type": 3,
             "value": data.draw(st.sampled_from(parameter.choices) if parameter.is_choice else words),
         }
-        for parameter in listed
+        for parameter in parameters
     ]
     call = options if form.word is None else [{"name": form.word, "type": 1, "options": options}]
     try:
-        line = to_line(chosen.name, call)
-        _, values = chosen.parse(line.partition(" ")[2])
+        line = to_line(entry.name, call)
+        _, values = entry.parse(line.partition(" ")[2])
     except Refusal as refusal:
         assert str(refusal).startswith(("Write ", "'"))  # noqa: PT017  # the other outcome of the same call
     else:
-        assert set(values) == {parameter.variable for parameter in listed}
+        assert set(values) == {parameter.variable for parameter in parameters}
 
 
 def test_slack_and_the_terminal_show_the_commands_with_their_words() -> None:
