@@ -63,11 +63,14 @@ format: ready-for-tests
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-# The tests run also when lint has failed, so that one call tells everything; either failure fails the target.
+# Lint runs beside the tests, which wait for others now and then, and is shown after them; the failure of either fails
+# the target, and one call tells everything.
 test: ready-for-tests
-	@lint=0; $(MAKE) --no-print-directory lint || { lint=1; echo "parley: lint failed, see above; the tests run all the same"; }; \
-	echo "parley: pytest"; \
-	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) && exit $$lint
+	@mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	echo "parley: pytest; lint runs beside it and is shown at the end"; failed=0; \
+	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
+	wait $$lint || { failed=1; echo "parley: lint failed"; }; \
+	cat build/lint.log; exit $$failed
 
 bench: ready-for-tests
 	@$(BIN)/python -m tests.bench

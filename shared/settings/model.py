@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import fields
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -271,9 +272,16 @@ class Settings(BaseModel):
         names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # each of these classes is a dataclass
         given = {name: value for name in names if (value := os.environ.get(prefix + name.upper()))}
         try:
-            return TypeAdapter(kind).validate_python(given)
+            settings: ModuleSettings = _build_adapter(kind).validate_python(given)  # type: ignore[arg-type]  # it is hashable
         except ValidationError as error:
             raise ConfigurationError(first_fault(error, prefix)) from None
+        return settings
+
+
+@cache
+def _build_adapter(kind: Any) -> TypeAdapter[Any]:
+    # Tools ask for their settings with each turn, and to build it takes longer than to use it.
+    return TypeAdapter(kind)
 
 
 SETTING_NAMES = frozenset(name.upper() for name in Settings.model_fields)

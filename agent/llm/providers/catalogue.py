@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class Catalogue:
     @cached_property
     def providers(self) -> frozenset[str]:
         """Return the providers that a name may begin with."""
-        file_providers = json.loads((self._folder / PROVIDERS_FILE).read_bytes())["providers"]
+        file_providers = _read(PROVIDERS_FILE)["providers"]
         model_providers = {
             str(entry["litellm_provider"]) for entry in self.models.values() if "litellm_provider" in entry
         }
@@ -120,17 +120,18 @@ class Catalogue:
         tier = next((f"_above_{above}k_tokens" for above in tiers if prompt_tokens > above * 1000), "")
         return Price.of(*(entry.get(f"{kind}{tier}", entry.get(kind)) for kind in KINDS))
 
-    @cached_property
-    def _folder(self) -> Path:
-        spec = find_spec("litellm")
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError("litellm is not installed")
-        return Path(spec.origin).parent
-
-    @cached_property
+    @property
     def _entries(self) -> Mapping[str, Entry]:
-        entries: Mapping[str, Entry] = json.loads((self._folder / MODELS_FILE).read_bytes())
-        return entries
+        return _read(MODELS_FILE)
+
+
+@cache
+def _read(name: str) -> Mapping[str, Entry]:
+    spec = find_spec("litellm")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("litellm is not installed")
+    entries: Mapping[str, Entry] = json.loads((Path(spec.origin).parent / name).read_bytes())
+    return entries
 
 
 MILLION = 1_000_000
