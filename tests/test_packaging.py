@@ -28,9 +28,11 @@ from tests.support.source_tree import PACKAGES, ROOT, sources_in
 RUN_LOCK = "requirements.lock"
 TEST_LOCK = "requirements-dev.lock"
 EMBEDDINGS_LOCK = "requirements-embeddings.lock"
+EXTRAS_LOCK = "requirements-extras.lock"
 CODE_LOCK = "requirements-code.lock"
 AGENTDOJO_LOCK = "requirements-agentdojo.lock"
 CONFORMANCE_LOCK = "requirements-conformance.lock"
+LOCKS = (RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, EXTRAS_LOCK, CODE_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK)
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
@@ -79,7 +81,7 @@ def last_stage() -> list[tuple[str, str]]:
     return steps[start:]
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK])
+@pytest.mark.parametrize("lock", LOCKS)
 def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None:
     without = [name for name, (_, hashes) in pinned(lock).items() if not hashes]
 
@@ -87,7 +89,7 @@ def test_every_requirement_of_a_lock_has_a_version_and_a_hash(lock: str) -> None
     assert without == []
 
 
-@pytest.mark.parametrize("lock", [RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, CODE_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK])
+@pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_names_no_address_and_no_folder_of_the_machine_it_was_made_on(lock: str) -> None:
     suspicious = re.compile(r"://| @ |--(extra-)?index|--find-links|--trusted|(^|[\s=])~?/\w")
     lines = [line for line in (ROOT / lock).read_text("utf-8").splitlines() if suspicious.search(line)]
@@ -97,7 +99,7 @@ def test_a_lock_names_no_address_and_no_folder_of_the_machine_it_was_made_on(loc
 
 def test_the_locks_hold_what_the_project_asks_for() -> None:
     for lock, groups in ((RUN_LOCK, ("build",)), (TEST_LOCK, ("build", "dev"))):
-        pins = pinned(lock) | pinned(EMBEDDINGS_LOCK)
+        pins = pinned(CODE_LOCK) | pinned(EMBEDDINGS_LOCK) | pinned(EXTRAS_LOCK) | pinned(lock)
         for requirement in requirements_of(*groups):
             version, _ = pins[canonicalize_name(requirement.name)]
             assert requirement.specifier.contains(version), f"{lock}: {requirement} is not met by {version}"
@@ -106,17 +108,57 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
 def test_the_tests_run_on_the_versions_that_the_program_runs_on() -> None:
     with_tests = pinned(TEST_LOCK)
 
-    for lock in (RUN_LOCK, EMBEDDINGS_LOCK):
+    for lock in (RUN_LOCK, EMBEDDINGS_LOCK, EXTRAS_LOCK):
         assert {name: with_tests.get(name) for name in pinned(lock)} == pinned(lock)
 
 
 def test_people_s_code_runs_on_the_versions_that_parley_has_too() -> None:
     ours, theirs = pinned(TEST_LOCK), pinned(CODE_LOCK)
 
-    assert {"dill", "matplotlib", "numpy", "pandas"} <= theirs.keys()
+    assert {"dill", "duckdb", "matplotlib", "numpy", "pandas"} <= theirs.keys()
     assert {name: ours[name] for name in theirs if name in ours} == {
         name: theirs[name] for name in theirs if name in ours
     }
+
+
+def test_the_program_is_small_and_installs_nothing_twice() -> None:
+    program, people_s = pinned(RUN_LOCK), pinned(CODE_LOCK)
+
+    assert len(program) <= 140
+    assert not {"numpy", "duckdb", "contourpy"} & program.keys()
+    assert {"numpy", "duckdb", "contourpy"} <= people_s.keys()
+
+
+# What each line of never-imported.txt is left out of is imported here, and none of the packages that come with it.
+IMPORTS = """
+import sys
+LEFT_OUT = set({left_out!r})
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name in LEFT_OUT:
+            raise ModuleNotFoundError(f"{{name}} is left out", name=name)
+sys.meta_path.insert(0, Nothing())
+import a2a.client, a2a.server.request_handlers, a2a.server.routes, httpx, mcp, mcp.client.streamable_http, mcp.server
+import openai, typer, adapters.cli, adapters.a2a
+from agent.llm.providers.library import import_litellm
+litellm = import_litellm().litellm
+print(litellm.token_counter("ollama/llama3", messages=[{{"role": "user", "content": "How many tokens?"}}]))
+print(litellm.token_counter("command-r", messages=[{{"role": "user", "content": "How many tokens?"}}]))
+"""
+
+
+def test_what_the_lock_leaves_out_is_imported_by_nothing() -> None:
+    lines = (ROOT / ".ci/never-imported.txt").read_text("utf-8").splitlines()
+    names = {canonicalize_name(Requirement(line).name) for line in lines if line and not line.startswith("#")}
+    modules = [
+        {"google-api-core": "google.api_core", "pyjwt": "jwt"}.get(name, name.replace("-", "_")) for name in names
+    ]
+    text = IMPORTS.format(left_out=[*modules, "google.auth", "proto", "botocore", "hf_xet", "fsspec", "hpack"])
+
+    ended = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert not names & pinned(RUN_LOCK).keys()
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_the_two_releases_with_stolen_code_cannot_be_installed() -> None:
@@ -156,7 +198,12 @@ def test_the_command_can_be_started() -> None:
 
 def test_the_wheel_holds_every_file_that_the_program_reads(tmp_path: Path) -> None:
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        [
+            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"),
+            "--wheel-dir",
+            tmp_path,
+            ".",
+        ],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -175,6 +222,7 @@ def test_the_wheel_holds_every_file_that_the_program_reads(tmp_path: Path) -> No
 MAKE = (
     "run",
     "embeddings",
+    "extras",
     "test",
     "lint",
     "bench",
@@ -238,7 +286,7 @@ def test_the_image_is_slim_built_in_two_stages_and_installs_from_the_lock() -> N
 
     assert len(bases) == 2
     assert all(re.match(r"python:3\.1\d(\.\d+)?-slim", base) for base in bases)
-    assert "pip install --require-hashes -r" in runs
+    assert "pip install --no-deps --require-hashes -r" in runs
     assert not any(word == "RUN" and "pip" in argument for word, argument in last_stage())
 
 
@@ -262,7 +310,7 @@ def test_the_variables_of_the_image_are_settings() -> None:
 def test_the_builder_is_given_what_it_needs_and_no_secret() -> None:
     exceptions = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
 
-    locks = {RUN_LOCK, EMBEDDINGS_LOCK, CODE_LOCK}
+    locks = {RUN_LOCK, EMBEDDINGS_LOCK, EXTRAS_LOCK, CODE_LOCK}
     assert exceptions == {"LICENSE", "README.md", "pyproject.toml", ".ci/code-environment", *locks, *PACKAGES} - {
         "tests"
     }
@@ -347,3 +395,32 @@ def test_every_line_of_the_example_is_a_setting(tmp_path: Path) -> None:
         # The lines of the file are in the environment now, which libraries read, too.
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "package"),
+    [
+        ("LLM_MODELS", "bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0", "boto3"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318", "opentelemetry.sdk"),
+    ],
+)
+def test_a_setting_whose_packages_few_need_stops_the_start_with_the_remedy(
+    setting: str, value: str, package: str, tmp_path: Path
+) -> None:
+    start = (
+        "import sys\n"
+        "class Nothing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {package!r}: sys.meta_path[1:] = []\n"
+        "sys.meta_path.insert(0, Nothing())\n"
+        "from adapters.cli import main\n"
+        "sys.argv = ['parley', 'run']\n"
+        "main()\n"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PARLEY_HOME": str(tmp_path), setting: value}
+    ended = subprocess.run(
+        [sys.executable, "-c", start], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    )
+
+    assert ended.returncode == 2
+    assert re.fullmatch(rf"parley: {setting} is wrong: .* not installed; run `make extras`.*\n", ended.stderr)

@@ -23,7 +23,7 @@ from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 from shared.errors import Unavailable
 
 if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
+    from mcp.client import Transport
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_LINE_BYTES = 256 * 1024 * 1024
