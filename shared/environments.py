@@ -9,7 +9,7 @@ CODE_ENVIRONMENT = Path(sys.prefix) / "code"
 
 
 def find_python(package: str, environment: Path = CODE_ENVIRONMENT) -> Path | None:
-    """Return an interpreter that can import the package, which Parley itself does not; None where it is not installed."""
+    """Return an interpreter that can import the package, which Parley itself does not; None where there is none."""
     if any(environment.glob(f"lib/python3.*/site-packages/{package}")):
         return environment / "bin" / "python"
     return Path(sys.executable) if find_spec(package) else None

@@ -254,7 +254,7 @@ class Settings(BaseModel):
         models = (names,) if isinstance(names, str) else names or ()
         of_amazon = [model for model in models if model.startswith(AMAZON)]
         if of_amazon and find_spec("boto3") is None:
-            raise ValueError(f"{of_amazon[0]} needs the package boto3, which is not installed; {EXTRAS_REMEDY} `bedrock`")
+            raise ValueError(f"{of_amazon[0]} needs boto3, which is not installed; {EXTRAS_REMEDY} `bedrock`")
         return names
 
     @field_validator("otel_exporter_otlp_endpoint")
