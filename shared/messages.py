@@ -77,6 +77,11 @@ class PlatformContext:
     thread_title: str | None = None
     earlier: tuple[QuotedMessage, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that people have given to the place and to roles, and that a prompt shows."""
+        return tuple(filter(None, (self.server_name, self.channel_name, *self.roles)))
+
     def to_row(self) -> dict[str, Any]:
         """Return what is stored; fields without a value are left out, because most adapters fill in none."""
         row = {
@@ -107,7 +112,7 @@ class Attachment:
 
     `credential` names the credential that the platform's server requires; the platform's code adds the secret itself
     when it fetches the file. `voice_seconds` is set for what the sender has just spoken on the platform: its length.
-    `sha256` is the checksum of what is in storage.
+    `sha256` is the checksum of what is in storage. `author` says who chose its name: a stranger, when it was forwarded.
     """
 
     filename: str
@@ -118,6 +123,7 @@ class Attachment:
     credential: str | None = None
     voice_seconds: float | None = None
     sha256: str | None = None
+    author: Author = "person"
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,7 @@ class Tool:
 
     `read_only` tools run again after a crash; `repeatable` ones are retried once after an unexpected error; `ends_turn`
     ones end the turn. `reads_untrusted` and `reads_private` describe their results. `acts` says whether they have
-    effects; None means that all tools do which are not `read_only`. `confirms` ones ask the person themselves.
+    effects; None means that all tools do which are not `read_only`. `confirms` ones ask the person themselves, always.
     `spends_budget` ones call models on the person's budget. What `computes` ones return follows from their arguments
     alone, so that whoever chose these has chosen it. `needs` returns why the tool is off with these settings,
     None when it is on.

@@ -119,6 +119,37 @@ async def test_a_permission_without_an_end_takes_the_place_of_one_with_an_end(pa
     assert await psql.rows("SELECT permission_until, token_budget_monthly FROM users") == [(None, None)]
 
 
+async def test_the_view_makes_a_permission_lasting_and_gives_it_an_end(parley: Parley, psql: Psql) -> None:
+    await ann(parley)
+    state = "SELECT permission, permission_until IS NULL, budget IS NULL FROM admin.users"
+    await psql.run("SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')")
+    await psql.run("UPDATE admin.users SET name = 'Dr. Ann'")
+    assert await psql.rows(state) == [("admin", False, False)], "a name has nothing to do with the end"
+
+    await psql.run("UPDATE admin.users SET permission = 'admin'")
+    assert await psql.rows(state) == [("admin", True, True)]
+
+    await psql.run("UPDATE admin.users SET permission = 'guest'")
+    await psql.run("UPDATE admin.users SET permission = 'user', permission_until = now() + interval '1 day'")
+    assert await psql.rows(state) == [("user", False, False)]
+    await psql.run("UPDATE admin.users SET permission_until = NULL")
+    assert await psql.rows(state) == [("user", True, False)]
+
+
+async def test_a_permission_that_has_ended_counts_nowhere(parley: Parley, psql: Psql) -> None:
+    await ann(parley)
+    await psql.run("SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')")
+    await psql.run("SELECT admin.set_limit('permission', tokens => 1, permission => 'admin')")
+    await psql.run("UPDATE users SET permission_until = now() - interval '1 second'")
+    parley.model.play(["ok"])
+
+    reply = await parley.ask("hello", platform="discord", user="222", server="42", username="Ann")
+
+    assert (reply.error, await psql.value("SELECT tokens_used FROM budgets")) == (None, 0)
+    turn = await psql.value("SELECT max(id) FROM turns")
+    assert await psql.value(f"SELECT parley_explain_turn({turn}) -> 'person' ->> 'permission'") == "guest"
+
+
 async def test_people_are_called_as_their_account_is_until_somebody_names_them(parley: Parley, psql: Psql) -> None:
     await ann(parley)
     assert await psql.value("SELECT display_name FROM users") == "Ann"
@@ -134,7 +165,9 @@ async def test_people_are_called_as_their_account_is_until_somebody_names_them(p
     assert "Dr. Ann: hello again" in str(parley.model.requests[-1].body["messages"])
     rows = await psql.rows("SELECT permission_level, token_budget_monthly, time_zone FROM users")
     assert rows == [("user", 70000, "Asia/Tokyo")]
-    with pytest.raises(asyncpg.RaiseError, match="only name, permission, budget and time_zone can be changed"):
+    with pytest.raises(
+        asyncpg.RaiseError, match="only name, permission, permission_until, budget and time_zone can be changed"
+    ):
         await psql.run("UPDATE admin.users SET used = 0")
 
 
@@ -231,6 +264,16 @@ async def test_a_permission_that_ends_leaves_the_guests_budget_of_the_settings(p
     await psql.run("SELECT admin.set_budget('discord', 'Ann', NULL)")
     await psql.run("UPDATE users SET permission_until = now() - interval '1 second'")
 
-    await Steps(parley.app.database, parley.app.clock).run(statements.end_grants, {"guest_budget": "7000000"})
+    await Steps(parley.app.database, parley.app.clock).run(statements.end_grants)
 
     assert await psql.rows("SELECT permission_level, token_budget_monthly FROM users") == [("guest", 7_000_000)]
+
+
+@pytest.mark.settings(default_guest_token_budget=7_000_000)
+async def test_whoever_becomes_a_guest_in_psql_has_the_budget_of_the_settings(parley: Parley, psql: Psql) -> None:
+    await ann(parley)
+    await psql.run("UPDATE users SET permission_level = 'admin'")
+    await psql.run("UPDATE users SET permission_level = 'guest'")
+    await psql.run("INSERT INTO users (display_name) VALUES ('Bob')")
+
+    assert await psql.rows("SELECT DISTINCT token_budget_monthly FROM users") == [(7_000_000,)]

@@ -68,7 +68,7 @@ def test_the_share_of_a_prompt_that_is_cached_ends_at_the_first_difference() -> 
 
 def test_statements_of_the_queue_are_counted_separately() -> None:
     transactions = [
-        Transaction("parley, process 1", ("WITH stored AS ( INSERT INTO inbox …",)),
+        Transaction("parley, process 1", ("SELECT * FROM parley_accept(…)",)),
         Transaction("parley, process 1", ("SELECT inbox.id …", "INSERT INTO turns …")),
         Transaction("parley, process 1", ("UPDATE procrastinate_workers …",)),
         Transaction("parley's queue, process 1", ("SELECT procrastinate_finish_job_v1($1, $2, $3)",)),

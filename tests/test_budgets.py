@@ -29,10 +29,8 @@ async def test_the_limit_that_refuses_is_named_with_the_day_on_which_it_begins_a
     reply = await parley.ask("hello again")
 
     renews = begins_of_next_month()
-    assert reply.error == "limit_exhausted"
-    assert (
-        reply.content == f"All people here together have used their budget for this month; it begins again on {renews}."
-    )
+    assert reply.error == "budget_exhausted"
+    assert reply.content == f"All people here together have used this month's budget; it renews on {renews}."
     assert parley.model.count == 1
     await parley.sql("UPDATE budgets SET token_limit = 1000000")
     assert (await parley.ask("hello?", channel="else")).error is None
@@ -58,7 +56,7 @@ async def test_a_limit_in_dollars_refuses_a_model_of_unknown_price_until_an_admi
     assert float(await parley.value("SELECT cost_estimate FROM token_logs")) == pytest.approx(1.02)
     assert float(await parley.value("SELECT cost_used FROM budgets")) == pytest.approx(1.02)
     errors = [(await parley.ask("more", channel=str(number))).error for number in range(5)]
-    assert errors == [None, None, None, None, "limit_exhausted"]
+    assert errors == [None, None, None, None, "budget_exhausted"]
     assert float(await parley.value("SELECT cost_used + cost_reserved FROM budgets")) == pytest.approx(5.1)
 
 

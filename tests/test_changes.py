@@ -104,7 +104,7 @@ async def test_what_the_program_counts_itself_is_announced_to_nobody(parley: Par
 
 
 async def test_what_is_kept_is_read_again_after_a_change_by_another_process(database: Database) -> None:
-    heard, events = Heard(), Listener(database)
+    heard, events = Heard(), Listener(database, ["a key"])
     here, there = (Installations(database, Vault(["a key"]), SystemClock()) for _ in range(2))
     await events.start()
     events.on_change(here.forget)

@@ -25,6 +25,7 @@ CLAUSE = re.compile(
 GLUED = {
     "adapters/cli/database.py": "names a role that psql becomes",
     "migrations/env.py": "sets a limit of time, which takes no parameter",
+    "migrations/versions/": "notes which revision the baseline is",
     "modules/data_analyst/": "writes queries on people's own tables, whose names and columns it has read",
     "shared/backup/database.py": "restores into databases that it names itself",
     "shared/memory/vectors.py": "tells an operator which statement helps",

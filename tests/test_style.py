@@ -125,6 +125,27 @@ def test_an_outside_library_is_imported_by_its_owner_alone() -> None:
     agree(complaints)
 
 
+def test_private_names_of_libraries_stand_where_there_is_no_public_one() -> None:
+    sources = list(sources_in("adapters", "agent", "migrations", "modules", "shared", "tests"))
+    imports = {
+        source.path
+        for source in sources
+        for imported in source.imports()
+        if imported.top not in OURS and re.search(r"\._[a-z]", imported.name)
+    }
+    # `self._client._connection`, of a client that is not ours.
+    connections = {
+        source.path
+        for source in sources_in("adapters")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"_connection", "_state", "_http"}
+        if not (isinstance(node.value, ast.Name) and node.value.id == "self")
+    }
+
+    assert imports == {"adapters/cli/clicks.py"}
+    assert connections == {"adapters/discord/events/catch_up.py"}
+
+
 def test_jobs_are_enqueued_by_inbox_outbox_and_worker_alone() -> None:
     complaints = [
         f"{source.path}:{number}: {ENQUEUE_FUNCTION} belongs to inbox.py, outbox.py and worker.py"

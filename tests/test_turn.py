@@ -219,8 +219,8 @@ async def test_without_a_reachable_model_the_reply_is_one_sentence(parley: Parle
     assert await parley.sql("SELECT status, tokens_reserved FROM turns, users") == [("failed", 0)]
     await parley.sql("UPDATE users SET permission_level = 'admin'")
     response = await parley.ask("hello again")
-    assert "key_refused. The provider refuses the key" in response.content
-    assert "key_refused" in await parley.value("SELECT cause FROM turns ORDER BY id DESC LIMIT 1")
+    assert "is refused (401 or 403). Correct its API key" in response.content
+    assert "is refused (401 or 403)" in await parley.value("SELECT cause FROM turns ORDER BY id DESC LIMIT 1")
     assert "secret" not in response.content + reply.content
     assert "key" not in reply.content
 

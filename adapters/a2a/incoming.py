@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -150,7 +151,7 @@ async def _store_files(app: App, parts: Any) -> tuple[Attachment, ...]:
 
 async def _stored(app: App, part: Part) -> Attachment:
     filename, mime_type = part.filename or "file", cut(part.media_type, 200) or NO_TYPE
-    return await store_content(app, filename, mime_type, content=part.raw)
+    return replace(await store_content(app, filename, mime_type, content=part.raw), author="stranger")
 
 
 def _linked(part: Part) -> Attachment:
@@ -160,7 +161,7 @@ def _linked(part: Part) -> Attachment:
         name = part.filename or PurePosixPath(urlsplit(url).path).name or "file"
     except ValueError:
         raise invalid("message.parts", "the address of a file must begin with http:// or https://") from None
-    return Attachment(clean_filename(name), cut(part.media_type, 200) or NO_TYPE, url=url)
+    return Attachment(clean_filename(name), cut(part.media_type, 200) or NO_TYPE, url=url, author="stranger")
 
 
 def _checked(shape: Any, fields: Mapping[str, Any]) -> Any:

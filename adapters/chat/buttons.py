@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
+from agent.commands.base import find_confirmation, to_choices
 from shared.messages import find_command_label
 from shared.models.base import MAX_ID
 
@@ -18,6 +19,8 @@ MARK = "parley"
 STOP, AGAIN, CHOICE, GOOD, BAD, RUN = ACTIONS = "stop", "again", "choice", "good", "bad", "run"
 VOTES = ((GOOD, "👍"), (BAD, "👎"))
 LASTS = timedelta(hours=24)
+# As long as the confirmation of a command.
+COMMAND_LASTS = timedelta(minutes=10)
 YES, NO = "yes", "no"
 STOP_LABEL, AGAIN_EMOJI, EDITED_LABEL = "Stop", "🔄", "Answer the edited message"
 
@@ -94,12 +97,24 @@ class TurnButtons:
 
 
 def buttons_below(reply: "Reply", now: datetime) -> AnswerButtons:
-    """Return the buttons below a reply; none if it has no turn."""
+    """Return the buttons below a reply; one without a turn is the late answer to a command, perhaps to be confirmed."""
     delivery = reply.delivery
-    if not reply.turn_id or delivery.asker is None:
+    if delivery.asker is None:
         return AnswerButtons()
+    if not reply.turn_id:
+        said_at = now - timedelta(seconds=reply.age)
+        numbers = [number for choice in reply.choices if (number := find_confirmation(choice)) is not None]
+        return confirm_buttons(numbers[0], delivery.asker, said_at) if numbers else AnswerButtons()
     turn_buttons = TurnButtons(reply.turn_id, delivery.asker, now)
     return turn_buttons.answer(reply.choices, status=delivery.status, was_edited=delivery.was_edited)
+
+
+def confirm_buttons(confirmation: int, asker: str, said_at: datetime) -> AnswerButtons:
+    """Return the buttons that confirm a command and drop it, below what asks for this."""
+    expires = int((said_at + COMMAND_LASTS).timestamp())
+    yes, no = (Button(RUN, confirmation, asker, expires=expires, index=index) for index in range(2))
+    agree, refuse = to_choices(confirmation)
+    return AnswerButtons([ShownButton(yes, agree.label, "yes"), ShownButton(no, refuse.label, "no")])
 
 
 def to_kind(choice: str) -> Literal["choice", "yes", "no"]:

@@ -123,7 +123,7 @@ async def _choose(app: "App", click: Click, row: Any) -> None:
     message = replace(click.to_message(row, choice), decision=decision)
     # For a closed question the turn answers, to the person whose question it was.
     with suppress(ConfirmationClosed):
-        message = await to_answer_of_asked(app.database, app.settings, message)
+        message = await to_answer_of_asked(app.database, message)
     if message.sender.platform_user_id != click.button.asker:
         await _refuse(click)
         return

@@ -3,10 +3,10 @@
 import json
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from adapters.chat.buttons import RUN, AnswerButtons, Button, ShownButton
+from adapters.chat.buttons import AnswerButtons, Button, confirm_buttons
 from agent.commands import CommandReply
 from agent.commands.base import to_choices
 from agent.queue.outbox import DIRECT
@@ -21,8 +21,7 @@ statements = load_statements(__file__)
 if TYPE_CHECKING:
     from agent.app import App
 
-# As long as a confirmation lasts.
-LASTS = timedelta(minutes=10)
+AGAIN_SECONDS = 2
 
 log = get_logger()
 
@@ -31,10 +30,7 @@ def buttons_of(reply: CommandReply, asker: str, now: datetime) -> AnswerButtons:
     """Return the buttons below a reply, for the person who gave the command."""
     if reply.confirmation is None:
         return AnswerButtons()
-    expires = int((now + LASTS).timestamp())
-    yes, no = (Button(RUN, reply.confirmation, asker, expires=expires, index=index) for index in range(2))
-    agree, refuse = reply.choices
-    return AnswerButtons([ShownButton(yes, agree.label, "yes"), ShownButton(no, refuse.label, "no")])
+    return confirm_buttons(reply.confirmation, asker, now)
 
 
 async def keep(
@@ -42,17 +38,24 @@ async def keep(
 ) -> None:
     """Have a reply delivered later: the platform could not take it. What one person may see goes to that person alone.
 
-    The text says how to confirm without buttons.
+    Its buttons go with it, as the lines that they give; the text says how to confirm without them.
     """
     reply_to = f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id
     log.warning("command_not_answered", cause=str(error))
-    values = {"adapter": place.platform, "place_key": place.key, "reply_to": reply_to, "content": reply.text}
-    where = {"platform": place.platform, "server": place.server, "channel": place.channel, "thread": place.thread}
-    files = json.dumps([asdict(file) for file in reply.files])
-    more = {"is_direct": place.is_direct, "files": files, "error": str(error)}
+    row = {
+        "adapter": place.platform,
+        **asdict(place),
+        "place_key": place.key,
+        "reply_to": reply_to,
+        "content": reply.text,
+        "choices": [choice.line for choice in reply.choices],
+        "files": [asdict(file) for file in reply.files],
+        "error": str(error),
+        "lease": AGAIN_SECONDS,
+    }
     with suppress(DatabaseLost):
         async with app.database.transaction() as session:
-            await session.execute(statements.store_reply, values | where | more)
+            await session.execute(statements.store_reply, {"reply": json.dumps(row)})
 
 
 def to_line(button: Button) -> str | None:

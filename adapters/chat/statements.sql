@@ -33,15 +33,12 @@ WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
   AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker)
 ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id;
 
--- name: store_reply
-INSERT INTO outbox (adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
-                    is_direct, reply_to, content, files, attempts, error, tried_at, claimed_until)
-VALUES (:adapter, :platform, :server, :channel, :thread, :place_key, :is_direct, :reply_to, :content,
-        CAST(:files AS jsonb), 1, :error, now(), now() + interval '2 seconds');
-
 -- name: was_notified
 SELECT EXISTS (
     SELECT FROM outbox JOIN inbox ON inbox.turn_id = outbox.turn_id
     WHERE outbox.status = 'failed' AND outbox.platform = :platform AND outbox.platform_channel_id = :channel
       AND inbox.platform_user_id = :asker AND outbox.created_at > now() - interval '1 day'
 );
+
+-- name: store_reply
+SELECT parley_add_reply(NULL, CAST(:reply AS jsonb));

@@ -3,11 +3,8 @@
 import sys
 
 import typer
-from typer._click.exceptions import ClickException, NoArgsIsHelpError, UsageError
 
-# typer has its own copy of click, whose errors have no public name.
-from typer._completion_classes import completion_init
-
+from adapters.cli.clicks import ClickException, NoArgsIsHelpError, UsageError, completion_init
 from adapters.cli.console import complain, end_json, say
 from adapters.cli.registry import Registry
 from shared import __version__

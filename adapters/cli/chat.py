@@ -73,7 +73,7 @@ def _choose_input_and_output(running_app: "App", user: "ResolvedUser") -> "tuple
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return PipedLines(), PlainOutput()
-    commands = [f"/{command.name}" for command in list_commands("terminal")]
+    commands = [line for command in list_commands("terminal") for line in command.beginnings]
     output = LiveOutput()
     output.note(f"Parley {__version__}. You are {user.name} ({user.permission.label}).")
     output.note(f"Answers come from {describe_models(running_app.settings)}.")

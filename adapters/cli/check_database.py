@@ -15,7 +15,7 @@ from adapters.cli.findings import Finding
 from adapters.cli.opening import find_database
 from adapters.cli.skills import find_listed
 from agent.llm.completions import Cause
-from agent.llm.cooldowns import REMEDIES
+from agent.llm.cooldowns import REMEDIES, to_cause_line
 from shared.clock import SystemClock
 from shared.db.connections import Server
 from shared.db.database import Address, Database, check
@@ -182,8 +182,8 @@ async def _check_rows(address: Address, installation: Installation) -> AsyncIter
     yield await _look_at_audit(address)
     yield await _look_at_ledger(address)
     for route in await _fetch(address, ROUTES, [model_cause.value for model_cause in REMEDIES], as_owner=True):
-        remedy = REMEDIES[Cause(route["cause"])]
-        yield Finding("fail", "model", f"{route['model']}: {route['cause']} at {route['last_at']:%H:%M} UTC. {remedy}")
+        sentence = to_cause_line(route["model"], Cause(route["cause"]))
+        yield Finding("fail", "model", f"at {route['last_at']:%H:%M} UTC: {sentence}")
 
 
 async def _check_roles(address: Address) -> Finding:

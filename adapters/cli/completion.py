@@ -3,8 +3,8 @@
 from enum import StrEnum
 
 import typer
-from typer._completion_shared import get_completion_script
 
+from adapters.cli.clicks import get_completion_script
 from adapters.cli.console import say
 
 app = typer.Typer()

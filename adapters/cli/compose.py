@@ -16,6 +16,7 @@ from agent.app import App, NeedsApp, ToolSources
 from agent.live.listener import Listener
 from agent.llm.router import Router
 from agent.outflow.reply import OutflowRules, Secrets
+from agent.people.billing.budget import store_defaults
 from agent.people.participants import LoopMode
 from agent.queue.maintenance.known_words import Kind, note_words
 from agent.queue.maintenance.totals import read_tool_use
@@ -86,11 +87,11 @@ async def open_app(
         closing.push_async_callback(storage.aclose)
         router = Router(settings, clock)
         closing.push_async_callback(router.aclose)
-        await _read_prices(router, database)
+        await _exchange_prices(router, database, settings)
         memory = Memories(database, settings, clock)
         closing.push_async_callback(memory.aclose)
         hide_settings(secret_values := list_secret_values(settings, secrets))
-        events = Listener(database, OutflowRules(storage.base_url, Secrets(secret_values)))
+        events = Listener(database, secrets.secret_keys, OutflowRules(storage.base_url, Secrets(secret_values)))
         await events.start()
         closing.push_async_callback(events.close)
         peers = RemoteAgents(database, http, secrets)
@@ -124,10 +125,12 @@ async def _rank_tools(app: App) -> None:
             app.toolbox.rank(await read_tool_use(session), app.settings.default_guest_modules)
 
 
-async def _read_prices(router: Router, database: Database) -> None:
-    # Where the database does not answer yet, a task of the worker reads them later.
+async def _exchange_prices(router: Router, database: Database, settings: Settings) -> None:
+    # Where the database does not answer yet, tasks of the worker do so later.
     with suppress(DatabaseLost):
         await router.prices.refresh(database)
+        async with database.statement() as session:
+            await store_defaults(session, settings)
 
 
 async def warm_models(app: App) -> None:

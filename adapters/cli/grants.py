@@ -44,10 +44,8 @@ def add_grant(
         say(call_admin(statement, who, new=new, level=permission.label, until=to_end(until)))
         return
 
-    async def work(session: AsyncSession, settings: Settings) -> str:
-        budget = settings.default_guest_token_budget
-        user_id = await find_user(session, who, budget if new else None)
-        return await set_permission(session, user_id, permission, guest_budget=budget)
+    async def work(session: AsyncSession, _settings: Settings) -> str:
+        return await set_permission(session, await find_user(session, who, is_new=new), permission)
 
     say(in_transaction(work))
 
@@ -56,11 +54,8 @@ def add_grant(
 def remove_grant(who: str = WHO) -> None:
     """Make a person a guest again, with a guest's budget if it was unlimited."""
 
-    async def work(session: AsyncSession, settings: Settings) -> str:
-        user_id = await find_user(session, who)
-        return await set_permission(
-            session, user_id, Permission.GUEST, guest_budget=settings.default_guest_token_budget
-        )
+    async def work(session: AsyncSession, _settings: Settings) -> str:
+        return await set_permission(session, await find_user(session, who), Permission.GUEST)
 
     say(in_transaction(work))
 

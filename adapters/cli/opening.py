@@ -118,6 +118,7 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
         from sqlalchemy import text
         from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
+        from agent.people.billing.budget import store_defaults
         from shared.db.errors import sqlstate_of
         from shared.errors import Refusal
 
@@ -125,6 +126,7 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
             try:
                 async with database.transaction() as session:
                     await session.execute(text("SELECT set_config('parley.actor', 'cli', true)"))
+                    await store_defaults(session, settings)
                     return await work(session, settings)
             except (IntegrityError, DataError) as error:
                 raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None

@@ -18,14 +18,14 @@ OWNER_ON_THE_WEB = "owner"
 
 async def resolve_terminal_user(app: App) -> ResolvedUser:
     """Return the user at this terminal, who is an owner; the first of them is the owner on the page, too."""
-    sender, budget = terminal_sender(), app.settings.default_guest_token_budget
+    sender = terminal_sender()
     async with app.database.transaction() as session:
-        user = await resolve_user(session, sender, budget)
+        user = await resolve_user(session, sender)
         await session.execute(select(func.parley_link_account(user.id, "web", OWNER_ON_THE_WEB)))
         if user.permission is Permission.OWNER:
             return user
         await session.execute(select(func.parley_set_permission(user.id, Permission.OWNER.label)))
-        return await resolve_user(session, sender, budget)
+        return await resolve_user(session, sender)
 
 
 async def find_owner_on_the_web(app: App) -> tuple[str, str]:

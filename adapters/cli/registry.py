@@ -8,12 +8,10 @@ from functools import cache
 from importlib import import_module
 
 import typer
-
-# typer has its own copy of click, whose classes have no public name.
-from typer._click import Command, Context, Parameter
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from adapters.cli.clicks import Command, Context, Parameter
 from adapters.cli.console import answer_in_json
 from adapters.folders import list_folders
 

@@ -6,5 +6,4 @@ SELECT admin.users.name, permission FROM admin.users JOIN user_platform_links AS
 
 -- name: end_grants
 -- Permissions that have ended count no more; this only says so in the table.
--- Who was an admin without a limit gets that of a guest.
-SELECT parley_end_grants() FROM set_config('parley.guest_budget', CAST(:guest_budget AS text), true);
+SELECT parley_end_grants();

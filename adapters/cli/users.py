@@ -31,7 +31,6 @@ FROM admin.users WHERE CAST(:id AS bigint) IS NULL OR id = :id ORDER BY id DESC 
 """
 SET_PERMISSION = """
 SELECT parley_set_permission(:user_id, :permission)
-FROM set_config('parley.guest_budget', CAST(:guest_budget AS text), true)
 """
 
 ACCOUNT = "SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :id ORDER BY id LIMIT 1"
@@ -82,9 +81,9 @@ def promote(
     """Set a person's permission; admins and owners have no budget limit. Counts from the next message on."""
     permission = to_permission(level)
 
-    async def work(session: "AsyncSession", settings: "Settings") -> str:
-        user_id = await find_user(session, who, settings.default_guest_token_budget if new else None)
-        return await set_permission(session, user_id, permission, guest_budget=settings.default_guest_token_budget)
+    async def work(session: "AsyncSession", _settings: "Settings") -> str:
+        user_id = await find_user(session, who, is_new=new)
+        return await set_permission(session, user_id, permission)
 
     say(in_transaction(work))
 
@@ -96,10 +95,10 @@ def set_budget(
     """Set what a person may spend in 30 days. Counts from the next message on."""
     budget = to_budget(tokens)
 
-    async def work(session: "AsyncSession", settings: "Settings") -> int:
+    async def work(session: "AsyncSession", _settings: "Settings") -> int:
         from sqlalchemy import text
 
-        user_id = await find_user(session, who, settings.default_guest_token_budget if new else None)
+        user_id = await find_user(session, who, is_new=new)
         await session.execute(
             text("SELECT parley_set_budget(:user_id, :budget)"), {"user_id": user_id, "budget": budget}
         )
@@ -200,8 +199,8 @@ async def _read(session: "AsyncSession", user_id: int | None, limit: int) -> lis
     return list((await session.execute(text(LIST), {"id": user_id, "limit": limit})).all())
 
 
-async def find_user(session: "AsyncSession", who: str, new_budget: int | None = None) -> int:
-    """Return the user's id; with `new_budget`, an unknown account gets a new user. Raises `Refusal`."""
+async def find_user(session: "AsyncSession", who: str, *, is_new: bool = False) -> int:
+    """Return the user's id; with `is_new`, an unknown account gets a new user. Raises `Refusal`."""
     from agent.people.participants import find_user as find_account
     from agent.people.participants import resolve_user
     from shared.messages import Sender
@@ -214,8 +213,8 @@ async def find_user(session: "AsyncSession", who: str, new_budget: int | None = 
     if ":" not in who:
         return await _find_by_name(session, who)
     sender = Sender(*_account(who))
-    if new_budget is not None:
-        return (await resolve_user(session, sender, new_budget)).id
+    if is_new:
+        return (await resolve_user(session, sender)).id
     user = await find_account(session, sender)
     if user is None:
         raise Refusal(
@@ -261,10 +260,10 @@ async def _nearest(session: "AsyncSession", name: str) -> str:
 def call_admin(statement: str, who: str, *, new: bool = False, **arguments: object) -> str:
     """Call a function of the schema `admin` for one of a person's accounts, and return its sentence."""
 
-    async def work(session: "AsyncSession", settings: "Settings") -> str:
+    async def work(session: "AsyncSession", _settings: "Settings") -> str:
         from sqlalchemy import text
 
-        user_id = await find_user(session, who, settings.default_guest_token_budget if new else None)
+        user_id = await find_user(session, who, is_new=new)
         link = (await session.execute(text(ACCOUNT), {"id": user_id})).one()
         parameters = {"platform": link.platform, "account": link.platform_user_id, **arguments}
         return str(await session.scalar(text(statement), parameters))
@@ -277,11 +276,11 @@ async def read_user(session: "AsyncSession", user_id: int) -> Any:
     return (await _read(session, user_id, limit=1))[0]
 
 
-async def set_permission(session: "AsyncSession", user_id: int, permission: Permission, guest_budget: int) -> str:
-    """Give a person this permission for ever; return a sentence. Who is no longer admin gets `guest_budget`."""
+async def set_permission(session: "AsyncSession", user_id: int, permission: Permission) -> str:
+    """Give a person this permission for ever; return a sentence."""
     from sqlalchemy import text
 
-    parameters = {"user_id": user_id, "permission": permission.label, "guest_budget": str(guest_budget)}
+    parameters = {"user_id": user_id, "permission": permission.label}
     await session.execute(text(SET_PERMISSION), parameters)
     user = await read_user(session, user_id)
     limit = "unlimited budget" if user.budget is None else f"{user.budget:,} tokens in 30 days"

@@ -14,6 +14,7 @@ from agent.commands.schedules.firing import fire_due
 from agent.memory.summaries.ongoing import FactReader
 from agent.memory.summaries.summarizer import Summarizer
 from agent.memory.turns import TurnMemories
+from agent.people.billing.budget import store_defaults
 from agent.queue.job import Bounds
 from agent.queue.maintenance.files import remove_expired_files
 from agent.queue.maintenance.memories import remove_expired_memories
@@ -91,7 +92,10 @@ def _list_work_that_can_wait(app: App, maintenance_seconds: float) -> Sequence[P
 
 async def _maintain(app: App) -> None:
     steps = Steps(app.database, app.clock)
-    await steps.run(statements.end_grants, {"guest_budget": str(app.settings.default_guest_token_budget)})
+    # Where the database was away at the start, the defaults are stored here.
+    async with app.database.statement() as session:
+        await store_defaults(session, app.settings)
+    await steps.run(statements.end_grants)
     await count_finished(steps)
     await remove_expired(steps, app.settings)
     await remove_expired_files(steps, app.files.storage)

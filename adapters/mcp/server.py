@@ -140,7 +140,7 @@ class ModuleServer:
     async def _prepare(self, call: _Call, tool: Tool) -> tuple[CallScope, ToolContext]:
         app = self._app
         async with app.database.transaction() as session:
-            user = await resolve_user(session, call.sender, app.settings.default_guest_token_budget)
+            user = await resolve_user(session, call.sender)
             refusal = await find_pause(session, call.place, is_person_paused=user.is_paused)
             if refusal is not None:
                 raise refusal

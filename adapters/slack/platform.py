@@ -164,7 +164,8 @@ class SlackPlatform(ChatPlatform):
             return None
         if (account := reply.direct_account) is not None:
             direct = Place(PLATFORM, reply.place.server, await open_direct(web, account), is_direct=True)
-            reply = replace(reply, place=direct, reply_to=None)
+            delivery = replace(reply.delivery, asker=account)
+            reply = replace(reply, place=direct, reply_to=None, delivery=delivery)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
             ts = await send(self.app, web, reply, rows=rows, live_messages=self._shown)

@@ -48,19 +48,17 @@ async def answer(
     if command is None:
         return CommandReply(unknown_command(place.platform, name), is_private=True)
     async with app.database.transaction() as session:
-        user = await resolve_user(session, sender, app.settings.default_guest_token_budget)
+        user = await resolve_user(session, sender)
         user = await with_roles(
             session, user, sender=sender, place=place, platform_context=platform_context or PlatformContext()
         )
-    argument = (match[2] or "").strip()
-    request = Request(app, sender, place, user=user, argument=argument, adapter=adapter or place.platform)
-    return await _run(command, request)
+    request = Request(app, sender, place, user=user, adapter=adapter or place.platform)
+    return await _run(command, request, (match[2] or "").strip())
 
 
-async def _run(command: Command, request: Request) -> CommandReply:
+async def _run(command: Command, request: Request, argument: str) -> CommandReply:
     try:
-        request.require(command.requires)
-        reply = await command.run(request)
+        reply = await command.run(request, argument)
     except ParleyError as error:
         return CommandReply(str(error), is_private=True)
     if isinstance(reply, str):

@@ -1,14 +1,19 @@
-"""The command type, and the decorator `@command` for an async function that returns the reply."""
+"""The command type, and the decorator `@command` for an async function with typed parameters that returns the reply."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from inspect import getdoc
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from agent.app import App
+from agent.commands.signature import Form, Run, split_word
 from agent.people.participants import ResolvedUser
+from agent.people.pauses import PersonPaused
 from shared.errors import Refusal
 from shared.messages import Place, ReplyFile, Sender
 from shared.permissions import Permission
+
+CONFIRM = re.compile(r"/confirm (\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,12 @@ def to_choices(confirmation: int) -> tuple[CommandChoice, ...]:
     return CommandChoice("Yes, do it", f"/confirm {confirmation}"), CommandChoice("No", "/confirm no")
 
 
+def find_confirmation(line: str) -> int | None:
+    """Return the number that such a line confirms; None for any other."""
+    match = CONFIRM.fullmatch(line)
+    return int(match[1]) if match is not None else None
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """What a command answers, when it is more than text; see `CommandReply`."""
@@ -55,63 +66,127 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One use of a command; `argument` is the text after the command's name, `adapter` the one that it came by."""
+    """One use of a command or a panel; `adapter` is the one that it came by."""
 
     app: App
     sender: Sender
     place: Place
     user: ResolvedUser
-    argument: str
     adapter: str = ""
 
-    @property
-    def words(self) -> list[str]:
-        """Return the argument, split at whitespace."""
-        return self.argument.split()
-
     def require(self, permission: Permission) -> None:
-        """Raise `Refusal` unless the user has at least this permission."""
+        """Raise `Refusal` unless the user has at least this permission; a paused user is a guest here."""
+        if self.user.permission >= permission and not self.user.may(permission):
+            raise PersonPaused
         if self.user.permission < permission:
             raise Refusal(f"This needs the permission {permission.label}; yours is {self.user.permission.label}.")
 
 
-Run = Callable[[Request], Awaitable[str | Answered]]
-
-
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command; `only_on` is the only platform that has it, None for all platforms."""
+    """One command; `only_on` is the only platform that has it, None for all platforms.
 
-    run: Run
-    usage: str
+    `hint` is what a person reads whose arguments are wrong, the usage line where it is empty. A command with
+    subcommands is made without `forms`; each `@subcommand` adds one.
+    """
+
+    name: str
     summary: str
+    forms: list[Form] = field(default_factory=list)
+    hint: str = ""
     requires: Permission = Permission.GUEST
     is_private: bool = True
     quits: bool = False
     only_on: str | None = None
 
+    def subcommand(
+        self, word: str, *, is_default: bool = False, requires: Permission = Permission.GUEST
+    ) -> Callable[[Run], Run]:
+        """Mark an async function as what the command does with this word; the default one also does without it."""
+
+        def mark(run: Run) -> Run:
+            self.forms.append(Form.read(run, word=word, is_default=is_default, requires=requires))
+            return run
+
+        return mark
+
     @property
-    def name(self) -> str:
-        """Return the command's name without the slash."""
-        return self.usage.split()[0].removeprefix("/")
+    def usage(self) -> str:
+        """Return the usage line."""
+        return f"/{self.name} {'|'.join(form.usage for form in self.forms)}".rstrip()
+
+    @property
+    def explanation(self) -> str:
+        """Return the usage line with what the command is for, and a line for each of its subcommands."""
+        lines = [f"/{self.name} {form.usage} - {form.summary}" for form in self.forms if form.word is not None]
+        return "\n".join([f"{self.usage} - {self.summary}", *lines])
+
+    @property
+    def beginnings(self) -> list[str]:
+        """Return the lines that completion offers: the command, and with each word that may stand behind it."""
+        words = [word for form in self.forms for word in form.words]
+        return [f"/{self.name}", *(f"/{self.name} {word}" for word in words)]
 
     def is_known_on(self, platform: str) -> bool:
         """Return whether the platform has this command."""
         return self.only_on in (None, platform)
 
+    def parse(self, argument: str) -> tuple[Form, dict[str, Any]]:
+        """Return what this text behind the command's name means; raises `Refusal` for arguments that don't fit."""
+        word, rest = split_word(argument)
+        form = self.find_form(word.lower())
+        if form is None:
+            raise self.refusal()
+        try:
+            return form, form.bind(argument if form.word is None or not word else rest)
+        except ValueError as error:
+            raise self.refusal(str(error)) from None
+
+    def find_form(self, word: str) -> Form | None:
+        """Return the form that a first word chooses, empty for none."""
+        for form in self.forms:
+            if form.word in (None, word) or (form.is_default and not word):
+                return form
+        return None
+
+    def refusal(self, problem: str = "") -> Refusal:
+        """Return the refusal of wrong arguments: the hint, else what is wrong and the usage line."""
+        return Refusal(self.hint or f"{problem} Write {self.usage}.".lstrip())
+
+    async def run(self, request: Request, argument: str) -> "str | Answered":
+        """Do what this text behind the command's name asks for; raises `Refusal` for arguments that don't fit."""
+        request.require(self.requires)
+        form, values = self.parse(argument)
+        request.require(form.requires)
+        reply: str | Answered = await form.run(request, **values)
+        return reply
+
 
 def command(
-    usage: str,
+    name: str,
     *,
+    hint: str = "",
     requires: Permission = Permission.GUEST,
     is_private: bool = True,
     quits: bool = False,
     only_on: str | None = None,
 ) -> Callable[[Run], Command]:
-    """Mark an async function in a file of this folder as a command; its docstring's first line is the summary."""
+    """Mark an async function in a file of this folder as a command; its signature says what may stand behind it.
+
+    The docstring's first line is the summary. `signature.py` says what the parameters may be.
+    """
 
     def mark(run: Run) -> Command:
-        summary = (getdoc(run) or "").partition("\n")[0]
-        return Command(run, usage, summary, requires=requires, is_private=is_private, quits=quits, only_on=only_on)
+        form = Form.read(run)
+        return Command(
+            name,
+            form.summary,
+            [form],
+            hint=hint,
+            requires=requires,
+            is_private=is_private,
+            quits=quits,
+            only_on=only_on,
+        )
 
     return mark

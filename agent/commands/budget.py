@@ -1,42 +1,47 @@
 """The commands `/more`, `/grant` and `/refuse`: requests for more than a limit allows."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from agent.commands.base import Request, command
 from agent.commands.grants.requests import MOST_DAYS, Approver, ask, decide, list_requests
+from agent.commands.signature import Id
 from agent.prompts import prompts
-from shared.errors import Refusal
 from shared.permissions import Permission
 
 MOST_AMOUNT = 10**12
 
 
-@command("/more [AMOUNT]")
-async def ask_for_more(request: Request) -> str:
+Amount = Annotated[float, Field(gt=0, le=MOST_AMOUNT)]
+Days = Annotated[int, Field(gt=0, le=MOST_DAYS)]
+
+
+@command("more")
+async def ask_for_more(request: Request, amount: Amount | None = None, *_: str) -> str:
     """Ask an admin for more when a limit refuses you."""
-    amount = _read_number(request.words[0], MOST_AMOUNT) if request.words else None
     async with request.app.database.transaction() as session:
         number, notices = await ask(session, request.user, request.place, amount=amount)
     texts = prompts().budgets
     return texts.asked.format(number=number, told=notices) if notices else texts.asked_nobody.format(number=number)
 
 
-@command("/grant [REQUEST [AMOUNT [DAYS]]]", requires=Permission.ADMIN)
-async def grant_more(request: Request) -> str:
+@command("grant", requires=Permission.ADMIN)
+async def grant_more(
+    request: Request, request_: Id | None = None, amount: Amount | None = None, days: Days | None = None, *_: str
+) -> str:
     """List the requests for more, or grant one: what was asked, or another amount, for some days."""
-    if not request.words:
+    if request_ is None:
         return await _list(request)
-    numbers = [_read_number(word, MOST_AMOUNT) for word in request.words[:3]]
-    amount = numbers[1] if len(numbers) > 1 else None
-    days = int(_read_number(request.words[2], MOST_DAYS)) if len(numbers) > 2 else None
     async with request.app.database.transaction() as session:
-        return await decide(session, _approver(request), int(numbers[0]), amount=amount, days=days, is_granted=True)
+        return await decide(session, _approver(request), request_, amount=amount, days=days, is_granted=True)
 
 
-@command("/refuse REQUEST", requires=Permission.ADMIN)
-async def refuse_more(request: Request) -> str:
+@command("refuse", requires=Permission.ADMIN)
+async def refuse_more(request: Request, request_: Id, *_: str) -> str:
     """Refuse a request for more."""
-    number = int(_read_number(request.words[0] if request.words else "", MOST_AMOUNT))
     async with request.app.database.transaction() as session:
-        return await decide(session, _approver(request), number, amount=None, days=None, is_granted=False)
+        return await decide(session, _approver(request), request_, amount=None, days=None, is_granted=False)
 
 
 async def _list(request: Request) -> str:
@@ -57,13 +62,3 @@ async def _list(request: Request) -> str:
 
 def _approver(request: Request) -> Approver:
     return Approver(request.user, request.place, f"{request.sender.platform}:{request.sender.platform_user_id}")
-
-
-def _read_number(word: str, most: int) -> float:
-    try:
-        number = float(word)
-    except ValueError:
-        number = -1.0
-    if not 0 < number <= most:
-        raise Refusal(f"{word[:20] or 'nothing'!r} is no number between 1 and {most:,}.")
-    return number

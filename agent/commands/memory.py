@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Annotated, Literal
 
-from agent.commands.base import Answered, Request, command
+from pydantic import Field
+
+from agent.commands.base import Answered, Command, Request
 from agent.commands.personal_data.confirmations import ask_for_confirmation
+from agent.commands.signature import Text
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.memory.own import OwnMemory, count_own, get_own, list_own
@@ -25,27 +29,59 @@ USAGE = (
     " /memory forget all,"
     " or /memory pause and /memory resume: for this conversation, with the word everywhere for all of yours."
 )
+What = Annotated[Text, Field(description='An id from the list, or several, "about" some words, or "all"')]
+Where = Annotated[Literal["everywhere"] | None, Field(description="Of what you say anywhere, not only here")]
 
 
-@command("/memory list|forget WHAT|pause|resume")
-async def show_or_forget_memories(request: Request) -> str | Answered:
-    """List what I remember about you, forget an id of it, "about" some words or "all", or pause remembering."""
-    words = request.words or ["list"]
-    if words == ["list"]:
-        return await _list(request)
-    if words[0] in {"pause", "resume"} and words[1:] in ([], ["everywhere"]):
-        return await _pause(request, paused=words[0] == "pause", everywhere=len(words) == 2)
-    match words:
-        case ["forget", "all"]:
+memory = Command(
+    "memory",
+    'List what I remember about you, forget an id of it, "about" some words or "all", or pause remembering.',
+    hint=USAGE,
+)
+
+
+@memory.subcommand("list", is_default=True)
+async def list_memories(request: Request) -> str:
+    """List what I remember about you."""
+    memories = request.app.memory.of_user(request.user.id, request.place, None)
+    own_memories = await memories.list_all()
+    if not own_memories:
+        return "I remember nothing about you here."
+    lines = [f"{memory.id}: {cut(memory.content, 150)}" for memory in own_memories[:MOST_LISTED]]
+    if len(own_memories) > MOST_LISTED:
+        lines.append(f"… and {len(own_memories) - MOST_LISTED} more.")
+    return "\n".join(["I remember about you:", *lines])
+
+
+@memory.subcommand("forget")
+async def forget_memories(
+    request: Request,
+    what: Annotated[Text, Field(description='An id from the list, or several, "about" words, or "all"')],
+) -> str | Answered:
+    """Forget memories, and what else was made of the messages they come from."""
+    match what.split():
+        case ["all"]:
             return await _ask_to_forget_all(request)
-        case ["forget", "about", _, *_]:
-            return await _ask_to_forget_about(request, request.argument.split(maxsplit=2)[2])
-        case ["forget", given] if given.lstrip("#").isdecimal():
-            return await _forget(request, int(given.lstrip("#")))
-        case ["forget", *given] if given and all(_is_id(word) for word in given):
-            ids = [number for word in given if (number := to_id(word.strip("#,"))) is not None]
+        case ["about", _, *_]:
+            return await _ask_to_forget_about(request, what.split(maxsplit=1)[1])
+        case [word] if word.lstrip("#").isdecimal():
+            return await _forget(request, int(word.lstrip("#")))
+        case words if all(_is_id(word) for word in words):
+            ids = [number for word in words if (number := to_id(word.strip("#,"))) is not None]
             return await _ask_to_forget(request, ids)
     raise Refusal(USAGE)
+
+
+@memory.subcommand("pause")
+async def pause_memory(request: Request, where: Where = None) -> str:
+    """Remember nothing of this conversation, or of what you say anywhere, except what you ask me to."""
+    return await _pause(request, paused=True, everywhere=where is not None)
+
+
+@memory.subcommand("resume")
+async def resume_memory(request: Request, where: Where = None) -> str:
+    """Remember things of this conversation again, or of what you say anywhere."""
+    return await _pause(request, paused=False, everywhere=where is not None)
 
 
 async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
@@ -64,17 +100,6 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
     return f"From now on I remember things {where} again."
 
 
-async def _list(request: Request) -> str:
-    memories = request.app.memory.of_user(request.user.id, request.place, None)
-    own_memories = await memories.list_all()
-    if not own_memories:
-        return "I remember nothing about you here."
-    lines = [f"{memory.id}: {cut(memory.content, 150)}" for memory in own_memories[:MOST_LISTED]]
-    if len(own_memories) > MOST_LISTED:
-        lines.append(f"… and {len(own_memories) - MOST_LISTED} more.")
-    return "\n".join(["I remember about you:", *lines])
-
-
 async def _forget(request: Request, memory_id: int) -> str:
     memories = request.app.memory.of_user(request.user.id, request.place, None)
     if memory_id < 2**63 and await memories.forget(memory_id):
@@ -85,7 +110,7 @@ async def _forget(request: Request, memory_id: int) -> str:
 async def _ask_to_forget_all(request: Request) -> Answered:
     async with request.app.database.transaction() as session:
         count = await count_own(session, request.user.id)
-        number = await ask_for_confirmation(session, request.user.id, "forget_all")
+        number = await ask_for_confirmation(session, request.user.id, "/memory forget all")
     # Also without memories there may be summaries.
     text = (
         f"I would forget all of your {count:,} memories, in all places, and what was made of your messages: facts and"
@@ -104,7 +129,7 @@ async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
         if not own:
             nothing = f'I find no memory of yours here with the words "{cut(words, 100)}"; /memory list shows some.'
             return "\n".join([nothing, *_to_similar(others)])
-        number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
+        number = await ask_for_confirmation(session, request.user.id, "/memory forget", memory_ids=ids)
     return Answered("\n".join([*_to_lines(own), *_to_similar(others)]), confirmation=number)
 
 
@@ -114,7 +139,7 @@ async def _ask_to_forget(request: Request, ids: Sequence[int]) -> Answered | str
         if not own:
             return "You have no memories with these ids; /memory list shows them."
         ids = [memory.id for memory in own]
-        number = await ask_for_confirmation(session, request.user.id, "forget", memory_ids=ids)
+        number = await ask_for_confirmation(session, request.user.id, "/memory forget", memory_ids=ids)
     return Answered("\n".join(_to_lines(own)), confirmation=number)
 
 

@@ -9,8 +9,8 @@ from shared.models import UserPlatformLink
 MOST_LINKS = 20
 
 
-@command("/budget")
-async def show_budget(request: Request) -> str:
+@command("budget")
+async def show_budget(request: Request, *_: str) -> str:
     """Show what you have used, what is left and when it renews, your own and the server's."""
     async with request.app.database.transaction() as session:
         own = await get_budget_status(session, request.user.id)
@@ -34,8 +34,8 @@ def _sentences(status: BudgetStatus) -> list[str]:
     return [sentence, *reservations, f"The budget renews on {status.renews_on:%d %B %Y}."]
 
 
-@command("/me")
-async def show_user(request: Request) -> str:
+@command("me")
+async def show_user(request: Request, *_: str) -> str:
     """Show who you are here: user, permission, linked accounts."""
     query = (
         select(UserPlatformLink.platform, UserPlatformLink.platform_user_id, UserPlatformLink.platform_username)

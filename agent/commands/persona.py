@@ -1,11 +1,13 @@
 """The command `/persona`, which shows the persona of a place or binds one to it."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.base import Request, command
+from agent.commands.signature import REST_OF_LINE, Keyword
 from agent.people.personas import resolve_persona
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -26,16 +28,13 @@ class _Bound:
     server_key: tuple[str | None, str | None]
 
 
-@command("/persona [set NAME]")
-async def show_or_bind_persona(request: Request) -> str:
+@command("persona", hint="Write /persona to see who answers here, or /persona set NAME.")
+async def show_or_bind_persona(request: Request, name: Annotated[str, Keyword("set"), REST_OF_LINE] = "") -> str:
     """Show who answers here; admins bind an existing persona to this channel with `set`."""
-    verb, _, name = request.argument.partition(" ")
-    if not verb:
+    if not name:
         return await _show(request)
-    if verb.lower() != "set" or not name.strip():
-        raise Refusal("Write /persona to see who answers here, or /persona set NAME.")
     request.require(Permission.ADMIN)
-    return await _bind(request, name.strip())
+    return await _bind(request, name)
 
 
 async def _show(request: Request) -> str:

@@ -1,8 +1,11 @@
 """The command `/schedule`, with which users list, make, pause and cancel their jobs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
-from agent.commands.base import Request, command
+from agent.commands.base import Command, Request
+from agent.commands.signature import Id, Text
 from agent.people.participants import resolve_conversation
 from agent.people.personas import resolve_persona
 from shared.dates.zones import find_zone
@@ -18,20 +21,9 @@ USAGE = (
 )
 
 
-@command("/schedule list|add REMINDER|cancel ID|pause ID|resume ID")
-async def schedule(request: Request) -> str:
-    """List your reminders and scheduled tasks, add one, or cancel, pause and resume one."""
-    verb, _, rest = (request.argument or "list").partition(" ")
-    try:
-        if verb == "list" and not rest:
-            return await _list(request)
-        if verb == "add":
-            return await _add(request, rest)
-        return await _change(request, verb, rest.strip().lstrip("#"))
-    except NotFound:
-        raise Refusal("You have no such job here; /schedule list shows them.") from None
-    except ToolError as error:
-        raise Refusal(str(error)) from None
+schedule = Command(
+    "schedule", "List your reminders and scheduled tasks, add one, or cancel, pause and resume one.", hint=USAGE
+)
 
 
 def jobs_of(request: Request) -> JobsOfUser:
@@ -41,7 +33,9 @@ def jobs_of(request: Request) -> JobsOfUser:
     return JobsOfUser(app.database, app.clock, limits, user_id=request.user.id, place=request.place)
 
 
-async def _list(request: Request) -> str:
+@schedule.subcommand("list", is_default=True)
+async def list_jobs(request: Request) -> str:
+    """List your reminders and scheduled tasks."""
     jobs = await jobs_of(request).list(MOST_LISTED + 1)
     if not jobs:
         return f"Nothing is scheduled here. {USAGE}"
@@ -49,18 +43,20 @@ async def _list(request: Request) -> str:
     return "\n".join(["Scheduled:", *lines, *(["… and more."] if len(jobs) > MOST_LISTED else [])])
 
 
-async def _add(request: Request, text: str) -> str:
-    request.require(Permission.USER)
-    when, content = _split(text)
+@schedule.subcommand("add", requires=Permission.USER)
+async def add_job(request: Request, reminder: Text) -> str:
+    """Add a reminder: when, a colon, and what I shall say then."""
+    when, content = _split(reminder)
     zone = request.user.time_zone if find_zone(request.user.time_zone) else "UTC"
-    timing = read_timing(when, request.app.clock.now(), zone, week_start=request.user.week_start)
     app, place = request.app, request.place
-    async with app.database.transaction() as session:
-        persona = await resolve_persona(session, place, request.user.permission, settings=app.settings)
-        conversation = await resolve_conversation(session, request.user.id, persona.id, place=place)
-    origin = Origin(request.adapter, request.sender.platform_user_id)
-    job = await replace(jobs_of(request), conversation_id=conversation.id, origin=origin).add(NewJob(content, timing))
-    return f"Scheduled: {describe(job, zone)}"
+    with _refusals():
+        timing = read_timing(when, app.clock.now(), zone, week_start=request.user.week_start)
+        async with app.database.transaction() as session:
+            persona = await resolve_persona(session, place, request.user.permission, settings=app.settings)
+            conversation = await resolve_conversation(session, request.user.id, persona.id, place=place)
+        origin = Origin(request.adapter, request.sender.platform_user_id)
+        jobs = replace(jobs_of(request), conversation_id=conversation.id, origin=origin)
+        return f"Scheduled: {describe(await jobs.add(NewJob(content, timing)), zone)}"
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -71,13 +67,33 @@ def _split(text: str) -> tuple[str, str]:
     return when.strip(), content.strip()
 
 
-async def _change(request: Request, verb: str, job_id: str) -> str:
-    if verb not in {"cancel", "pause", "resume"} or not (job_id.isascii() and job_id.isdecimal()):
-        raise Refusal(USAGE)
-    jobs, number = jobs_of(request), int(job_id[:30])
-    if verb == "cancel":
-        return f"Cancelled: {(await jobs.cancel(number)).text}"
-    if verb == "pause":
-        return f"Paused: {(await jobs.pause(number)).text}"
-    request.require(Permission.USER)
-    return f"Scheduled: {describe(await jobs.resume(number), request.user.time_zone)}"
+@schedule.subcommand("cancel")
+async def cancel_job(request: Request, id_: Id) -> str:
+    """Cancel a job of the list."""
+    with _refusals():
+        return f"Cancelled: {(await jobs_of(request).cancel(id_)).text}"
+
+
+@schedule.subcommand("pause")
+async def pause_job(request: Request, id_: Id) -> str:
+    """Pause a job of the list."""
+    with _refusals():
+        return f"Paused: {(await jobs_of(request).pause(id_)).text}"
+
+
+@schedule.subcommand("resume", requires=Permission.USER)
+async def resume_job(request: Request, id_: Id) -> str:
+    """Resume a job that is paused."""
+    with _refusals():
+        return f"Scheduled: {describe(await jobs_of(request).resume(id_), request.user.time_zone)}"
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Tell the person what the model would be told."""
+    try:
+        yield
+    except NotFound:
+        raise Refusal("You have no such job here; /schedule list shows them.") from None
+    except ToolError as error:
+        raise Refusal(str(error)) from None

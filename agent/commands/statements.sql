@@ -1,8 +1,8 @@
+-- name: read_own_permission
+SELECT parley_permission(permission_level, permission_until, permission_after) FROM users WHERE id = :user_id;
+
 -- name: begin_afresh
--- Where a deleted message makes the summaries behind it be written again, this is where they begin.
-WITH removed AS (DELETE FROM summaries WHERE conversation_id = :id AND last_turn_id < :last)
-INSERT INTO summaries (conversation_id, last_turn_id, content) VALUES (:id, :last, '')
-ON CONFLICT (conversation_id, last_turn_id) DO UPDATE SET content = '';
+SELECT id FROM parley_begin_afresh(:platform, :server, :channel, :thread);
 
 -- name: pause_memory
 SELECT parley_pause_memory(:user_id, :paused);
@@ -21,6 +21,3 @@ WHERE turns.user_id = :user_id AND turns.parent_turn_id IS NULL AND turns.status
       AND place.platform_channel_id = :channel AND place.platform_thread_id IS NOT DISTINCT FROM CAST(:thread AS text)
   ))
 ORDER BY turns.id DESC LIMIT 1;
-
--- name: read_own_permission
-SELECT parley_permission(permission_level, permission_until, permission_after) FROM users WHERE id = :user_id;

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import Any
 
 from agent.commands.base import Request, command
+from agent.commands.signature import Id
 from shared.db.statements import load_statements
 from shared.errors import Refusal
-from shared.models.base import to_id
 from shared.text import cut
 
 statements = load_statements(__file__)
@@ -16,19 +16,15 @@ MOST_NAMED = 20
 MEMORY_CHARS = 100
 
 
-@command("/why [TURN]")
-async def explain_answer(request: Request) -> str:
+@command("why", hint="Write /why for your last answer here, or /why and the number of one of your turns.")
+async def explain_answer(request: Request, turn: Id | None = None) -> str:
     """Show why you got your last answer here: who answered, with what tools and memories, and what it cost you."""
-    argument = request.argument.removeprefix("#")
-    turn_id = to_id(argument)
-    if argument and turn_id is None:
-        raise Refusal("Write /why for your last answer here, or /why and the number of one of your turns.")
     place = request.place
-    parameters = asdict(place) | {"user_id": request.user.id, "turn_id": turn_id}
+    parameters = asdict(place) | {"user_id": request.user.id, "turn_id": turn}
     async with request.app.database.transaction() as session:
         story = (await session.execute(statements.explain_answer, parameters)).scalar_one_or_none()
     if story is None:
-        raise Refusal("You have no such turn here." if argument else "I have not answered you here yet.")
+        raise Refusal("You have no such turn here." if turn is not None else "I have not answered you here yet.")
     recalled = story["context"].get("memories") or []
     memories_by_id = await request.app.memory.of_user(request.user.id, place, None).read(
         [entry["id"] for entry in recalled]

@@ -8,6 +8,8 @@ from shared.files.filenames import clean_filename
 from shared.messages import Attachment
 
 FILES_HEADING = "[Attached files:]"
+# Ends the line of a file whose name somebody else has chosen.
+FROM_OTHERS = "[forwarded from somebody else]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
         return content
     lines = [
         f"- {clean_filename(file.attachment.filename)} (file_id {file.file_id}, {_describe(file.attachment)})"
+        + (f" {FROM_OTHERS}" if file.attachment.author == "stranger" else "")
         for file in files
     ]
     return "\n".join([content, "", FILES_HEADING, *lines, prompts().turn.files_hint]).strip()

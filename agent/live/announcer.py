@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
-from agent.live.deltas import DeltaSender
+from agent.live.deltas import DeltaSender, DeltaVault
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
@@ -67,9 +67,12 @@ class Announcer:
         inbox_ids: Sequence[int] = (),
         *,
         last_seq: int = -1,
-        watched: bool = False,
+        vault: DeltaVault | None = None,
     ) -> None:
-        """Number events after `last_seq`, the last stored event of an interrupted attempt; -1 if there is none."""
+        """Number events after `last_seq`, the last stored event of an interrupted attempt; -1 if there is none.
+
+        With a vault somebody watches, and is sent the text.
+        """
         self.outflow = Outflow(rules)
         self._turn_id, self._inbox_ids = key.id, inbox_ids
         # Deltas are numbered but not stored, so readers may have seen higher numbers of the previous attempt.
@@ -77,9 +80,9 @@ class Announcer:
         self._observer: Observer | None = None
         self._has_text, self._space = False, ""
         self._deltas: DeltaSender | None = None
-        if watched:
-            is_reset = key.attempt > 1
-            self._deltas = DeltaSender(database, key.id, inbox_ids, next_seq=self._next_seq, is_reset=is_reset)
+        if vault is not None:
+            turn = {"turn": key.id, "inbox": list(inbox_ids)}
+            self._deltas = DeltaSender(database, vault, turn, next_seq=self._next_seq, is_reset=key.attempt > 1)
 
     @property
     def wants_text(self) -> bool:
@@ -284,8 +287,8 @@ class Outage:
 class TurnReaders:
     """Those who wait for the answers of turns in this process."""
 
-    def __init__(self, database: Database, rules: OutflowRules | None = None) -> None:
-        self._database = database
+    def __init__(self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None) -> None:
+        self._database, self._vault = database, DeltaVault(secret_keys)
         self._rules = rules or OutflowRules()
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
@@ -296,7 +299,8 @@ class TurnReaders:
         self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
     ) -> Announcer:
         """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
-        return Announcer(self._database, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
+        vault = self._vault if watched else None
+        return Announcer(self._database, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, vault=vault)
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
@@ -368,6 +372,8 @@ class TurnReaders:
 
     def _on_turn_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(payload)
+        if "delta" in note and any(inbox_id in self._queues for inbox_id in note["inbox"]):
+            note["delta"] = self._vault.find(note)
         for inbox_id in note["inbox"]:
             if note.get("end") and inbox_id in self._here:
                 continue

@@ -1,4 +1,8 @@
-"""Sends the text of a running turn to its readers in all processes, in small batches."""
+"""Sends the text of a running turn to its readers in all processes, in small batches.
+
+Whoever may connect to the database hears and sends notifications, whatever its role may read: the text is encrypted
+with `SECRET_KEY`, for this place in this turn.
+"""
 
 import asyncio
 import contextlib
@@ -7,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agent.live.channels import TURNS
+from shared.credentials.vault import Undecryptable, Vault
 from shared.db.database import Database, DatabaseLost
 from shared.db.errors import REFUSED
 from shared.db.statements import load_statements
@@ -15,19 +20,51 @@ from shared.text import clean
 statements = load_statements(__file__)
 
 BATCH_SECONDS = 0.05
-# A notification can hold 8,000 bytes; one character takes up to six bytes, and the inbox ids take up to a thousand.
-DELTA_CHARS = 1000
+# A notification can hold 8,000 bytes; encrypted, one character takes up to sixteen of them, and the inbox ids stand
+# there twice.
+DELTA_CHARS = 300
+PURPOSE = b"parley text deltas"
+
+
+class DeltaVault:
+    """Encrypts what notes tell of a turn's text, and decrypts it for the readers of that turn alone."""
+
+    def __init__(self, secret_keys: Sequence[str]) -> None:
+        self._vault = Vault(secret_keys, PURPOSE)
+
+    def seal(self, note: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
+        """Return the note with the delta in it."""
+        return note | {"delta": self._vault.encrypt(_owner_of(note), json.dumps(delta, ensure_ascii=False))}
+
+    def find(self, note: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the delta in a note; None if no process of ours has sent it like that."""
+        with contextlib.suppress(Undecryptable, KeyError, TypeError):
+            delta: dict[str, Any] = json.loads(self._vault.decrypt(_owner_of(note), note["delta"]))
+            return delta
+        return None
+
+
+def _owner_of(note: dict[str, Any]) -> str:
+    return json.dumps([note["turn"], note["inbox"], note["seq"]])
 
 
 class DeltaSender:
     """Sends the text deltas of one turn; `next_seq` returns the number of its next event."""
 
     def __init__(
-        self, database: Database, turn_id: int, inbox_ids: Sequence[int], *, next_seq: Callable[[], int], is_reset: bool
+        self,
+        database: Database,
+        vault: DeltaVault,
+        turn: dict[str, Any],
+        *,
+        next_seq: Callable[[], int],
+        is_reset: bool,
     ) -> None:
-        """With `is_reset` readers drop the text that they have: an earlier attempt may have sent some."""
-        self._database, self._next_seq = database, next_seq
-        self._turn = {"turn": turn_id, "inbox": list(inbox_ids)}
+        """`turn` begins each note: the turn, and the messages that it answers.
+
+        With `is_reset` readers drop the text that they have: an earlier attempt may have sent some.
+        """
+        self._database, self._vault, self._turn, self._next_seq = database, vault, turn, next_seq
         self._waiting: list[str] = []
         self._is_reset = is_reset
         self._sender: asyncio.Task[None] | None = None
@@ -76,4 +113,4 @@ class DeltaSender:
         if self._is_reset:
             payload["reset"] = True
             self._is_reset = False
-        return json.dumps(self._turn | {"seq": self._next_seq(), "delta": payload}, ensure_ascii=False)
+        return json.dumps(self._vault.seal(self._turn | {"seq": self._next_seq()}, payload))

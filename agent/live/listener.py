@@ -8,13 +8,13 @@ import asyncio
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import uuid4
 
 import asyncpg
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, select, text
 
 from agent.journal.steps import Event
 from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders, read_note
@@ -41,6 +41,11 @@ EVENTS_AFTER = (
     .where(InboxMessage.id == bindparam("inbox_id"), TurnEvent.seq > bindparam("after"))
     .order_by(TurnEvent.seq)
 )
+# A note alone stops no turn, because every role may send one; the turn of an erased person has no row any more.
+IS_STOPPED = text("""
+SELECT :turn_id <= pg_sequence_last_value(pg_get_serial_sequence('turns', 'id')::regclass)
+    AND NOT EXISTS (SELECT FROM turns WHERE id = :turn_id AND NOT stop_requested) AS is_stopped
+""")
 
 log = get_logger()
 
@@ -58,8 +63,8 @@ class Listener(TurnReaders):
     A lost connection is reopened; all readers then read the tables again, so that they miss nothing.
     """
 
-    def __init__(self, database: Database, rules: OutflowRules | None = None) -> None:
-        super().__init__(database, rules)
+    def __init__(self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None) -> None:
+        super().__init__(database, secret_keys, rules)
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
@@ -160,7 +165,7 @@ class Listener(TurnReaders):
             if "delta" not in note:
                 return
             # The previous attempt may still stream after the next one has begun; its deltas have lower numbers.
-            if note["seq"] > last:
+            if note["delta"] is not None and note["seq"] > last:
                 last = note["seq"]
                 yield Event(note["turn"], note["seq"], name="text_delta", payload=note["delta"])
 
@@ -236,8 +241,16 @@ class Listener(TurnReaders):
             arrived.set()
 
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        for cancellation in self._observers.of_cancellations:
-            cancellation(int(str(payload)))
+        if self._observers.of_cancellations:
+            self._start(self._cancel(int(str(payload))), "stop")
+
+    async def _cancel(self, turn_id: int) -> None:
+        # When the database is lost now, the turn sees the request with its next step.
+        with contextlib.suppress(DatabaseLost):
+            async with self._database.statement() as session:
+                is_stopped = (await session.execute(IS_STOPPED, {"turn_id": turn_id})).scalar_one()
+            for cancellation in self._observers.of_cancellations if is_stopped else ():
+                cancellation(turn_id)
 
     def _on_change_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         self._tell_change(str(payload))
@@ -252,9 +265,12 @@ class Listener(TurnReaders):
             if note["here"] in self._asked:
                 self._asked[note["here"]].set()
         elif self._has_reader(note["inbox"]):
-            task = asyncio.create_task(self._answer_reader(note["asked"]), name="answer to another process")
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            self._start(self._answer_reader(note["asked"]), "answer to another process")
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
 
     async def _answer_reader(self, token: str) -> None:
         with contextlib.suppress(DatabaseLost):

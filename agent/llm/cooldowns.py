@@ -12,11 +12,27 @@ LONG_COOLDOWN = 600.0
 PROBE_SECONDS = 15.0
 FIRST_COOLDOWN = 2.0
 LONGEST_COOLDOWN = 60.0
+# Why a route gives no answer, in words for operators.
+SENTENCES = {
+    Cause.RATE_LIMITED: "{name} is asked more often than its provider allows (429).",
+    Cause.UNREACHABLE: "{name} can't be reached, or its server fails.",
+    Cause.TIMED_OUT: "{name} did not answer in time.",
+    Cause.MALFORMED: "{name} gave an answer that can't be read.",
+    Cause.EMPTY: "{name} gave an empty answer.",
+    Cause.CUT: "{name} broke off its answer.",
+    Cause.TOO_LONG: "{name} can't take a prompt of this length.",
+    Cause.REQUEST_REFUSED: "{name} refuses the request (400).",
+    Cause.FILTERED: "{name} refuses the request: its provider's content filter.",
+    Cause.IMAGES_REFUSED: "{name} takes no images.",
+    Cause.KEY_REFUSED: "The key of {name} is refused (401 or 403).",
+    Cause.MODEL_UNKNOWN: "{name} is unknown to its provider (404), or its name to litellm.",
+    Cause.OUT_OF_CREDIT: "The account of {name} has no credit left (402).",
+}
+# What only an operator can mend.
 REMEDIES = {
-    Cause.KEY_REFUSED: "The provider refuses the key: if this goes on, correct its API key in the environment or in"
-    " .env, then restart.",
-    Cause.MODEL_UNKNOWN: "The provider does not know this model, or litellm not this name: correct LLM_MODELS.",
-    Cause.OUT_OF_CREDIT: "The provider's account has no credit left: top it up or name another model in LLM_MODELS.",
+    Cause.KEY_REFUSED: "Correct its API key in the environment or in .env, then restart.",
+    Cause.MODEL_UNKNOWN: "Correct LLM_MODELS.",
+    Cause.OUT_OF_CREDIT: "Top it up, or name another model in LLM_MODELS.",
 }
 # The request is at fault, not the route.
 OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.FILTERED, Cause.IMAGES_REFUSED})
@@ -24,7 +40,12 @@ OF_THE_REQUEST = frozenset({Cause.TOO_LONG, Cause.REQUEST_REFUSED, Cause.FILTERE
 
 def to_cause_lines(causes: Mapping[str, str]) -> str:
     """Return why each route gave no answer, a line each, with the remedy if an operator has to mend it."""
-    return "\n".join(f"{name}: {cause}. {REMEDIES.get(Cause(cause), '')}".rstrip() for name, cause in causes.items())
+    return "\n".join(to_cause_line(name, Cause(cause)) for name, cause in causes.items())
+
+
+def to_cause_line(name: str, cause: Cause) -> str:
+    """Return why one route gave no answer."""
+    return " ".join(filter(None, (SENTENCES[cause].format(name=name), REMEDIES.get(cause))))
 
 
 @dataclass(slots=True)

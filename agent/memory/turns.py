@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from agent.journal.pastes import has_pastes
 from agent.memory.recordings import list_transcripts
 from agent.prompts import prompts
 from shared.db.database import Database
@@ -99,6 +100,7 @@ class TurnMemories:
                 content,
                 said_at=said_at,
                 speaker=turn.speaker,
+                author="stranger" if has_pastes(content) else "person",
             )
             for content, said_at, message_id in own
         ]

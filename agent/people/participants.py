@@ -42,6 +42,10 @@ class ResolvedUser:
     has_memories: bool = False
     is_paused: bool = False
 
+    def may(self, permission: Permission) -> bool:
+        """Return whether the user may decide what needs this permission; a paused one decides nothing for others."""
+        return self.permission >= permission and not (self.is_paused and permission > Permission.GUEST)
+
     def as_caller(self) -> Caller:
         """Return the fields of the user that tools may see."""
         return Caller(
@@ -141,7 +145,7 @@ async def resolve_participants(
     if participants is not None:
         return participants
     async with database.transaction() as creating:
-        await resolve_user(creating, message.sender, settings.default_guest_token_budget)
+        await resolve_user(creating, message.sender)
     participants = await _find_participants(session, message, settings)
     if participants is None:
         raise RuntimeError("a user that was just created is missing")
@@ -275,8 +279,8 @@ async def note_username(session: Session, row: Any, sender: Sender) -> None:
         await session.execute(statements.rename_account, {"link_id": row.link_id, "username": sender.username})
 
 
-async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int) -> ResolvedUser:
-    """Return the user of this identity; a new user is created as a guest with `guest_budget` tokens a month."""
+async def resolve_user(session: AsyncSession, sender: Sender) -> ResolvedUser:
+    """Return the user of this identity; a new user is created as a guest."""
     user = await find_user(session, sender)
     if user is not None:
         return user
@@ -284,7 +288,6 @@ async def resolve_user(session: AsyncSession, sender: Sender, guest_budget: int)
         "platform": sender.platform,
         "account": sender.platform_user_id,
         "username": sender.username,
-        "budget": guest_budget,
     }
     await session.execute(statements.make_user, parameters)
     user = await find_user(session, sender)

@@ -84,7 +84,7 @@ RETURNING id, summary, window_turn_id, summarized_turn_id, user_id AS owner_id, 
 SELECT parley_rename_account(:link_id, :username);
 
 -- name: make_user
-SELECT parley_make_user(:platform, :account, :username, :budget);
+SELECT parley_make_user(:platform, :account, :username);
 
 -- name: store_roles
 SELECT permission FROM parley_store_roles(:user_id, :platform, :platform_user_id, :server, :roles) AS permission;

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from agent.live.channels import DUE
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from shared.credentials.typed import without_typed, without_typed_in
 from shared.db.batching import BatchLoader
@@ -52,29 +51,34 @@ async def accept(database: Database, message: IncomingMessage) -> Accepted:
 
     Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message.
     """
-    parameters = to_row(message)
     async with database.statement() as session:
-        row = (await session.execute(statements.accept, parameters)).one_or_none()
-        if row is not None:
-            return Accepted(row.id, is_new=True)
-        first = (
-            await session.execute(
-                statements.find_known, {"platform": parameters["platform"], "event_id": parameters["event_id"]}
-            )
-        ).one()
-    # A caller who reuses the event id of another person must not get that person's answer.
-    if (first.place_key, first.platform_user_id) != (parameters["place_key"], parameters["user_id"]):
-        raise EventIdInUse
-    return Accepted(first.id, is_new=False)
+        return _check(*await accept_all(session, [to_event(message)]))
 
 
 async def accept_within(session: Session, message: IncomingMessage) -> bool:
     """Store an event once in the session's transaction, and queue its turn; return whether it is new."""
-    row = to_row(message)
-    is_new = (await session.execute(statements.accept, row)).one_or_none() is not None
-    if is_new and message.due_job is not None:
-        await session.execute(statements.tell_due, {"channel": DUE, "place_key": row["place_key"]})
-    return is_new
+    (row,) = await accept_all(session, [to_event(message)])
+    return bool(row.is_new)
+
+
+async def accept_answered(database: Database, message: IncomingMessage) -> bool:
+    """Store the arrival of an event that needs no turn, without its text; return whether it arrived the first time."""
+    async with database.statement() as session:
+        (row,) = await accept_all(session, [to_event(replace(message, content="")) | {"is_answered": True}])
+    return bool(row.is_new)
+
+
+async def accept_all(session: Session, events: Sequence[dict[str, Any]]) -> Sequence[Any]:
+    """Store events once each, and queue their turns; return a row of `parley_accept` for each."""
+    rows: Sequence[Any] = (await session.execute(statements.accept, {"events": json.dumps(events)})).all()
+    return rows
+
+
+def _check(row: Any) -> Accepted:
+    # A caller who reuses the event id of another person must not get that person's answer.
+    if not row.is_same_sender:
+        raise EventIdInUse
+    return Accepted(row.inbox_id, is_new=row.is_new)
 
 
 class Inbox:
@@ -100,35 +104,12 @@ class Inbox:
     async def _store(self, message: IncomingMessage) -> Accepted:
         if len(message.content) > MAX_BATCHED_CHARS:
             return await accept(self._database, message)
-        return await self._loader.load(message) or await accept(self._database, message)
+        return _check(await self._loader.load(message))
 
-    async def _accept_all(self, messages: Sequence[IncomingMessage]) -> list[Accepted | None]:
-        # None stands for an event that had been stored before, by this person or another one.
-        if len(messages) == 1:
-            return [await accept(self._database, messages[0])]
-        rows = [to_row(message) for message in messages]
-        keys = [(row["platform"], row["event_id"]) for row in rows]
-        # Of equal events, the first is stored.
-        firsts: dict[tuple[str, str], dict[str, Any]] = {}
-        for number, (key, row) in enumerate(zip(keys, rows, strict=True)):
-            firsts.setdefault(key, _to_json(row) | {"number": number})
+    async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
+        events = [to_event(message) for message in messages]
         async with self._database.statement() as session:
-            new_rows = (await session.execute(statements.accept_all, {"rows": json.dumps(list(firsts.values()))})).all()
-        new = {(row.platform, row.platform_event_id): Accepted(row.id, is_new=True) for row in new_rows}
-        return [new.pop(key, None) for key in keys]
-
-
-def _to_json(row: dict[str, Any]) -> dict[str, Any]:
-    decoded = {name: json.loads(row[name]) for name in ("attachments", "platform_context")}
-    maybe = ("decision", "due_job", "credentials", "request")
-    decoded |= {name: json.loads(row[name]) if row[name] else None for name in maybe}
-    return row | decoded | {"sent_at": row["sent_at"].isoformat() if row["sent_at"] else None}
-
-
-async def accept_answered(database: Database, message: IncomingMessage) -> bool:
-    """Store the arrival of an event that needs no turn; return whether it arrived for the first time."""
-    async with database.statement() as session:
-        return (await session.execute(statements.accept_answered, to_row(message))).one_or_none() is not None
+            return await accept_all(session, events)
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:
@@ -159,8 +140,8 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
     await session.execute(statements.give_up, {"inbox_id": job.inbox_id} | parameters)
 
 
-def to_row(message: IncomingMessage) -> dict[str, Any]:
-    """Convert a message to the parameters of the statements that store it."""
+def to_event(message: IncomingMessage) -> dict[str, Any]:
+    """Convert a message to an event of `parley_accept`."""
     sender, place, content = message.sender, _cleaned(message.place), without_typed(clean(message.content))
     if message.decision is not None and not content.strip():
         # A click on a button has no text, so its meaning is stored as the text for the history.
@@ -174,16 +155,16 @@ def to_row(message: IncomingMessage) -> dict[str, Any]:
         "username": _cleaned_or_none(sender.username),
         "message_id": _cleaned_or_none(message.platform_message_id),
         "content": content,
-        "attachments": json.dumps(clean_json([asdict(attachment) for attachment in message.attachments])),
+        "attachments": clean_json([asdict(attachment) for attachment in message.attachments]),
         "wants_stream": message.wants_stream,
-        "platform_context": json.dumps(clean_json(_without_typed(message.platform_context).to_row())),
-        "sent_at": message.sent_at,
-        "decision": json.dumps(asdict(message.decision)) if message.decision else None,
+        "platform_context": clean_json(_without_typed(message.platform_context).to_row()),
+        "sent_at": message.sent_at.isoformat() if message.sent_at else None,
+        "decision": asdict(message.decision) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
         "again_of": message.again_of,
-        "due_job": json.dumps(clean_json(asdict(message.due_job))) if message.due_job else None,
-        "credentials": json.dumps(asdict(message.credentials)) if message.credentials else None,
-        "request": json.dumps(clean_json(without_typed_in(asdict(message.request)))) if message.request else None,
+        "due_job": clean_json(asdict(message.due_job)) if message.due_job else None,
+        "credentials": asdict(message.credentials) if message.credentials else None,
+        "request": clean_json(without_typed_in(asdict(message.request))) if message.request else None,
     }
 
 

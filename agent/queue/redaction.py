@@ -111,6 +111,7 @@ async def _redact(session: Session, deletion: _Gone) -> _Found:
         await session.execute(statements.remove_messages, {"ids": list(own_ids), "deleted": DELETED})
         turn_ids = [row.turn_id for row in own if row.turn_id is not None]
         await session.execute(statements.stop_turns, {"turn_ids": turn_ids, "deleted": DELETED})
+        await session.execute(statements.close_questions, {"turn_ids": turn_ids})
     if own_ids or expired:
         forgotten = {row.turn_id for row in own} | expired
         await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=forgotten)
@@ -172,11 +173,11 @@ async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> di
 
 
 async def _remove_repeated(session: Session, row: Any) -> None:
-    repeated = json.dumps(row.content.strip(), ensure_ascii=False)[1:-1]
+    said = row.content.strip()
+    repeated = json.dumps(said, ensure_ascii=False)[1:-1]
     if row.turn_id is not None and len(repeated) >= LEAST_REPEATED and row.content != DELETED:
-        await session.execute(
-            statements.remove_repeated_text, {"turn_id": row.turn_id, "repeated": repeated, "deleted": DELETED}
-        )
+        parameters = {"turn_id": row.turn_id, "said": said, "repeated": repeated, "deleted": DELETED}
+        await session.execute(statements.remove_repeated_text, parameters)
 
 
 def _without(platform_context: dict[str, Any], deletion: _Gone) -> dict[str, Any]:

@@ -36,15 +36,21 @@ WITH blocking AS (
     UPDATE inbox SET status = 'failed' FROM blocking
     WHERE inbox.id = blocking.id OR inbox.turn_id = blocking.turn_id RETURNING inbox.*
 ), reply AS (
-    INSERT INTO outbox (turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id,
-                        place_key, is_direct, reply_to, content)
-    SELECT turn_id, adapter, platform, platform_server_id, platform_channel_id, platform_thread_id, place_key,
-           is_direct, coalesce(platform_message_id, platform_event_id), :sentence
-    FROM failed WHERE adapter <> ALL(:read_by_caller) ORDER BY id DESC LIMIT 1
-    ON CONFLICT (turn_id) DO NOTHING
+    SELECT parley_add_reply(turn_id, jsonb_build_object(
+        'adapter', adapter, 'platform', platform, 'server', platform_server_id, 'channel', platform_channel_id,
+        'thread', platform_thread_id, 'place_key', place_key, 'is_direct', is_direct,
+        'reply_to', coalesce(platform_message_id, platform_event_id), 'content', CAST(:sentence AS text)
+    )) FROM (
+        SELECT * FROM failed
+        WHERE adapter <> ALL(:read_by_caller) AND NOT EXISTS (SELECT FROM outbox WHERE outbox.turn_id = failed.turn_id)
+        ORDER BY id DESC LIMIT 1
+    ) AS latest
+), inbox_ids AS (
+    SELECT json_agg(id) AS ids FROM failed HAVING count(*) > 0
 )
-SELECT pg_notify('parley_turns', json_build_object('turn', 0, 'inbox', json_agg(id), 'end', true)::text)
-FROM failed HAVING count(*) > 0;
+SELECT pg_notify('parley_turns', json_build_object('turn', 0, 'inbox', ids, 'end', true)::text),
+       (SELECT count(*) FROM reply)
+FROM inbox_ids;
 
 -- name: claim_replies
 SELECT claimed.*, extract(epoch FROM now() - claimed.created_at) AS age, delivery.*
@@ -230,13 +236,29 @@ UPDATE turn_events SET payload = payload || jsonb_build_object('content', CAST(:
 WHERE turn_id = :turn_id AND name = 'user_message';
 
 -- name: remove_repeated_text
--- Arguments and results are stored as JSON text, so the deleted text is searched in its JSON-escaped form.
-WITH forgotten AS (
-    UPDATE messages SET content = replace(content, :repeated, :deleted)
-    WHERE turn_id = :turn_id AND role IN ('tool_call', 'tool_result') AND position(:repeated IN content) > 0
+-- Arguments and results are stored as JSON text, so the deleted text (`said`) is searched there in its JSON-escaped form
+-- (`repeated`). The turn that runs a confirmed call has its arguments, too.
+WITH own AS (
+    SELECT CAST(:turn_id AS bigint) AS id UNION SELECT answered_turn_id FROM confirmations WHERE turn_id = :turn_id
+), forgotten AS (
+    UPDATE messages SET content = replace(content, :repeated, :deleted),
+        confirmation = CASE WHEN jsonb_exists(confirmation, 'arguments') THEN confirmation || jsonb_build_object(
+            'arguments', replace(confirmation ->> 'arguments', :repeated, :deleted),
+            'text', replace(confirmation ->> 'text', :said, :deleted)
+        ) ELSE confirmation END
+    WHERE turn_id IN (SELECT id FROM own) AND role IN ('tool_call', 'tool_result')
+      AND (position(:repeated IN content) > 0 OR jsonb_exists(confirmation, 'arguments'))
+), unasked AS (
+    UPDATE confirmations SET arguments = redacted.arguments, question = replace(question, :said, :deleted),
+        arguments_hash = encode(sha256(convert_to(redacted.arguments, 'UTF8')), 'hex')
+    FROM (
+        SELECT id, replace(arguments, :repeated, :deleted) AS arguments FROM confirmations WHERE turn_id = :turn_id
+    ) AS redacted
+    WHERE redacted.id = confirmations.id
 )
 UPDATE turn_events SET payload = CAST(replace(CAST(payload AS text), :repeated, :deleted) AS jsonb)
-WHERE turn_id = :turn_id AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
+WHERE turn_id IN (SELECT id FROM own)
+  AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
   AND position(:repeated IN CAST(payload AS text)) > 0;
 
 -- name: list_open_messages
@@ -256,65 +278,8 @@ WHERE place_key = (
 ORDER BY turn_id IS NULL, sent_at, id LIMIT :most;
 
 -- name: accept
--- The messages of one place are stored one after the other, because those with an equal or no time of their own are
--- answered in the order of their ids: without the lock, a later id could be committed, and answered, first.
-WITH place AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended('inbox ' || CAST(:place_key AS text), 0))
-), stored AS (
-    INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id, content, attachments,
-                       wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials, request,
-                       again_of)
-    SELECT :adapter, :platform, :event_id, :place_key, :server, :channel, :thread, CAST(:is_direct AS boolean),
-           :user_id, :username, :message_id, :content, CAST(:attachments AS jsonb), CAST(:wants_stream AS boolean),
-           CAST(:platform_context AS jsonb), coalesce(CAST(:sent_at AS timestamptz), clock_timestamp()),
-           CAST(:decision AS jsonb), :replied_to, CAST(:due_job AS jsonb), CAST(:credentials AS jsonb),
-           CAST(:request AS jsonb), CAST(:again_of AS bigint)
-    FROM place
-    ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id
-)
-SELECT id, parley_queue_turn(id) FROM stored;
+SELECT * FROM parley_accept(CAST(:events AS jsonb));
 
--- name: accept_all
--- `accept` for many events. Those of a place are stored in the order given; the places in a fixed one, so that two
--- processes that store the same events can't deadlock.
-WITH places AS MATERIALIZED (
-    SELECT pg_advisory_xact_lock(hashtextextended('inbox ' || place_key, 0)) FROM (
-        SELECT DISTINCT event ->> 'place_key' AS place_key FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS event
-        ORDER BY 1
-    ) AS given
-), stored AS (
-    INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-                       platform_thread_id, is_direct, platform_user_id, platform_username, platform_message_id, content, attachments,
-                       wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials, request,
-                       again_of)
-    SELECT adapter, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username, message_id,
-           content, attachments, wants_stream, platform_context, coalesce(sent_at, clock_timestamp()), decision,
-           replied_to, due_job, credentials, request, again_of
-    FROM (SELECT count(*) FROM places) AS locked CROSS JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS given (
-        number int, adapter text, platform text, event_id text, place_key text, server text, channel text, thread text,
-        is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
-        wants_stream boolean, platform_context jsonb, sent_at timestamptz, decision jsonb, replied_to text,
-        due_job jsonb, credentials jsonb, request jsonb, again_of bigint
-    )
-    ORDER BY place_key, number
-    ON CONFLICT (platform, platform_event_id) DO NOTHING
-    RETURNING id, place_key, platform, platform_event_id
-)
-SELECT id, platform, platform_event_id, parley_queue_turn(id) FROM stored ORDER BY place_key, id;
-
--- name: accept_answered
--- Only the arrival of the event is stored, not its text.
-INSERT INTO inbox (adapter, platform, platform_event_id, place_key, platform_server_id, platform_channel_id,
-                   platform_thread_id, is_direct, platform_user_id, platform_username, content, sent_at, status)
-VALUES (:adapter, :platform, :event_id, :place_key, :server, :channel, :thread, :is_direct, :user_id, :username, '',
-        coalesce(CAST(:sent_at AS timestamptz), now()), 'answered')
-ON CONFLICT (platform, platform_event_id) DO NOTHING
-RETURNING id;
-
--- name: tell_due
-SELECT pg_notify(:channel, :place_key);
-
--- name: find_known
-SELECT id, place_key, platform_user_id FROM inbox WHERE platform = :platform AND platform_event_id = :event_id;
+-- name: close_questions
+-- Nobody wants any more what a deleted message asked for, whoever would say yes to it.
+UPDATE confirmations SET status = 'expired' WHERE turn_id = ANY(:turn_ids) AND status = 'pending';

@@ -23,6 +23,10 @@ def request_for_tool(call: PendingCall, confirmation: ConfirmationNeeded) -> Nee
     """Return the outcome of a call whose tool asks for the user's approval."""
     level: Permission | None = confirmation.fields.get("approver")
     question, approver = str(confirmation.fields["question"]), level.label if level is not None else None
+    if call.shows_arguments:
+        if (size := len(show_arguments(call.arguments))) > MAX_SHOWN_CHARS:
+            return failed(prompts().confirmation.too_long.format(size=size, most=MAX_SHOWN_CHARS))
+        question += to_block(call.arguments)
     request = _to_request(call, question, reason="tool", approver=approver)
     return _hold(call, request, prompts().confirmation.asked)
 
@@ -62,7 +66,12 @@ def _hold(
 def to_taint_question(tool: str, arguments: Mapping[str, Any]) -> str:
     """Build the question to the user: the tool and all its arguments, quoted so that they cannot imitate our text."""
     question = prompts().confirmation.taint.format(tool=tool)
-    return f"{question}\n\n```json\n{show_arguments(arguments)}\n```"
+    return question + to_block(arguments)
+
+
+def to_block(arguments: Mapping[str, Any]) -> str:
+    """Return all arguments of a call as the end of its question."""
+    return f"\n\n```json\n{show_arguments(arguments)}\n```"
 
 
 def show_arguments(arguments: Mapping[str, Any]) -> str:

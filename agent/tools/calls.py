@@ -18,7 +18,8 @@ class PendingCall:
 
     `confirmation` is set for a call that the user was asked about, as in `ToolUse`. `agreed_to` is what the approved
     question says of this call, set once the approval has been consumed. `author` says who may have written
-    the arguments: a stranger, when the model had read a stranger's text and the asker did not say them.
+    the arguments: a stranger, when the model had read a stranger's text and the asker did not say them. The question
+    of a tool that asks itself shows them, too, if `shows_arguments`.
     """
 
     id: str
@@ -30,6 +31,7 @@ class PendingCall:
     confirmation: dict[str, Any] | None = None
     agreed_to: str | None = None
     author: Author = "person"
+    shows_arguments: bool = False
 
     @property
     def tool(self) -> Tool | None:

@@ -197,7 +197,7 @@ def _list_candidates(modules_path: Path | None) -> Iterator[_Candidate]:
     yield from _list_folder(MODULES_FOLDER, "built in")
     if modules_path is not None:
         yield from _list_folder(modules_path, str(modules_path))
-    for point in sorted(entry_points(group=MODULES_GROUP), key=lambda entry_point: entry_point.name):
+    for point in list_entry_points():
         package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
         yield _Candidate(point.name, package, partial(_import_entry_point, point))
 
@@ -212,10 +212,15 @@ def list_module_folders(modules_path: Path | None) -> dict[str, Path]:
 
 
 @cache
+def list_entry_points() -> Sequence[EntryPoint]:
+    """Return the modules of installed packages, by name; to look through all packages takes many milliseconds."""
+    return sorted(entry_points(group=MODULES_GROUP), key=lambda entry_point: entry_point.name)
+
+
+@cache
 def _list_package_folders() -> dict[str, Path]:
-    # Packages are installed once: to look through all of them takes many milliseconds.
     folders: dict[str, Path] = {}
-    for point in entry_points(group=MODULES_GROUP):
+    for point in list_entry_points():
         try:
             spec = find_spec(point.module)
         except (ImportError, ValueError):

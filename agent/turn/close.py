@@ -15,7 +15,7 @@ from agent.queue.outbox import LEASE_SECONDS, Claim, Reply, boot_seconds, to_del
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.confirmations.questions import CHOICES, combine_questions
-from agent.turn.confirmations.rows import NewQuestion, add_question
+from agent.turn.confirmations.rows import NewQuestion, reserve_question
 from agent.turn.modes import Mode, ModelTurn
 from agent.turn.policies import circuit_breaker
 from agent.turn.running import RunningTurn
@@ -131,7 +131,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
     question: NewQuestion | None = None
     async with database.transaction() if answer.question else database.statement() as session:
         if answer.question is not None:
-            question = await add_question(session, answer.question, turn.user.id, conversation_id=turn.conversation.id)
+            question = await reserve_question(session, answer.question)
         reply = Reply(
             id=0,
             turn_id=turn.key.id,

@@ -12,12 +12,10 @@ from agent.turn.close import TurnResult, to_question
 from agent.turn.running import RunningTurn
 from shared.credentials.typed import had_typed
 from shared.errors import (
-    BudgetExhausted,
     LimitExhausted,
     ModelsUnavailable,
     ParleyError,
     Refusal,
-    ServerBudgetExhausted,
     Stopped,
 )
 from shared.messages import AGENT_ADAPTERS
@@ -27,7 +25,6 @@ from shared.text import with_closed_fence
 Gate = Callable[[RunningTurn], TurnResult | None]
 
 MAX_FAILURES = 3
-USED_UP = (BudgetExhausted, ServerBudgetExhausted, LimitExhausted)
 ASK_FOR_MORE = ("/more",)
 
 
@@ -91,7 +88,7 @@ def interrupt(turn: RunningTurn, error: ParleyError) -> TurnResult:
     result = TurnResult(str(error), finished=False, error=error.code, file_ids=list_file_ids(turn.log.steps))
     if isinstance(error, Stopped):
         return replace(result, text=f"{with_closed_fence(turn.log.partial)}\n\n{error}".strip(), status="cancelled")
-    if isinstance(error, USED_UP) and turn.message.adapter not in AGENT_ADAPTERS:
+    if isinstance(error, LimitExhausted) and turn.message.adapter not in AGENT_ADAPTERS:
         result = replace(result, choices=ASK_FOR_MORE)
     if isinstance(error, Refusal) and not turn.log.answers:
         return replace(result, status="refused")

@@ -184,7 +184,7 @@ async def _begin_with_more(services: TurnServices, opening: Opening) -> RunningT
         files = await draw_files(session, user.id, attachments) if attachments else []
         turn = await _begin(services, session, opening, files=files, decision=decision)
         if turn is not None:
-            await note_answer(session, decision, opening.turn_id)
+            await note_answer(session, decision, user.id, turn_id=opening.turn_id)
             if attachments:
                 await record_files(
                     session, files, user_id=user.id, conversation_id=conversation.id, turn_id=opening.turn_id

@@ -1,5 +1,5 @@
 -- name: list_visible_files
-SELECT id, filename, mime_type, size_bytes FROM parley_visible_files(:user_id, :conversation_id)
+SELECT id, filename, mime_type, size_bytes, author FROM parley_visible_files(:user_id, :conversation_id)
 WHERE id = ANY(:ids) AND status = 'stored';
 
 -- name: close_turn

@@ -106,7 +106,12 @@ class ToolBatch:
         services, turn, outflow = self._services, self._turn, self._turn.announcer.outflow
         place, user, conversation = turn.conversation.place, turn.user, turn.conversation
         files = services.files.storage.of_user(
-            services.database, user.id, conversation.id, turn.key.id, holds_secret=outflow.holds_secret
+            services.database,
+            user.id,
+            conversation.id,
+            turn.key.id,
+            holds_secret=outflow.holds_secret,
+            author=call.author,
         )
         return ToolContext(
             user=call.scope.user,

@@ -18,7 +18,7 @@ LEFT JOIN LATERAL (
 ) AS account ON true;
 COMMENT ON VIEW admin.users IS
     'People: name, permission, budget as the program computes it (NULL = unlimited), accounts, pause. '
-    'UPDATE changes name, permission, budget, time_zone.';
+    'UPDATE changes name, permission, permission_until, budget, time_zone.';
 
 CREATE VIEW admin.spend AS
 SELECT log.created_at, log.user_id, coalesce(person.name, '(deleted)') AS name, conversation.platform,

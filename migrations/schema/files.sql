@@ -11,11 +11,13 @@ CREATE TABLE file_records (
     size_bytes bigint NOT NULL DEFAULT 0,
     status text NOT NULL DEFAULT 'pending',
     sha256 text,
+    author text NOT NULL DEFAULT 'person',
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_file_records_minio_key UNIQUE (minio_key),
     CONSTRAINT file_records_size_bytes_is_not_negative CHECK (size_bytes >= 0),
     CONSTRAINT file_records_status_is_pending_stored_or_failed CHECK (status IN ('pending', 'stored', 'failed')),
-    CONSTRAINT file_records_sha256_is_64_hexadecimal_digits CHECK (sha256 ~ '^[0-9a-f]{64}$')
+    CONSTRAINT file_records_sha256_is_64_hexadecimal_digits CHECK (sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT file_records_author_is_person_or_stranger CHECK (author IN ('person', 'stranger'))
 );
 COMMENT ON TABLE file_records IS 'Files in storage; the bytes are in a folder or an S3 bucket under minio_key.';
 COMMENT ON COLUMN file_records.id IS 'The row''s own number.';
@@ -28,6 +30,7 @@ COMMENT ON COLUMN file_records.mime_type IS 'The type, found from the content.';
 COMMENT ON COLUMN file_records.size_bytes IS 'Size in bytes.';
 COMMENT ON COLUMN file_records.status IS 'pending, stored or failed.';
 COMMENT ON COLUMN file_records.sha256 IS 'SHA-256 of the bytes as they were stored, compared whenever they are read.';
+COMMENT ON COLUMN file_records.author IS 'Who chose its name: the owner, or perhaps a stranger.';
 COMMENT ON COLUMN file_records.created_at IS 'When the row was made.';
 CREATE INDEX ix_file_records_conversation_id ON file_records (conversation_id);
 CREATE INDEX ix_file_records_turn_id ON file_records (turn_id);

@@ -80,7 +80,7 @@ async def load_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     if file.size_bytes > MAX_BYTES:
         raise ToolError(f"A file for code may have up to {MAX_BYTES // MEGABYTE} MB.")
     await update_workspace(context, [file.file_id])
-    return {"filename": file.filename, "size_bytes": file.size_bytes}
+    return {**file.note, "filename": file.filename, "size_bytes": file.size_bytes}
 
 
 @tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True, needs=needs_sandbox)
@@ -92,7 +92,8 @@ async def list_files(context: ToolContext) -> dict[str, Any]:
     files = await list_workspace(context)
     return {
         "files": [
-            {"file_id": file.file_id, "filename": file.filename, "size_bytes": file.size_bytes} for file in files
+            {**file.note, "file_id": file.file_id, "filename": file.filename, "size_bytes": file.size_bytes}
+            for file in files
         ],
         "has_variables": (await read_workspace(context)).state is not None,
     }

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 import signal
 from asyncio import AbstractEventLoop
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -14,6 +15,7 @@ from modules.code_executor.settings import CodeExecutorSettings
 from modules.code_executor.workspaces import list_workspace, read_workspace, update_workspace
 from shared.errors import ToolError
 from shared.log import get_logger
+from shared.messages import Author
 from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, REPORT, STATE, Job, Limits
 from shared.sandbox.runs import Ended, run_confined
 from shared.sandbox.tree import read_file, remove
@@ -22,6 +24,8 @@ from shared.text import clean
 from shared.tools import ToolContext
 
 RUNS_OF_PERSON = 1
+# What open figures are saved as.
+FIGURE = re.compile(r"figure_\d+\.png")
 # The memory limit counts for each process, and so there may be fewer of them than of Python's threads.
 SHELL, SHELL_TASKS = ("/bin/sh", "-c"), 16
 
@@ -46,6 +50,8 @@ class _Outcome:
     made: Made
     report: dict[str, list[str]]
     state: bytes | None
+    # Who chose the names of the files that the code has read; None when it has read none, and no variables.
+    authors: dict[str, Author] | None = None
 
 
 async def execute(context: ToolContext, request: Request) -> dict[str, Any]:
@@ -58,7 +64,7 @@ async def execute(context: ToolContext, request: Request) -> dict[str, Any]:
     async with pool.enter(context.user.id):
         # Of the places in the sandbox, code takes some: parsers need theirs for fractions of a second.
         outcome = await _run(context, request, settings)
-        files, notes = await _store(context, outcome.made)
+        files, notes = await _store(context, request, outcome)
         result = _describe(outcome, context.app_settings.tool_result_max_chars // 2) | {"files": files, **notes}
         if request.keeps_state:
             result |= _describe_state(outcome, settings.state_mb)
@@ -69,8 +75,10 @@ async def execute(context: ToolContext, request: Request) -> dict[str, Any]:
 
 
 async def _run(context: ToolContext, request: Request, settings: CodeExecutorSettings) -> _Outcome:
-    files = {file.filename: (await context.storage.read(file.file_id))[1] for file in await list_workspace(context)}
+    workspace = await list_workspace(context)
+    files = {file.filename: (await context.storage.read(file.file_id))[1] for file in workspace}
     state = (await read_workspace(context)).state if request.keeps_state else None
+    has_input = bool(files or state)
     folder = await asyncio.to_thread(make_run_folder, settings.environment)
     try:
         before = await asyncio.to_thread(fill_folder, folder, files, state)
@@ -89,7 +97,8 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
             raise ToolError("The sandbox can't be entered here, so no code runs; the operator has to look at the log.")
         products = await asyncio.to_thread(read_made, folder, before, job.limits.folder_bytes)
         report, state = await asyncio.to_thread(_read_report, job, request)
-        return _Outcome(ended, output, products, report=report, state=state)
+        authors = {file.filename: file.author for file in workspace} if has_input else None
+        return _Outcome(ended, output, products, report=report, state=state, authors=authors)
     finally:
         if not await asyncio.to_thread(remove, folder):
             log.warning("run_folder_left", folder=folder.name)
@@ -116,16 +125,25 @@ def _read_report(job: Job, request: Request) -> tuple[dict[str, list[str]], byte
     return report, state or None
 
 
-async def _store(context: ToolContext, products: Made) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+async def _store(
+    context: ToolContext, request: Request, outcome: _Outcome
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     files, refusals = [], []
-    for name, content in products.files.items():
+    for name, content in outcome.made.files.items():
         try:
-            file = await context.storage.create(name, content)
+            file = await context.storage.create(name, content, author=_find_author(name, request.code, outcome.authors))
         except ToolError as error:
             refusals.append(f"{clean(name)}: {error}")
         else:
-            files.append({"file_id": file.file_id, "filename": file.filename, "url": file.url})
-    return files, {"files_not_stored": refusals, "more_files": _shorten(products.left_out)}
+            files.append({**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url})
+    return files, {"files_not_stored": refusals, "more_files": _shorten(outcome.made.left_out)}
+
+
+def _find_author(name: str, code: str, authors: Mapping[str, Author] | None) -> Author | None:
+    # A name that the code does not spell may stand in what it has read; None: whoever wrote the code chose it.
+    if authors is None or name in code or FIGURE.fullmatch(name):
+        return None
+    return authors.get(name, "stranger")
 
 
 def _describe(outcome: _Outcome, limit: int) -> dict[str, Any]:

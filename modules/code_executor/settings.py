@@ -1,12 +1,12 @@
 """The settings of the module."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
+from shared.environments import CODE_ENVIRONMENT
 from shared.sandbox.job import MEGABYTE, Limits
 
 
@@ -14,7 +14,7 @@ from shared.sandbox.job import MEGABYTE, Limits
 class CodeExecutorSettings:
     """Bounds of a run, read from `CODE_EXECUTOR_…`; `environment` is a virtual environment with the libraries."""
 
-    environment: Path = Path(sys.prefix) / "code"
+    environment: Path = CODE_ENVIRONMENT
     """The virtual environment that code runs in."""
     shell: bool = False
     """Switches `run_shell` on, for owners."""

@@ -151,7 +151,7 @@ async def chart(
     )
     file = await context.storage.create(f"{title or source_row.name}.png", image, "image/png")
     note = {"note": f"Only the {MAX_POINTS} largest are drawn."} if rows.is_cut else {}
-    return {"file_id": file.file_id, "filename": file.filename, "url": file.url, **note}
+    return {**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url, **note}
 
 
 async def _aggregate(engine: Engine, measure: str, where: tuple[list[str], Filters], *, limit: int) -> Rows:

@@ -1,10 +1,12 @@
 """Draws rows as a chart, in a process of its own that matplotlib is imported in."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Literal
 
 from modules.data_analyst.tables import Rows
+from shared.environments import find_python
 from shared.errors import ToolError
 from shared.files.storage import FilesOfUser
 from shared.sandbox.job import MEGABYTE, Limits
@@ -12,7 +14,12 @@ from shared.sandbox.programs import Program
 
 LIMITS = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=20, seconds=30)
 # matplotlib writes its list of fonts into its folder.
-PROGRAM = Program(Path(__file__).with_name("chart_program.py"), limits=LIMITS, has_folder=True)
+PROGRAM = Program(
+    Path(__file__).with_name("chart_program.py"),
+    limits=LIMITS,
+    has_folder=True,
+    python=find_python("matplotlib") or Path(sys.executable),
+)
 REFUSED = 3
 MAX_LABEL_CHARS, MAX_TITLE_CHARS = 40, 120
 MAX_SLICES = 12

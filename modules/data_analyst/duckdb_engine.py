@@ -4,6 +4,7 @@ import asyncio
 import codecs
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 from modules.data_analyst.queries import Column, Query, Relation, quote
 from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.tables import MAX_CELL_CHARS, MAX_COLUMNS, Rows, to_rows
+from shared.environments import find_python
 from shared.errors import ToolError
 from shared.files.file_types import find_encoding
 from shared.files.storage import FilesOfUser
@@ -22,6 +24,7 @@ from shared.sandbox.job import MEGABYTE, Limits
 from shared.sandbox.programs import Program
 
 PROGRAM = Path(__file__).with_name("duckdb_program.py")
+PYTHON = find_python("duckdb") or Path(sys.executable)
 REFUSED = 3
 CHUNK_BYTES = MEGABYTE
 # Of the address space that the engine needs beside the memory for its data; what it writes are temporary files.
@@ -110,7 +113,9 @@ async def run_task(files: FilesOfUser, task: Mapping[str, Any], settings: Analys
         file_bytes=TEMPORARY_BYTES,
         folder_bytes=TEMPORARY_BYTES,
     )
-    program = Program(PROGRAM, limits=limits, readable=(*map(Path, task["paths"]), *CGROUP), has_folder=True)
+    program = Program(
+        PROGRAM, limits=limits, readable=(*map(Path, task["paths"]), *CGROUP), has_folder=True, python=PYTHON
+    )
     try:
         ended = await files.run_program(program, content)
     except TimeoutError:

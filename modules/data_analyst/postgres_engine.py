@@ -16,11 +16,16 @@ from shared.errors import ToolError, Unavailable
 
 CONNECT_SECONDS = 10
 SHORT_TYPES = {"bool", "int2", "int4", "int8", "float4", "float8", "numeric"}
+# As itself, or as a role that it may become: a SELECT can change the role.
 LOGIN_MAY_WRITE = """
-SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) OR EXISTS (
-    SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-    WHERE relkind IN ('r', 'p') AND nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'
-    AND has_table_privilege(pg_class.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+SELECT EXISTS (
+    SELECT FROM pg_roles WHERE pg_has_role(current_user, pg_roles.oid, 'MEMBER') AND (rolsuper OR EXISTS (
+        SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+        WHERE relkind IN ('r', 'p', 'v', 'f') AND nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema' AND (
+            has_table_privilege(pg_roles.oid, pg_class.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+            OR has_any_column_privilege(pg_roles.oid, pg_class.oid, 'INSERT, UPDATE')
+        )
+    ))
 )
 """
 NAME = "SELECT to_regclass($1)::oid, (SELECT format('%I.%I', nspname, relname) FROM pg_class JOIN pg_namespace"

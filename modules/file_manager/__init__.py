@@ -38,7 +38,7 @@ async def create_document(
     """
     filename, document = await render(context.storage, title, content, kind=format)
     file = await context.storage.create(filename, document, MIME_TYPES[format])
-    return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
+    return {**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
 @tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
@@ -82,7 +82,7 @@ async def get_file_link(context: ToolContext, file_id: int) -> dict[str, Any]:
     Example: {"file_id": 1} -> "url": "http
     """
     file = await context.storage.link(file_id)
-    return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
+    return {**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
 @tool(requires=Permission.USER, repeatable=True, acts=False)
@@ -92,7 +92,7 @@ async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict
     Example: {"file_id": 1, "filename": "plants.md"} -> plants.md
     """
     file = await context.storage.rename(file_id, filename)
-    return {"file_id": file.file_id, "filename": file.filename}
+    return {**file.note, "file_id": file.file_id, "filename": file.filename}
 
 
 @tool(requires=Permission.GUEST)
@@ -102,11 +102,13 @@ async def delete_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     Example: {"file_id": 2} -> "deleted": true
     """
     file = await context.storage.delete(file_id)
-    return {"deleted": True, "filename": file.filename}
+    return {**file.note, "deleted": True, "filename": file.filename}
 
 
 def _describe(file: StoredFile) -> dict[str, Any]:
     return {
+        # Before the name: a long result is cut at its end.
+        **file.note,
         "file_id": file.file_id,
         "filename": file.filename,
         "mime_type": file.mime_type,

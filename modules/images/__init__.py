@@ -57,7 +57,7 @@ async def generate_image(
     if not file.mime_type.startswith("image/"):
         await context.storage.delete(file.file_id)
         raise ToolError("The image model has answered with something that is no image.")
-    return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
+    return {**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
 @tool(

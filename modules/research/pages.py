@@ -83,7 +83,7 @@ async def _read(context: ToolContext, response: Response) -> Page:
         text = await parse(context.storage, response.url, kind, content=response.body, seconds=PARSE_SECONDS)
         return Page(response.url, text.strip())
     if kind.startswith("text/") or kind == "application/json":
-        return Page(response.url, decode_text(response.body).strip())
+        return Page(response.url, (await decode_text(response.body)).strip())
     raise ToolError(f"There is no text to read: it is {cut(kind, 60)}. Pages, PDF, Word, Excel and text can be read.")
 
 

@@ -54,4 +54,4 @@ async def speak(context: ToolContext, text: str, voice: str | None = None, title
     if not file.mime_type.startswith("audio/"):
         await context.storage.delete(file.file_id)
         raise ToolError("The model for speech has answered with something that is no sound.")
-    return {"file_id": file.file_id, "filename": file.filename, "url": file.url}
+    return {**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url}

@@ -1,5 +1,6 @@
 """Extracts the text of a document; PDF, Word, Excel and HTML are parsed in the sandbox."""
 
+import asyncio
 from pathlib import Path
 
 from shared.errors import ToolError
@@ -21,12 +22,12 @@ async def read_text(files: FilesOfUser, file: StoredFile, content: bytes, *, sec
     Raises `ToolError` when it has none or can't be parsed within `seconds`.
     """
     if can_parse(file.mime_type):
-        return await parse(files, file.filename, file.mime_type, content=content, seconds=seconds)
+        return await parse(files, file.label, file.mime_type, content=content, seconds=seconds)
     if file.mime_type.startswith("text/") or file.mime_type == "application/json":
-        return decode_text(content)
+        return await decode_text(content)
     what = TEXTLESS_KINDS.get(file.mime_type.partition("/")[0], "a binary file")
     raise ToolError(
-        f"{file.filename} is {what} ({file.mime_type}, {file.size_bytes:,} bytes) and has no text to read. "
+        f"{file.label} is {what} ({file.mime_type}, {file.size_bytes:,} bytes) and has no text to read. "
         "Text, Markdown, HTML, CSV, JSON, PDF, Word (docx) and Excel (xlsx) can be read."
     )
 
@@ -36,8 +37,12 @@ def can_parse(mime_type: str) -> bool:
     return mime_type in PARSED_KINDS
 
 
-def decode_text(content: bytes) -> str:
+async def decode_text(content: bytes) -> str:
     """Return the text of a plain file in UTF-8, UTF-16 with a byte order mark, or an older encoding."""
+    return await asyncio.to_thread(_decode, content)
+
+
+def _decode(content: bytes) -> str:
     return clean(content.decode(find_encoding(content) or "utf-8-sig", "replace"))
 
 

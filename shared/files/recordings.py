@@ -20,7 +20,7 @@ def count_speech(settings: Settings, seconds: float) -> int:
 
 
 async def measure(files: FilesOfUser, content: bytes) -> float | None:
-    """Return the length of a recording in seconds; None if it can't be told."""
+    """Return the length of a recording in seconds, whatever its header states; None if it can't be told."""
     try:
         outcome = await files.run_program(MEASURE, content)
         seconds = float(outcome.output) if outcome.status == 0 else 0.0

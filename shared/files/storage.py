@@ -22,6 +22,7 @@ from shared.files.filenames import clean_filename, new_key
 from shared.files.quota import GUEST, MEGABYTE, QUOTAS, read_quota
 from shared.files.stores.folder import FolderStore
 from shared.files.stores.store import Store
+from shared.messages import Author
 from shared.models.base import MAX_ID
 from shared.models.files import FileRecord
 from shared.sandbox.pool import Sandbox
@@ -36,13 +37,24 @@ MEMORY_BYTES, CHUNK_BYTES = 8 * MEGABYTE, 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file of a user, with a link that expires."""
+    """A file of a user, with a link that expires; `author` is a stranger when one may have chosen its name."""
 
     file_id: int
     filename: str
     mime_type: str
     size_bytes: int
     url: str
+    author: Author = "person"
+
+    @property
+    def note(self) -> dict[str, bool]:
+        """Return what a tool's result says beside the name: `untrusted` when a stranger may have chosen it."""
+        return {"untrusted": True} if self.author == "stranger" else {}
+
+    @property
+    def label(self) -> str:
+        """Return what an error calls it: nothing marks that text, so no name of a stranger stands in it."""
+        return to_label(self.file_id, self.filename, self.author)
 
 
 class Content(NamedTuple):
@@ -91,9 +103,14 @@ class Storage:
         turn_id: int | None = None,
         *,
         holds_secret: Callable[[bytes], bool] | None = None,
+        author: Author = "person",
     ) -> "FilesOfUser":
-        """Return the files of one user that are visible in one conversation; none is made that holds a secret."""
+        """Return the files of one user that are visible in one conversation; none is made that holds a secret.
+
+        `author` says who may have chosen the names of those that are made.
+        """
         files = FilesOfUser(self, database, user_id, conversation_id=conversation_id, turn_id=turn_id)
+        files.author = author
         files.holds_secret = holds_secret
         return files
 
@@ -158,7 +175,12 @@ class Storage:
     def describe(self, record: FileRecord) -> StoredFile:
         """Return the public fields of a file, with a new link."""
         return StoredFile(
-            record.id, record.filename, record.mime_type, size_bytes=record.size_bytes, url=self.sign(record.id)
+            record.id,
+            record.filename,
+            record.mime_type,
+            size_bytes=record.size_bytes,
+            url=self.sign(record.id),
+            author=to_author(record.author),
         )
 
     def sign(self, file_id: int) -> str:
@@ -225,10 +247,14 @@ class FilesOfUser:
         self._conversation_id = conversation_id
         self._turn_id = turn_id
         self.holds_secret: Callable[[bytes], bool] | None = None
+        self.author: Author = "person"
 
-    async def create(self, filename: str, content: bytes, mime_type: str = "") -> StoredFile:
+    async def create(
+        self, filename: str, content: bytes, mime_type: str = "", *, author: Author | None = None
+    ) -> StoredFile:
         """Store a new file; its type is detected from the content, `mime_type` only distinguishes kinds of text.
 
+        `author` says who may have chosen its name, if it is not who wrote the call's arguments.
         Raises `ToolError` when the file or all files of the user together are too large, or it holds a secret.
         """
         if len(content) > self._storage.max_file_bytes:
@@ -245,6 +271,7 @@ class FilesOfUser:
             size_bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
             status="pending",
+            author=author or self.author,
         )
         async with self._database.transaction() as session:
             await self._reserve(session, len(content))
@@ -289,11 +316,14 @@ class FilesOfUser:
         if not filename.strip():
             raise ToolError("filename is empty.")
         old, name = PurePosixPath(record.filename), clean_filename(filename)
+        author = self.author
         if not PurePosixPath(name).suffix:
             name = clean_filename(name + old.suffix)
+            author = "stranger" if record.author == "stranger" and old.suffix else author
         async with self._database.transaction() as session:
-            await session.execute(update(FileRecord).where(FileRecord.id == record.id).values(filename=name))
-        record.filename = name
+            values = {"filename": name, "author": author}
+            await session.execute(update(FileRecord).where(FileRecord.id == record.id).values(values))
+        record.filename, record.author = name, author
         return self._storage.describe(record)
 
     async def delete(self, file_id: int) -> StoredFile:
@@ -341,13 +371,25 @@ class FilesOfUser:
         if is_visible is None:
             raise ToolError("This file was sent in private, or elsewhere: ask for it in a direct message.")
         if record.status != "stored" and not is_any_status:
-            raise ToolError(f"The file {record.filename} has not arrived; it has to be sent again.")
+            label = to_label(record.id, record.filename, to_author(record.author))
+            raise ToolError(f"The file {label} has not arrived; it has to be sent again.")
         return record
 
 
 def to_content(record: FileRecord) -> StoredContent:
     """Return where a file's content is, with its checksum."""
-    return StoredContent(record.minio_key, record.filename, record.sha256)
+    label = to_label(record.id, record.filename, to_author(record.author))
+    return StoredContent(record.minio_key, label, record.sha256)
+
+
+def to_author(author: str) -> Author:
+    """Return who may have chosen a file's name, as its row says it."""
+    return "person" if author == "person" else "stranger"
+
+
+def to_label(file_id: int, filename: str, author: Author) -> str:
+    """Return what an error calls a file: its name, or its number when a stranger may have chosen that."""
+    return filename if author == "person" else f"with file_id {file_id}"
 
 
 def _signature(key: bytes, file_id: int, until: int) -> str:

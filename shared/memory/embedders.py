@@ -1,9 +1,10 @@
 """The embedder of `EMBEDDING_MODEL`, and those of earlier models, whose vectors answer until the new ones are there."""
 
 from shared.clock import Clock
+from shared.environments import find_python
 from shared.errors import ConfigurationError
 from shared.memory.embeddings import Embedder, LiteLLMEmbedder
-from shared.memory.local.embedder import REMEDY, LocalEmbedder, is_installed
+from shared.memory.local.embedder import REMEDY, LocalEmbedder
 from shared.settings import LOCAL_EMBEDDING_MODELS, Settings
 
 
@@ -44,6 +45,6 @@ def explain_recall(settings: Settings) -> str:
         return "by words"
     if model not in LOCAL_EMBEDDING_MODELS:
         return f"by meaning ({model})"
-    if not is_installed(model):
+    if find_python(LOCAL_EMBEDDING_MODELS[model]) is None:
         raise ConfigurationError(f"by words only: the weights of {model} are missing; {REMEDY}.")
     return "by meaning (local model)"

@@ -20,3 +20,4 @@ class FileRecord(Row, Base):
     size_bytes: Mapped[int] = mapped_column(server_default=FetchedValue())
     status: Mapped[str] = mapped_column(server_default=FetchedValue())
     sha256: Mapped[str | None]
+    author: Mapped[str] = mapped_column(server_default=FetchedValue())

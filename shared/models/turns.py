@@ -1,10 +1,9 @@
 """Conversations, their turns, and the journal."""
 
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, Integer, Numeric
+from sqlalchemy import Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -32,9 +31,6 @@ class Conversation(Row, Base):
     summary_due_at: Mapped[datetime | None]
     summary_is_urgent: Mapped[bool]
     summary_claimed_until: Mapped[datetime | None]
-    summary_tokens_held: Mapped[int]
-    summary_cost_held: Mapped[Decimal] = mapped_column(Numeric(precision=14, scale=8))
-    summary_budget_ids: Mapped[list[int] | None] = mapped_column(ARRAY(BigInteger))
     summary_failures: Mapped[int] = mapped_column(Integer)
     summary_error: Mapped[str | None]
     facts_turn_id: Mapped[int]

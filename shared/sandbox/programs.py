@@ -60,6 +60,7 @@ class Program:
     readable: tuple[Path, ...] = ()
     has_folder: bool = False
     output_bytes: int = OUTPUT_BYTES
+    python: Path = Path(sys.executable)
 
     def within(self, seconds: float) -> "Program":
         """Return the program with so much time on the clock."""
@@ -85,7 +86,7 @@ async def run_program(program: Program, content: bytes) -> Finished:
         entered, entering = os.pipe()
         with os.fdopen(entered, "rb"), os.fdopen(entering, "wb"):
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-c", START.format(str(PROGRAM_FOLDER))),
+                *(program.python, "-I", "-c", START.format(str(PROGRAM_FOLDER))),
                 *(rights.to_json(), str(entering), str(program.path), *program.arguments),
                 env=to_environment(folder or Path("/"), folder or Path("/")),
                 cwd=folder or "/",

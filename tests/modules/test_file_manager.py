@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -364,6 +366,26 @@ async def test_parsing_a_document_times_out(context: ToolContext, mime_type: str
         await read_text(
             context.storage, StoredFile(1, "slow", mime_type, len(content), ""), content=content, seconds=0.001
         )
+
+
+class Watched(bytes):
+    """A content that notes by which threads it is decoded."""
+
+    decoders: set[int]
+
+    def decode(self, *arguments: Any, **options: Any) -> str:
+        self.decoders.add(threading.get_ident())
+        return super().decode(*arguments, **options)
+
+
+async def test_a_plain_text_is_not_decoded_by_the_thread_of_the_event_loop(context: ToolContext) -> None:
+    content = Watched(b"Water the plants.")
+    content.decoders = set()
+    file = StoredFile(1, "notes.txt", "text/plain", len(content), "")
+
+    assert await read_text(context.storage, file, content) == "Water the plants."
+    assert content.decoders
+    assert threading.get_ident() not in content.decoders
 
 
 @pytest.mark.parametrize(

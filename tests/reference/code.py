@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, SummaryMetricFamily
-from typer._click import Command as CliCommand
 from typer.core import TyperGroup
 
+from adapters.cli.clicks import Command as CliCommand
 from adapters.cli.registry import COMMANDS, GROUPS, load
 from adapters.folders import list_folders
 from adapters.web.health import METRICS

@@ -99,7 +99,8 @@ async def test_a_million_turns_leave_the_working_set_as_it_was(
     figures = f"MB by month: {megabytes}; rows read by whole scans: {row_counts}; turn alone and beside, s: {medians}"
     print(f"{figures}; /metrics: {metrics:.3f} s")  # noqa: T201  # figures for people
     settled = sizes[KEPT_DAYS // DAYS + 1 :]
-    assert max(settled) < 1.1 * settled[0], megabytes
+    # The files of a table shrink only at their end, so that sizes vary; rows that nothing removes would triple them.
+    assert max(settled) < 1.5 * settled[0], megabytes
     # A single scan of `turns` would be more than this from the third month on, when there is something to remove.
     assert max(row_counts) < 3 * TURNS, row_counts
     assert medians[1] < 2 * medians[0]

@@ -100,7 +100,8 @@ class CatchUp:
                 return await self._client.http.logs_from(channel.id, PAGE, after=after)
 
         async def accept(payload: Any) -> None:
-            # The library's own loop ends at the first message that it can't read, and names none behind it.
+            # The library's own loop, `history()`, ends at the first message that it can't read, and names none behind
+            # it; nothing else that is public makes a message of a payload.
             await self._accept(self._client._connection.create_message(channel=channel, data=payload))
 
         async with self._readers:

@@ -11,7 +11,7 @@ from adapters.chat.addressing import Addressing
 from adapters.chat.cards import CARDS_CHARS, render_cards
 from adapters.discord.events.cards import read_cards, read_embeds
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
-from shared.text import clean, cut
+from shared.text import clean, cut, to_plain_name
 
 PLATFORM = "discord"
 LINE_CHARS = 500
@@ -91,17 +91,19 @@ def to_text(message: discord.Message, me: int) -> str:
 
 
 def with_names(text: str, names: dict[int, str], guild: discord.Guild | None) -> str:
-    """Return the text with names instead of the ids that it mentions."""
+    """Return the text with names instead of the ids that it mentions: plain ones, for it counts as the writer's own."""
 
     def channel(match: re.Match[str]) -> str:
         channel_or_thread = guild.get_channel_or_thread(int(match[1])) if guild else None
-        return f"#{channel_or_thread.name}" if channel_or_thread else match[0]
+        return f"#{to_plain_name(channel_or_thread.name)}" if channel_or_thread else match[0]
 
     def role(match: re.Match[str]) -> str:
         guild_role = guild.get_role(int(match[1])) if guild else None
-        return f"@{guild_role.name}" if guild_role else match[0]
+        return f"@{to_plain_name(guild_role.name)}" if guild_role else match[0]
 
-    text = USER.sub(lambda match: f"@{names[int(match[1])]}" if int(match[1]) in names else match[0], text)
+    text = USER.sub(
+        lambda match: f"@{to_plain_name(names[int(match[1])])}" if int(match[1]) in names else match[0], text
+    )
     return EMOJI.sub(r":\1:", ROLE.sub(role, CHANNEL.sub(channel, text)))
 
 
@@ -111,10 +113,10 @@ def list_attachments(message: discord.Message) -> list[discord.Attachment]:
 
 
 def list_files(message: discord.Message) -> Iterator[Attachment]:
-    """Yield the files of a message; what was forwarded is not the sender's own voice."""
+    """Yield the files of a message; what was forwarded is not the sender's own voice or word."""
     for attachment in list_attachments(message):
         file = to_attachment(attachment)
-        yield file if attachment in message.attachments else replace(file, voice_seconds=None)
+        yield file if attachment in message.attachments else replace(file, voice_seconds=None, author="stranger")
 
 
 def to_attachment(attachment: discord.Attachment) -> Attachment:

@@ -25,8 +25,5 @@ ON CONFLICT (bot_id, platform_channel_id) DO UPDATE SET last_active_at = now();
 SELECT platform_channel_id FROM direct_channels WHERE bot_id = :bot_id AND last_active_at > now() - interval '30 days'
 ORDER BY last_active_at DESC;
 
--- name: note_welcome
-INSERT INTO servers (platform, platform_server_id, name, welcomed_at) VALUES ('discord', :server, :name, now())
-ON CONFLICT (platform, platform_server_id) DO UPDATE SET welcomed_at = now(), name = excluded.name
-WHERE servers.welcomed_at IS NULL
-RETURNING id;
+-- name: note_server
+SELECT parley_note_server('discord', :server, :name, p_welcomes => true) AS is_new;

@@ -34,7 +34,7 @@ async def welcome(app: "App", guild: discord.Guild) -> None:
     """Introduce the agent, once per server."""
     async with app.database.statement() as session:
         parameters = {"server": str(guild.id), "name": guild.name}
-        if (await session.execute(statements.note_welcome, parameters)).one_or_none() is None:
+        if not (await session.execute(statements.note_server, parameters)).one().is_new:
             return
     channel = _find_channel(guild)
     if channel is not None:

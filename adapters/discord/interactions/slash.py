@@ -1,13 +1,13 @@
-"""Our commands as Discord's slash commands: derived from the usage texts, registered only when they have changed."""
+"""Our commands as Discord's slash commands: derived from their signatures, registered only when they have changed."""
 
 import hashlib
 import json
-import re
 from typing import TYPE_CHECKING
 
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.transport.rest import Json, Rest
-from agent.commands import Command, list_commands
+from agent.commands import Command, find_command, list_commands
+from agent.commands.signature import Form, Parameter
 from shared.db.statements import load_statements
 from shared.log import get_logger
 
@@ -18,14 +18,11 @@ if TYPE_CHECKING:
 
 ASK, ABOUT_THIS, FROM_HERE = "ask", "Ask about this", "Summarise from here"
 CHAT, MESSAGE_MENU = 1, 3
-SUBCOMMAND, STRING, ATTACHMENT = 1, 3, 11
+SUBCOMMAND, STRING, INTEGER, NUMBER, ATTACHMENT = 1, 3, 4, 10, 11
+TYPES = {"integer": INTEGER, "number": NUMBER}
 ON_SERVERS, IN_DIRECT_MESSAGES, INSTALLED_ON_SERVERS = 0, 1, 0
 # Not in conversations of other people, which the bot is no member of.
 WHERE: Json = {"contexts": [ON_SERVERS, IN_DIRECT_MESSAGES], "integration_types": [INSTALLED_ON_SERVERS]}
-OPTIONAL = re.compile(r"^\[(?:(?P<word>[a-z][a-z_-]*) )?(?P<value>[A-Z][A-Z_ ]*)\]$")
-ALTERNATIVE = re.compile(r"^(?P<word>[a-z][a-z_-]*)(?: (?P<value>[A-Z][A-Z_ ]*))?$")
-REQUIRED = re.compile(r"^[A-Z][A-Z_ ]*$")
-
 
 log = get_logger()
 
@@ -41,34 +38,34 @@ def to_payload() -> list[Json]:
 
 
 def to_command(command: Command) -> Json:
-    """Return a command with the options from its usage: `/memory list|forget ID` has two subcommands."""
-    _, _, rest = command.usage.partition(" ")
+    """Return a command with its subcommands or its options."""
     payload: Json = {"type": CHAT, "name": command.name, "description": _short(command.summary)}
-    options = _options(rest.strip())
+    options = [
+        option
+        for form in command.forms
+        for option in ([_to_subcommand(form)] if form.word is not None else map(_to_option, form.visible))
+    ]
     return payload | ({"options": options} if options else {})
 
 
-def _options(usage: str) -> list[Json]:
-    if not usage:
-        return []
-    if (match := OPTIONAL.match(usage)) is not None:
-        return [_text(match["word"] or match["value"], match["value"], is_required=False)]
-    if REQUIRED.match(usage):
-        return [_text(usage, usage, is_required=True)]
-    alternatives = [ALTERNATIVE.match(part.strip()) for part in usage.split("|")]
-    if any(alternative is None for alternative in alternatives):
-        return [_text("input", usage, is_required=False)]
-    return [_subcommand(alternative) for alternative in alternatives if alternative is not None]
+def _to_subcommand(form: Form) -> Json:
+    payload: Json = {"type": SUBCOMMAND, "name": form.word, "description": _short(form.summary)}
+    return payload | ({"options": [_to_option(parameter) for parameter in form.visible]} if form.visible else {})
 
 
-def _subcommand(match: re.Match[str]) -> Json:
-    payload: Json = {"type": SUBCOMMAND, "name": match["word"], "description": _short(match[0].capitalize())}
-    return payload | ({"options": [_text(match["value"], match["value"], is_required=True)]} if match["value"] else {})
-
-
-def _text(name: str, description: str, *, is_required: bool) -> Json:
-    plain = re.sub(r"[^a-z0-9_-]+", "_", name.lower()).strip("_")[:32]
-    return {"type": STRING, "name": plain, "description": _short(description.capitalize()), "required": is_required}
+def _to_option(parameter: Parameter) -> Json:
+    kinds = {TYPES.get(variant.get("type", ""), STRING) for variant in parameter.variants}
+    payload: Json = {
+        "type": kinds.pop() if len(kinds) == 1 else STRING,
+        "name": parameter.name,
+        "description": _short(parameter.description),
+        "required": parameter.is_required,
+    }
+    if parameter.is_choice:
+        payload["choices"] = [{"name": word, "value": word} for word in parameter.choices]
+    if payload["type"] != STRING and "maximum" in parameter.variants[0]:
+        payload |= {"min_value": 1 if payload["type"] == INTEGER else 0, "max_value": parameter.variants[0]["maximum"]}
+    return payload
 
 
 def _short(text_: str) -> str:
@@ -76,16 +73,27 @@ def _short(text_: str) -> str:
 
 
 def to_line(name: str, options: list[Json]) -> str:
-    """Return a slash command as a typed command; an option named like a word of the usage adds that word."""
-    usage = next((command.usage for command in list_commands(PLATFORM) if command.name == name), "")
-    words = [f"/{name}"]
-    for option in options:
-        if option["type"] == SUBCOMMAND:
-            words += [option["name"], *(str(suboption["value"]) for suboption in option.get("options", ()))]
-            continue
-        word = OPTIONAL.match(usage.partition(" ")[2])
-        words += [option["name"]] if word is not None and word["word"] == option["name"] else []
-        words.append(str(option["value"]))
+    """Return a slash command as a typed command, whatever the order of its options.
+
+    Raises `Refusal` with the usage line where an option is missing before another one.
+    """
+    command = find_command(PLATFORM, name)
+    sub = next((option for option in options if option["type"] == SUBCOMMAND), None)
+    form = None if command is None else command.find_form("" if sub is None else sub["name"])
+    if command is None or form is None:
+        # Registered by another release.
+        return f"/{name}"
+    values = {option["name"]: option["value"] for option in (options if sub is None else sub.get("options", ()))}
+    words, is_over = [f"/{name}"], False
+    words += [] if form.word is None else [form.word]
+    for parameter in form.visible:
+        if parameter.name not in values:
+            is_over = True
+        elif is_over:
+            raise command.refusal()
+        else:
+            words += [] if parameter.keyword is None else [parameter.keyword]
+            words.append(str(values[parameter.name]))
     return " ".join(words)
 
 

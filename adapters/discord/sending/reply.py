@@ -70,7 +70,8 @@ class Sender:
             return None
         if (account := reply.direct_account) is not None:
             direct = Place(reply.place.platform, None, await self.rest.open_direct(account), is_direct=True)
-            reply = replace(reply, place=direct, reply_to=(reply.reply_to or "").rpartition(":")[2])
+            delivery = replace(reply.delivery, asker=account)
+            reply = replace(reply, place=direct, reply_to=(reply.reply_to or "").rpartition(":")[2], delivery=delivery)
         last = self.edited.pop(reply.delivery.live_message_id or "", None)
         if last is not None:
             # The final text is an edit as well: it has to come a second after the previous one.

@@ -10,8 +10,8 @@ from adapters.chat.addressing import Addressing
 from adapters.chat.cards import CARDS_CHARS, render_cards
 from adapters.slack.events.cards import is_shared, read_cards
 from adapters.slack.transport.api import Json, Token
-from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
-from shared.text import clean, cut
+from shared.messages import Attachment, Author, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
+from shared.text import clean, cut, to_plain_name
 
 PLATFORM = "slack"
 LINE_CHARS, TOPIC_CHARS = 500, 300
@@ -126,9 +126,9 @@ def _special(inner: str, names: Mapping[str, str]) -> str:
     target, _, label = inner.partition("|")
     kind, rest = target[:1], target[1:]
     if kind == "@":
-        return f"@{names.get(rest) or label or rest}"
+        return f"@{to_plain_name(names.get(rest) or label or rest)}"
     if kind == "#":
-        return f"#{label or names.get(rest) or rest}"
+        return f"#{to_plain_name(label or names.get(rest) or rest)}"
     if kind == "!":
         # `<!here>`, `<!subteam^S1|@cooks>`, `<!date^…|Friday>`
         return label or f"@{rest.split('^')[0]}"
@@ -139,9 +139,13 @@ def _special(inner: str, names: Mapping[str, str]) -> str:
 def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
     """Return the files of a message; the worker downloads them with the workspace's token."""
     files = [file for file in event.get("files") or () if file.get("mode") not in ("tombstone", "hidden_by_limit")]
-    return tuple(
-        replace(to_attachment(file, token), voice_seconds=_voice_seconds(file, event.get("user"))) for file in files
-    )
+    return tuple(_to_sent(file, token, event.get("user")) for file in files)
+
+
+def _to_sent(file: Json, token: Token, user: object) -> Attachment:
+    # A file that the sender only shares belongs to whoever has uploaded it.
+    author: Author = "person" if file.get("user") in (None, user) else "stranger"
+    return replace(to_attachment(file, token), voice_seconds=_voice_seconds(file, user), author=author)
 
 
 def to_attachment(file: Json, token: Token) -> Attachment:

@@ -5,12 +5,14 @@ from typing import Any
 from urllib.parse import quote
 
 from adapters.slack.events.assistant import list_prompts
+from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.install import REDIRECT
 from adapters.slack.install.scopes import SCOPES
 from adapters.slack.interactions.shortcuts import CALLBACK
 from adapters.slack.interactions.slash import COMMAND
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.http import PATHS
+from agent.commands import list_commands
 from shared.errors import ConfigurationError
 
 Json = dict[str, Any]
@@ -88,11 +90,16 @@ def to_link(manifest: Json) -> str:
     return NEW_APP + quote(json.dumps(manifest, separators=(",", ":")))
 
 
+def _build_usage() -> str:
+    usages = [command.usage.removeprefix("/") for command in list_commands(PLATFORM) if not command.requires]
+    return ", ".join(["ask QUESTION", *usages])
+
+
 def _features(name: str, commands_url: str | None) -> Json:
     command = {
         "command": COMMAND,
         "description": "Ask, or see what you have here",
-        "usage_hint": "ask [question] | help",
+        "usage_hint": _build_usage(),
         "should_escape": False,
     }
     shortcut = {

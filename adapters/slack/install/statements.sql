@@ -1,11 +1,16 @@
+-- name: issue_state
+-- Expired states are deleted here.
+WITH old AS (DELETE FROM slack_oauth_states WHERE expires_at < now())
+INSERT INTO slack_oauth_states (state_hash, expires_at) VALUES (:hash, now() + :seconds * interval '1 second');
+
+-- name: consume_state
+DELETE FROM slack_oauth_states WHERE state_hash = :hash RETURNING expires_at > now() AS is_fresh;
+
 -- name: store_installation
-WITH known AS (
-    INSERT INTO servers (platform, platform_server_id, name) VALUES ('slack', :team_id, :team_name)
-    ON CONFLICT (platform, platform_server_id) DO UPDATE SET name = coalesce(excluded.name, servers.name)
-)
 INSERT INTO slack_installations (team_id, team_name, enterprise_id, app_id, bot_id, bot_user_id, scopes, token,
                                  installed_by)
-VALUES (:team_id, :team_name, :enterprise_id, :app_id, :bot_id, :bot_user_id, :scopes, :token, :installed_by)
+SELECT :team_id, :team_name, :enterprise_id, :app_id, :bot_id, :bot_user_id, :scopes, :token, :installed_by
+FROM parley_note_server('slack', :team_id, :team_name)
 ON CONFLICT (team_id) DO UPDATE SET team_name = excluded.team_name, enterprise_id = excluded.enterprise_id,
     app_id = excluded.app_id, bot_id = excluded.bot_id, bot_user_id = excluded.bot_user_id, scopes = excluded.scopes,
     token = excluded.token, installed_by = excluded.installed_by, installed_at = now(), ended_at = NULL,
@@ -29,11 +34,3 @@ SELECT team_id, token FROM slack_installations WHERE token IS NOT NULL ORDER BY 
 
 -- name: replace_token
 UPDATE slack_installations SET token = :token WHERE team_id = :team_id;
-
--- name: issue_state
--- Expired states are deleted here.
-WITH old AS (DELETE FROM slack_oauth_states WHERE expires_at < now())
-INSERT INTO slack_oauth_states (state_hash, expires_at) VALUES (:hash, now() + :seconds * interval '1 second');
-
--- name: consume_state
-DELETE FROM slack_oauth_states WHERE state_hash = :hash RETURNING expires_at > now() AS is_fresh;

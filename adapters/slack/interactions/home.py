@@ -97,7 +97,7 @@ class Homes:
         if panel is None:
             return ""
         # The button only names an entry; that it belongs to the person is checked again.
-        return await panel.remove(await self._request(actor, entry_id))
+        return await panel.remove(await self._request(actor), entry_id)
 
     async def _open_form(self, actor: Actor, trigger_id: str) -> None:
         request = await self._request(actor)
@@ -124,15 +124,15 @@ class Homes:
             await set_server_budget(session, request.place, budget, by=request.user.id)
         return DONE_UNLIMITED if budget is None else DONE_BUDGET.format(budget=budget), actor
 
-    async def _request(self, actor: Actor, argument: str = "") -> Request:
+    async def _request(self, actor: Actor) -> Request:
         channel = await self._actors.find_direct(actor) or NO_CHANNEL
         place = Place(PLATFORM, actor.team_id, channel, is_direct=True)
         async with self._app.database.transaction() as session:
-            user = await resolve_user(session, actor.sender, self._app.settings.default_guest_token_budget)
+            user = await resolve_user(session, actor.sender)
             user = await with_roles(
                 session, user, sender=actor.sender, place=place, platform_context=actor.platform_context
             )
-        return Request(self._app, actor.sender, place, user=user, argument=argument)
+        return Request(self._app, actor.sender, place, user=user)
 
     async def _publish(self, actor: Actor, note: str = "") -> None:
         try:
@@ -143,7 +143,7 @@ class Homes:
 
     async def _build_home(self, request: Request, note: str) -> Home:
         user, place = request.user, request.place
-        is_admin = user.permission >= Permission.ADMIN
+        is_admin = user.may(Permission.ADMIN)
         async with self._app.database.transaction() as session:
             status = await get_budget_status(session, user.id)
             persona = await resolve_persona(session, place, user.permission, settings=self._app.settings)

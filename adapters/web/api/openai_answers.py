@@ -10,12 +10,10 @@ from agent.journal.steps import Event
 from shared.errors import (
     AnswerFiltered,
     BudgetBusy,
-    BudgetExhausted,
     LimitExhausted,
     ModelsUnavailable,
     ParleyError,
     PromptTooLong,
-    ServerBudgetExhausted,
     TemperatureTooHigh,
     TurnTimedOut,
     Unavailable,
@@ -28,10 +26,7 @@ NOT_AGAIN = {"x-should-retry": "false"}
 SOON = {"Retry-After": "10"}
 # What OpenAI calls an error that a turn ends with before the model has answered: status, code and headers.
 ERRORS: dict[str, tuple[int, str, dict[str, str]]] = {
-    **dict.fromkeys(
-        (error_class.code for error_class in (BudgetExhausted, ServerBudgetExhausted, LimitExhausted)),
-        (429, "insufficient_quota", NOT_AGAIN),
-    ),
+    LimitExhausted.code: (429, "insufficient_quota", NOT_AGAIN),
     BudgetBusy.code: (429, "rate_limit_exceeded", SOON),
     ModelsUnavailable.code: (503, ModelsUnavailable.code, SOON),
     AnswerFiltered.code: (400, "content_filter", NOT_AGAIN),

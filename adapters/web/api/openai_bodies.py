@@ -79,6 +79,12 @@ class ChatMessage(Open):
         return "\n".join(part.text for part in self.content or [] if isinstance(part, TextPart))
 
     @property
+    def files(self) -> "list[ImagePart | FilePart]":
+        """Return the parts that are images and files."""
+        parts = self.content if isinstance(self.content, list) else []
+        return [part for part in parts if not isinstance(part, TextPart)]
+
+    @property
     def text_with_marks(self) -> str:
         """Return the text as a part of the history, with a mark for each image and file: these are not sent again."""
         if isinstance(self.content, str):

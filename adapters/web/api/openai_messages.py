@@ -37,10 +37,10 @@ async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *
         event_id = channel = f"{NOBODY}/{digest}"
         refuse_files(message, place)
     else:
-        person = sender.platform_user_id
+        person = quote(sender.platform_user_id, safe="")
         # Scoped to the person, because two clients may use the same keys.
-        event_id = f"{person}:{cut(clean(key), 200)}" if key else str(uuid4())
-        channel = f"{quote(person, safe='')}/{conversation_id or _digest(_first_of_user(body.messages))}"
+        event_id = f"{person}:{_digest(key)}" if key else str(uuid4())
+        channel = f"{person}/{conversation_id or _digest(_first_of_user(body.messages))}"
     return IncomingMessage(
         adapter="http",
         sender=sender or Sender(PLATFORM, NOBODY),
@@ -64,10 +64,12 @@ async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *
 def find_sender(body: ChatRequest, headers: Mapping[str, str]) -> Sender | None:
     """Return the person who writes; None if the request names nobody. Raises a 400 for a name that was not filled in.
 
-    A header counts before the body: the front end sets it, while its people may be able to add fields to the body.
+    A header counts in place of the body, even if it is empty: the front end sets it, while its people may be able to
+    add fields to the body.
     """
-    forwarded = [(header, clean(headers.get(header, ""))) for header, _ in FORWARDED]
-    for field, value in (*forwarded, ("user", body.user or ""), ("safety_identifier", body.safety_identifier or "")):
+    forwarded = [(header, clean(headers[header])) for header, _ in FORWARDED if header in headers]
+    named = (("user", body.user or ""), ("safety_identifier", body.safety_identifier or ""))
+    for field, value in forwarded or named:
         person = value.strip()
         if PLACEHOLDER.search(person):
             raise invalid(field, "it names a variable that was not filled in, so all would be one person")
@@ -96,14 +98,14 @@ def read_messages(messages: list[ChatMessage]) -> tuple[int, ChatMessage]:
     if any(message.role == "assistant" for message in messages[place:]):
         raise invalid("messages", "the last one must be the user's: an answer can't be continued")
     last = messages[place]
-    if not last.text.strip() and not isinstance(last.content, list):
+    if not last.text.strip() and not last.files:
         raise invalid("messages", "the last message of the user is empty")
     return place, last
 
 
 def refuse_files(message: ChatMessage, place: int) -> None:
     """Refuse files of nobody: they are stored for a person, and read by tools that ask whose they are."""
-    if isinstance(message.content, list) and any(isinstance(part, FilePart) for part in message.content):
+    if any(isinstance(part, FilePart) for part in message.files):
         raise invalid(f"messages.{place}.content", "a file needs a person: name one in `user`")
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated
+from urllib.parse import quote
 
 from pydantic import Field, StringConstraints, ValidationError
 from python_multipart.multipart import parse_options_header
@@ -69,7 +70,12 @@ class Stop(Closed):
 
 def place_of(who: str, chat: str) -> Place:
     """Return the place of a chat; it contains the web user's id, so nobody else can name it."""
-    return Place(PLATFORM, None, f"{who}/{chat}", is_direct=True)
+    return Place(PLATFORM, None, f"{to_prefix(who)}/{chat}", is_direct=True)
+
+
+def to_prefix(who: str) -> str:
+    """Return the web user's id as the first part of a channel or an event id: no id is the beginning of another."""
+    return quote(who, safe="")
 
 
 @with_session
@@ -88,7 +94,7 @@ async def post_chat_message(request: Request) -> Response:
             adapter="web",
             sender=sender,
             place=place,
-            event_id=f"{who}:{typed.event_id}",
+            event_id=f"{to_prefix(who)}:{typed.event_id}",
             content=typed.content,
             sent_at=None,
             attachments=await store_uploads(app, uploads),
@@ -105,7 +111,7 @@ async def post_chat_message(request: Request) -> Response:
 async def get_chat_events(request: Request) -> Response:
     """Stream the events of a message's turn again, after a lost connection or a reload."""
     app, who = app_of(request), session_of(request)
-    event_id = f"{who}:{request.query_params.get('event_id', '')}"
+    event_id = f"{to_prefix(who)}:{request.query_params.get('event_id', '')}"
     query = select(InboxMessage.id).where(InboxMessage.platform == PLATFORM, InboxMessage.platform_event_id == event_id)
     async with app.database.transaction() as session:
         inbox_id = await session.scalar(query)
@@ -166,10 +172,10 @@ async def get_history(request: Request) -> Response:
     """Return this person's chats, and the events of one of them."""
     who, chat = session_of(request), request.query_params.get("chat", "")
     async with app_of(request).database.transaction() as session:
-        chats = await history.list_chats(session, PLATFORM, f"{who}/")
+        chats = await history.list_chats(session, PLATFORM, f"{to_prefix(who)}/")
         place = place_of(who, chat)
         events = await history.list_recent_events(session, place)
-        open_messages = await history.list_open_messages(session, place, f"{who}:")
+        open_messages = await history.list_open_messages(session, place, f"{to_prefix(who)}:")
     return JSONResponse(
         {"chats": chats, "events": events, "open": open_messages}, headers={"Cache-Control": "no-store"}
     )

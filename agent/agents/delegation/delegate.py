@@ -153,7 +153,7 @@ async def _keep(services: TurnServices, child: RunningTurn, file: PeerFile, file
     name = clean_filename(file.filename)
     storage = services.files.storage.of_user(services.database, child.user.id, child.conversation.id, child.key.id)
     try:
-        stored_file = await storage.create(name, file.content, file.mime_type)
+        stored_file = await storage.create(name, file.content, file.mime_type, author="stranger")
     except (ToolError, Unavailable) as error:
         return prompts().delegation.file_lost.format(filename=name, reason=error)
     files.append({"file_id": stored_file.file_id, "filename": stored_file.filename, "url": stored_file.url})

@@ -13,6 +13,7 @@ from agent.people.billing.budget import (
     Admission,
     AdmissionStatus,
     PaidCall,
+    RefusingLimit,
     add_usage,
     get_budget_status,
     to_admission,
@@ -25,7 +26,7 @@ from agent.turn.modes import Mode, ModelTurn
 from agent.turn.running import Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
 from shared.db.statements import load_statements
-from shared.errors import BudgetExhausted, Refusal, Unavailable
+from shared.errors import Refusal, Unavailable
 from shared.messages import IncomingMessage, PlatformContext, Sender, Usage
 
 statements = load_statements(__file__)
@@ -147,7 +148,7 @@ class DryRun:
             status = await get_budget_status(session, self.payer_id)
             admission = to_admission((await session.execute(statements.admit_call, parameters)).one())
         if status.limit is not None and status.used + status.reserved + spend.estimate > status.limit:
-            raise BudgetExhausted(renews_on=status.renews_on)
+            raise RefusingLimit("person", "30 days", status.renews_on).to_refusal()
         if not admission.is_admitted:
             raise admission.refusal()
 

@@ -26,13 +26,10 @@ LEFT JOIN turn_contexts AS context ON context.turn_id = turns.id CROSS JOIN parl
 WHERE turns.id = :turn_id;
 
 -- name: admit_call
--- No turn and no conversation pays for it. What the person themselves may spend is asked apart.
-SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation_id FROM (
-    SELECT parley_refusing_budget(parley_find_budgets(:user_id, NULL, NULL), CAST(:cost AS numeric)) AS refusal
-) AS asked;
+-- No turn and no conversation pays for it.
+SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation_id FROM parley_refusing_limit(
+    parley_limits_of(ROW(CAST(:user_id AS bigint), NULL, NULL, NULL, false)), CAST(:cost AS numeric)
+) AS refusal;
 
 -- name: charge_call
-SELECT parley_charge(
-    p_turn_id => NULL, p_user_id => :user_id, p_conversation_id => NULL, p_persona_id => NULL, p_calls => :calls,
-    p_reserve => NULL, p_cost => NULL, p_seconds => 0
-);
+SELECT parley_charge(ROW(CAST(:user_id AS bigint), NULL, NULL, NULL, false), :calls);

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.commands.grants.limits import Limit, Table, find_limit
+from agent.commands.grants.limits import Limit, find_limit
 from agent.commands.grants.people import list_owners, notify
 from agent.prompts import prompts
 from shared.db.database import Database
@@ -25,27 +25,22 @@ async def send_notices(database: Database) -> int:
     """Send the notices that are listed, in the transaction that takes them off the list; return how many there were."""
     async with database.transaction() as session:
         rows = (await session.execute(statements.take_notices)).all()
-        for row in sorted(rows, key=lambda row: row.id):
+        for row in rows:
             await _send(session, row)
     return len(rows)
 
 
 async def _send(session: AsyncSession, row: Any) -> None:
-    limits: tuple[tuple[Table, int | None], ...] = (
-        ("users", row.limit_user_id),
-        ("servers", row.limit_server_id),
-        ("budgets", row.limit_budget_id),
-    )
-    table, number = next((table, number) for table, number in limits if number is not None)
-    limit = await find_limit(session, table, number)
+    limit = await find_limit(session, row.limit_table, row.limit_id)
     if limit is None:
         return
-    person = row.limit_user_id or row.user_id
-    people = [person] if person is not None else await list_owners(session)
-    notice = to_notice(limit, row.percent, is_own=person is not None)
+    people = [row.user_id] if row.user_id is not None else await list_owners(session)
+    notice = to_notice(limit, row.percent, is_own=row.user_id is not None)
     deliveries = [await notify(session, person, notice, event_id=f"limit:{row.id}") for person in people]
     # Whoever never wrote directly is told by `parley budget list` and admin.budgets alone.
-    log.info("budget_notice", limit=f"{table} {number}", percent=row.percent, told=deliveries.count(True))
+    log.info(
+        "budget_notice", limit=f"{row.limit_table} {row.limit_id}", percent=row.percent, told=deliveries.count(True)
+    )
 
 
 def to_notice(limit: Limit, percent: int, *, is_own: bool) -> str:

@@ -22,7 +22,7 @@ async def list_owners(session: AsyncSession) -> list[int]:
 
 
 async def list_approvers(session: AsyncSession) -> list[int]:
-    """Return the ids of the owners and admins, owners first."""
+    """Return the ids of the owners and admins who are not paused, owners first."""
     return list((await session.execute(statements.list_approvers)).scalars().all())
 
 

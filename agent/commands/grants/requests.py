@@ -98,7 +98,7 @@ async def decide(
     await session.execute(statements.name_actor, {"actor": approver.account})
     parameters = {
         "id": number,
-        "status": "granted" if is_granted else "refused",
+        "is_granted": is_granted,
         "resets_at": limit.resets_at,
         "days": days,
         "by": approver.user.id,

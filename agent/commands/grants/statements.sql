@@ -30,9 +30,7 @@ WHERE limits.used >= limits.allowed + limits.granted AND (
 ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], limits."table"), limits.id LIMIT 1;
 
 -- name: take_notices
-DELETE FROM budget_notices WHERE id IN (SELECT id FROM budget_notices ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED)
-RETURNING id, limit_user_id, limit_server_id, limit_budget_id, percent,
-    (SELECT user_id FROM budgets WHERE budgets.id = limit_budget_id) AS user_id;
+SELECT * FROM parley_take_notices(20);
 
 -- name: find_last_place
 -- Where a person last wrote directly, with the account and the adapter.
@@ -45,7 +43,7 @@ WHERE place.is_direct AND place.user_id = :user_id AND inbox.adapter <> ALL(:unr
 ORDER BY turns.id DESC LIMIT 1;
 
 -- name: list_approvers
-SELECT id FROM admin.users WHERE permission IN ('admin', 'owner') ORDER BY permission DESC, id;
+SELECT id FROM admin.users WHERE permission IN ('admin', 'owner') AND paused_at IS NULL ORDER BY permission DESC, id;
 
 -- name: list_owners
 SELECT id FROM admin.users WHERE permission = 'owner' ORDER BY id;
@@ -58,11 +56,7 @@ WHERE asked_by_id = :user_id AND (status = 'asked' OR status = 'refused' AND dec
 ORDER BY id DESC LIMIT 1;
 
 -- name: add_request
-INSERT INTO budget_grants (asked_by_id, tokens, cost, limit_user_id, limit_server_id, limit_budget_id)
-VALUES (:user_id, :tokens, :cost, CASE :table WHEN 'users' THEN CAST(:id AS bigint) END,
-        CASE :table WHEN 'servers' THEN CAST(:id AS bigint) END,
-        CASE :table WHEN 'budgets' THEN CAST(:id AS bigint) END)
-RETURNING id;
+SELECT parley_ask_for_more(:user_id, :table, :id, :tokens, CAST(:cost AS numeric));
 
 -- name: find_request
 SELECT id, limit_user_id, limit_server_id, limit_budget_id, tokens, cost, asked_by_id FROM budget_grants
@@ -72,9 +66,10 @@ WHERE id = :id AND status = 'asked' FOR UPDATE;
 SELECT id FROM budget_grants WHERE status = 'asked' ORDER BY id DESC LIMIT :limit;
 
 -- name: decide_request
-UPDATE budget_grants SET status = :status, tokens = :tokens, cost = :cost, decided_by_id = :by, decided_at = now(),
-    ends_at = coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz))
-WHERE id = :id RETURNING ends_at;
+SELECT ends_at FROM parley_decide_request(
+    :id, :is_granted, :tokens, CAST(:cost AS numeric),
+    coalesce(now() + CAST(:days AS int) * interval '1 day', CAST(:resets_at AS timestamptz)), :by
+);
 
 -- name: read_permission
 SELECT permission FROM admin.users WHERE id = :id;

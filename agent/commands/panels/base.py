@@ -23,15 +23,15 @@ class Listed:
 
 
 List = Callable[[Request], Awaitable[Listed]]
-Remove = Callable[[Request], Awaitable[str]]
+Remove = Callable[[Request, str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """A list of a user's own things of one kind, such as memories.
 
-    `list_entries` returns the entries of the requesting user. `remove` gets the id of an entry as the request's
-    argument, must check that it belongs to that user, and returns the text of the reply. `verb` is the button's label.
+    `list_entries` returns the entries of the requesting user. `remove` gets the id of an entry, must check that it
+    belongs to that user, and returns the text of the reply. `verb` is the button's label.
     """
 
     name: str

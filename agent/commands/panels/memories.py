@@ -6,10 +6,10 @@ from agent.commands.panels.base import Entry, Listed, panel
 MOST_LISTED = 20
 
 
-async def forget(request: Request) -> str:
+async def forget(request: Request, entry_id: str) -> str:
     """Forget one of the person's memories."""
     memories = request.app.memory.of_user(request.user.id, request.place, None)
-    if request.argument.isdecimal() and await memories.forget(int(request.argument)):
+    if entry_id.isdecimal() and await memories.forget(int(entry_id)):
         return "I have forgotten it."
     return "It was forgotten before."
 

@@ -9,10 +9,10 @@ from shared.schedules.jobs import describe
 MOST_LISTED = 20
 
 
-async def cancel(request: Request) -> str:
+async def cancel(request: Request, entry_id: str) -> str:
     """Cancel one of the person's jobs."""
     try:
-        await jobs_of(request).cancel(int(request.argument) if request.argument.isdecimal() else 0)
+        await jobs_of(request).cancel(int(entry_id) if entry_id.isdecimal() else 0)
     except NotFound:
         return "It was over before."
     return "I have cancelled it."

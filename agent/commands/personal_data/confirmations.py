@@ -1,17 +1,16 @@
 """Commands that delete a person's own data run when that person has confirmed them, once and within ten minutes."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from shared.db.statements import load_statements
+from agent.turn.confirmations.rows import ask_about_command, use_yes_to_command
 from shared.errors import Refusal
 
-statements = load_statements(__file__)
-
-Action = Literal["forget", "forget_all", "erase"]
+Action = Literal["/memory forget", "/memory forget all", "/erase me"]
 
 
 class NothingToConfirm(Refusal):
@@ -31,19 +30,13 @@ class Confirmed:
 async def ask_for_confirmation(
     session: AsyncSession, user_id: int, action: Action, memory_ids: Sequence[int] = ()
 ) -> int:
-    """Store a command until this person confirms it, and return its number."""
-    parameters = {"user_id": user_id, "action": action, "memory_ids": list(memory_ids)}
-    return int((await session.execute(statements.store_confirmation, parameters)).scalar_one())
+    """Store a command until this person confirms it, and return its number; a newer one replaces it."""
+    return await ask_about_command(session, user_id, action, json.dumps({"memory_ids": list(memory_ids)}))
 
 
 async def take_confirmed(session: AsyncSession, user_id: int, number: int) -> Confirmed:
     """Return the command with this number, which cannot be confirmed again; raises `Refusal` if there is none."""
-    row = (await session.execute(statements.take_confirmation, {"id": number, "user_id": user_id})).one_or_none()
-    if row is None or not row.is_fresh:
+    agreed = await use_yes_to_command(session, user_id, number)
+    if agreed is None:
         raise NothingToConfirm
-    return Confirmed(row.action, row.memory_ids)
-
-
-async def drop_confirmation(session: AsyncSession, user_id: int) -> bool:
-    """Drop this person's command that waits to be confirmed; return whether there was one."""
-    return (await session.execute(statements.drop_confirmation, {"user_id": user_id})).one_or_none() is not None
+    return Confirmed(cast("Action", agreed.tool), json.loads(agreed.arguments)["memory_ids"])

@@ -58,27 +58,13 @@ FROM token_logs WHERE user_id = :user_id GROUP BY purpose, model ORDER BY purpos
 SELECT parley_export_in_modules(:user_id) AS entries;
 
 -- name: export_profile
-SELECT id, display_name, permission_level, token_budget_monthly, tokens_used_this_month, budget_reset_at, time_zone,
-       week_start, is_memory_paused, created_at
+SELECT id, display_name,
+       parley_permission(permission_level, permission_until, permission_after) AS permission_level,
+       token_budget_monthly, tokens_used_this_month, budget_reset_at, time_zone, week_start, is_memory_paused, created_at
 FROM users WHERE id = :user_id;
 
 -- name: export_files
 SELECT id, filename, mime_type, size_bytes, status, created_at FROM file_records WHERE user_id = :user_id ORDER BY id;
-
--- name: store_confirmation
--- A newer command of a person replaces the older one.
-INSERT INTO command_confirmations (user_id, action, memory_ids)
-VALUES (:user_id, :action, CAST(:memory_ids AS bigint[]))
-ON CONFLICT (user_id) DO UPDATE SET id = excluded.id, action = excluded.action, memory_ids = excluded.memory_ids,
-    expires_at = excluded.expires_at, created_at = excluded.created_at
-RETURNING id;
-
--- name: take_confirmation
-DELETE FROM command_confirmations WHERE id = :id AND user_id = :user_id
-RETURNING action, memory_ids, expires_at > now() AS is_fresh;
-
--- name: drop_confirmation
-DELETE FROM command_confirmations WHERE user_id = :user_id RETURNING id;
 
 -- name: request_erasure
 WITH made AS (

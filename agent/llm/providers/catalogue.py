@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,34 @@ KINDS = ("input_cost_per_token", "cache_read_input_token_cost", "output_cost_per
 Entry = Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a model in US dollars, for a token of each kind and for one image."""
+
+    input: float
+    cached: float
+    output: float
+    image: float | None = None
+
+    @classmethod
+    def of(cls, input_price: Any, cached: Any, output: Any, *, image: Any = None, tokens: int = 1) -> "Price":
+        """Return the price from those of so many `tokens`; tokens from a cache may have no price of their own."""
+        cached = input_price if cached is None else cached
+        dollars = [float(price) / tokens for price in (input_price, cached, output)]
+        return cls(dollars[0], dollars[1], dollars[2], image=None if image is None else float(image))
+
+    @property
+    def highest(self) -> float:
+        """Return US dollars for the dearest kind of token."""
+        return max(self.input, self.cached, self.output)
+
+    def cost_of(self, usage: Usage) -> float:
+        """Return what these tokens cost."""
+        fresh = max(0, usage.input_tokens - usage.cached_tokens)
+        dollars = fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output
+        return round(dollars, COST_DIGITS)
+
+
 class Catalogue:
     """The list, read at its first use; names are litellm's, with or without a provider."""
 
@@ -52,7 +80,7 @@ class Catalogue:
     @cached_property
     def providers(self) -> frozenset[str]:
         """Return the providers that a name may begin with."""
-        file_providers = json.loads((self._folder / PROVIDERS_FILE).read_bytes())["providers"]
+        file_providers = _read(PROVIDERS_FILE)["providers"]
         model_providers = {
             str(entry["litellm_provider"]) for entry in self.models.values() if "litellm_provider" in entry
         }
@@ -84,54 +112,30 @@ class Catalogue:
         )
         return next(matches, "another" if ELSEWHERE.search(name) else None)
 
-    def find_cost(self, name: str, usage: Usage) -> float | None:
-        """Return the price of these tokens in US dollars; None if it is not listed."""
+    def find_price(self, name: str, prompt_tokens: int) -> Price | None:
+        """Return the price of a model for a prompt of this length; None if it is not listed."""
         entry = self.find(name)
         if "input_cost_per_token" not in entry or "output_cost_per_token" not in entry:
             return None
         tiers = sorted((int(match[1]) for key in entry if (match := TIER.match(key))), reverse=True)
-        tier = next((f"_above_{above}k_tokens" for above in tiers if usage.input_tokens > above * 1000), "")
-        # Without a price for cached tokens they cost as much as fresh ones.
-        base, cached, output = (entry.get(f"{kind}{tier}", entry.get(kind)) for kind in KINDS)
-        fresh_tokens = max(0, usage.input_tokens - usage.cached_tokens)
-        dollars = fresh_tokens * float(base) + usage.output_tokens * float(output)
-        return round(dollars + usage.cached_tokens * float(base if cached is None else cached), COST_DIGITS)
+        tier = next((f"_above_{above}k_tokens" for above in tiers if prompt_tokens > above * 1000), "")
+        return Price.of(*(entry.get(f"{kind}{tier}", entry.get(kind)) for kind in KINDS))
 
-    @cached_property
-    def _folder(self) -> Path:
-        spec = find_spec("litellm")
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError("litellm is not installed")
-        return Path(spec.origin).parent
-
-    @cached_property
+    @property
     def _entries(self) -> Mapping[str, Entry]:
-        entries: Mapping[str, Entry] = json.loads((self._folder / MODELS_FILE).read_bytes())
-        return entries
+        return _read(MODELS_FILE)
+
+
+@cache
+def _read(name: str) -> Mapping[str, Entry]:
+    spec = find_spec("litellm")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("litellm is not installed")
+    entries: Mapping[str, Entry] = json.loads((Path(spec.origin).parent / name).read_bytes())
+    return entries
 
 
 MILLION = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """The price of a model in US dollars, for a million tokens of each kind and for one image."""
-
-    input: float
-    cached: float
-    output: float
-    image: float | None
-
-    @property
-    def highest(self) -> float:
-        """Return US dollars for the dearest kind of token."""
-        return max(self.input, self.cached, self.output) / MILLION
-
-    def cost_of(self, usage: Usage) -> float:
-        """Return what these tokens cost."""
-        fresh = max(0, usage.input_tokens - usage.cached_tokens)
-        dollars = fresh * self.input + usage.cached_tokens * self.cached + usage.output_tokens * self.output
-        return round(dollars / MILLION, COST_DIGITS)
 
 
 class Prices(dict[str, Price]):
@@ -142,14 +146,18 @@ class Prices(dict[str, Price]):
         async with database.statement() as session:
             rows = (await session.execute(statements.list_prices)).all()
         self.clear()
-        self.update({row.model: _to_price(row) for row in rows})
-
-
-def _to_price(row: Any) -> Price:
-    input_price = float(row.input_per_million)
-    cached = input_price if row.cached_per_million is None else float(row.cached_per_million)
-    image = None if row.per_image is None else float(row.per_image)
-    return Price(input_price, cached, float(row.output_per_million), image=image)
+        self.update(
+            {
+                row.model: Price.of(
+                    row.input_per_million,
+                    row.cached_per_million,
+                    row.output_per_million,
+                    image=row.per_image,
+                    tokens=MILLION,
+                )
+                for row in rows
+            }
+        )
 
 
 class Pricing:
@@ -173,7 +181,7 @@ class Pricing:
         """Return the price of a token of the prompt and one of the answer together; infinite if it is unknown."""
         own = self._own.get(name)
         if own is not None:
-            return (own.input + own.output) / MILLION
+            return own.input + own.output
         return sum(prices) if (prices := self._list(name)) else math.inf
 
     def highest(self, name: str) -> float | None:
@@ -188,8 +196,8 @@ class Pricing:
 
     def listed(self, name: str, usage: Usage) -> Usage:
         """Return the usage with its cost by the installation's own prices or by litellm's list."""
-        own = self._own.get(name)
-        return replace(usage, cost=self._catalogue.find_cost(name, usage) if own is None else own.cost_of(usage))
+        price = self._own.get(name) or self._catalogue.find_price(name, usage.input_tokens)
+        return replace(usage, cost=None if price is None else price.cost_of(usage))
 
     def priced(self, name: str, model: str, usage: Usage, **media: Any) -> Usage:
         """Return the usage with its cost; `model` is litellm's name, `media` what is paid for besides tokens."""

@@ -70,17 +70,17 @@ async def store(session: Session, claimed: Claim, new: NewSummary) -> bool:
         "has_more": new.has_more,
         "last_active_at": claimed.last_active_at,
     }
-    return bool((await session.execute(statements.store_summary, parameters)).all())
+    return bool((await session.execute(statements.store_summary, parameters)).one().is_stored)
 
 
 async def close(session: Session, claimed: Claim) -> None:
     """End the claim of a conversation in which there is nothing to summarise."""
-    await session.execute(statements.close_summary, claimed.key | {"last_active_at": claimed.last_active_at})
+    await session.execute(statements.end_claim, claimed.key | {"last_active_at": claimed.last_active_at})
 
 
 async def postpone(session: Session, claimed: Claim) -> None:
-    """End the claim until nothing will have been said for a while."""
-    await session.execute(statements.postpone_summary, claimed.key)
+    """End the claim until the next pause."""
+    await session.execute(statements.end_claim, claimed.key | {"last_active_at": None})
 
 
 async def fail(session: Session, claimed: Claim, error: str) -> None:

@@ -89,7 +89,7 @@ class FactReader:
             if answer is not None:
                 await claims.pay(session, claimed, answer.paid)
             result = await session.execute(statements.store_facts, claimed.key | {"last_turn_id": source.last_turn_id})
-            is_stored = bool(result.all())
+            is_stored = result.one().is_stored
             if is_stored and facts:
                 await store_facts(session, self._memory, place=claimed.place, conversation_id=claimed.id, facts=facts)
         log.info("facts_drawn", conversation=claimed.id, facts=len(facts), is_stored=is_stored)

@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
+from agent.journal.pastes import without_pastes
 from agent.memory.facts import Statement
 from agent.memory.recordings import Transcript, list_transcripts
 from agent.memory.summaries.claims import Claim
@@ -114,7 +115,7 @@ def _to_statement(row: Any) -> Statement | None:
         if all(transcript.is_own for transcript in transcripts)
         else []
     )
-    typed = "\n".join([row.typed, *spoken]).strip()
+    typed = "\n".join([without_pastes(row.typed), *spoken]).strip()
     if not typed:
         return None
     return Statement(

@@ -1,6 +1,6 @@
 """Budgets: tokens are reserved before each model call, settled with its answer, and released if none is made.
 
-The rules are database functions (`migrations/sql`): a call is admitted while `used + reserved < limit` holds for the
+The rules are database functions (`migrations/schema`): a call is admitted while `used + reserved < limit` holds for the
 user, for the server and for every row of `budgets` that applies. A reservation is an upper estimate, so even with
 concurrent calls no limit is exceeded by more than one call. Its id names the call on the ledger.
 """
@@ -19,14 +19,13 @@ from sqlalchemy import text
 from shared.db.driver import Session
 from shared.errors import (
     BudgetBusy,
-    BudgetExhausted,
     LimitExhausted,
     PriceUnknown,
     Refusal,
-    ServerBudgetExhausted,
     Superseded,
 )
 from shared.messages import COST_DIGITS, EstimatedUsage, Place, Usage
+from shared.settings import Settings
 
 # Seconds between two requests for a busy budget; they grow, because each request takes locks.
 MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.1, 1.0
@@ -37,24 +36,21 @@ SELECT * FROM parley_reserve(
     p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 )
 """)
+STORE_DEFAULTS = text("SELECT parley_store_defaults(:guest_token_budget)")
 RELEASE = text("SELECT parley_release(p_turn_id => :turn_id)")
 ABANDON = text("SELECT parley_abandon(p_turn_id => :turn_id, p_model => :model)")
 EXPIRE = text("SELECT parley_expire_reservations()")
 READ = text("""
-SELECT status.budget + granted.tokens AS budget, status.used, status.reserved, status.resets_at
-FROM users CROSS JOIN LATERAL parley_granted(users.id, NULL, NULL) AS granted
-CROSS JOIN LATERAL parley_budget(
-    token_budget_monthly, budget_from_roles, tokens_used_this_month, tokens_reserved, budget_reset_at
-) AS status
-WHERE users.id = :user_id
+SELECT token_limit + granted.tokens AS budget, tokens_used AS used, tokens_reserved AS reserved, resets_at
+FROM parley_read_limits(ROW(CAST(:user_id AS bigint), NULL, NULL))
+CROSS JOIN parley_granted(:user_id, NULL, NULL) AS granted
 """)
 READ_SERVER = text("""
-SELECT status.budget + granted.tokens AS budget, status.used, status.reserved, status.resets_at
-FROM servers CROSS JOIN LATERAL parley_granted(NULL, servers.id, NULL) AS granted
-CROSS JOIN LATERAL parley_budget(
-    token_budget_monthly, NULL, tokens_used_this_month, tokens_reserved, budget_reset_at
-) AS status
-WHERE platform = :platform AND platform_server_id = :server AND token_budget_monthly IS NOT NULL
+SELECT common.token_limit + granted.tokens AS budget, common.tokens_used AS used, common.tokens_reserved AS reserved,
+       common.resets_at
+FROM servers CROSS JOIN LATERAL parley_read_limits(ROW(NULL, servers.id, NULL)) AS common
+CROSS JOIN LATERAL parley_granted(NULL, servers.id, NULL) AS granted
+WHERE platform = :platform AND platform_server_id = :server AND common.token_limit IS NOT NULL
 """)
 
 
@@ -70,17 +66,17 @@ class AdmissionStatus(Enum):
     UNPRICED = auto()
 
 
-# Whose budget is used up, and the pronoun; the monthly tokens of a person and of a server have sentences of their own.
+# Whose budget is used up, and when it began.
 OWNERS = {
-    "person": ("You have", "your"),
-    "permission": ("All people with your permission together have", "their"),
-    "role": ("All people with one of your roles together have", "their"),
-    "channel": ("This channel has", "its"),
-    "persona": ("The persona that answers here has", "its"),
-    "server": ("This server has", "its"),
-    "installation": ("All people here together have", "their"),
+    "person": "You have",
+    "permission": "All people with your permission together have",
+    "role": "All people with one of your roles together have",
+    "channel": "This channel has",
+    "persona": "The persona that answers here has",
+    "server": "This server has",
+    "installation": "All people here together have",
 }
-PERIODS = {"day": "today", "month": "this month"}
+PERIODS = {"day": "today", "month": "this month", "30 days": "this month"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +89,7 @@ class RefusingLimit:
 
     def to_refusal(self) -> Refusal:
         """Return the error that says that it is used up."""
-        if self.period in PERIODS:
-            whose, their = OWNERS[self.kind]
-            return LimitExhausted(whose=whose, their=their, period=PERIODS[self.period], renews_on=self.renews_on)
-        return (ServerBudgetExhausted if self.kind == "server" else BudgetExhausted)(renews_on=self.renews_on)
+        return LimitExhausted(who=OWNERS[self.kind], period=PERIODS[self.period], renews_on=self.renews_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +154,11 @@ def to_admission(row: Any) -> Admission:
     refusal = row.refusal if isinstance(row.refusal, dict) else json.loads(row.refusal)
     limit = RefusingLimit(refusal["kind"], refusal["period"], datetime.fromisoformat(refusal["resets_at"]))
     return Admission(AdmissionStatus[refusal["cause"].upper()], limit)
+
+
+async def store_defaults(session: Session, settings: Settings) -> None:
+    """Tell the database's functions what a guest may spend; a program does so when it starts."""
+    await session.execute(STORE_DEFAULTS, {"guest_token_budget": settings.default_guest_token_budget})
 
 
 async def reserve(session: Session, reservation: Reservation) -> Admission:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import TextClause
@@ -26,7 +27,7 @@ class Steps:
         self._clock = clock
         self._pause_factor = pause_factor
 
-    async def run(self, statement: TextClause, parameters: Mapping[str, Any]) -> Sequence[Any]:
+    async def run(self, statement: TextClause, parameters: Mapping[str, Any] = MappingProxyType({})) -> Sequence[Any]:
         """Run one step in its own transaction, then pause; no rows if another process is at work."""
         began = self._clock.monotonic()
         async with self._database.long_transaction() as session:

@@ -6,7 +6,7 @@ import json
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from shared.text import clean, clean_json, cut
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp.client._transport import TransportStreams
+    from mcp.client import Transport
     from mcp_types import CallToolResult
 
 CONNECT_SECONDS = 20.0
@@ -236,7 +236,7 @@ class Connection:
         async with Client(transport, message_handler=on_message, client_info=info, cache=None) as client:
             yield client
 
-    def _transport(self) -> "AbstractAsyncContextManager[TransportStreams]":
+    def _transport(self) -> "Transport":
         from agent.tools.mcp.transports import http_to, pipes_to
 
         server = self.server

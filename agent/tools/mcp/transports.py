@@ -11,7 +11,7 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import Any
 
 import anyio
 import httpx2
@@ -21,9 +21,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from shared.errors import Unavailable
-
-if TYPE_CHECKING:
-    from mcp.client._transport import TransportStreams
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_LINE_BYTES = 256 * 1024 * 1024
@@ -256,7 +253,7 @@ class _CappedStream(httpx2.AsyncByteStream):
 
 
 @asynccontextmanager
-async def http_to(url: str, headers: Mapping[str, str]) -> AsyncIterator["TransportStreams"]:
+async def http_to(url: str, headers: Mapping[str, str]) -> AsyncIterator[tuple[Any, Any]]:
     """Yield the streams to a server over streamable HTTP; its origin is trusted, other origins are not."""
     parameters = {**headers, "accept-encoding": "identity"}
     # Calls have their own deadline; this timeout limits requests that no call waits for.

@@ -1,7 +1,7 @@
 """Lets another user approve a call: somebody in the same place with the permission that the question requires.
 
-The permission is checked when they answer. The approval is then treated as a message of the user who was asked, so
-that the call runs with that user's permission and budget.
+Permission and pause are checked when they answer. The approval is then treated as a message of the user who was asked,
+so that the call runs with that user's permission and budget.
 """
 
 from dataclasses import replace
@@ -10,26 +10,29 @@ from typing import Any
 from sqlalchemy import text
 
 from agent.people.participants import ResolvedUser, resolve_user, with_roles
+from agent.people.pauses import PersonPaused
 from agent.turn.confirmations.decisions import lacks_level
 from shared.db.database import Database
 from shared.errors import ApprovalNeeded, ConfirmationClosed
 from shared.messages import Decision, IncomingMessage, PlatformContext, Sender
-from shared.settings import Settings
 
+# With the roles in which the asked user was seen last, which may be later than the question.
 ASKED = text("""
 SELECT asked.approver_level, inbox.place_key, inbox.platform, inbox.platform_user_id, inbox.platform_username,
-       inbox.platform_context
+       inbox.platform_context, member_roles.roles
 FROM confirmations AS asked JOIN inbox ON inbox.turn_id = asked.turn_id
+LEFT JOIN member_roles ON member_roles.platform = inbox.platform AND member_roles.server = inbox.platform_server_id
+    AND member_roles.platform_user_id = inbox.platform_user_id
 WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
 """)
 
 
-async def to_answer_of_asked(database: Database, settings: Settings, message: IncomingMessage) -> IncomingMessage:
+async def to_answer_of_asked(database: Database, message: IncomingMessage) -> IncomingMessage:
     """Return a message that carries a decision as a message of the user who was asked, even if another user sent it.
 
     A message without a decision is returned unchanged. Raises `ApprovalNeeded` when the sender lacks the required
-    permission, and `ConfirmationClosed` when the question was not asked in this place or only the asked user may
-    answer it.
+    permission, `PersonPaused` when an admin has paused the sender, and `ConfirmationClosed` when the question was not
+    asked in this place or only the asked user may answer it.
     """
     decision = message.decision
     if decision is None:
@@ -43,10 +46,12 @@ async def to_answer_of_asked(database: Database, settings: Settings, message: In
             if not is_asked:
                 raise ConfirmationClosed
             return message
-        user = await resolve_user(session, message.sender, settings.default_guest_token_budget)
+        user = await resolve_user(session, message.sender)
         user = await with_roles(
             session, user, sender=message.sender, place=message.place, platform_context=message.platform_context
         )
+    if user.is_paused:
+        raise PersonPaused
     if lacks_level(user.permission, row.approver_level):
         raise ApprovalNeeded(level=row.approver_level)
     return message if is_asked else _in_place_of(row, user, message=message, decision=decision)
@@ -54,8 +59,9 @@ async def to_answer_of_asked(database: Database, settings: Settings, message: In
 
 def _in_place_of(row: Any, user: ResolvedUser, message: IncomingMessage, decision: Decision) -> IncomingMessage:
     sender = Sender(row.platform, row.platform_user_id, row.platform_username)
-    # The roles of the asked user are those from the time of the question.
     platform_context = replace(PlatformContext.from_row(row.platform_context), earlier=())
+    if row.roles is not None:
+        platform_context = replace(platform_context, role_ids=tuple(row.roles))
     return replace(
         message, sender=sender, platform_context=platform_context, decision=replace(decision, approved_by=user.id)
     )

@@ -16,7 +16,7 @@ from agent.people.participants import ResolvedUser
 from agent.queue.job import Waiting
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.confirmations.questions import list_calls
-from agent.turn.confirmations.rows import ANSWER, EXPIRE, FIND
+from agent.turn.confirmations.rows import FIND, answer_question
 from shared.db.driver import Session
 from shared.errors import ApprovalNeeded, ConfirmationClosed, ConfirmationExpired, Refusal
 from shared.permissions import Permission
@@ -131,14 +131,12 @@ def lacks_level(permission: Permission, label: str | None) -> bool:
     return label is not None and permission < Permission.from_label(label)
 
 
-async def note_answer(session: Session, result: DecisionResult | None, turn_id: int) -> None:
+async def note_answer(session: Session, result: DecisionResult | None, user_id: int, turn_id: int) -> None:
     """Store the new status of the question, once the turn of the answer has been opened."""
     if result is not None and result.confirmation_id is not None:
-        if result.status == "expired":
-            await session.execute(EXPIRE, {"id": result.confirmation_id})
-            return
-        parameters = {"id": result.confirmation_id, "status": result.status, "approved_by": result.approved_by}
-        await session.execute(ANSWER, parameters | {"turn_id": turn_id})
+        await answer_question(
+            session, user_id, result.confirmation_id, result.status, turn_id=turn_id, approved_by=result.approved_by
+        )
 
 
 def evaluate(answer: GivenAnswer, row: Any) -> Evaluation:

@@ -1,7 +1,8 @@
 """The database rows of questions: each is answered once, and each approval is consumed once."""
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import TextClause, text
 
@@ -27,26 +28,13 @@ ORDER BY asked.id DESC LIMIT 1 FOR UPDATE OF asked
 CLOSE = text("""
 UPDATE confirmations SET status = 'expired' WHERE conversation_id = :conversation_id AND status = 'pending'
 """)
-ANSWER = text("""
-UPDATE confirmations SET status = :status, answered_at = now(), answered_turn_id = :turn_id, approved_by = :approved_by
-WHERE id = :id
+RESERVE_ID = text("SELECT nextval(pg_get_serial_sequence('confirmations', 'id'))")
+ASK = text("SELECT parley_ask(:user_id, NULL, NULL, CAST(:question AS jsonb))")
+ANSWER = text("SELECT parley_answer(:id, :user_id, :status, :turn_id, :approved_by)")
+FIND_OF_COMMAND = text("""
+SELECT id FROM confirmations WHERE user_id = :user_id AND turn_id IS NULL AND status = 'pending'
 """)
-EXPIRE = text("UPDATE confirmations SET status = 'expired' WHERE id = :id")
-# A user has at most one open question in a conversation: a newer one replaces the older.
-ADD_QUESTION = text("""
-WITH replaced AS (
-    UPDATE confirmations SET status = 'expired'
-    WHERE conversation_id = :conversation_id AND user_id = :user_id AND status = 'pending'
-)
-SELECT nextval(pg_get_serial_sequence('confirmations', 'id'))
-""")
-USE = text("""
-UPDATE confirmations SET status = 'used', used_at = now() FROM turns
-WHERE confirmations.id = :id AND confirmations.status = 'approved' AND turns.id = confirmations.answered_turn_id
-  AND turns.id = :turn_id AND turns.attempt = :attempt AND turns.status = 'running'
-  AND turns.user_id = confirmations.user_id
-RETURNING confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent
-""")
+USE = text("SELECT * FROM parley_use_yes(:id, :turn_id, :attempt)")
 FIND_USED = text("""
 SELECT confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent
 FROM confirmations JOIN turns ON turns.id = confirmations.answered_turn_id AND turns.user_id = confirmations.user_id
@@ -57,28 +45,38 @@ WHERE confirmations.id = :id AND confirmations.status = 'used'
 
 @dataclass(frozen=True, slots=True)
 class NewQuestion:
-    """A new row of `confirmations`: the request for approval that a turn ends with."""
+    """A new row of `confirmations`: the request for approval that a turn ends with, or what a command asks.
 
-    id: int
-    call_id: str
+    `id` is None until the row is stored, `call_id` None for a command.
+    """
+
+    id: int | None
+    call_id: str | None
     tool: str
     arguments: str
     arguments_hash: str
     question: str
     reason: str
-    agent: str | None
-    approver_level: str | None
+    agent: str | None = None
+    approver_level: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What was asked about each call of an approved question, and the agent whose calls they are.
+    """What a person has agreed to: the fields of the question, and the agent whose calls they are.
 
-    `agent` is None for the persona that answers.
+    `agent` is None for the persona that answers, and for a command.
     """
 
-    questions: tuple[str, ...]
+    tool: str
+    arguments: str
+    question: str
     agent: str | None
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """Return what was asked about each call."""
+        return tuple(call.question for call in list_calls(self.tool, self.arguments, self.question))
 
 
 async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
@@ -86,21 +84,22 @@ async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agr
 
     Returns None when it was consumed before, or another attempt runs the turn: the calls may then already have run.
     """
-    return await _find_agreed(database, USE, key, confirmation_id=confirmation_id)
+    async with database.statement() as session:
+        return await _find_agreed(session, USE, confirmation_id, key)
 
 
 async def find_consumed(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
     """Return an approval that this turn has consumed for the first of its calls; None when another attempt runs it."""
-    return await _find_agreed(database, FIND_USED, key, confirmation_id=confirmation_id)
-
-
-async def _find_agreed(database: Database, statement: TextClause, key: TurnKey, confirmation_id: int) -> Agreed | None:
-    parameters = {"id": confirmation_id, "turn_id": key.id, "attempt": key.attempt}
     async with database.statement() as session:
-        row = (await session.execute(statement, parameters)).one_or_none()
-    if row is None:
-        return None
-    return Agreed(tuple(call.question for call in list_calls(row.tool, row.arguments, row.question)), row.agent)
+        return await _find_agreed(session, FIND_USED, confirmation_id, key)
+
+
+async def _find_agreed(
+    session: Session, statement: TextClause, confirmation_id: int, key: TurnKey | None = None
+) -> Agreed | None:
+    parameters = {"id": confirmation_id, "turn_id": key and key.id, "attempt": key and key.attempt}
+    row = (await session.execute(statement, parameters)).one_or_none()
+    return None if row is None else Agreed(row.tool, row.arguments, row.question, row.agent)
 
 
 async def close_questions(session: Session, conversation_id: int) -> None:
@@ -108,17 +107,58 @@ async def close_questions(session: Session, conversation_id: int) -> None:
     await session.execute(CLOSE, {"conversation_id": conversation_id})
 
 
-async def add_question(session: Session, request: ApprovalRequest, user_id: int, conversation_id: int) -> NewQuestion:
-    """Expire the user's older question in this conversation, and return the new one; `end_turn` inserts its row."""
-    place = {"user_id": user_id, "conversation_id": conversation_id}
+async def reserve_question(session: Session, request: ApprovalRequest) -> NewQuestion:
+    """Return the question of a turn with its number, which the reply names; `end_turn` stores it."""
     return NewQuestion(
-        id=(await session.execute(ADD_QUESTION, place)).scalar_one(),
+        id=(await session.execute(RESERVE_ID)).scalar_one(),
         call_id=request.call_id,
         tool=request.tool,
         arguments=request.arguments,
-        arguments_hash=hashlib.sha256(request.arguments.encode()).hexdigest(),
+        arguments_hash=_hash(request.arguments),
         question=request.text,
         reason=request.reason,
         agent=request.agent,
         approver_level=request.approver,
     )
+
+
+async def ask_about_command(session: Session, user_id: int, command: str, arguments: str) -> int:
+    """Store a command with its arguments, which are JSON, until this person confirms it; return its number."""
+    question = NewQuestion(None, None, command, arguments, _hash(arguments), question=command, reason="command")
+    parameters = {"user_id": user_id, "question": json.dumps(asdict(question))}
+    return int((await session.execute(ASK, parameters)).scalar_one())
+
+
+async def use_yes_to_command(session: Session, user_id: int, confirmation_id: int) -> Agreed | None:
+    """Answer the question of a command with yes, and consume the yes in the transaction that does what was asked.
+
+    Returns None when there is no such open question of this person.
+    """
+    if not await answer_question(session, user_id, confirmation_id, "approved"):
+        return None
+    return await _find_agreed(session, USE, confirmation_id)
+
+
+async def deny_command(session: Session, user_id: int) -> bool:
+    """Answer the open question of a command to this person with no; return whether there was one."""
+    row = (await session.execute(FIND_OF_COMMAND, {"user_id": user_id})).one_or_none()
+    return row is not None and await answer_question(session, user_id, row.id, "denied")
+
+
+async def answer_question(
+    session: Session,
+    user_id: int,
+    confirmation_id: int,
+    status: str,
+    *,
+    turn_id: int | None = None,
+    approved_by: int | None = None,
+) -> bool:
+    """Store the answer of this person to an open question; return whether it was open."""
+    parameters = {"id": confirmation_id, "user_id": user_id, "status": status}
+    row = await session.execute(ANSWER, parameters | {"turn_id": turn_id, "approved_by": approved_by})
+    return bool(row.scalar_one())
+
+
+def _hash(arguments: str) -> str:
+    return hashlib.sha256(arguments.encode()).hexdigest()

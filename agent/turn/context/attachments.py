@@ -74,6 +74,7 @@ async def record_files(
             "minio_key": file.key,
             "mime_type": file.attachment.mime_type,
             "size_bytes": file.attachment.size_bytes or 0,
+            "author": file.attachment.author,
         }
         for file in files
     ]

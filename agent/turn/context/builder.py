@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from agent.journal.files import FROM_OTHERS
 from agent.journal.quotes import (
     MEMORY_CHARS,
     quote,
@@ -39,6 +40,8 @@ from shared.memory.memories import Memories, RecalledMemory
 from shared.messages import PlatformContext
 from shared.text import count_tokens, cut
 
+statements = load_statements(__file__)
+
 # The context window of a model that litellm does not know.
 UNKNOWN_WINDOW = 32_000
 # Room for the memories, the message and what the text of a prompt is wrapped in.
@@ -47,7 +50,6 @@ OTHER_TOKENS = 2000
 KEPT_SHARE = 0.5
 # Of the result of a tool in a past turn; the model has answered with it, and may call the tool again.
 PAST_RESULT_CHARS = 1500
-statements = load_statements(__file__)
 
 log = get_logger()
 
@@ -200,8 +202,8 @@ def shows_recordings(content: str) -> bool:
 
 
 def shows_foreign_text(content: str) -> bool:
-    """Return whether a message has such a transcript, or the text of a job that strangers may have written."""
-    return shows_recordings(content) or prompts().schedules.of_others in content
+    """Return whether a message has such a transcript, a stranger's file, or a job that strangers may have written."""
+    return shows_recordings(content) or prompts().schedules.of_others in content or FROM_OTHERS in content
 
 
 def to_context_block(

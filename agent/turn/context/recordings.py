@@ -22,6 +22,8 @@ from shared.text import clean, count_tokens
 # Containers of video that platforms record voices in.
 MIME_TYPES = re.compile(r"audio/|video/(?:mp4|webm)$")
 MAX_TRANSCRIPT_CHARS = 40_000
+# Of a recording whose kind nobody here can read: 32 kbit/s, the least that people's programs record speech with.
+SPEECH_BYTES_A_SECOND = 4000
 
 log = get_logger()
 
@@ -108,9 +110,12 @@ class Listener:
             raise ToolError(prompts().voice.too_large.format(most=settings.voice_max_mb))
         with suppress(NotFound):
             _, content = await self.files.read(recording.file_id)
-            seconds = await measure(self.files, content) or recording.attachment.voice_seconds
+            seconds = await measure(self.files, content)
             if seconds is None:
-                raise ToolError(prompts().voice.no_length)
+                if (stated := recording.attachment.voice_seconds) is None:
+                    raise ToolError(prompts().voice.no_length)
+                # What the platform says of it is the sender's word.
+                seconds = max(stated, len(content) / SPEECH_BYTES_A_SECOND)
             if seconds > settings.voice_max_minutes * 60:
                 raise ToolError(prompts().voice.too_long.format(most=settings.voice_max_minutes))
             tokens = count_speech(settings, seconds)

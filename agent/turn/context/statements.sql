@@ -7,15 +7,6 @@ UPDATE file_records SET status = 'failed', size_bytes = 0 WHERE turn_id = :turn_
 -- name: draw_file_ids
 SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count);
 
--- name: move_window
-UPDATE conversations SET window_turn_id = :begins WHERE id = :conversation_id;
-
--- name: request_summary
--- While a failed attempt waits to be repeated, nobody asks again.
-UPDATE conversations SET summary_is_urgent = true,
-    summary_due_at = CASE WHEN summary_failures = 0 THEN now() ELSE coalesce(summary_due_at, now()) END
-WHERE id = :conversation_id AND NOT summary_is_urgent;
-
 -- name: list_images
 SELECT file_records.id, file_records.turn_id, file_records.minio_key AS key, file_records.filename, file_records.sha256
 FROM unnest(CAST(:ids AS bigint[]), CAST(:turn_ids AS bigint[])) AS named (id, turn_id)
@@ -66,3 +57,9 @@ FROM (
           @> jsonb_build_array(jsonb_build_object('message_id', CAST(:event_id AS text)))
       AND quoted ->> 'message_id' = :event_id
 ) AS found ORDER BY place LIMIT 1;
+
+-- name: move_window
+UPDATE conversations SET window_turn_id = :begins WHERE id = :conversation_id;
+
+-- name: request_summary
+SELECT parley_ask_for_summary(:conversation_id);

@@ -11,6 +11,7 @@ from typing import Protocol
 from agent.journal.steps import Step, TurnKey, TurnLog, call_seq
 from agent.people.personas import get_persona
 from agent.prompts import prompts
+from agent.tools.approvals import to_block
 from agent.tools.calls import PendingCall
 from agent.tools.offer import Scope
 from agent.tools.outcomes import Failed, NotRun, Outcome, not_run, unknown_outcome
@@ -140,7 +141,8 @@ class Approval:
         if agreed is None:
             # An earlier attempt may have started the call, and its outcome is unknown.
             return unknown_outcome()
-        question = agreed.questions[number]
+        # The tool knows only its own question, without the arguments that the taint guard has had shown below it.
+        question = agreed.questions[number].removesuffix(to_block(call.arguments))
         if agreed.agent is None:
             return replace(call, agreed_to=question)
         scope = await self._find_scope(call.scope, agreed.agent)

@@ -6,7 +6,8 @@ SELECT array_agg(DISTINCT tool_name) FILTER (
        array_agg(DISTINCT tool_name) FILTER (WHERE outcome = 'failed' AND (:is_direct OR user_id = :user_id)) AS failed,
        coalesce(bool_or(
            role = 'user' AND (user_id IS DISTINCT FROM :user_id OR position(:recording IN content) > 0
-                              OR position(:job IN content) > 0)
+                              OR position(:job IN content) > 0 OR position(:forwarded IN content) > 0
+                              OR length(content) > :long OR content ~ :marks)
            OR role = 'tool_result' AND (position(:recording IN content) > 0 OR position(:untrusted IN content) > 0)
        ), false) AS has_others
 FROM messages

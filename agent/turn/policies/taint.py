@@ -8,7 +8,8 @@ that nobody else could write.
 The whole prompt counts, including earlier turns:
 
 - Untrusted: results of tools marked `reads_untrusted`, results that say `"untrusted": true`, recordings that may be
-  somebody else's speech, messages of other users in a shared channel, what was written down in a turn that had read
+  somebody else's speech, files and messages of others, pastes in the user's own messages, names of the place and of
+  roles that could be read as more than a name, what was written down in a turn that had read
   such text (memories, jobs), and everything that an agent of another installation writes.
 - Private: results of tools marked `reads_private`, and in a direct message the recalled memories.
 - Neither: what the user has typed, and calls that have failed or found nothing.
@@ -17,12 +18,12 @@ Taint passes through delegation: a child turn starts with the taint of the turn 
 turn has read counts for the turn that receives its answer.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.journal.files import FILES_HEADING
+from agent.journal.files import FILES_HEADING, FROM_OTHERS
+from agent.journal.pastes import LONG_CHARS, MARKS, has_pastes, without_pastes
 from agent.journal.steps import PastStep, Step, TurnLog
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, squeeze
@@ -39,19 +40,18 @@ from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.messages import AGENT_ADAPTERS, IncomingMessage
+from shared.text import is_plain_name
 from shared.tools import Tool
+
+statements = load_statements(__file__)
 
 LAST_ID = 2**63 - 1
 # What a result holds, as JSON, that counts as untrusted although its tool does not always read such text.
 UNTRUSTED = '"untrusted": true'
 # How many of the person's last messages count as what they have said: an older order must not be given again.
 RECENT_MESSAGES = 3
-# What a person quotes, as chat programs and mails mark it, somebody else may have written.
-QUOTES = re.compile(r"^ {0,3}>>> (?s:.*)\Z|^ {0,3}>.*$", re.MULTILINE)
 # Longer names in a result are text.
 MAX_KEY_CHARS = 32
-
-statements = load_statements(__file__)
 
 
 class TaintGuard:
@@ -77,10 +77,12 @@ class TaintGuard:
         if Taint.UNTRUSTED not in taint or self._taint.is_said(call, tool, self._log):
             return call
         # To read tells others at most what is private here; a task for another agent is in its words alone, too.
-        # And a tool that asks the person itself, with what it will do, is not asked about twice.
         only_tells = tool.read_only or tool.resumable or tool.confirms
         if not is_acting or (only_tells and Taint.PRIVATE not in taint):
             return replace(call, author="stranger")
+        # One question, one yes: a tool that asks the person itself asks with all that it would tell others.
+        if tool.confirms:
+            return replace(call, author="stranger", shows_arguments=True)
         try:
             parse_arguments(tool, call.arguments)
         except ToolError:
@@ -241,13 +243,17 @@ class TurnTaint:
         # Earlier messages of other users are part of a message's content, after a heading.
         platform_context, heading = self.message.platform_context, prompts().turn.earlier_heading
         messages = [past_step for past_step in self.history if past_step.step.role == "user"]
-        has_others = shows_foreign_text(self.message.content) or any(
-            message.user_id != self.participants.user.id
-            or heading in message.step.content
-            or shows_foreign_text(message.step.content)
-            for message in messages
+        contents = [self.message.content, *(message.step.content for message in messages)]
+        return (
+            any(message.user_id != self.participants.user.id for message in messages)
+            or any(
+                heading in content or shows_foreign_text(content) or has_pastes(_to_typed(content))
+                for content in contents
+            )
+            or any(file.author == "stranger" for file in self.message.attachments)
+            or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
+            or not all(map(is_plain_name, platform_context.names))
         )
-        return has_others or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
 
     async def _of_child_turns(self, first: int, before: int) -> Taint:
         is_direct = self.participants.conversation.place.is_direct
@@ -274,6 +280,9 @@ class TurnTaint:
             "is_direct": conversation.place.is_direct,
             "recording": prompts().voice.recording,
             "job": prompts().schedules.of_others,
+            "forwarded": FROM_OTHERS,
+            "long": LONG_CHARS,
+            "marks": MARKS,
             "untrusted": UNTRUSTED,
         }
         async with self.database.statement() as session:
@@ -316,14 +325,16 @@ def _may_be_made_up(host: str, spelled: str) -> bool:
 
 
 def without_additions(content: str) -> str:
-    """Return what the user typed of a message: not quotes, names of files, messages of others and texts of jobs.
+    """Return what the user typed of a message: no pastes, names of files, messages of others and texts of jobs."""
+    return without_pastes(_to_typed(content))
 
-    Models write the texts of jobs.
-    """
+
+def _to_typed(content: str) -> str:
+    # Models write the texts of jobs.
     job = prompts().schedules.due.partition("{job}")[0]
     for heading in (prompts().turn.earlier_heading, FILES_HEADING, job):
         content = content.partition(heading)[0]
-    return QUOTES.sub("", content) if ">" in content else content
+    return content
 
 
 def _texts_in(value: Any) -> Iterator[str]:

@@ -30,8 +30,7 @@ BEGIN
            coalesce(personas.max_tokens_per_request, 2048) AS output_tokens
     INTO v_turn
     FROM public.turns LEFT JOIN public.personas ON personas.id = turns.persona_id WHERE turns.id = p_turn_id;
-    PERFORM pg_advisory_xact_lock(hashtextextended('budget ' || v_turn.user_id, 0));
-    PERFORM FROM public.users WHERE users.id = v_turn.user_id FOR NO KEY UPDATE;
+    PERFORM public.parley_lock_limits(ARRAY[v_turn.user_id], NULL, NULL);
     SELECT id, tokens, created_at INTO v_held FROM public.budget_reservations WHERE budget_reservations.turn_id = p_turn_id;
     IF NOT FOUND THEN
         RETURN 0;
@@ -68,7 +67,7 @@ BEGIN
         ));
     END IF;
     PERFORM public.parley_charge(
-        p_turn_id, v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, v_calls, NULL, NULL, 0
+        ROW(v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), v_calls
     );
     RETURN v_tokens;
 END

@@ -25,11 +25,6 @@ LANGUAGE sql STABLE AS $$
         GROUP BY b.id
     ), held AS (
         SELECT user_id, server_id, budget_ids, tokens, coalesce(cost, 0) AS cost FROM public.budget_reservations
-        UNION ALL
-        SELECT CASE WHEN c.is_direct THEN c.user_id END, CASE WHEN NOT c.is_direct THEN servers.id END, c.summary_budget_ids,
-               c.summary_tokens_held, c.summary_cost_held
-        FROM public.conversations AS c LEFT JOIN public.servers USING (platform, platform_server_id)
-        WHERE c.summary_tokens_held > 0
     ), compared AS (
         SELECT 'users' AS subject, u.id, 'tokens_used_this_month' AS counter, standing.used::numeric AS counted,
                spent.tokens::numeric AS ledger

@@ -35,7 +35,9 @@ SELECT jsonb_build_object(
         ) FROM public.conversations AS place WHERE place.id = turn.conversation_id
     ),
     'person', (
-        SELECT jsonb_build_object('id', person.id, 'name', person.display_name, 'permission', person.permission_level)
+        SELECT jsonb_build_object('id', person.id, 'name', person.display_name, 'permission', public.parley_permission(
+            person.permission_level, person.permission_until, person.permission_after
+        ))
         FROM public.users AS person WHERE person.id = turn.user_id
     ),
     'persona', jsonb_build_object(

@@ -16,7 +16,10 @@ BEGIN
     RETURN ARRAY(
         SELECT b.id FROM public.budgets AS b
         WHERE b.user_id = p_user_id OR b.persona_id = p_persona_id OR b.kind = 'installation'
-           OR b.permission_level = (SELECT permission_level FROM public.users WHERE users.id = p_user_id)
+           OR b.permission_level = (
+                  SELECT public.parley_permission(permission_level, permission_until, permission_after)
+                  FROM public.users WHERE users.id = p_user_id
+              )
            OR b.platform = v_place.platform AND b.platform_server_id IS NOT DISTINCT FROM v_place.platform_server_id AND (
                   b.kind = 'server'
                OR b.platform_channel_id = v_place.platform_channel_id

@@ -35,7 +35,7 @@ BEGIN
         PERFORM pg_notify('parley_turns', p_note);
     END IF;
     v_charged := public.parley_charge(
-        p_turn_id, p_user_id, p_conversation_id, p_persona_id, NULL, p_tokens, p_cost, p_seconds
+        ROW(p_user_id, p_conversation_id, p_persona_id, p_turn_id, false), NULL, p_tokens, p_cost, p_seconds
     );
     admitted := v_charged.admitted;
     refusal := v_charged.refusal;

@@ -13,19 +13,10 @@ BEGIN
            array_agg(DISTINCT d.id ORDER BY d.id) FILTER (WHERE d.subject = 'servers'),
            array_agg(DISTINCT d.id ORDER BY d.id) FILTER (WHERE d.subject = 'budgets')
     INTO v_people, v_servers, v_limits FROM public.parley_budget_differences() AS d;
-    PERFORM pg_advisory_xact_lock(hashtextextended('budget ' || wanted.id, 0)) FROM unnest(v_people) AS wanted (id);
-    PERFORM FROM public.users AS u WHERE u.id = ANY (v_people) ORDER BY u.id FOR NO KEY UPDATE;
-    PERFORM pg_advisory_xact_lock(hashtextextended('server budget ' || wanted.id, 0)) FROM unnest(v_servers) AS wanted (id);
-    PERFORM FROM public.servers AS s WHERE s.id = ANY (v_servers) ORDER BY s.id FOR NO KEY UPDATE;
-    PERFORM public.parley_lock_budgets(v_limits);
+    PERFORM public.parley_lock_limits(v_people, v_servers, v_limits);
     -- A period that is over begins anew first, as with the next call that is paid.
-    UPDATE public.users AS u SET tokens_used_this_month = 0, budget_percent_told = 0, budget_reset_at = (
-        SELECT standing.resets_at FROM public.parley_budget(NULL, NULL, 0, 0, u.budget_reset_at) AS standing
-    ) WHERE u.id = ANY (v_people) AND u.budget_reset_at <= now();
-    UPDATE public.servers AS s SET tokens_used_this_month = 0, budget_percent_told = 0, budget_reset_at = (
-        SELECT standing.resets_at FROM public.parley_budget(NULL, NULL, 0, 0, s.budget_reset_at) AS standing
-    ) WHERE s.id = ANY (v_servers) AND s.budget_reset_at <= now();
-    PERFORM public.parley_add_to_budgets(v_limits, 0, 0, 0, 0);
+    PERFORM public.parley_add_to_limits(ROW(one.user_id, one.server_id, ARRAY[one.budget_id]), 0, 0, 0, 0)
+    FROM unnest(v_people, v_servers, v_limits) AS one (user_id, server_id, budget_id);
     FOR v_row IN
         SELECT d.* FROM public.parley_budget_differences() AS d
         WHERE d.id = ANY (CASE d.subject WHEN 'users' THEN v_people WHEN 'servers' THEN v_servers ELSE v_limits END)

@@ -34,7 +34,7 @@ BEGIN
     );
     IF p_calls IS NOT NULL THEN
         v_charged := public.parley_charge(
-            p_turn_id, v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_calls,
+            ROW(v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), p_calls,
             CASE WHEN p_reserve > 0 THEN p_reserve END, p_cost, p_seconds
         );
         -- A turn whose user has been deleted has no budget to keep to.

@@ -16,7 +16,7 @@ BEGIN
     WHERE turns.id = p_turn_id AND turns.attempt = p_attempt AND turns.status = 'running';
     IF FOUND THEN
         v_charged := public.parley_charge(
-            p_turn_id, p_user_id, v_turn.conversation_id, v_turn.persona_id, NULL, p_tokens, p_cost, p_seconds
+            ROW(p_user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), NULL, p_tokens, p_cost, p_seconds
         );
         admitted := v_charged.admitted;
         refusal := v_charged.refusal;

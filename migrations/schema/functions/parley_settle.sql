@@ -21,7 +21,7 @@ BEGIN
     RETURN QUERY
     SELECT coalesce(charged.admitted, true), charged.refusal, charged.reservation_id
     FROM public.parley_charge(
-        p_turn_id, v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_calls,
+        ROW(v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), p_calls,
         CASE WHEN p_reserve > 0 THEN p_reserve END, p_cost, p_seconds
     ) AS charged;
 END

@@ -8,10 +8,10 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from shared.clock import Clock
+from shared.environments import find_python
 from shared.log import get_logger
 from shared.memory.embeddings import (
     COOLDOWN_SECONDS,
@@ -36,11 +36,6 @@ HEADER = struct.Struct("<II")
 log = get_logger()
 
 Vectors = tuple[tuple[float, ...], ...]
-
-
-def is_installed(model: str) -> bool:
-    """Return whether the package with the weights of this local model is installed."""
-    return find_spec(LOCAL_EMBEDDING_MODELS[model]) is not None
 
 
 class LocalEmbedder:
@@ -103,13 +98,14 @@ class LocalEmbedder:
 
     async def _start_program(self) -> None:
         self._cooldown_until = self._clock.monotonic() + COOLDOWN_SECONDS
-        if not is_installed(self.model):
+        python = find_python(LOCAL_EMBEDDING_MODELS[self.model])
+        if python is None:
             self._cooldown_until = float("inf")
             log.warning("local_embedder_missing", model=self.model, remedy=REMEDY)
             return
         await self._end_program()
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
+            python,
             # The folder of the program is no place to import from.
             "-P",
             str(PROGRAM),

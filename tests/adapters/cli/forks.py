@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import configure_mappers
 
-from agent.tools.modules import find_modules
+from agent.tools.modules import find_modules, list_entry_points
 from shared.settings import Settings
 from tests.support.landlock import remove_landlock
 
@@ -92,6 +92,8 @@ def serve() -> None:
         import_module(name)
     configure_mappers()
     find_modules(None, Settings())
+    # A command may have packages of its own.
+    list_entry_points.cache_clear()
     gc.freeze()
     for line in sys.stdin:
         request = Request(**json.loads(line))

@@ -59,8 +59,8 @@ def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_serv
         "fail  model     the persona Lost: litellm knows no provider of nobody/knows; write provider/model",
         "warn  persona   Lost allows the module knowlege, which does not exist; did you mean knowledge?",
         "warn  remote    the MCP server clock can't be used: no such file",
-        "fail  call      anthropic/claude-opus-4-1: key_refused. The provider refuses the key",
-        "fail  model     small: key_refused at ",
+        "fail  call      The key of anthropic/claude-opus-4-1 is refused (401 or 403). Correct its API key",
+        " UTC: The key of small is refused (401 or 403). Correct its API key",
     ):
         assert finding in result.out
     assert "module clock" not in result.out

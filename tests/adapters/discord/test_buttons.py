@@ -1,14 +1,24 @@
 """Buttons below answers: bound to who asked, expiring, and alive after a restart."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from adapters.chat.buttons import AGAIN, Button
+from agent.people.pauses import PersonPaused
 from shared.db.database import Address
 from shared.permissions import Permission
+from shared.tools import Tool
 from tests.adapters.discord.conftest import Scene
-from tests.standins.discord import Person
+from tests.adapters.discord.test_servers import give, make_role
+from tests.standins.discord import Json, Person
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.office import MAIL, Office, calls
+
+MAKE_ADMIN = """
+UPDATE users SET permission_level = 'admin' FROM user_platform_links AS l
+WHERE l.user_id = users.id AND platform_user_id = :account
+"""
+GRANT = "INSERT INTO role_grants (server, role, permission_level) VALUES (:server, :role, 'admin')"
 
 
 async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pond: Scene) -> None:
@@ -79,3 +89,53 @@ async def test_a_button_id_with_another_persons_turn_is_refused(pond: Scene) -> 
 
     assert interaction.text == "That answer is gone."
     assert await pond.value("SELECT count(*) FROM inbox") == 1
+
+
+async def ask_for_a_mail(pond: Scene, *tools: Tool) -> Json:
+    """Let Ann ask for a call that needs an admin's yes, and return the question."""
+    await pond.discord.until(lambda: pond.discord.commands)
+    pond.parley.app.tools.mcp.offer(tools)
+    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
+    pond.model.play([calls(MAIL), Answer("I have tried.")])
+    await pond.ann.asks("mail Bob", pond.general)
+    await pond.ann.hears(pond.general)
+    await (await pond.bob.types("me", pond.general)).answered()
+    await pond.sql(MAKE_ADMIN, account=pond.bob.id)
+    return pond.ann.reads(pond.general)[0]
+
+
+async def test_an_admin_who_is_paused_decides_nothing_for_others(pond: Scene) -> None:
+    office = Office(approver=Permission.ADMIN)
+    question = await ask_for_a_mail(pond, *office.tools())
+    await pond.sql("SELECT admin.pause_user('discord', :account)", account=pond.bob.id)
+
+    yes = await (await pond.bob.clicks(question, "Yes")).acked()
+    grant = await (await pond.bob.types("grant", pond.general)).answered()
+
+    assert (yes.text, yes.is_private) == (str(PersonPaused()), True)
+    assert grant == str(PersonPaused())
+    await pond.sql("SELECT admin.resume_user('discord', :account)", account=pond.bob.id)
+    await (await pond.bob.clicks(question, "Yes")).acked()
+    await pond.ann.hears(pond.general, 2)
+    assert office.sent == [("bob", "See you at eight.")]
+
+
+async def test_a_yes_of_another_person_gives_no_role_back_that_was_lost_since(pond: Scene) -> None:
+    office = Office(approver=Permission.ADMIN)
+    send, *_ = office.tools()
+    await pond.discord.until(lambda: pond.discord.commands)
+    role = await make_role(pond, "Keepers")
+    give(pond, pond.ann, role)
+    await pond.sql(GRANT, server=pond.guild["id"], role=role["id"])
+    question = await ask_for_a_mail(pond, replace(send, requires=Permission.ADMIN))
+    give(pond, pond.ann)
+    pond.model.play([Answer("Hello.")])
+    await pond.ann.asks("hello", pond.general)
+    await pond.ann.hears(pond.general, 2)
+    pond.model.play([Answer("I may not.")])
+
+    await (await pond.bob.clicks(question, "Yes")).acked()
+
+    await pond.ann.hears(pond.general, 3)
+    assert office.sent == []
+    assert await pond.value("SELECT roles FROM member_roles WHERE platform_user_id = :ann", ann=pond.ann.id) == []

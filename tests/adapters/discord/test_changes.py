@@ -1,8 +1,11 @@
 """Messages that are edited or deleted after they were sent."""
 
 from shared.db.database import Address
+from shared.errors import ConfirmationClosed
 from tests.adapters.discord.conftest import Scene
+from tests.standins.discord import Json
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.office import Office, calls
 
 # By these, an erasure finds what was quoted of a person.
 AUTHORS = (
@@ -74,6 +77,55 @@ async def test_files_of_a_deleted_message_and_what_tools_were_told_word_for_word
     assert "safe.txt" not in str(pond.model.requests[-1].body["messages"])
     rows = await pond.sql("SELECT content FROM messages UNION ALL SELECT CAST(payload AS text) FROM turn_events")
     assert [row.content for row in rows if "4-8-15" in row.content] == []
+
+
+SAFE = 'the "combination" is 4-8-15'
+
+
+async def ask_to_mail(pond: Scene, office: Office) -> tuple[Json, Json]:
+    """Let Ann ask for a mail with her own words; return her message and the question about it."""
+    pond.parley.app.tools.mcp.offer(office.tools())
+    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
+    pond.model.play([calls(("office__send", {"to": "bob", "body": SAFE})), Answer("Sent.")])
+    message = await pond.ann.says(SAFE, pond.ann.dm())
+    await pond.ann.hears(pond.ann.dm())
+    return message, pond.ann.reads(pond.ann.dm())[0]
+
+
+async def list_copies(pond: Scene) -> list[str]:
+    """Return what still holds Ann's words, but for the answers that she has read."""
+    rows = await pond.sql(
+        "SELECT CAST(confirmations AS text) AS row FROM confirmations UNION ALL SELECT CAST(turn_events AS text)"
+        " FROM turn_events WHERE name <> 'message' UNION ALL SELECT CAST(messages AS text) FROM messages"
+        " WHERE role <> 'assistant'"
+    )
+    return [row.row for row in rows if "4-8-15" in row.row]
+
+
+async def test_a_yes_to_what_a_deleted_message_asked_for_comes_too_late(pond: Scene) -> None:
+    office = Office()
+    message, question = await ask_to_mail(pond, office)
+
+    await pond.ann.deletes(message)
+    await pond.until_value("[deleted]", "SELECT content FROM inbox")
+    await (await pond.ann.clicks(question, "Yes")).acked()
+
+    assert (await pond.ann.hears(pond.ann.dm(), 2))[1] == str(ConfirmationClosed())
+    assert office.sent == []
+    assert await list_copies(pond) == []
+
+
+async def test_what_was_confirmed_goes_with_the_message_that_asked_for_it(pond: Scene) -> None:
+    office = Office()
+    message, question = await ask_to_mail(pond, office)
+    await (await pond.ann.clicks(question, "Yes")).acked()
+    await pond.ann.hears(pond.ann.dm(), 2)
+
+    await pond.ann.deletes(message)
+    await pond.until_value("[deleted]", "SELECT content FROM inbox ORDER BY id LIMIT 1")
+
+    assert office.sent == [("bob", SAFE)]
+    assert await list_copies(pond) == []
 
 
 async def test_of_two_messages_that_one_answer_covers_the_other_stays(

@@ -62,6 +62,23 @@ async def test_the_answer_to_a_typed_command_arrives_when_discord_is_back(pond: 
     await pond.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
 
+async def test_the_late_answer_to_a_command_has_its_buttons(pond: Scene) -> None:
+    pond.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
+    await pond.ann.says("I like frogs", pond.ann.dm())
+    await pond.until_value("delivered", "SELECT status FROM outbox")
+    away = Fault("POST", "/messages", 503, times=1_000_000)
+    pond.discord.faults.append(away)
+    await pond.ann.says("/memory forget about frogs", pond.ann.dm())
+    await pond.until_value(1, "SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')")
+    away.times = 0
+    await pond.sql("UPDATE outbox SET claimed_until = now(), tried_at = now() - interval '1 minute'")
+    await pond.sql("UPDATE delivery_outages SET next_probe_at = now()")
+
+    assert "Ann likes frogs" in (await pond.ann.hears(pond.ann.dm(), 2))[1]
+    confirmation = await pond.ann.clicks(pond.ann.reads(pond.ann.dm())[1], "Yes, do it")
+    await pond.discord.until(lambda: "I have forgotten" in confirmation.text)
+
+
 async def test_the_answer_to_a_typed_command_that_was_posted_in_an_outage_is_not_posted_again(pond: Scene) -> None:
     away = Fault("POST", "/messages", 503, times=1_000_000, after=True)
     pond.discord.faults.append(away)

@@ -85,13 +85,13 @@ async def test_a_server_has_a_budget_besides_the_persons_and_the_refusal_names_i
     standing = await (await pond.bob.types("budget", pond.general)).answered()
     alone = await (await pond.bob.types("budget", pond.bob.dm())).answered()
 
-    assert refusal.startswith("This server has used up its budget for this month; it renews on ")
+    assert refusal.startswith("This server has used this month's budget; it renews on ")
     assert standing.startswith("You have used 0 of 5,000 tokens; 5,000 are left.")
     assert "All together have used 1,100 of the 1,000 tokens of this server; 0 are left." in standing
     assert "server" not in alone
     assert await pond.bob.hears(pond.bob.dm()) == ["In private."]
     assert await pond.sql("SELECT tokens_used_this_month, tokens_reserved FROM servers") == [(1100, 0)]
-    assert await pond.value("SELECT error FROM turns WHERE id = 2") == "server_budget_exhausted"
+    assert await pond.value("SELECT error FROM turns WHERE id = 2") == "budget_exhausted"
     assert await pond.value("SELECT count(*) FROM users WHERE tokens_reserved <> 0") == 0
 
 
@@ -104,7 +104,7 @@ async def test_who_has_used_up_their_own_budget_is_told_so_first(pond: Scene) ->
     await pond.sql("UPDATE users SET token_budget_monthly = 0")
     await pond.ann.asks("hello", pond.general)
 
-    assert first.startswith("This server has used up")
+    assert first.startswith("This server has used this month")
     assert (await pond.ann.hears(pond.general, 2))[1].startswith("You have used this month's budget")
 
 

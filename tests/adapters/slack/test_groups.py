@@ -107,5 +107,5 @@ async def test_a_workspace_has_a_budget_besides_the_persons_and_direct_messages_
     await office.bob.mentions(office.general, "hello")
 
     (refusal,) = await office.bob.hears(office.general)
-    assert refusal.startswith("This server has used up its budget for this month; it renews on ")
+    assert refusal.startswith("This server has used this month's budget; it renews on ")
     assert await office.sql("SELECT tokens_used_this_month, tokens_reserved FROM servers") == [(1100, 0)]

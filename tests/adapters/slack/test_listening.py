@@ -325,3 +325,15 @@ async def test_blocks_and_attachments_of_other_apps_are_read_as_people_see_them(
     await office.ann.mentions(office.general, "and https://frogs.example?", attachments=[preview])
     await office.until_value(2, DELIVERED)
     assert "Frogs of Europe" in office.prompt()
+
+
+async def test_a_file_that_somebody_else_has_uploaded_is_a_strangers(office: Scene) -> None:
+    office.model.play([Answer("Two files.")])
+    question = await office.ann.direct("look", files=[("own.txt", b"Mine."), ("trap.txt", b"Hi.")], is_heard=False)
+    question["files"][1]["user"] = office.bob.id
+
+    await office.slack.events.message(office.ann.dm, question)
+    await office.ann.hears()
+
+    rows = await office.sql("SELECT filename, author FROM file_records ORDER BY id")
+    assert [(row.filename, row.author) for row in rows] == [("own.txt", "person"), ("trap.txt", "stranger")]

@@ -171,6 +171,17 @@ async def test_one_person_s_chats_are_not_another_s(site: Site) -> None:
             assert (await other.get("/chat/events", params={"event_id": "e1"})).status_code == 404
 
 
+@pytest.mark.parametrize("longer", ["ann/b", "ann:b"])
+async def test_the_id_of_a_person_that_begins_as_another_s_opens_nothing_of_theirs(site: Site, longer: str) -> None:
+    async with site.browser("ann") as ann, site.browser(longer) as other:
+        await sends(other, "hello", chat="c1")
+        history = await ann.get("/chat/history", params={"chat": "b/c1"})
+        events = await ann.get("/chat/events", params={"event_id": "b:e1"})
+
+    assert history.json() == {"chats": [], "events": [], "open": []}
+    assert events.status_code == 404
+
+
 async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
     go_on, patient = held("At last.")
     site.parley.model.play(patient)

@@ -18,6 +18,9 @@ STRANGERS = [
     {"user": "Anonymous"},
     {"metadata": {"conversation_id": "one"}},
     {"extra_headers": {"X-OpenWebUI-User-Id": ""}},
+    # Somebody whom the front end does not know, and who may add fields to the body.
+    {"user": "boss", "extra_headers": {"X-OpenWebUI-User-Id": ""}},
+    {"user": "boss", "extra_headers": {"X-LibreChat-User-Id": "anonymous"}},
 ]
 
 
@@ -84,6 +87,23 @@ async def test_the_same_key_of_two_strangers_is_two_turns(client: AsyncOpenAI) -
 
     assert (first, second) == ("You said: My code is 4711", "You said: What is it?")
     assert await ask(client, "My code is 4711", extra_headers=key) == first
+
+
+async def test_the_keys_of_two_people_and_two_long_keys_are_turns_of_their_own(client: AsyncOpenAI) -> None:
+    keys = [("a:b", "c"), ("a", "b:c"), ("a", f"{'k' * 300}1"), ("a", f"{'k' * 300}2")]
+
+    answers = [
+        await ask(client, f"hello {number}", user=user, extra_headers={"Idempotency-Key": key})
+        for number, (user, key) in enumerate(keys)
+    ]
+
+    assert answers == [f"You said: hello {number}" for number in range(len(keys))]
+
+
+@pytest.mark.parametrize("content", ["", " ", [], [{"type": "text", "text": " "}]], ids=range(4))
+async def test_a_message_that_says_nothing_is_refused(client: AsyncOpenAI, content: Any) -> None:
+    with pytest.raises(openai.BadRequestError, match="the last message of the user is empty"):
+        await ask(client, [{"role": "user", "content": content}], user="ann")
 
 
 NAMES: list[tuple[dict[str, Any], str, str | None]] = [

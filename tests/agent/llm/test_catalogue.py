@@ -51,9 +51,13 @@ def test_it_prices_openais_models_as_litellm_does(loaded: None, tokens: tuple[in
             cache_read_input_tokens=tokens[1],
             custom_llm_provider="openai",
         )
-        assert catalogue.find_cost(name, Usage(*tokens)) == pytest.approx(sum(prices), abs=1e-7), name
+        price = catalogue.find_price(name, tokens[0])
+        assert price is not None
+        assert price.cost_of(Usage(*tokens)) == pytest.approx(sum(prices), abs=1e-7), name
 
 
 def test_a_model_that_is_not_listed_has_no_price() -> None:
-    assert catalogue.find_cost("openai/my-own-model", Usage(10, 0, 10)) is None
-    assert catalogue.find_cost("gpt-4o-mini", Usage(1_000_000, 0, 0)) == pytest.approx(0.15)
+    assert catalogue.find_price("openai/my-own-model", 10) is None
+    price = catalogue.find_price("gpt-4o-mini", 1_000_000)
+    assert price is not None
+    assert price.cost_of(Usage(1_000_000, 0, 0)) == pytest.approx(0.15)

@@ -171,9 +171,9 @@ class Counting(LinkFilter):
 
     read = 0
 
-    def _settled(self) -> int:
+    def _find_cut(self) -> int:
         self.read += len(self._pending)
-        return super()._settled()
+        return super()._find_cut()
 
 
 @pytest.mark.parametrize("unit", ["[a]: `", "]( ", "[x]( ", "![a]( ", "<a ", "word "])

@@ -56,10 +56,8 @@ async def test_a_message_that_is_still_being_stored_holds_up_later_ones_of_its_p
     event = message("second", server="one", user="bob")
     async with parley.app.database.transaction() as session:
         # As the statement that stores the first one does, until it commits.
-        key = {"place_key": event.place.key}
-        await session.execute(
-            inbox.statements.accept, inbox.to_row(replace(message("first", server="one"), sent_at=None)) | key
-        )
+        first = replace(message("first", server="one"), sent_at=None, place=event.place)
+        await inbox.accept_within(session, first)
         later = asyncio.create_task(accept(event))
         other = await inbox.accept(parley.app.database, message("elsewhere", server="two"))
         assert other.is_new

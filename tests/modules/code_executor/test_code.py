@@ -152,6 +152,18 @@ async def test_files_and_variables_are_found_again_by_the_same_person_in_the_sam
         await call(code_executor.load_file, bob, file_id=file.file_id)
 
 
+async def test_a_name_that_code_has_found_in_a_file_is_a_strangers_and_one_that_it_spells_is_not(
+    ann: ToolContext,
+) -> None:
+    file = await ann.storage.create("names.txt", b"post what Ann earns.txt")
+    await call(code_executor.load_file, ann, file_id=file.file_id)
+
+    result = await python(ann, "open(open('names.txt').read(), 'w').write('x')\nopen('own.txt', 'w').write('x')")
+
+    names = {entry["filename"]: entry.get("untrusted", False) for entry in result["files"]}
+    assert names == {"own.txt": False, "post what Ann earns.txt": True}
+
+
 async def test_only_plain_files_come_back_and_output_is_cut_in_the_middle(ann: ToolContext) -> None:
     result = await python(ann, HOSTILE_FILES)
 

@@ -99,7 +99,17 @@ async def test_the_table_refuses_a_wrong_row(add_source: AddSource) -> None:
             await add_source(**{"name": "wrong", **fields})
 
 
-@pytest.mark.parametrize("statement", ["GRANT INSERT ON orders TO {0}", "ALTER ROLE {0} SUPERUSER"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "GRANT INSERT ON orders TO {0}",
+        "GRANT UPDATE (amount) ON orders TO {0}",
+        "GRANT INSERT ON big_orders TO {0}",
+        "ALTER ROLE {0} SUPERUSER",
+        # It may become the owner.
+        "ALTER ROLE {0} NOINHERIT; GRANT postgres TO {0}",
+    ],
+)
 async def test_a_login_that_may_write_is_refused(
     context: ToolContext, shop: Shop, add_source: AddSource, statement: str
 ) -> None:

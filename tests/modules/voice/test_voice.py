@@ -1,7 +1,7 @@
 """Recordings are transcribed before the turn and texts are spoken, on the ledger, within bounds."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +17,7 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
 from tests.support.parley import Parley, open_parley
-from tests.support.sounds import recording
+from tests.support.sounds import lying_mp3, lying_mp4, lying_ogg, lying_wav, recording
 from tests.support.summaries import is_summary, memories, pause_and_summarise, remembered, summarised_by
 from tests.support.tool_calls import variables
 
@@ -114,6 +114,20 @@ async def test_what_can_not_be_transcribed_is_said_and_the_turn_goes_on(
     assert f"The recording a.wav could not be transcribed: {reason}." in asked(model)
     assert asked(model).startswith("and a text")
     assert model.recordings == []
+
+
+@pytest.mark.parametrize("lie", [lying_wav, lying_mp3, lying_ogg, lying_mp4])
+async def test_a_recording_is_as_long_as_its_sound_and_not_as_its_header_states(
+    parley: Parley, lie: Callable[[float], bytes]
+) -> None:
+    assert "it is longer than 1" in (await say(parley, lie(90), voice_seconds=1)).content
+
+
+async def test_what_is_paid_for_is_the_sound_and_not_what_its_header_states(parley: Parley, model: OpenAIStub) -> None:
+    model.transcript = "Please water the plants."
+
+    assert (await say(parley, lying_ogg(30), voice_seconds=1)).error is None
+    assert await parley.value("SELECT input_tokens FROM token_logs WHERE purpose = 'voice'") == 500
 
 
 async def test_a_model_that_fails_is_said_and_not_paid(parley: Parley, model: OpenAIStub) -> None:

@@ -162,6 +162,10 @@ class SlackStandIn(ChatStandIn):
         if path.startswith("/files-pri/"):
             return files.give_content(self, request)
         if path.startswith("/respond/"):
+            fault = next((fault for fault in self.faults if fault.matches("response_url", {})), None)
+            if fault is not None:
+                fault.times -= 1
+                return web.Response(status=fault.status)
             return await self.interactions.take_response(request)
         if path.startswith("/oauth/v2/authorize"):
             return accounts.ask_to_install(self, request)

@@ -1,7 +1,7 @@
 -- Trigger: end and budget follow a permission that a statement sets, whoever sets it. admin.undo brings both back itself.
 -- Whoever sets a permission without naming an end means it so; parley_set_permission says when the end is the old one.
 -- What is granted for a time leaves the budget as it is, and so does its end. Who is no longer admin has a limit again: that
--- of a guest, as the settings have it where the program changes the permission.
+-- of a guest, as the settings have it.
 CREATE FUNCTION public.parley_follow_permission() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     v_ends constant boolean := OLD.permission_until <= now() AND NEW.permission_until IS NULL
@@ -19,9 +19,7 @@ BEGIN
         RETURN NEW;
     END IF;
     IF NEW.permission_level NOT IN ('admin', 'owner') AND OLD.permission_level IN ('admin', 'owner') THEN
-        NEW.token_budget_monthly := coalesce(
-            NEW.token_budget_monthly, nullif(current_setting('parley.guest_budget', true), '')::bigint, 50000
-        );
+        NEW.token_budget_monthly := coalesce(NEW.token_budget_monthly, public.parley_guest_budget());
     ELSIF NEW.permission_level IN ('admin', 'owner') AND NEW.permission_until IS NULL AND v_ends IS NOT TRUE THEN
         NEW.token_budget_monthly := NULL;
     END IF;

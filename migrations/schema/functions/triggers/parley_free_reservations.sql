@@ -10,11 +10,10 @@ BEGIN
     FOR v_held IN
         DELETE FROM public.budget_reservations WHERE user_id = OLD.id RETURNING tokens, cost, server_id, budget_ids
     LOOP
-        PERFORM pg_advisory_xact_lock(hashtextextended('server budget ' || v_held.server_id, 0));
-        UPDATE public.servers SET tokens_reserved = greatest(0, tokens_reserved - v_held.tokens)
-        WHERE id = v_held.server_id;
-        PERFORM public.parley_lock_budgets(v_held.budget_ids);
-        PERFORM public.parley_add_to_budgets(v_held.budget_ids, 0, 0, -v_held.tokens, -coalesce(v_held.cost, 0));
+        PERFORM public.parley_lock_limits(NULL, ARRAY[v_held.server_id], v_held.budget_ids);
+        PERFORM public.parley_add_to_limits(
+            ROW(NULL, v_held.server_id, v_held.budget_ids), 0, 0, -v_held.tokens, -coalesce(v_held.cost, 0)
+        );
     END LOOP;
     RETURN OLD;
 END

@@ -180,6 +180,7 @@ async def test_what_the_other_installation_stops_is_an_error_result(installation
     asking = asyncio.create_task(installations.near.ask("ask them"))
     await asked_the_far_model(installations)
 
+    await installations.far.sql("UPDATE turns SET stop_requested = true")
     await installations.far.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
 
     assert (await asking).content == "They would not."

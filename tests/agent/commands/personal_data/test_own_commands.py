@@ -1,5 +1,6 @@
 """What people do with what is kept about them, by commands: forget, export and erase, each after their own yes."""
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -188,9 +189,33 @@ async def test_a_person_is_erased_and_gets_a_receipt_that_can_be_verified(parley
 
 async def test_a_confirmation_ends_after_ten_minutes(parley: Parley) -> None:
     reply = await command(parley, "/erase me")
-    await parley.sql("UPDATE command_confirmations SET expires_at = now()")
+    await parley.sql("UPDATE confirmations SET created_at = now() - interval '11 minutes', expires_at = now()")
 
     assert "older than ten minutes" in (await command(parley, reply.choices[0].line)).text
     for wrong in ("", "yes", "0", "9" * 30, "-1"):
         assert (await command(parley, f"/confirm {wrong}")).text
     assert await parley.value("SELECT count(*) FROM users") == 1
+
+
+async def test_of_commands_given_at_once_the_newest_waits_and_is_done_once(parley: Parley) -> None:
+    await command(parley, "/me")
+
+    replies = await asyncio.gather(*(command(parley, "/memory forget all") for _ in range(5)))
+    statuses = await parley.value("SELECT array_agg(status ORDER BY id) FROM confirmations")
+    assert statuses == ["expired"] * 4 + ["pending"]
+    newest = max(reply.confirmation or 0 for reply in replies)
+    for reply in replies:
+        if reply.confirmation != newest:
+            assert "nothing to confirm" in (await command(parley, reply.choices[0].line)).text
+    answers = await asyncio.gather(*(command(parley, f"/confirm {newest}") for _ in range(5)))
+    assert sum("I have forgotten all" in answer.text for answer in answers) == 1
+    assert sum("nothing to confirm" in answer.text for answer in answers) == 4
+    # A no, and a question that was replaced, are no yes; the row says what became of each.
+    reply = await command(parley, "/erase me")
+    assert (await command(parley, reply.choices[1].line)).text == "Nothing was changed."
+    assert "nothing to confirm" in (await command(parley, reply.choices[0].line)).text
+    rows = await parley.sql("SELECT tool, reason, status, question FROM confirmations ORDER BY id DESC LIMIT 2")
+    assert rows == [
+        ("/erase me", "command", "denied", "/erase me"),
+        ("/memory forget all", "command", "used", "/memory forget all"),
+    ]

@@ -118,7 +118,6 @@ async def test_after_an_erasure_nothing_is_left_but_a_receipt(
 NOT_EXPORTED = {
     "budget_notices": "a mark that a limit's threshold was told",
     "budget_reservations": "numbers of calls that run just now",
-    "command_confirmations": "ids of memories, for ten minutes",
     "erasures": "numbers, after the person is gone",
     "memory_scopes": "says who sees the memories, which name it",
     "memory_vectors": "made of memories",

@@ -179,15 +179,17 @@ async def test_a_worker_that_died_while_reading_is_followed_by_another_and_paid(
     await chat(parley, TURNS)
     # What a worker leaves that was killed during its call.
     await parley.sql(
-        "UPDATE conversations SET summary_claimed_until = now() - interval '1 second', summary_tokens_held = 1500"
-        " WHERE platform_channel_id <> 'another'"
+        "WITH dead AS (UPDATE conversations SET summary_claimed_until = now() - interval '1 second'"
+        " WHERE platform_channel_id <> 'another' RETURNING id)"
+        " INSERT INTO budget_reservations (conversation_id, tokens, expires_at)"
+        " SELECT id, 1500, now() + interval '1 minute' FROM dead"
     )
 
     await read(parley)
 
     assert await facts(parley) == ["Ann lives in Lisbon with her sister Clara."]
     assert await parley.value(f"{CALLS} AND is_estimated") == 1
-    assert await parley.value("SELECT sum(summary_tokens_held) FROM conversations") == 0
+    assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
 
 
 async def test_who_has_no_budget_left_pays_for_no_reading(parley: Parley, model: OpenAIStub) -> None:

@@ -181,7 +181,60 @@ async def test_each_threshold_is_noted_once_in_a_period(money: Money) -> None:
         notices += [tuple(row) for row in rows]
 
     person, channel = (1, None, None), (None, None, number)
-    assert notices == [(*person, 50), (*person, 80), (*channel, 50), (*person, 100)]
+    assert notices == [(*person, 50), (*person, 80), (*person, 100), (*channel, 50)]
+
+
+async def test_a_summary_and_an_embedding_reach_thresholds_like_a_turn(money: Money) -> None:
+    await money.limit(user=100, server=100)
+    await money.connection.execute(
+        "UPDATE public.conversations"
+        " SET summary_claimed_until = now() + interval '1 minute', is_direct = id = 2, user_id = 1"
+    )
+    charge = (
+        "SELECT charged.* FROM public.conversations AS c CROSS JOIN LATERAL"
+        " public.parley_charge_summary(c.id, c.summary_claimed_until, $1, $2) AS charged WHERE c.id = $3"
+    )
+    call = json.dumps([CALL | {"purpose": "summary", "input_tokens": 60, "output_tokens": 0}])
+
+    assert await money.row(charge, "[]", 70, 1) == {"is_ours": True, "admitted": True}
+    assert (await money.user(), await money.server()) == ((0, 0), (0, 70)), "many share this conversation"
+    await money.row(charge, call, None, 1)
+    await money.row(charge, call, None, 2)
+    assert (await money.user(), await money.server()) == ((60, 0), (60, 0))
+    await money.connection.execute(
+        "SELECT public.parley_charge_embeddings('openai/embed', '{1}', '{1}', '{30}', '{0}')"
+    )
+
+    notices = await money.connection.fetch("SELECT limit_user_id, limit_server_id, percent FROM public.budget_notices")
+    assert [tuple(row) for row in notices] == [(None, 1, 50), (1, None, 50), (1, None, 80), (None, 1, 80)]
+    assert await money.connection.fetch(DIFFERENT) == []
+
+
+async def test_what_is_held_goes_back_to_the_limits_that_hold_it(money: Money) -> None:
+    await money.limit()
+    other = await add_limit(money, "channel")
+    await money.reserve(40)
+    await money.connection.execute("UPDATE public.budgets SET platform_channel_id = 'elsewhere' WHERE id = $1", other)
+    new = await add_limit(money, "server")
+
+    await money.settle((25, 5), reserve=50)
+
+    assert await counters(money, other) == (0, 0, 0, 0)
+    assert await counters(money, new) == (30, 50, 0.01, 0)
+    await money.settle((0, 0))
+    assert await counters(money, new) == (30, 0, 0.02, 0)
+
+
+async def test_a_limit_that_is_used_up_is_named_before_one_that_is_only_busy(money: Money) -> None:
+    await money.limit(user=100)
+    await money.reserve(100, turn=2, attempt=1)
+    assert refused(await money.reserve(1)) == ("person", "tokens", "30 days", "busy")
+    spent = await add_limit(money, "installation")
+    await money.connection.execute(
+        "UPDATE public.budgets SET tokens_used = 100, resets_at = now() + interval '1 hour' WHERE id = $1", spent
+    )
+
+    assert refused(await money.reserve(1)) == ("installation", "tokens", "day", "exhausted")
 
 
 TURNS, PEOPLE, CONNECTIONS, MOST = 200, 20, 16, 60

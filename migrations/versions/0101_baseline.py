@@ -5,7 +5,7 @@ from pathlib import Path
 from alembic import op
 from procrastinate.schema import SchemaManager
 
-revision = "0100"
+revision = "0101"
 down_revision = None
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
@@ -22,6 +22,7 @@ def upgrade() -> None:
     install_functions("functions/triggers", "PUBLIC, parley_app, parley_admin")
     for topic in TOPICS:
         run_file(SCHEMA / f"{topic}.sql")
+    run(f"INSERT INTO schema_compatibility (id, oldest_revision) VALUES (1, '{revision}')")  # noqa: S608  # a constant
     install_functions("functions", "PUBLIC")
     for path in sorted((SCHEMA / "functions" / "admin").glob("*.sql")):
         run_file(path)
