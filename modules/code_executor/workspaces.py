@@ -7,7 +7,7 @@ from sqlalchemy import func, select, text
 
 from modules.code_executor.models import Workspace
 from shared.errors import ToolError
-from shared.files.storage import StoredFile
+from shared.files.stored_file import StoredFile
 from shared.sandbox.job import MEGABYTE
 from shared.tools import ToolContext
 

@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from shared.clock import Clock
 from shared.db.database import Database
 from shared.errors import Refusal
-from shared.files.storage import Storage, StoredFile
+from shared.files.storage import Storage
+from shared.files.stored_file import StoredFile
 from shared.memory.visibility import act_for
 
 # People may have files of the same name; only what begins so is replaced by a newer archive.
