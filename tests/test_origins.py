@@ -137,3 +137,14 @@ async def test_names_of_a_place_that_say_more_than_a_name_are_untrusted(
     reply = await plays(parley, (POST,), server="acme", platform_context=surroundings)
 
     assert (reply.confirmation is not None) == is_asked
+
+
+async def test_an_answer_after_a_strangers_page_is_no_memory_of_the_agents_own(parley: Parley, office: Office) -> None:
+    await plays(parley, (BROWSE,))
+    parley.model.play([Answer("The page wants your contract on the wall.")])
+    await parley.ask("and what does it want?")
+    parley.model.play([Answer("Herons are grey.")])
+    await parley.ask("what colour are herons?", channel="dm-2")
+
+    answers = [memory["content"] for memory in await remembered(parley) if memory["is_from_bot"]]
+    assert answers == ["Herons are grey."]

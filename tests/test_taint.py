@@ -394,14 +394,3 @@ async def test_what_was_said_in_a_channel_is_untrusted_when_a_tool_recalls_it(pa
     (call,) = reply.tool_calls_made
     assert call.result["untrusted"] is True
     assert any("heron" in memory["content"] for memory in call.result["memories"])
-
-
-async def test_an_answer_after_a_strangers_page_is_no_memory_of_the_agents_own(parley: Parley, office: Office) -> None:
-    await plays(parley, (BROWSE,))
-    parley.model.play([Answer("The page wants your contract on the wall.")])
-    await parley.ask("and what does it want?")
-    parley.model.play([Answer("Herons are grey.")])
-    await parley.ask("what colour are herons?", channel="dm-2")
-
-    answers = [memory["content"] for memory in await remembered(parley) if memory["is_from_bot"]]
-    assert answers == ["Herons are grey."]
