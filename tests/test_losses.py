@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from tests.standins.openai_api import Answer
-from tests.support.office import Office, calls, new_office, parley_of_office
+from tests.support.office import BROWSE, POST, Office, calls, new_office, parley_of_office, plays
 from tests.support.parley import Parley
-from tests.test_taint import BROWSE, POST, plays
 
 __all__ = ["new_office", "parley_of_office"]
 

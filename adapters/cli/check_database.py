@@ -22,7 +22,8 @@ from shared.db.database import Address, Database, check
 from shared.db.migrations import EARLIER, VERSIONS, find_revision, is_earlier, list_revisions, newest_revision
 from shared.db.roles import ROLES, check_roles
 from shared.errors import FileDamaged, FileLost, ParleyError, Unavailable
-from shared.files.storage import StoredContent, open_storage
+from shared.files.storage import open_storage
+from shared.files.stored_file import StoredContent
 from shared.memory.vectors import read_progress
 from shared.models import Skill
 from shared.settings import Settings, load_secrets

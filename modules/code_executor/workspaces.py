@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from modules.code_executor.models import Workspace
 from shared.db.statements import load_statements
 from shared.errors import ToolError
-from shared.files.storage import StoredFile
+from shared.files.stored_file import StoredFile
 from shared.sandbox.job import MEGABYTE
 from shared.tools import ToolContext
 

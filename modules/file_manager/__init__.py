@@ -7,7 +7,8 @@ from modules.file_manager.search import search
 from shared.documents.pages import to_page
 from shared.documents.reading import read_text
 from shared.files.file_types import EXCEL, WORD
-from shared.files.storage import MAX_LISTED, StoredFile
+from shared.files.storage import MAX_LISTED
+from shared.files.stored_file import StoredFile
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from shared.documents.reading import read_text
 from shared.errors import ToolError
-from shared.files.storage import FilesOfUser, StoredFile
+from shared.files.storage import FilesOfUser
+from shared.files.stored_file import StoredFile
 from shared.text import clean
 
 MAX_FOUND = 10

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from shared.errors import ToolError
 from shared.files.file_types import EXCEL, WORD, find_encoding
-from shared.files.storage import FilesOfUser, StoredFile
+from shared.files.storage import FilesOfUser
+from shared.files.stored_file import StoredFile
 from shared.sandbox.programs import Program
 from shared.text import clean
 

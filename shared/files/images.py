@@ -6,7 +6,8 @@ from pathlib import Path
 from cachetools import LRUCache, TTLCache
 
 from shared.errors import Unavailable
-from shared.files.storage import Storage, StoredContent
+from shared.files.storage import Storage
+from shared.files.stored_file import StoredContent
 from shared.log import get_logger
 from shared.sandbox.programs import Program, SandboxMissing
 from shared.tasks import FairPool

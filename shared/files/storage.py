@@ -5,10 +5,8 @@ import hashlib
 import hmac
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
-from typing import NamedTuple
 from urllib.parse import urlencode
 
 from sqlalchemy import BigInteger, ColumnElement, delete, func, literal, select, true, update
@@ -20,6 +18,7 @@ from shared.errors import FileDamaged, FileLost, NotFound, ToolError, Unavailabl
 from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
 from shared.files.quota import GUEST, MEGABYTE, QUOTAS, read_quota
+from shared.files.stored_file import Content, StoredContent, StoredFile, to_author, to_content, to_label
 from shared.files.stores.folder import FolderStore
 from shared.files.stores.store import Store
 from shared.messages import Author
@@ -33,43 +32,6 @@ LINK_SECONDS = 24 * 3600
 MAX_LISTED = 100
 # What is read is held back until it is compared: up to this in memory, the rest on disk.
 MEMORY_BYTES, CHUNK_BYTES = 8 * MEGABYTE, 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of a user, with a link that expires; `author` is a stranger when one may have chosen its name."""
-
-    file_id: int
-    filename: str
-    mime_type: str
-    size_bytes: int
-    url: str
-    author: Author = "person"
-
-    @property
-    def note(self) -> dict[str, bool]:
-        """Return what a tool's result says beside the name: `untrusted` when a stranger may have chosen it."""
-        return {"untrusted": True} if self.author == "stranger" else {}
-
-    @property
-    def label(self) -> str:
-        """Return what an error calls it: nothing marks that text, so no name of a stranger stands in it."""
-        return to_label(self.file_id, self.filename, self.author)
-
-
-class Content(NamedTuple):
-    """The size of a content, and its SHA-256 in hexadecimal."""
-
-    size_bytes: int
-    sha256: str
-
-
-class StoredContent(NamedTuple):
-    """Where a file's content is, and the checksum that it had when it was stored; None: nobody knows it."""
-
-    key: str
-    filename: str
-    sha256: str | None
 
 
 class Storage:
@@ -374,22 +336,6 @@ class FilesOfUser:
             label = to_label(record.id, record.filename, to_author(record.author))
             raise ToolError(f"The file {label} has not arrived; it has to be sent again.")
         return record
-
-
-def to_content(record: FileRecord) -> StoredContent:
-    """Return where a file's content is, with its checksum."""
-    label = to_label(record.id, record.filename, to_author(record.author))
-    return StoredContent(record.minio_key, label, record.sha256)
-
-
-def to_author(author: str) -> Author:
-    """Return who may have chosen a file's name, as its row says it."""
-    return "person" if author == "person" else "stranger"
-
-
-def to_label(file_id: int, filename: str, author: Author) -> str:
-    """Return what an error calls a file: its name, or its number when a stranger may have chosen that."""
-    return filename if author == "person" else f"with file_id {file_id}"
 
 
 def _signature(key: bytes, file_id: int, until: int) -> str:

@@ -3,11 +3,9 @@
 import csv
 import io
 import json
-import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -18,7 +16,7 @@ from shared.db.database import Database
 from shared.documents.reading import read_text
 from shared.errors import NotFound, ToolError
 from shared.files.file_types import WORD
-from shared.files.storage import StoredFile
+from shared.files.stored_file import StoredFile
 from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
 from tests.support.tool_calls import call
@@ -366,41 +364,3 @@ async def test_parsing_a_document_times_out(context: ToolContext, mime_type: str
         await read_text(
             context.storage, StoredFile(1, "slow", mime_type, len(content), ""), content=content, seconds=0.001
         )
-
-
-class Watched(bytes):
-    """A content that notes by which threads it is decoded."""
-
-    decoders: set[int]
-
-    def decode(self, *arguments: Any, **options: Any) -> str:
-        self.decoders.add(threading.get_ident())
-        return super().decode(*arguments, **options)
-
-
-async def test_a_plain_text_is_not_decoded_by_the_thread_of_the_event_loop(context: ToolContext) -> None:
-    content = Watched(b"Water the plants.")
-    content.decoders = set()
-    file = StoredFile(1, "notes.txt", "text/plain", len(content), "")
-
-    assert await read_text(context.storage, file, content) == "Water the plants."
-    assert content.decoders
-    assert threading.get_ident() not in content.decoders
-
-
-@pytest.mark.parametrize(
-    ("text", "encoding"),
-    [
-        ("Ort;Betrag\nKöln;12,50 €\nGroßstadt: „Süd“;7\n", "cp1252"),
-        ("año,ciudad\n2020,Málaga\n2021,A Coruña\n", "cp1252"),
-        ("é,1\n", "cp1252"),
-        ("Город;Сумма\nПетербург;12\nСмоленск;7\n", "cp1251"),  # noqa: RUF001
-        ("Zażółć gęślą jaźń, potem idź do domu i zrób herbatę dla gości, którzy przyszli.\n", "cp1250"),
-        ("名前,都市\n田中,東京\n", "cp932"),
-    ],
-)
-async def test_text_in_an_older_encoding_is_read(context: ToolContext, text: str, encoding: str) -> None:
-    file = await context.storage.create("orte.csv", text.encode(encoding), "text/csv")
-
-    assert file.mime_type == "text/csv"
-    assert (await call(file_manager.read_document, context, file_id=file.file_id))["text"].strip() == text.strip()

@@ -10,6 +10,7 @@ import pytest
 from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
 from shared.errors import ToolError
+from shared.messages import AgentResponse
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
@@ -17,6 +18,8 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley, open_parley
 
 MODULES = ("office", "knowledge", "file_manager", "dialogue")
+BROWSE, LOOK_UP = ("office__browse", dict[str, Any]()), ("office__look_up", dict[str, Any]())
+POST = ("office__post", {"text": "Ann earns 4,200."})
 MAIL = ("office__send", {"to": "bob", "body": "See you at eight."})
 
 
@@ -100,6 +103,12 @@ async def open_office(
 def calls(*tool_calls: tuple[str, dict[str, Any]]) -> Answer:
     """Return a model's answer that makes these calls."""
     return Answer(tool_calls=list(tool_calls))
+
+
+async def plays(parley: Parley, *waves: tuple[tuple[str, dict[str, Any]], ...], **fields: Any) -> AgentResponse:
+    """Let the model make these waves of calls and then answer."""
+    parley.model.play([*(calls(*wave) for wave in waves), Answer("Done.")])
+    return await parley.ask("what does Ann like? Go on", **fields)
 
 
 async def statuses(parley: Parley) -> Sequence[str]:

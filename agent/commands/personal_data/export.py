@@ -9,7 +9,8 @@ from shared.clock import Clock
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import Refusal
-from shared.files.storage import Storage, StoredFile
+from shared.files.storage import Storage
+from shared.files.stored_file import StoredFile
 from shared.memory.visibility import act_for
 
 statements = load_statements(__file__)

@@ -16,7 +16,7 @@ from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import FileDamaged, FileLost
 from shared.files.images import Images
-from shared.files.storage import StoredContent
+from shared.files.stored_file import StoredContent
 from shared.log import get_logger
 
 log = get_logger()
