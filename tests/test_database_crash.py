@@ -8,7 +8,7 @@ import pytest
 
 from adapters.tables import update_tables
 from shared.db.database import Address
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text

@@ -24,7 +24,7 @@ from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.messages import IncomingMessage, Place
 from shared.settings import Settings
 from shared.tools import Tool

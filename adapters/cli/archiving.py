@@ -15,7 +15,7 @@ from shared.backup.create import Installation, make_backup
 from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files, restore_secrets
 from shared.clock import SystemClock
 from shared.db.database import check
-from shared.db.embedded import find_server
+from shared.db.embedded.server import find_server
 from shared.db.migrations import VERSIONS, list_files, list_revisions
 from shared.errors import ConfigurationError
 from shared.files.storage import Storage, open_storage

@@ -67,7 +67,7 @@ def _prepare_home(settings: "Settings") -> None:
 @asynccontextmanager
 async def kept_up(settings: "Settings", address: "Address") -> AsyncIterator[None]:
     """While the block runs, start the embedded Postgres again whenever it has ended."""
-    from shared.db.embedded import keep_running
+    from shared.db.embedded.server import keep_running
 
     if not address.is_embedded:
         yield

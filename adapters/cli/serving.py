@@ -25,7 +25,7 @@ from agent.queue.worker import GRACE_SECONDS
 from shared import __version__
 from shared.db.connections import Loop
 from shared.db.database import NoDatabase
-from shared.db.embedded import stop_servers
+from shared.db.embedded.server import stop_servers
 from shared.db.errors import is_lost
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger

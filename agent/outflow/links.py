@@ -304,7 +304,7 @@ class LinkFilter:
         while at < len(text):
             token = next_token(text, at)
             start = len(text) if token is None else token.start
-            for each in (Token(Kind.TEXT, text, at, start), token):
+            for each in (Token(Kind.TEXT, text, at, end=start), token):
                 if each is None or each.start == each.end:
                     continue
                 piece, at = table[each.kind](self._rules, each, Before(head, last))

@@ -87,9 +87,9 @@ def next_token(text: str, at: int) -> Token | None:
         return None
     kind, start, end = KINDS[str(match.lastgroup)], *match.span()
     if kind is not Kind.ADDRESS:
-        return Token(kind, text, start, end)
+        return Token(kind, text, start, end=end)
     scheme = SCHEME_END.search(text, max(at, start - MAX_SCHEME), start)
-    return Token(kind, text, start if scheme is None else scheme.start(), end, scheme_end=start)
+    return Token(kind, text, start if scheme is None else scheme.start(), end=end, scheme_end=start)
 
 
 def split_code(text: str, place: Place) -> tuple[list[tuple[bool, int, int]], Place]:

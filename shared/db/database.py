@@ -26,7 +26,7 @@ from shared.db.connections import (
     examine,
 )
 from shared.db.driver import RELEASE_SECONDS, WAIT_SECONDS, Connection, Pool
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.db.errors import REFUSED, is_broken, is_lost, is_stale
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.messages import PlatformContext
 from shared.permissions import Permission
 from shared.settings import Settings

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from agent.tools.search import USE
 from agent.turn.confirmations.questions import HeldCall, list_calls
 from agent.turn.policies.own_words import OwnWords, list_deciding
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.settings import Settings
 from shared.text import abbreviate
 from tests.bench.children import started

@@ -14,7 +14,7 @@ from rich.console import Console
 from adapters.tables import update_tables
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.memory.memories import Memories
 from shared.settings import Settings
 from tests.bench.__main__ import add_line, build_table

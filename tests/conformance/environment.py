@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from adapters.tables import update_tables
 from shared.db.database import Address
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site, open_site
 from tests.standins.openai_api import OpenAIStub

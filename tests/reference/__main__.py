@@ -4,7 +4,7 @@ import asyncio
 
 from adapters.tables import update_tables
 from shared.db.database import Address
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from tests.reference import build_pages, find_page, list_stale
 from tests.support.connections import connected
 from tests.support.folders import temporary_folder

@@ -16,7 +16,7 @@ from sqlalchemy import URL
 from adapters.tables import update_tables
 from shared.clock import SystemClock
 from shared.db.database import Address
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.settings import Settings
 from tests.crash.stage import Stage, WorkerAtWork, open_stage
 from tests.standins.openai_api import OpenAIStub

@@ -18,7 +18,7 @@ from agent.app import App
 from agent.queue.outbox import Senders
 from shared.db.database import Address, Database, DatabaseLost
 from shared.db.driver import Connection
-from shared.db.embedded import find_server
+from shared.db.embedded.server import find_server
 from shared.settings import Settings
 from tests.crash.worker import is_of_turn
 from tests.standins.openai_api import OpenAIStub

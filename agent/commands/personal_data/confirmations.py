@@ -31,7 +31,7 @@ async def ask_for_confirmation(
     session: AsyncSession, user_id: int, action: Action, memory_ids: Sequence[int] = ()
 ) -> int:
     """Store a command until this person confirms it, and return its number; a newer one replaces it."""
-    return await ask_about_command(session, user_id, action, json.dumps({"memory_ids": list(memory_ids)}))
+    return await ask_about_command(session, user_id, action, arguments=json.dumps({"memory_ids": list(memory_ids)}))
 
 
 async def take_confirmed(session: AsyncSession, user_id: int, number: int) -> Confirmed:

@@ -135,7 +135,12 @@ async def note_answer(session: Session, result: DecisionResult | None, user_id: 
     """Store the new status of the question, once the turn of the answer has been opened."""
     if result is not None and result.confirmation_id is not None:
         await answer_question(
-            session, user_id, result.confirmation_id, result.status, turn_id=turn_id, approved_by=result.approved_by
+            session,
+            user_id,
+            result.confirmation_id,
+            status=result.status,
+            turn_id=turn_id,
+            approved_by=result.approved_by,
         )
 
 

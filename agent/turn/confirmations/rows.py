@@ -85,13 +85,13 @@ async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agr
     Returns None when it was consumed before, or another attempt runs the turn: the calls may then already have run.
     """
     async with database.statement() as session:
-        return await _find_agreed(session, USE, confirmation_id, key)
+        return await _find_agreed(session, USE, confirmation_id, key=key)
 
 
 async def find_consumed(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
     """Return an approval that this turn has consumed for the first of its calls; None when another attempt runs it."""
     async with database.statement() as session:
-        return await _find_agreed(session, FIND_USED, confirmation_id, key)
+        return await _find_agreed(session, FIND_USED, confirmation_id, key=key)
 
 
 async def _find_agreed(
@@ -99,7 +99,7 @@ async def _find_agreed(
 ) -> Agreed | None:
     parameters = {"id": confirmation_id, "turn_id": key and key.id, "attempt": key and key.attempt}
     row = (await session.execute(statement, parameters)).one_or_none()
-    return None if row is None else Agreed(row.tool, row.arguments, row.question, row.agent)
+    return None if row is None else Agreed(row.tool, row.arguments, row.question, agent=row.agent)
 
 
 async def close_questions(session: Session, conversation_id: int) -> None:
@@ -124,7 +124,9 @@ async def reserve_question(session: Session, request: ApprovalRequest) -> NewQue
 
 async def ask_about_command(session: Session, user_id: int, command: str, arguments: str) -> int:
     """Store a command with its arguments, which are JSON, until this person confirms it; return its number."""
-    question = NewQuestion(None, None, command, arguments, _hash(arguments), question=command, reason="command")
+    question = NewQuestion(
+        None, None, command, arguments=arguments, arguments_hash=_hash(arguments), question=command, reason="command"
+    )
     parameters = {"user_id": user_id, "question": json.dumps(asdict(question))}
     return int((await session.execute(ASK, parameters)).scalar_one())
 
@@ -134,7 +136,7 @@ async def use_yes_to_command(session: Session, user_id: int, confirmation_id: in
 
     Returns None when there is no such open question of this person.
     """
-    if not await answer_question(session, user_id, confirmation_id, "approved"):
+    if not await answer_question(session, user_id, confirmation_id, status="approved"):
         return None
     return await _find_agreed(session, USE, confirmation_id)
 
@@ -142,7 +144,7 @@ async def use_yes_to_command(session: Session, user_id: int, confirmation_id: in
 async def deny_command(session: Session, user_id: int) -> bool:
     """Answer the open question of a command to this person with no; return whether there was one."""
     row = (await session.execute(FIND_OF_COMMAND, {"user_id": user_id})).one_or_none()
-    return row is not None and await answer_question(session, user_id, row.id, "denied")
+    return row is not None and await answer_question(session, user_id, row.id, status="denied")
 
 
 async def answer_question(

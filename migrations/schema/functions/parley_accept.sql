@@ -31,12 +31,17 @@ BEGIN
                message_id, content, attachments, wants_stream, platform_context,
                coalesce(sent_at, clock_timestamp()), decision, replied_to, due_job, credentials, request, again_of,
                CASE WHEN is_answered THEN 'answered' ELSE 'waiting' END
-        FROM ROWS FROM (jsonb_to_recordset(p_events) AS (
-            adapter text, platform text, event_id text, place_key text, server text, channel text, thread text,
-            is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
-            wants_stream boolean, platform_context jsonb, sent_at timestamptz, decision jsonb, replied_to text,
-            due_job jsonb, credentials jsonb, request jsonb, again_of bigint, is_answered boolean
-        )) WITH ORDINALITY
+        FROM (
+            -- Of equal events the first one is stored, wherever their places stand in the order.
+            SELECT DISTINCT ON (platform, event_id) *
+            FROM ROWS FROM (jsonb_to_recordset(p_events) AS (
+                adapter text, platform text, event_id text, place_key text, server text, channel text, thread text,
+                is_direct boolean, user_id text, username text, message_id text, content text, attachments jsonb,
+                wants_stream boolean, platform_context jsonb, sent_at timestamptz, decision jsonb, replied_to text,
+                due_job jsonb, credentials jsonb, request jsonb, again_of bigint, is_answered boolean
+            )) WITH ORDINALITY
+            ORDER BY platform, event_id, ordinality
+        ) AS event
         ORDER BY place_key, ordinality
         ON CONFLICT (platform, platform_event_id) DO NOTHING
         RETURNING id

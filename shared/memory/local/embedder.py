@@ -62,7 +62,7 @@ class LocalEmbedder:
     async def embed(self, texts: Sequence[str], *, deadline_seconds: float = DEADLINE_SECONDS) -> Embedded:
         """Return one vector per text; raises `EmbeddingUnavailable` at once while the model is not loaded."""
         self._start()
-        if self._answers is None or self._answers.done():
+        if not self._is_running():
             raise EmbeddingUnavailable
         vectors: list[tuple[float, ...]] = []
         try:
@@ -91,10 +91,13 @@ class LocalEmbedder:
         await self._end_program()
 
     def _start(self) -> None:
-        is_running = self._answers is not None and not self._answers.done()
         is_starting = self._starting is not None and not self._starting.done()
-        if not is_running and not is_starting and self._clock.monotonic() >= self._cooldown_until:
+        if not self._is_running() and not is_starting and self._clock.monotonic() >= self._cooldown_until:
             self._starting = asyncio.create_task(self._start_program())
+
+    def _is_running(self) -> bool:
+        # A program that was told to end takes no more texts, although its last answers may still be read.
+        return self._answers is not None and not self._answers.done() and not self._is_ending
 
     async def _start_program(self) -> None:
         self._cooldown_until = self._clock.monotonic() + COOLDOWN_SECONDS
@@ -104,6 +107,9 @@ class LocalEmbedder:
             log.warning("local_embedder_missing", model=self.model, remedy=REMEDY)
             return
         await self._end_program()
+        if self._answers is not None:
+            # Its end fails whoever still waits for the former program, and nobody who waits for the next one.
+            await asyncio.wait([self._answers])
         self._process = await asyncio.create_subprocess_exec(
             python,
             # The folder of the program is no place to import from.

@@ -68,6 +68,9 @@ def to_json(message: discord.Message) -> dict[str, Any]:
     result["platform_context"] = {
         key: value for key, value in around if value is not None and (value or key == "role_ids")
     }
+    for attachment in result.get("attachments", ()):
+        if attachment["author"] == "person":
+            del attachment["author"]
     plain: dict[str, Any] = json.loads(json.dumps(result, default=datetime.isoformat))
     return plain | {"calls": mentions_agent(message, int(BOT))}
 

@@ -29,6 +29,9 @@ def to_json(event: dict[str, Any]) -> dict[str, Any] | None:
     result["platform_context"] = {key: value for key, value in result["platform_context"].items() if value}
     if not result["platform_context"]:
         del result["platform_context"]
+    for attachment in result.get("attachments", ()):
+        if attachment["author"] == "person":
+            del attachment["author"]
     plain: dict[str, Any] = json.loads(json.dumps(result, default=datetime.isoformat))
     return plain | {"calls": mentions_agent(event, TOKEN)}
 

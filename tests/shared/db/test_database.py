@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from adapters.tables import update_tables
 from shared.db.connections import LIBPQ_PARAMETERS
 from shared.db.database import Address, Database, DatabaseLost, check, locate, refuse_unfit
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -29,7 +29,7 @@ USERS = "SELECT count(*) FROM users"
 ATTACH = """
 import sys
 from pathlib import Path
-from shared.db.embedded import start_postgres
+from shared.db.embedded.server import start_postgres
 folder = Path(sys.argv[1])
 start_postgres(folder)
 print((folder / "postgres" / "postmaster.pid").read_text().split()[0], flush=True)

@@ -15,8 +15,15 @@ import pytest
 
 from adapters.tables import update_tables
 from shared.db.database import Address
-from shared.db.embedded import LONGEST_SOCKET_PATH, SOCKET, find_programs, find_server, keep_running, start_postgres
-from shared.db.server_user import find_server_user
+from shared.db.embedded.server import (
+    LONGEST_SOCKET_PATH,
+    SOCKET,
+    find_programs,
+    find_server,
+    keep_running,
+    start_postgres,
+)
+from shared.db.embedded.server_user import find_server_user
 from shared.errors import ConfigurationError
 from tests.support.connections import connected, run_as_owner
 
@@ -162,7 +169,7 @@ def test_servers_that_start_at_once_make_one_user(tmp_path: Path) -> None:
         assert not find_server_user(tmp_path / "postgres", find_programs() or tmp_path).is_other
         return
     name = f"parley-{uuid4().hex[:8]}"
-    script = f"from shared.db import server_user as it; it.NAME = {name!r}; print(it._find_or_make().pw_uid)"
+    script = f"from shared.db.embedded import server_user as it; it.NAME = {name!r}; print(it._find_or_make().pw_uid)"
     try:
         processes = [
             subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(4)

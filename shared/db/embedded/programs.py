@@ -13,7 +13,7 @@ from sqlalchemy import URL, make_url
 
 from shared.db.connections import CONNECT_SECONDS, STATEMENT_SECONDS
 from shared.db.database import Address
-from shared.db.embedded import find_programs
+from shared.db.embedded.server import find_programs
 from shared.errors import ConfigurationError
 
 # Where Debian's packages put the programs of each version.

@@ -21,7 +21,7 @@ from time import monotonic, sleep
 
 from sqlalchemy import URL
 
-from shared.db.server_user import ServerUser, find_server_user
+from shared.db.embedded.server_user import ServerUser, find_server_user
 from shared.errors import ConfigurationError
 from shared.log import get_logger
 from shared.settings.home import make_private
