@@ -62,7 +62,7 @@ def open_psql(
 async def _check_role(address: "Address", role: str) -> None:
 
     from shared.db.database import check
-    from shared.db.embedded.programs import check_options
+    from shared.db.programs import check_options
     from shared.db.roles import check_roles
 
     await check(address)
@@ -80,7 +80,7 @@ def dump(
     file: Path = typer.Argument(dir_okay=False, writable=True, help="Where to write it, in pg_restore's format."),
 ) -> None:
     """Write the whole database into a file; Parley may go on running."""
-    from shared.db.embedded.programs import list_dump_options
+    from shared.db.programs import list_dump_options
 
     if not file.absolute().parent.is_dir():
         raise typer.BadParameter(f"there is no folder {file.absolute().parent}.")
@@ -115,7 +115,7 @@ def _run_client(
     address: "Address", program: str, arguments: Sequence[str], *, role: str | None = None, options: str = ""
 ) -> int:
     """Run a program of Postgres on our database, as this role or as the owner, and return its exit code."""
-    from shared.db.embedded.programs import connection_string, find_program
+    from shared.db.programs import connection_string, find_program
 
     path = find_program(program, is_embedded=address.is_embedded)
     # The log of changes names whoever types them, also where several people work as one role.

@@ -11,7 +11,7 @@ import asyncpg
 from shared.backup.archive import DATABASE, FILES, FORMAT, SECRETS, ArchiveWriter, Manifest, created, is_permitted
 from shared.backup.database import DumpOptions, read_contents, read_roles, refuse_others, write_dump
 from shared.db.database import Address
-from shared.db.embedded.programs import list_dump_options
+from shared.db.programs import list_dump_options
 from shared.errors import NotFound
 from shared.files.storage import Storage
 

@@ -11,7 +11,7 @@ import asyncpg
 
 from shared.backup.archive import CHUNK_BYTES, AuditState, BackupError, Sink
 from shared.db.database import Address
-from shared.db.embedded.programs import connection_string, find_program
+from shared.db.programs import connection_string, find_program
 
 MOST_NAMED = 5
 LAST_LINES = 3

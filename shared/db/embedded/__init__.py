@@ -1,1 +1,1 @@
-"""A Postgres server of our own, in a folder of the installation: its programs, the user that it runs as, its life."""
+"""A Postgres server of our own, in a folder of the installation: its life, and the user that it runs as."""

@@ -14,8 +14,8 @@ from adapters.tables import update_tables
 from adapters.web.health import find_obstacle
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Address, Database, DatabaseLost, check, locate
-from shared.db.embedded.programs import check_options, list_dump_options
 from shared.db.migrations import check_tables
+from shared.db.programs import check_options, list_dump_options
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
