@@ -2,7 +2,7 @@
 
 from shared.models.base import Base
 from shared.models.files import FileRecord
-from shared.models.people import MemberRoles, User, UserPlatformLink
+from shared.models.people import User, UserPlatformLink
 from shared.models.places import Persona, PersonaVersion, Server
 from shared.models.queue import InboxMessage, ScheduledJob
 from shared.models.tools import Agent, McpServer, McpTool, Skill
@@ -16,7 +16,6 @@ __all__ = [
     "InboxMessage",
     "McpServer",
     "McpTool",
-    "MemberRoles",
     "Message",
     "Persona",
     "PersonaVersion",

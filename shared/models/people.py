@@ -1,7 +1,6 @@
 """People, their accounts, and their roles on servers."""
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import FetchedValue, SmallInteger
 from sqlalchemy.orm import Mapped, mapped_column
@@ -40,15 +39,3 @@ class UserPlatformLink(Row, Base):
     platform: Mapped[str]
     platform_user_id: Mapped[str]
     platform_username: Mapped[str | None]
-
-
-class MemberRoles(Row, Base):
-    """The roles that an account had when it last wrote on a server."""
-
-    __tablename__ = "member_roles"
-
-    platform: Mapped[str]
-    platform_user_id: Mapped[str]
-    server: Mapped[str]
-    user_id: Mapped[int]
-    roles: Mapped[list[Any]]
