@@ -28,16 +28,19 @@ BEGIN
     RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
               tokens_used_this_month + tokens_reserved >= token_budget_monthly
     INTO v_is_person_near, v_is_person_tight;
-    UPDATE public.servers SET
-        tokens_used_this_month = greatest(0, CASE WHEN budget_reset_at > now() THEN tokens_used_this_month ELSE 0 END + p_tokens),
-        tokens_reserved = greatest(0, tokens_reserved + p_reserved_tokens),
-        budget_percent_told = CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END,
-        budget_reset_at = CASE WHEN budget_reset_at > now() THEN budget_reset_at
-                               ELSE (SELECT resets_at FROM public.parley_budget(NULL, NULL, 0, 0, budget_reset_at)) END
-    WHERE id = p_limits.server_id
-    RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
-              tokens_used_this_month + tokens_reserved >= token_budget_monthly
-    INTO v_is_server_near, v_is_server_tight;
+    -- In direct messages there is no server, and no statement that looks for one.
+    IF p_limits.server_id IS NOT NULL THEN
+        UPDATE public.servers SET
+            tokens_used_this_month = greatest(0, CASE WHEN budget_reset_at > now() THEN tokens_used_this_month ELSE 0 END + p_tokens),
+            tokens_reserved = greatest(0, tokens_reserved + p_reserved_tokens),
+            budget_percent_told = CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END,
+            budget_reset_at = CASE WHEN budget_reset_at > now() THEN budget_reset_at
+                                   ELSE (SELECT resets_at FROM public.parley_budget(NULL, NULL, 0, 0, budget_reset_at)) END
+        WHERE id = p_limits.server_id
+        RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
+                  tokens_used_this_month + tokens_reserved >= token_budget_monthly
+        INTO v_is_server_near, v_is_server_tight;
+    END IF;
     is_tight := coalesce(v_is_person_tight, false) OR coalesce(v_is_server_tight, false) OR p_limits.budget_ids IS NOT NULL;
     IF p_limits.budget_ids IS NOT NULL THEN
         UPDATE public.budgets AS b SET (tokens_used, cost_used, tokens_reserved, cost_reserved, percent_told, resets_at) = (
