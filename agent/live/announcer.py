@@ -41,10 +41,10 @@ log = get_logger()
 Observer = Callable[[str, dict[str, Any]], None]
 
 
-def to_note(turn_id: int, inbox_ids: Sequence[int], *, is_end: bool = False) -> str:
-    """Return the payload that announces new stored events of this turn, or its end."""
+def to_note(turn_id: int, inbox_ids: Sequence[int], *, last_seq: int | None = None, is_end: bool = False) -> str:
+    """Return the payload that announces the stored events of this turn up to this one, or its end."""
     # 500 ids fit into one notification; a turn answers at most 50 messages.
-    return json.dumps({"turn": turn_id, "inbox": list(inbox_ids), "end": is_end})
+    return json.dumps({"turn": turn_id, "inbox": list(inbox_ids), "last_seq": last_seq, "end": is_end})
 
 
 def read_note(payload: object) -> dict[str, Any]:
@@ -109,7 +109,9 @@ class Announcer:
 
     def note(self, *, is_end: bool = False) -> str:
         """Return the payload to notify in this transaction; empty without a watching reader, except at the end."""
-        return to_note(self._turn_id, self._inbox_ids, is_end=is_end) if self._deltas is not None or is_end else ""
+        if self._deltas is None and not is_end:
+            return ""
+        return to_note(self._turn_id, self._inbox_ids, last_seq=self._seq - 1, is_end=is_end)
 
     def add_text(self, delta: str) -> None:
         """Add a piece of text from the model; what is certain of it is sent within 50 ms."""
@@ -341,7 +343,8 @@ class TurnReaders:
                 note = {"end": True}
             if self._is_stopping and note.get("response") is None:
                 raise Stopping(retry_after=STOPPING_SECONDS)
-            if note.get("end"):
+            # The turn that runs here wakes its readers itself, with the answer.
+            if note.get("end") and ("turn" not in note or inbox_id not in self._here):
                 self._remember_end(inbox_id)
                 response: AgentResponse | None = note.get("response")
                 return response
@@ -375,8 +378,6 @@ class TurnReaders:
         if "delta" in note and any(inbox_id in self._queues for inbox_id in note["inbox"]):
             note["delta"] = self._vault.find(note)
         for inbox_id in note["inbox"]:
-            if note.get("end") and inbox_id in self._here:
-                continue
             if note.get("end"):
                 self._remember_end(inbox_id)
             for queue in self._queues.get(inbox_id, ()):

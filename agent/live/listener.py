@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -31,14 +31,17 @@ statements = load_statements(__file__)
 
 # A reader of due jobs looks again after this time, whatever it was told.
 LOOK_AGAIN_SECONDS = 60.0
-LAST_EVENT = "turn_complete"
+LAST_EVENT, MAX_SEQ = "turn_complete", 2**31 - 2
 # A connection that only listens is asked whether it still is one: a silent network ends nothing.
 PING_SECONDS, PONG_SECONDS = 4.0, 4.0
 
 EVENTS_AFTER = (
     select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
     .join(InboxMessage, InboxMessage.turn_id == TurnEvent.turn_id)
-    .where(InboxMessage.id == bindparam("inbox_id"), TurnEvent.seq > bindparam("after"))
+    .where(
+        InboxMessage.id == bindparam("inbox_id"),
+        TurnEvent.seq.between(bindparam("after") + 1, bindparam("last")),
+    )
     .order_by(TurnEvent.seq)
 )
 # A note alone stops no turn, because every role may send one; the turn of an erased person has no row any more.
@@ -101,19 +104,24 @@ class Listener(TurnReaders):
         self._observers.of_changes.append(callback)
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
-        """Yield the events of the turn that answers this message, stored ones and live deltas, until its end."""
+        """Yield the events of the turn that answers this message, stored ones and live deltas, until its end.
+
+        Who follows from the beginning gets all of them in their order, unless a connection is lost.
+        """
         last, outage = -1, Outage()
+        note: dict[str, Any] = {}
         with self._queue(inbox_id) as queue:
             while True:
-                events = await self._read_events(inbox_id, last, outage)
+                # Later events may be stored already, but deltas before them still wait in the queue.
+                events = await self._read_events(inbox_id, outage, after=last, last=note.get("last_seq"))
                 for event in events:
                     yield event
                 if events and events[-1].name == LAST_EVENT:
                     return
                 last = events[-1].seq if events else last
-                async for delta in self._deltas(inbox_id, queue, last):
-                    last = delta.seq
-                    yield delta
+                while "delta" in (note := await self._next_note(inbox_id, queue, last)):
+                    last = note["seq"]
+                    yield Event(note["turn"], last, name="text_delta", payload=note["delta"])
 
     async def due_in(self, place_key: str) -> AsyncGenerator[None]:
         """Yield at once, and then whenever a scheduled job has sent a message into this place, or may have."""
@@ -152,27 +160,27 @@ class Listener(TurnReaders):
         async with self._database.statement() as session:
             await session.execute(statements.notify, {"channel": READERS, "notes": [json.dumps(note)]})
 
-    async def _deltas(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> AsyncIterator[Event]:
+    async def _next_note(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> dict[str, Any]:
         while True:
             try:
                 note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
             except TimeoutError:
                 # A notification may have been missed, so the tables are read as if the turn had ended.
                 self._remember_end(inbox_id)
-                return
+                return {"end": True}
             if self._is_stopping:
                 raise Stopping(retry_after=STOPPING_SECONDS)
-            if "delta" not in note:
-                return
             # The previous attempt may still stream after the next one has begun; its deltas have lower numbers.
-            if note["delta"] is not None and note["seq"] > last:
-                last = note["seq"]
-                yield Event(note["turn"], note["seq"], name="text_delta", payload=note["delta"])
+            if "delta" in note and (note["delta"] is None or note["seq"] <= last):
+                continue
+            # The answer of a turn that ended here overtakes the notifications of its last deltas and of its end.
+            if "response" not in note:
+                return note
 
-    async def _read_events(self, inbox_id: int, after: int, outage: Outage) -> list[Event]:
+    async def _read_events(self, inbox_id: int, outage: Outage, *, after: int, last: int | None) -> list[Event]:
         with outage.bridged():
             async with self._database.statement() as session:
-                parameters = {"inbox_id": inbox_id, "after": after}
+                parameters = {"inbox_id": inbox_id, "after": after, "last": MAX_SEQ if last is None else last}
                 events = [Event(*row) for row in (await session.execute(EVENTS_AFTER, parameters)).all()]
             return events or await self._read_set_aside(inbox_id, outage)
         return []
