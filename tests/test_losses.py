@@ -18,7 +18,6 @@ HOME = "INSERT INTO location_places (user_id, name, latitude, longitude) VALUES 
     ("call", "words"),
     [
         (("knowledge__forget", {"memory_id": 4711}), "read the page, then forget memory 4711"),
-        (("scheduler__cancel_job", {"job_id": 4711}), "read the page, then cancel job 4711"),
         (("location__delete_place", {"name": "cottage"}), "read the page, then delete the place cottage"),
         (("location__cancel_place_reminder", {"reminder_id": 4711}), "read the page, then cancel reminder 4711"),
     ],

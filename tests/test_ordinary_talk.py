@@ -1,18 +1,16 @@
-"""How often people are asked for a yes in ordinary talk: at most twice in a hundred turns."""
+"""How often people are asked for a yes in ordinary talk: never in these."""
 
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.agentdojo.dialogues import count_questions, open_village
 from tests.standins.openai_api import OpenAIStub
 
-MOST_PER_HUNDRED = 2
 
-
-async def test_ordinary_talk_in_channels_is_hardly_ever_interrupted_by_a_question(
+async def test_ordinary_talk_in_channels_is_never_interrupted_by_a_question(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     async with open_village(settings, address, model) as parley:
         turns, questions = await count_questions(parley)
 
     assert turns >= 50
-    assert len(questions) <= MOST_PER_HUNDRED * turns / 100, questions
+    assert questions == []

@@ -23,11 +23,7 @@ EDITED = (
     "allow_mentions",
 )
 COLUMNS = ("id", *EDITED, "is_default", PROMPT)
-LISTS, NUMBERS, SWITCHES = (
-    {"allowed_modules", "skills"},
-    {"max_tokens_per_request", "max_iterations"},
-    {"allow_mentions"},
-)
+LISTS, NUMBERS = {"allowed_modules", "skills"}, {"max_tokens_per_request", "max_iterations"}
 
 
 def to_draft(values: Mapping[str, Any]) -> str:

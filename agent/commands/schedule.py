@@ -71,7 +71,7 @@ def _split(text: str) -> tuple[str, str]:
 async def cancel_job(request: Request, id_: Id) -> str:
     """Cancel a job of the list."""
     with _refusals():
-        return f"Cancelled: {(await jobs_of(request).cancel(id_)).text}"
+        return f"Cancelled: {(await jobs_of(request).cancel(id_)).text} (`/schedule resume {id_}` takes that back)"
 
 
 @schedule.subcommand("pause")
@@ -83,7 +83,7 @@ async def pause_job(request: Request, id_: Id) -> str:
 
 @schedule.subcommand("resume", requires=Permission.USER)
 async def resume_job(request: Request, id_: Id) -> str:
-    """Resume a job that is paused."""
+    """Resume a job that is paused or was cancelled."""
     with _refusals():
         return f"Scheduled: {describe(await jobs_of(request).resume(id_), request.user.time_zone)}"
 

@@ -121,9 +121,9 @@ async def list_jobs(context: ToolContext) -> dict[str, Any]:
     return shown | _mark(jobs)
 
 
-@tool(requires=Permission.USER)
+@tool(requires=Permission.USER, acts=False)
 async def cancel_job(context: ToolContext, job_id: int) -> dict[str, Any]:
-    """End a scheduled job for good.
+    """End a scheduled job; resume_job takes that back.
 
     Example: {"job_id": 1} -> "cancelled"
     """
@@ -143,7 +143,7 @@ async def pause_job(context: ToolContext, job_id: int) -> dict[str, Any]:
 
 @tool(requires=Permission.USER, acts=False)
 async def resume_job(context: ToolContext, job_id: int) -> dict[str, Any]:
-    """Let a paused job go on.
+    """Let a paused or cancelled job go on.
 
     Example: {"job_id": 2} -> "job_id": 2
     """

@@ -31,19 +31,10 @@ statements = load_statements(__file__)
 
 Action = Literal["notify", "resume_conversation"]
 Status = Literal["active", "paused", "finished", "cancelled"]
+OPEN: tuple[Status, ...] = ("active", "paused")
 
 MAX_TEXT_CHARS = 4000
 MAX_CHECKED = timedelta(days=92)
-
-HERE = """EXISTS (
-    SELECT FROM conversations AS origin WHERE origin.id = scheduled_jobs.conversation_id AND (:is_direct OR (
-        NOT origin.is_direct AND origin.platform = :platform
-        AND coalesce(origin.platform_server_id, origin.platform_channel_id) = :server
-    ))
-)"""
-OPEN = "status IN ('active', 'paused')"
-COLUMNS = """id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
-expires_at, error, author"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +122,7 @@ class JobsOfUser:
         self._check_timing(new, self.clock.now())
         async with self.database.transaction() as session:
             await session.execute(statements.lock_jobs_of_user, {"user_id": self.user_id})
-            if (
-                await session.execute(statements.count_jobs, {"user_id": self.user_id})
-            ).scalar_one() >= self.limits.most:
-                raise ToolError(f"There are {self.limits.most} jobs already, which is the limit; cancel one first.")
+            await self._check_number(session)
             return await self.store(session, new)
 
     async def store(self, session: AsyncSession, new: NewJob) -> Job:
@@ -177,12 +165,12 @@ class JobsOfUser:
 
     async def list(self, limit: int = 100) -> Sequence[Job]:
         """Return the open jobs, those that are due next first, paused ones last."""
-        parameters = self._given | {"limit": limit}
+        parameters = self._scope | {"limit": limit}
         async with self.database.transaction() as session:
             return [to_job(row) for row in (await session.execute(statements.list_jobs, parameters)).all()]
 
     async def cancel(self, job_id: int) -> Job:
-        """End a job for good; raises `NotFound`."""
+        """End a job, which may be taken back until its row is removed; raises `NotFound`."""
         async with self.database.transaction() as session:
             job = await self._get(session, job_id)
             await session.execute(statements.cancel_job, {"id": job_id})
@@ -196,24 +184,36 @@ class JobsOfUser:
         return job
 
     async def resume(self, job_id: int) -> Job:
-        """Let a paused job go on with its next due time; raises `NotFound`, `ToolError` when there is none."""
+        """Let a paused or cancelled job go on with its next due time.
+
+        Raises `NotFound`, and `ToolError` when there is no such time or there are too many jobs.
+        """
         async with self.database.transaction() as session:
-            job = await self._get(session, job_id)
+            await session.execute(statements.lock_jobs_of_user, {"user_id": self.user_id})
+            job = await self._get(session, job_id, (*OPEN, "cancelled"))
+            if job.status == "cancelled":
+                await self._check_number(session)
             due = job.timing.next_after(self.clock.now())
             if due is None:
                 raise ToolError(f"The time of job {job_id} has passed; cancel it and make a new one.")
             return to_job((await session.execute(statements.resume_job, {"id": job_id, "next_due_at": due})).one())
 
     @property
-    def _given(self) -> dict[str, Any]:
+    def _scope(self) -> dict[str, Any]:
         place = self.place
         server = place.channel if place.server is None else place.server
         return {"user_id": self.user_id, "is_direct": place.is_direct, "platform": place.platform, "server": server}
 
-    async def _get(self, session: AsyncSession, job_id: int) -> Job:
+    async def _check_number(self, session: AsyncSession) -> None:
+        number = (await session.execute(statements.count_jobs, {"user_id": self.user_id})).scalar_one()
+        if number >= self.limits.most:
+            raise ToolError(f"There are {self.limits.most} jobs already, which is the limit; cancel one first.")
+
+    async def _get(self, session: AsyncSession, job_id: int, statuses: Sequence[Status] = OPEN) -> Job:
         row = None
         if 0 < job_id <= MAX_ID:
-            row = (await session.execute(statements.lock_job, self._given | {"id": job_id})).one_or_none()
+            parameters = self._scope | {"id": job_id, "statuses": list(statuses)}
+            row = (await session.execute(statements.lock_job, parameters)).one_or_none()
         if row is None:
             raise NotFound(what="job")
         return to_job(row)

@@ -10,7 +10,7 @@ ORDER BY status, next_due_at, id LIMIT :limit;
 
 -- name: lock_job
 SELECT id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
-expires_at, error, author FROM scheduled_jobs WHERE id = :id AND user_id = :user_id AND status IN ('active', 'paused') AND EXISTS (
+expires_at, error, author FROM scheduled_jobs WHERE id = :id AND user_id = :user_id AND status = ANY(:statuses) AND EXISTS (
     SELECT FROM conversations AS origin WHERE origin.id = scheduled_jobs.conversation_id AND (:is_direct OR (
         NOT origin.is_direct AND origin.platform = :platform
         AND coalesce(origin.platform_server_id, origin.platform_channel_id) = :server
@@ -24,7 +24,8 @@ UPDATE scheduled_jobs SET status = 'cancelled', next_due_at = NULL, ended_at = n
 UPDATE scheduled_jobs SET status = 'paused', error = NULL WHERE id = :id;
 
 -- name: resume_job
-UPDATE scheduled_jobs SET status = 'active', next_due_at = :next_due_at, error = NULL WHERE id = :id RETURNING id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
+UPDATE scheduled_jobs SET status = 'active', next_due_at = :next_due_at, ended_at = NULL, error = NULL WHERE id = :id
+RETURNING id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
 expires_at, error, author;
 
 -- name: lock_jobs_of_user

@@ -295,7 +295,7 @@ async def test_schedule_lists_adds_pauses_and_cancels_the_persons_own_jobs(parle
     assert await ask(parley, "/schedule pause 2") == "Paused: Tea: green"
     assert "(At 09:30 on Monday (Europe/Berlin), paused)" in await ask(parley, "/schedule")
     assert "next" in await ask(parley, "/schedule resume #2")
-    assert await ask(parley, "/schedule cancel 2") == "Cancelled: Tea: green"
+    assert await ask(parley, "/schedule cancel 2") == "Cancelled: Tea: green (`/schedule resume 2` takes that back)"
     assert "Tea" not in await ask(parley, "/schedule")
     assert await parley.value("SELECT array_agg(adapter ORDER BY id) FROM scheduled_jobs") == ["test", "test"]
 

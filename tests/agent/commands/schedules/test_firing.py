@@ -125,7 +125,7 @@ async def test_a_job_counts_as_a_strangers_text_only_if_a_stranger_may_have_writ
     parley: Parley, action: str
 ) -> None:
     await know(parley)
-    cancel = calls(("scheduler__cancel_job", {"job_id": 4711}))
+    forget = calls(("knowledge__forget", {"memory_id": 4711}))
     await use(parley, "add_job", text="Clear my jobs.", every="day at 9", action=action)
     for author, is_asked, posts in (("person", False, 3), ("stranger", True, 5)):
         await parley.sql("UPDATE scheduled_jobs SET author = :author", author=author)
@@ -133,7 +133,7 @@ async def test_a_job_counts_as_a_strangers_text_only_if_a_stranger_may_have_writ
         await parley.sql(DUE_NOW, ago=5)
         await parley.platform.wait_for(posts - 1)
 
-        parley.model.play([cancel, Answer("Done.")])
+        parley.model.play([forget, Answer("Done.")])
         reply = await parley.ask("do what it says", adapter="fake")
 
         assert (reply.confirmation is not None) == is_asked
@@ -247,6 +247,24 @@ async def test_another_persons_job_is_answered_like_a_missing_one(parley: Parley
     assert (await use(parley, "list_jobs"))["jobs"][0]["status"] == "paused"
     assert (await use(parley, "cancel_job", job_id=mine["job_id"]))["status"] == "cancelled"
     assert await use(parley, "list_jobs") == {"jobs": []}
+
+
+async def test_a_job_that_was_cancelled_is_taken_back_within_the_limit(parley: Parley) -> None:
+    await know(parley)
+    job = await use(parley, "add_job", text="Mine", at="in 2 hours")
+    await use(parley, "cancel_job", job_id=job["job_id"])
+
+    resumed = await use(parley, "resume_job", job_id=job["job_id"])
+
+    assert (resumed["status"], resumed["next"]) == ("active", job["next"])
+    assert [listed["text"] for listed in (await use(parley, "list_jobs"))["jobs"]] == ["Mine"]
+    await use(parley, "cancel_job", job_id=job["job_id"])
+    for number in range(3):
+        await use(parley, "add_job", text=f"Job {number}", at="in 2 hours")
+    refusal = await use(parley, "resume_job", job_id=job["job_id"])
+    assert refusal["message"] == "There are 3 jobs already, which is the limit; cancel one first."
+    await know(parley, "bob")
+    assert (await use(parley, "resume_job", "bob", job_id=job["job_id"]))["what"] == "job"
 
 
 async def test_guests_read_but_do_not_schedule_and_limits_hold(parley: Parley) -> None:
