@@ -30,44 +30,40 @@ DECLARE
     v_spent_cost numeric := 0;
     v_reserved bigint := 0;
     v_reserved_cost numeric := 0;
-    v_known_id bigint;
+    v_paid bigint[];
+    v_summary_of bigint := CASE WHEN p_payer.is_summary THEN p_payer.conversation_id END;
     v_is_counted boolean := true;
 BEGIN
-    PERFORM public.parley_lock_limits(ARRAY[p_payer.user_id], NULL, NULL);
-    v_limits := public.parley_limits_of(p_payer);
     IF p_payer.turn_id IS NOT NULL OR p_payer.user_id IS NOT NULL THEN
-        v_is_counted := EXISTS (SELECT FROM public.users WHERE id = p_payer.user_id);
+        v_is_counted := public.parley_lock_user(p_payer.user_id);
     END IF;
+    v_limits := public.parley_limits_of(p_payer);
     v_charged := v_limits;
 
     IF p_calls IS NOT NULL THEN
         -- A provider may report nonsense: the ledger holds no negative numbers, and no call gives tokens back.
-        SELECT coalesce(sum(greatest(0, call.input_tokens) + greatest(0, call.output_tokens)), 0)
-               - coalesce(sum(known.input_tokens + known.output_tokens), 0),
-               coalesce(sum(call.cost), 0) - coalesce(sum(known.cost_estimate), 0), min(known.id)
-        INTO v_spent, v_spent_cost, v_known_id
-        FROM jsonb_to_recordset(p_calls) AS call
-            (reservation_id bigint, input_tokens int, output_tokens int, cost numeric(14, 8))
-        LEFT JOIN public.token_logs AS known ON known.reservation_id = call.reservation_id;
-        IF v_known_id IS NOT NULL THEN
-            SELECT budget_ids INTO v_charged.budget_ids FROM public.token_logs WHERE id = v_known_id;
+        WITH paid AS (
+            INSERT INTO public.token_logs (user_id, conversation_id, turn_id, reservation_id, purpose, model, input_tokens,
+                                           cached_tokens, output_tokens, cost_estimate, is_estimated, budget_ids)
+            SELECT CASE WHEN v_is_counted THEN p_payer.user_id END, p_payer.conversation_id, p_payer.turn_id,
+                   call.reservation_id, call.purpose, call.model, greatest(0, call.input_tokens),
+                   greatest(0, call.cached_tokens), greatest(0, call.output_tokens), call.cost,
+                   coalesce(call.is_estimated, false), CASE WHEN v_is_counted THEN v_limits.budget_ids END
+            FROM jsonb_to_recordset(p_calls) AS call
+                (reservation_id bigint, purpose text, model text, input_tokens int, cached_tokens int, output_tokens int,
+                 cost numeric, is_estimated boolean)
+            ON CONFLICT ON CONSTRAINT uq_token_logs_reservation_id DO NOTHING
+            RETURNING token_logs.reservation_id, input_tokens + output_tokens AS tokens, cost_estimate
+        )
+        SELECT coalesce(sum(tokens), 0), coalesce(sum(cost_estimate), 0), coalesce(array_agg(paid.reservation_id), '{}')
+        INTO v_spent, v_spent_cost, v_paid FROM paid;
+        IF cardinality(v_paid) < jsonb_array_length(p_calls) THEN
+            SELECT v_spent + again.tokens, v_spent_cost + again.cost, again.budget_ids
+            INTO v_spent, v_spent_cost, v_charged.budget_ids FROM public.parley_pay_again(p_calls, v_paid) AS again;
         END IF;
-        INSERT INTO public.token_logs (user_id, conversation_id, turn_id, reservation_id, purpose, model, input_tokens,
-                                       cached_tokens, output_tokens, cost_estimate, is_estimated, budget_ids)
-        SELECT CASE WHEN v_is_counted THEN p_payer.user_id END, p_payer.conversation_id, p_payer.turn_id, call.reservation_id,
-               call.purpose, call.model, greatest(0, call.input_tokens), greatest(0, call.cached_tokens),
-               greatest(0, call.output_tokens), call.cost, coalesce(call.is_estimated, false),
-               CASE WHEN v_is_counted THEN v_limits.budget_ids END
-        FROM jsonb_to_recordset(p_calls) AS call
-            (reservation_id bigint, purpose text, model text, input_tokens int, cached_tokens int, output_tokens int,
-             cost numeric, is_estimated boolean)
-        ON CONFLICT ON CONSTRAINT uq_token_logs_reservation_id DO UPDATE SET
-            model = excluded.model, input_tokens = excluded.input_tokens, cached_tokens = excluded.cached_tokens,
-            output_tokens = excluded.output_tokens, cost_estimate = excluded.cost_estimate,
-            is_estimated = excluded.is_estimated;
         IF v_is_counted THEN
-            DELETE FROM public.budget_reservations AS held WHERE held.turn_id = p_payer.turn_id
-                OR p_payer.is_summary AND held.conversation_id = p_payer.conversation_id
+            DELETE FROM public.budget_reservations AS held
+            WHERE held.turn_id = p_payer.turn_id OR held.conversation_id = v_summary_of
             RETURNING tokens, coalesce(cost, 0), held.user_id, held.server_id, held.budget_ids
             INTO released, v_reserved_cost, v_held_limits.user_id, v_held_limits.server_id, v_held_limits.budget_ids;
             v_reserved := -coalesce(released, 0);
@@ -107,7 +103,7 @@ BEGIN
     IF admitted THEN
         INSERT INTO public.budget_reservations AS held (user_id, conversation_id, turn_id, server_id, budget_ids, tokens, cost,
                                                 expires_at)
-        VALUES (p_payer.user_id, CASE WHEN p_payer.is_summary THEN p_payer.conversation_id END, p_payer.turn_id,
+        VALUES (p_payer.user_id, v_summary_of, p_payer.turn_id,
                 v_limits.server_id, v_limits.budget_ids, p_reserve, p_cost, now() + p_seconds * interval '1 second')
         RETURNING held.id INTO reservation_id;
     END IF;
