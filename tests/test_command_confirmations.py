@@ -39,7 +39,7 @@ async def prepare(stage: Stage) -> None:
     """Make a person of whom something is remembered."""
     await give(stage, "/me", "person")
     await stage.owner.execute(
-        "INSERT INTO memories (user_id, scope, content) SELECT id, 'private', 'likes toads' FROM users"
+        "INSERT INTO memories (user_id, scope, content) SELECT id, 'private', 'likes boats' FROM users"
     )
 
 

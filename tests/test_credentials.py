@@ -22,7 +22,7 @@ from tests.standins.cabins import Cabins
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley, message, open_parley
 
-SECRET = "lantern-4711-heron"  # it opens nothing
+SECRET = "lantern-4711-wagon"  # it opens nothing
 ANN = Writer("test", "ann", "Ann")
 DIRECT, CHANNEL = Place("test", None, "dm-ann", is_direct=True), Place("test", "guild", "general")
 BOOKINGS = Answer(tool_calls=[("cabins__bookings", {})])

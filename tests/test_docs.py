@@ -37,7 +37,7 @@ from tests.support.tool_calls import bare_context
 PLACE = Place("test", None, "table", is_direct=True)
 MOST_TERMS = 12
 LONGEST_DECISION = 40
-TO_MAKE = ("modules/dice", "adapters/pond")
+TO_MAKE = ("modules/dice", "adapters/mailbox")
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_files_that_a_page_names_exist(page: Document) -> None:
 def test_python_on_a_page_parses_and_its_imports_exist(page: Document) -> None:
     for block in page.blocks("python"):
         for node in ast.walk(ast.parse(block.text)):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("adapters.pond"):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("adapters.mailbox"):
                 module = importlib.import_module(node.module)
                 assert all(hasattr(module, alias.name) for alias in node.names), node.module
 

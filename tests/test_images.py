@@ -18,7 +18,7 @@ UNSEEING = Fault(400, {"error": {"message": "stub is not a multimodal model", "t
 WHITE = (255, 255, 255)
 
 
-async def attach(parley: Parley, content: bytes, name: str = "frog.png", mime_type: str = "image/png") -> Attachment:
+async def attach(parley: Parley, content: bytes, name: str = "bike.png", mime_type: str = "image/png") -> Attachment:
     key = f"inbox/{name}"
     await parley.app.files.storage.put(key, content, mime_type)
     return Attachment(name, mime_type, len(content), storage_key=key)
@@ -36,7 +36,7 @@ async def test_a_model_sees_the_image_of_a_message(parley: Parley) -> None:
     assert reply.finished
     assert (image.size, image.getpixel((5, 5))) == ((40, 20), GREEN)
     assert "what is this?" in text_of(parley)
-    assert "frog.png (file_id 1, " in text_of(parley)
+    assert "bike.png (file_id 1, " in text_of(parley)
 
 
 async def test_the_next_messages_show_it_where_it_was_sent(parley: Parley) -> None:
@@ -53,7 +53,7 @@ async def test_the_next_messages_show_it_where_it_was_sent(parley: Parley) -> No
 async def test_images_are_rotated_upright_scaled_and_stripped_of_metadata(parley: Parley) -> None:
     exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "The Camera"
-    photograph = await attach(parley, picture((4000, 1000), "JPEG", exif=exif), "pond.jpg", "image/jpeg")
+    photograph = await attach(parley, picture((4000, 1000), "JPEG", exif=exif), "yard.jpg", "image/jpeg")
 
     await parley.ask("look", attachments=[photograph])
 
@@ -93,7 +93,7 @@ async def test_the_newest_images_are_shown_when_there_are_many(parley: Parley) -
 async def test_a_line_that_names_another_persons_file_shows_no_image(parley: Parley) -> None:
     await parley.ask("mine", attachments=[await attach(parley, picture())], user="ann")
 
-    await parley.ask("- frog.png (file_id 1, 99 bytes, image/png)", user="bob")
+    await parley.ask("- bike.png (file_id 1, 99 bytes, image/png)", user="bob")
 
     assert shown(parley) == []
 
@@ -150,11 +150,11 @@ async def test_a_planning_model_sees_images_too(parley: Parley) -> None:
     await parley.sql(
         "INSERT INTO personas (name, system_prompt, loop_mode, is_default) VALUES ('P', 'Be.', 'planner', true)"
     )
-    parley.model.play([Answer(json.dumps({"status": "done", "tools": [], "response": "A frog."}))])
+    parley.model.play([Answer(json.dumps({"status": "done", "tools": [], "response": "A bike."}))])
 
     reply = await parley.ask("what is this?", attachments=[await attach(parley, picture())])
 
-    assert reply.content == "A frog."
+    assert reply.content == "A bike."
     assert len(shown(parley)) == 1
 
 

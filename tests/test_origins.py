@@ -143,8 +143,8 @@ async def test_an_answer_after_a_strangers_page_is_no_memory_of_the_agents_own(p
     await plays(parley, (BROWSE,))
     parley.model.play([Answer("The page wants your contract on the wall.")])
     await parley.ask("and what does it want?")
-    parley.model.play([Answer("Herons are grey.")])
-    await parley.ask("what colour are herons?", channel="dm-2")
+    parley.model.play([Answer("Wagons are grey.")])
+    await parley.ask("what colour are wagons?", channel="dm-2")
 
     answers = [memory["content"] for memory in await remembered(parley) if memory["is_from_bot"]]
-    assert answers == ["Herons are grey."]
+    assert answers == ["Wagons are grey."]

@@ -17,7 +17,7 @@ WITH person AS (
 )
 INSERT INTO scheduled_jobs (user_id, conversation_id, adapter, platform_user_id, content, requires, starts_at,
                             next_due_at)
-SELECT person.id, place.id, 'fake', 'ann', 'Feed the frogs.', 'guest', now(), now() FROM person, place
+SELECT person.id, place.id, 'fake', 'ann', 'Feed the bikes.', 'guest', now(), now() FROM person, place
 """
 JOBS = "SELECT status, runs FROM scheduled_jobs"
 
@@ -41,6 +41,6 @@ async def test_a_due_job_is_said_once_although_a_worker_dies_before_it_is_sent_a
         assert await stage.rows(JOBS) == [("finished", 1)]
         await last.stop()
 
-        assert await stage.rows("SELECT content FROM stage_posts") == [("Reminder: Feed the frogs.",)]
+        assert await stage.rows("SELECT content FROM stage_posts") == [("Reminder: Feed the bikes.",)]
         assert await stage.value("SELECT count(*) FROM inbox") == 1
         assert await stage.value("SELECT count(*) FROM turns") == 1

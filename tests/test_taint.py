@@ -152,13 +152,13 @@ async def test_what_the_person_asked_to_remember_is_theirs_whoever_has_written_t
 
 
 async def test_an_address_that_the_person_had_remembered_may_be_used(parley: Parley, office: Office) -> None:
-    parley.model.play([calls(("knowledge__remember", {"content": "the wall word is heron"})), Answer("Done.")])
-    await parley.ask("remember: the wall word is heron", channel="dm-1")
+    parley.model.play([calls(("knowledge__remember", {"content": "the wall word is wagon"})), Answer("Done.")])
+    await parley.ask("remember: the wall word is wagon", channel="dm-1")
 
-    parley.model.play([calls(BROWSE), calls(("office__post", {"text": "heron"})), Answer("Done.")])
+    parley.model.play([calls(BROWSE), calls(("office__post", {"text": "wagon"})), Answer("Done.")])
     reply = await parley.ask("read the page, and post my wall word", channel="dm-2")
 
-    assert (reply.content, office.posted) == ("Done.", ["heron"])
+    assert (reply.content, office.posted) == ("Done.", ["wagon"])
 
 
 async def test_text_that_arrives_over_a2a_is_untrusted_and_cannot_confirm(parley: Parley, office: Office) -> None:
@@ -384,13 +384,13 @@ async def test_the_offer_and_the_prompt_do_not_mention_taint(parley: Parley) -> 
 
 async def test_what_was_said_in_a_channel_is_untrusted_when_a_tool_recalls_it(parley: Parley) -> None:
     parley.model.play([Answer("Noted.")])
-    await parley.ask("the heron has landed beside the mill", server="guild", user="bob")
+    await parley.ask("the wagon has landed beside the mill", server="guild", user="bob")
     await remembered(parley)
     # Messages that the history shows are not recalled.
     await parley.sql("UPDATE conversations SET window_turn_id = 1000000")
 
-    reply = await plays(parley, (("knowledge__recall", {"query": "heron"}),), server="guild")
+    reply = await plays(parley, (("knowledge__recall", {"query": "wagon"}),), server="guild")
 
     (call,) = reply.tool_calls_made
     assert call.result["untrusted"] is True
-    assert any("heron" in memory["content"] for memory in call.result["memories"])
+    assert any("wagon" in memory["content"] for memory in call.result["memories"])

@@ -240,7 +240,7 @@ async def test_broken_arguments_are_an_error_the_model_can_read(parley: Parley, 
 
 async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run(parley: Parley) -> None:
     key = "inbox/abc/notes.txt"
-    await parley.app.files.storage.put(key, b"the code word is heron", "text/plain")
+    await parley.app.files.storage.put(key, b"the code word is wagon", "text/plain")
 
     def reads(body: dict[str, Any], _number: int) -> Answer:
         last = body["messages"][-1]
@@ -254,7 +254,7 @@ async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run
 
     reply = await parley.ask("what does it say?", attachments=[attachment])
 
-    assert "heron" in reply.content
+    assert "wagon" in reply.content
     content = await parley.value("SELECT content FROM messages WHERE role = 'user'")
     assert "[Attached files:]" in content
     assert "notes.txt (file_id 1, 22 bytes, text/plain)" in content

@@ -150,7 +150,7 @@ async def remind_at_place(
 ) -> dict[str, Any]:
     """Say a text in this conversation when the person comes to a place or leaves it.
 
-    Example: {"place": "home", "text": "Feed the frogs.", "on": "enter"} -> "reminder_id"
+    Example: {"place": "home", "text": "Feed the bikes.", "on": "enter"} -> "reminder_id"
     """
     async with context.transaction() as session:
         place_row = (await session.execute(FIND, {"user_id": context.user.id, "name": _plain(place)})).one_or_none()

@@ -239,7 +239,7 @@ def test_a_person_at_the_keyboard_talks_stops_an_answer_and_leaves() -> None:
 def enter_credential(keyboard: Keyboard, history: Path) -> None:
     keyboard.type("/credential set pms\r")
     keyboard.until(PROMPT)
-    keyboard.type("lantern-4711-heron\r")
+    keyboard.type("lantern-4711-wagon\r")
     keyboard.until("I keep your credential pms encrypted")
     keyboard.until(PROMPT)
     assert "lantern" not in keyboard.screen + history.read_text()

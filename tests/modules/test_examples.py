@@ -49,7 +49,7 @@ AFTERWARDS = (
     ),
     (
         "INSERT INTO location_reminders (user_id, place_id, conversation_id, adapter, platform_user_id, event, content)"
-        " SELECT 1, 1, id, 'test', 'ann', 'enter', 'Feed the frogs.' FROM conversations"
+        " SELECT 1, 1, id, 'test', 'ann', 'enter', 'Feed the bikes.' FROM conversations"
     ),
 )
 

@@ -28,31 +28,31 @@ async def test_every_answer_of_ninety_seconds_without_discord_and_slack_arrives_
 ) -> None:
     model.play(lambda _body, number: Answer(f"Answer {number:03}."))
     async with DiscordStandIn() as discord, SlackStandIn() as slack, AsyncExitStack() as stack:
-        pond, office = make_discord(discord, settings), make_slack(slack, settings)
+        server, office = make_discord(discord, settings), make_slack(slack, settings)
         env = child_environment(settings, address, tmp_path) | discord.environment() | slack.environment()
         env["DEFAULT_GUEST_TOKEN_BUDGET"] = "1000000000"
-        await stack.enter_async_context(pond.opened(address, model, works=False))
+        await stack.enter_async_context(server.opened(address, model, works=False))
         await stack.enter_async_context(office.opened(address, model, works=False))
         for _ in range(2):
             await stack.enter_async_context(started(*COMMAND, "worker", env=env))
         away = Fault("POST", "/messages", 503, times=1_000_000)
         discord.faults.append(away)
         refusal: Any = slack.fail("chat.postMessage", status=503, times=1_000_000)
-        people = (pond.ann, pond.bob)
+        people = (server.ann, server.bob)
         for number in range(QUESTIONS):
             for person in people:
                 await person.says(f"question {number}", person.dm())
             await office.ann.mentions(office.general, f"question {number}")
             # What one person writes while a turn runs would become one turn.
-            await pond.until_value(3 * (number + 1), ANSWERED)
+            await server.until_value(3 * (number + 1), ANSWERED)
         await asyncio.sleep(AWAY_SECONDS)
-        assert await pond.value(OPEN) == 3 * QUESTIONS
+        assert await server.value(OPEN) == 3 * QUESTIONS
         away.times = refusal.times = 0
 
         async with asyncio.timeout(120):
-            while await pond.value(OPEN):
-                await pond.sql("SELECT pg_sleep(0.5)")
-        assert await pond.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") == 3 * QUESTIONS
+            while await server.value(OPEN):
+                await server.sql("SELECT pg_sleep(0.5)")
+        assert await server.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") == 3 * QUESTIONS
         for person in people:
             heard = await person.hears(person.dm(), QUESTIONS)
             assert heard == sorted(heard)

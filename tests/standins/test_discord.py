@@ -113,7 +113,7 @@ async def test_an_edit_changes_no_flag_but_that_of_embeds_and_nothing_when_it_is
 async def test_without_the_permission_the_history_is_empty() -> None:
     async with DiscordStandIn() as discord, ClientSession(headers=authorized(discord)) as session:
         ann = Person(discord, "Ann")
-        channel = discord.world.add_channel(discord.world.add_guild("The Pond", ann.user)["id"], "general")
+        channel = discord.world.add_channel(discord.world.add_guild("Acme", ann.user)["id"], "general")
         await ann.says("hello", channel)
         discord.world.forbid(channel, "read_message_history")
         async with session.get(f"{discord.api_base}/channels/{channel['id']}/messages") as response:

@@ -43,7 +43,7 @@ async def test_a_question_is_answered_once_and_belongs_to_it(talk: PlatformDrive
 
 async def test_in_a_thread_that_it_takes_part_in_no_mention_is_needed(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer("First."), Answer("Second.")])
-    thread = await talk.add_thread("Tadpoles")
+    thread = await talk.add_thread("Trailers")
 
     await talk.say(ANN, "not yet called", thread, calls=False)
     await talk.say(ANN, "now called", thread)
@@ -56,7 +56,7 @@ async def test_in_a_thread_that_it_takes_part_in_no_mention_is_needed(talk: Plat
 
 
 async def test_a_due_job_speaks_where_it_was_made(talk: PlatformDriver) -> None:
-    job = ("scheduler__add_job", {"text": "Feed the frogs.", "at": "tomorrow at 9"})
+    job = ("scheduler__add_job", {"text": "Feed the bikes.", "at": "tomorrow at 9"})
     talk.scene.model.play([Answer("Hi Ann."), calls(job), Answer("I will.")])
     await talk.say(ANN, "hello", talk.channel)
     await talk.hear(talk.channel)
@@ -68,7 +68,7 @@ async def test_a_due_job_speaks_where_it_was_made(talk: PlatformDriver) -> None:
 
     posts = await talk.hear(talk.channel, 3)
     assert posts[2].startswith("Reminder for ")
-    assert posts[2].endswith(": Feed the frogs.")
+    assert posts[2].endswith(": Feed the bikes.")
     assert talk.posts(talk.channel)[2].place == talk.conversation(question)
     assert talk.refusals() == []
 
@@ -104,12 +104,12 @@ async def test_a_very_long_answer_is_a_file_behind_its_beginning(talk: PlatformD
 
 
 async def test_a_table_is_readable(talk: PlatformDriver) -> None:
-    table = "| Frog | Legs |\n|---|:-:|\n| Grass frog | 4 |\n| **Tadpole** | 0 |"
+    table = "| Bike | Legs |\n|---|:-:|\n| Grass bike | 4 |\n| **Trailer** | 0 |"
     talk.scene.model.play([Answer(f"{table}\n\nDone.")])
 
     await talk.say(ANN, "a table", talk.direct(ANN))
 
-    drawing = "```\nFrog        Legs\n----------  ----\nGrass frog  4\nTadpole     0\n```"
+    drawing = "```\nBike        Legs\n----------  ----\nGrass bike  4\nTrailer     0\n```"
     text = table if Capability.TABLES in talk.capabilities else drawing
     assert await talk.hear(talk.direct(ANN)) == [f"{text}\n\nDone."]
 
@@ -219,7 +219,7 @@ async def test_a_running_answer_is_stopped_by_a_command_of_who_asked(talk: Platf
 
 async def test_in_a_thread_a_command_stops_the_answer_too(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer(SLOW, chunk_chars=4, chunk_delay=0.5)])
-    thread = await talk.add_thread("Tadpoles")
+    thread = await talk.add_thread("Trailers")
     await talk.say(ANN, "slowly", thread)
     await talk.scene.until_value("running", "SELECT status FROM turns")
 
@@ -235,18 +235,18 @@ async def test_in_a_thread_a_command_stops_the_answer_too(talk: PlatformDriver) 
 async def test_a_file_that_comes_in_is_read_by_a_tool(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer(tool_calls=[("file_manager__read_document", {"file_id": 1})]), Answer("Green.")])
 
-    await talk.say(ANN, "read this", talk.direct(ANN), files=[("notes.txt", b"frogs are green")])
+    await talk.say(ANN, "read this", talk.direct(ANN), files=[("notes.txt", b"bikes are green")])
 
     assert await talk.hear(talk.direct(ANN)) == ["Green."]
     assert "notes.txt (file_id 1" in talk.scene.prompt(0)
-    assert "frogs are green" in json.dumps(talk.scene.model.requests[1].body["messages"][-1])
+    assert "bikes are green" in json.dumps(talk.scene.model.requests[1].body["messages"][-1])
     assert await talk.scene.sql("SELECT filename, mime_type, status FROM file_records") == [
         ("notes.txt", "text/plain", "stored")
     ]
 
 
 async def test_a_file_of_the_answer_goes_out(talk: PlatformDriver) -> None:
-    arguments = {"title": "Frogs", "content": "Frogs are green.", "format": "txt"}
+    arguments = {"title": "Bikes", "content": "Bikes are green.", "format": "txt"}
     talk.scene.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
 
     question = await talk.say(ANN, "write it down", talk.channel)
@@ -255,7 +255,7 @@ async def test_a_file_of_the_answer_goes_out(talk: PlatformDriver) -> None:
     posts = talk.posts(talk.channel)
     assert {post.place for post in posts} == {talk.conversation(question)}
     (file,) = [file for post in posts for file in post.files]
-    assert (file[0].endswith(".txt"), b"Frogs are green." in file[1]) == (True, True)
+    assert (file[0].endswith(".txt"), b"Bikes are green." in file[1]) == (True, True)
     assert "Here it is." in posts[0].text
     assert len(posts) == (1 if Capability.FILES_IN_ANSWER in talk.capabilities else 2)
     assert talk.refusals() == []

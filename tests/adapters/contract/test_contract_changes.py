@@ -18,19 +18,19 @@ ANSWER_EDITED = "Answer the edited message"
 async def test_an_edit_before_the_answer_replaces_the_question(
     driver: PlatformDriver, address: Address, model: OpenAIStub
 ) -> None:
-    model.play([Answer("Toads.")])
+    model.play([Answer("Boats.")])
     place = driver.direct(ANN)
     async with driver.open(address, model, works=False):
         question = await driver.say(ANN, "tell me of forgs", place)
         await driver.scene.until_value(1, "SELECT count(*) FROM inbox")
-        await driver.edit(question, "tell me of toads")
-        await driver.scene.until_value("tell me of toads", INBOX)
+        await driver.edit(question, "tell me of boats")
+        await driver.scene.until_value("tell me of boats", INBOX)
 
     async with driver.open(address, model):
-        assert await driver.hear(place) == ["Toads."]
+        assert await driver.hear(place) == ["Boats."]
         await driver.until_delivered()
 
-    assert "tell me of toads" in driver.scene.prompt()
+    assert "tell me of boats" in driver.scene.prompt()
     assert ANSWER_EDITED not in driver.posts(place)[0].buttons
 
 
@@ -41,8 +41,8 @@ async def test_an_edit_while_the_answer_is_made_is_offered_with_it(talk: Platfor
 
     question = await talk.say(ANN, "tell me of forgs", place)
     await talk.scene.model.until(1)
-    await talk.edit(question, "tell me of frogs")
-    await talk.scene.until_value("tell me of frogs", INBOX)
+    await talk.edit(question, "tell me of bikes")
+    await talk.scene.until_value("tell me of bikes", INBOX)
     hold.set()
 
     await talk.hear(place)
@@ -50,29 +50,29 @@ async def test_an_edit_while_the_answer_is_made_is_offered_with_it(talk: Platfor
 
 
 async def test_an_edit_after_the_answer_offers_another_one(talk: PlatformDriver) -> None:
-    talk.scene.model.play([Answer("Of forgs."), Answer("Of frogs.")])
+    talk.scene.model.play([Answer("Of forgs."), Answer("Of bikes.")])
     question = await talk.say(ANN, "tell me of forgs", talk.channel)
     await talk.hear(talk.channel)
     await talk.until_delivered()
 
-    await talk.edit(question, "tell me of frogs")
+    await talk.edit(question, "tell me of bikes")
     await talk.wait(lambda: ANSWER_EDITED in talk.posts(talk.channel)[0].buttons)
     await talk.press(ANN, talk.posts(talk.channel)[0], ANSWER_EDITED)
 
-    assert await talk.hear(talk.channel, 2) == ["Of forgs.", "Of frogs."]
-    assert "tell me of frogs" in talk.scene.prompt()
+    assert await talk.hear(talk.channel, 2) == ["Of forgs.", "Of bikes."]
+    assert "tell me of bikes" in talk.scene.prompt()
     assert talk.refusals() == []
 
 
 async def test_an_edit_that_calls_the_agent_is_answered_like_a_new_message(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer("Green."), Answer("Never.")])
-    question = await talk.say(ANN, "what colour are frogs?", talk.channel, calls=False)
-    await talk.edit(question, "what colour are the frogs?", calls=False)
+    question = await talk.say(ANN, "what colour are bikes?", talk.channel, calls=False)
+    await talk.edit(question, "what colour are the bikes?", calls=False)
 
-    await talk.edit(question, "what colour are the frogs?")
+    await talk.edit(question, "what colour are the bikes?")
     assert await talk.hear(talk.channel) == ["Green."]
-    await talk.edit(question, "what colour are toads?")
-    await talk.scene.until_value("what colour are toads?", INBOX)
+    await talk.edit(question, "what colour are boats?")
+    await talk.scene.until_value("what colour are boats?", INBOX)
 
     assert talk.posts(talk.channel)[0].question == question.id
     assert await talk.scene.value("SELECT count(*) FROM turns") == 1
@@ -84,7 +84,7 @@ async def test_a_message_that_is_deleted_before_its_answer_is_withdrawn_and_forg
     model.play([Answer("Only this.")])
     place = driver.direct(ANN)
     async with driver.open(address, model, works=False):
-        secret = await driver.say(ANN, "my password is frog", place)
+        secret = await driver.say(ANN, "my password is bike", place)
         await driver.scene.until_value(1, "SELECT count(*) FROM inbox")
         await driver.delete(secret)
         await driver.scene.until_value("cancelled", "SELECT status FROM inbox")
@@ -118,8 +118,8 @@ async def test_a_message_that_is_deleted_after_its_answer_is_redacted_everywhere
 
 async def test_a_question_that_is_deleted_in_mid_answer_is_stopped_and_its_answer_goes(talk: PlatformDriver) -> None:
     never = asyncio.Event()
-    talk.scene.model.play([Answer("One frog, two frogs, three frogs.", chunk_chars=4, end=never)])
-    question = await talk.say(ANN, "count all frogs", talk.channel)
+    talk.scene.model.play([Answer("One bike, two bikes, three bikes.", chunk_chars=4, end=never)])
+    question = await talk.say(ANN, "count all bikes", talk.channel)
     await talk.wait(lambda: talk.posts(talk.channel))
 
     await talk.delete(question)

@@ -41,9 +41,9 @@ class Scene(ChatScene):
 def make_scene(discord: DiscordStandIn, settings: Settings) -> Scene:
     """Return a scene on a stand-in; its Parley is still closed."""
     ann, bob = Person(discord, "Ann"), Person(discord, "Bob")
-    guild = discord.world.add_guild("The Pond", ann.user)
+    guild = discord.world.add_guild("Acme", ann.user)
     bob.joins(guild)
-    general = discord.world.add_channel(guild["id"], "general", "Frogs and toads")
+    general = discord.world.add_channel(guild["id"], "general", "Bikes and boats")
     own = DiscordSettings(
         token=SecretStr(discord.token),
         api_base=discord.api_base,
@@ -67,7 +67,7 @@ def scene(discord: DiscordStandIn, settings: Settings) -> Scene:
 
 
 @pytest.fixture
-async def pond(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
+async def server(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
     """The scene with its Parley open."""
     async with scene.opened(address, model):
         yield scene

@@ -21,42 +21,42 @@ WHERE l.user_id = users.id AND platform_user_id = :account
 GRANT = "INSERT INTO role_grants (server, role, permission_level) VALUES (:server, :role, 'admin')"
 
 
-async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(pond: Scene) -> None:
-    await pond.discord.until(lambda: pond.discord.commands)
-    office, carl = Office(approver=Permission.ADMIN), Person(pond.discord, "Carl")
-    carl.joins(pond.guild)
-    pond.parley.app.tools.mcp.offer(office.tools())
-    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
-    pond.model.play([calls(MAIL), Answer("Sent.")])
-    await pond.ann.asks("mail Bob", pond.general)
-    (text,) = await pond.ann.hears(pond.general)
+async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(server: Scene) -> None:
+    await server.discord.until(lambda: server.discord.commands)
+    office, carl = Office(approver=Permission.ADMIN), Person(server.discord, "Carl")
+    carl.joins(server.guild)
+    server.parley.app.tools.mcp.offer(office.tools())
+    await server.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
+    server.model.play([calls(MAIL), Answer("Sent.")])
+    await server.ann.asks("mail Bob", server.general)
+    (text,) = await server.ann.hears(server.general)
     assert "needs the permission admin" in text
-    question = pond.ann.reads(pond.general)[0]
-    await (await pond.bob.types("me", pond.general)).answered()
-    await pond.sql(
+    question = server.ann.reads(server.general)[0]
+    await (await server.bob.types("me", server.general)).answered()
+    await server.sql(
         "UPDATE users SET permission_level = 'admin' FROM user_platform_links AS l WHERE l.user_id = users.id"
         " AND platform_user_id = :bob",
-        bob=pond.bob.id,
+        bob=server.bob.id,
     )
 
-    own = await (await pond.ann.clicks(question, "Yes")).acked()
+    own = await (await server.ann.clicks(question, "Yes")).acked()
     strangers = await (await carl.clicks(question, "Yes")).acked()
-    await pond.ann.asks("yes", pond.general)
-    typed = (await pond.ann.hears(pond.general, 2))[1]
+    await server.ann.asks("yes", server.general)
+    typed = (await server.ann.hears(server.general, 2))[1]
     assert own.text == strangers.text == typed
     assert own.text == "A yes to this needs the permission admin; somebody here who has it can answer in your place."
     assert (own.is_private, strangers.is_private, office.sent) == (True, True, [])
 
-    await (await pond.bob.clicks(question, "Yes")).acked()
-    assert (await pond.ann.hears(pond.general, 3))[2] == "Sent."
+    await (await server.bob.clicks(question, "Yes")).acked()
+    assert (await server.ann.hears(server.general, 3))[2] == "Sent."
     assert office.sent == [("bob", "See you at eight.")]
-    rows = await pond.sql(
+    rows = await server.sql(
         "SELECT confirmations.status, asked.platform_user_id, approver.platform_user_id FROM confirmations"
         " JOIN user_platform_links AS asked USING (user_id) JOIN turns ON turns.id = answered_turn_id"
         " JOIN user_platform_links AS approver ON approver.user_id = approved_by"
         " WHERE turns.user_id = confirmations.user_id"
     )
-    assert rows == [("used", pond.ann.id, pond.bob.id)]
+    assert rows == [("used", server.ann.id, server.bob.id)]
 
 
 async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: Address, model: OpenAIStub) -> None:
@@ -77,65 +77,65 @@ async def test_buttons_outlive_a_restart_and_then_expire(scene: Scene, address: 
     assert expired.text == "These buttons have expired."
 
 
-async def test_a_button_id_with_another_persons_turn_is_refused(pond: Scene) -> None:
-    pond.model.play([Answer("For Ann.")])
-    await pond.ann.asks("my secret", pond.general)
-    await pond.ann.hears(pond.general)
-    turn_id = await pond.value("SELECT id FROM turns")
+async def test_a_button_id_with_another_persons_turn_is_refused(server: Scene) -> None:
+    server.model.play([Answer("For Ann.")])
+    await server.ann.asks("my secret", server.general)
+    await server.ann.hears(server.general)
+    turn_id = await server.value("SELECT id FROM turns")
 
-    forged = Button(AGAIN, turn_id, pond.bob.id, int((datetime.now(UTC) + timedelta(days=1)).timestamp()))
+    forged = Button(AGAIN, turn_id, server.bob.id, int((datetime.now(UTC) + timedelta(days=1)).timestamp()))
     pressed = {"custom_id": forged.to_id(), "component_type": 2}
-    interaction = await (await pond.bob.presses(pond.ann.reads(pond.general)[0], pressed)).acked()
+    interaction = await (await server.bob.presses(server.ann.reads(server.general)[0], pressed)).acked()
 
     assert interaction.text == "That answer is gone."
-    assert await pond.value("SELECT count(*) FROM inbox") == 1
+    assert await server.value("SELECT count(*) FROM inbox") == 1
 
 
-async def ask_for_a_mail(pond: Scene, *tools: Tool) -> Json:
+async def ask_for_a_mail(server: Scene, *tools: Tool) -> Json:
     """Let Ann ask for a call that needs an admin's yes, and return the question."""
-    await pond.discord.until(lambda: pond.discord.commands)
-    pond.parley.app.tools.mcp.offer(tools)
-    await pond.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
-    pond.model.play([calls(MAIL), Answer("I have tried.")])
-    await pond.ann.asks("mail Bob", pond.general)
-    await pond.ann.hears(pond.general)
-    await (await pond.bob.types("me", pond.general)).answered()
-    await pond.sql(MAKE_ADMIN, account=pond.bob.id)
-    return pond.ann.reads(pond.general)[0]
+    await server.discord.until(lambda: server.discord.commands)
+    server.parley.app.tools.mcp.offer(tools)
+    await server.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'discord')")
+    server.model.play([calls(MAIL), Answer("I have tried.")])
+    await server.ann.asks("mail Bob", server.general)
+    await server.ann.hears(server.general)
+    await (await server.bob.types("me", server.general)).answered()
+    await server.sql(MAKE_ADMIN, account=server.bob.id)
+    return server.ann.reads(server.general)[0]
 
 
-async def test_an_admin_who_is_paused_decides_nothing_for_others(pond: Scene) -> None:
+async def test_an_admin_who_is_paused_decides_nothing_for_others(server: Scene) -> None:
     office = Office(approver=Permission.ADMIN)
-    question = await ask_for_a_mail(pond, *office.tools())
-    await pond.sql("SELECT admin.pause_user('discord', :account)", account=pond.bob.id)
+    question = await ask_for_a_mail(server, *office.tools())
+    await server.sql("SELECT admin.pause_user('discord', :account)", account=server.bob.id)
 
-    yes = await (await pond.bob.clicks(question, "Yes")).acked()
-    grant = await (await pond.bob.types("grant", pond.general)).answered()
+    yes = await (await server.bob.clicks(question, "Yes")).acked()
+    grant = await (await server.bob.types("grant", server.general)).answered()
 
     assert (yes.text, yes.is_private) == (str(PersonPaused()), True)
     assert grant == str(PersonPaused())
-    await pond.sql("SELECT admin.resume_user('discord', :account)", account=pond.bob.id)
-    await (await pond.bob.clicks(question, "Yes")).acked()
-    await pond.ann.hears(pond.general, 2)
+    await server.sql("SELECT admin.resume_user('discord', :account)", account=server.bob.id)
+    await (await server.bob.clicks(question, "Yes")).acked()
+    await server.ann.hears(server.general, 2)
     assert office.sent == [("bob", "See you at eight.")]
 
 
-async def test_a_yes_of_another_person_gives_no_role_back_that_was_lost_since(pond: Scene) -> None:
+async def test_a_yes_of_another_person_gives_no_role_back_that_was_lost_since(server: Scene) -> None:
     office = Office(approver=Permission.ADMIN)
     send, *_ = office.tools()
-    await pond.discord.until(lambda: pond.discord.commands)
-    role = await make_role(pond, "Keepers")
-    give(pond, pond.ann, role)
-    await pond.sql(GRANT, server=pond.guild["id"], role=role["id"])
-    question = await ask_for_a_mail(pond, replace(send, requires=Permission.ADMIN))
-    give(pond, pond.ann)
-    pond.model.play([Answer("Hello.")])
-    await pond.ann.asks("hello", pond.general)
-    await pond.ann.hears(pond.general, 2)
-    pond.model.play([Answer("I may not.")])
+    await server.discord.until(lambda: server.discord.commands)
+    role = await make_role(server, "Keepers")
+    give(server, server.ann, role)
+    await server.sql(GRANT, server=server.guild["id"], role=role["id"])
+    question = await ask_for_a_mail(server, replace(send, requires=Permission.ADMIN))
+    give(server, server.ann)
+    server.model.play([Answer("Hello.")])
+    await server.ann.asks("hello", server.general)
+    await server.ann.hears(server.general, 2)
+    server.model.play([Answer("I may not.")])
 
-    await (await pond.bob.clicks(question, "Yes")).acked()
+    await (await server.bob.clicks(question, "Yes")).acked()
 
-    await pond.ann.hears(pond.general, 3)
+    await server.ann.hears(server.general, 3)
     assert office.sent == []
-    assert await pond.value("SELECT roles FROM member_roles WHERE platform_user_id = :ann", ann=pond.ann.id) == []
+    assert await server.value("SELECT roles FROM member_roles WHERE platform_user_id = :ann", ann=server.ann.id) == []

@@ -34,7 +34,7 @@ async def test_mentions_behind_hundreds_of_other_messages_are_found_in_order(
     world, me = scene.discord.world, scene.discord.world.bot["id"]
     async with stopped(scene, address, model):
         for number in range(MANY):
-            world.keep_message(scene.general, scene.bob.user, f"croak {number}")
+            world.keep_message(scene.general, scene.bob.user, f"entry {number}")
         for number in range(3):
             world.keep_message(scene.general, scene.ann.user, f"<@{me}> question {number}")
 
@@ -58,7 +58,7 @@ async def test_each_member_is_looked_up_once_and_only_if_they_asked_something(
         for number in range(20):
             stranger = Person(scene.discord, f"Stranger{number}")
             stranger.joins(scene.guild)
-            world.keep_message(scene.general, stranger.user, f"croak {number}")
+            world.keep_message(scene.general, stranger.user, f"entry {number}")
             world.keep_message((scene.general, other)[number % 2], scene.ann.user, f"<@{me}> question {number}")
 
     async with scene.opened(address, model):

@@ -25,92 +25,92 @@ async def until_cut(scene: Scene, count: int = 1) -> None:
     await scene.discord.until(lambda: sum(request.status == CUT for request in scene.discord.journal) >= count)
 
 
-async def test_a_first_mention_is_answered_with_its_context_when_the_history_breaks_off_at_first(pond: Scene) -> None:
-    pond.model.play([Answer("Green.")])
-    await pond.bob.says("frogs are green", pond.general, is_heard=False)
-    cut(pond, "GET", f"/channels/{pond.general['id']}/messages")
+async def test_a_first_mention_is_answered_with_its_context_when_the_history_breaks_off_at_first(server: Scene) -> None:
+    server.model.play([Answer("Green.")])
+    await server.bob.says("bikes are green", server.general, is_heard=False)
+    cut(server, "GET", f"/channels/{server.general['id']}/messages")
 
-    await pond.ann.asks("what colour?", pond.general)
+    await server.ann.asks("what colour?", server.general)
 
-    assert await pond.ann.hears(pond.general) == ["Green."]
-    assert "Bob: frogs are green" in pond.prompt()
+    assert await server.ann.hears(server.general) == ["Green."]
+    assert "Bob: bikes are green" in server.prompt()
 
 
-async def test_live_text_with_its_stop_button_is_shown_once_after_broken_connections(pond: Scene) -> None:
+async def test_live_text_with_its_stop_button_is_shown_once_after_broken_connections(server: Scene) -> None:
     end = asyncio.Event()
-    pond.model.play([Answer("One two three.", chunk_chars=4, end=end)])
-    cut(pond, "POST", "/messages", 1)
-    cut(pond, "POST", "/messages", 1, after=True)
+    server.model.play([Answer("One two three.", chunk_chars=4, end=end)])
+    cut(server, "POST", "/messages", 1)
+    cut(server, "POST", "/messages", 1, after=True)
 
-    await pond.ann.asks("count", pond.general)
-    await pond.discord.until(lambda: [post for post in pond.ann.reads(pond.general) if post["components"]])
-    await pond.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
+    await server.ann.asks("count", server.general)
+    await server.discord.until(lambda: [post for post in server.ann.reads(server.general) if post["components"]])
+    await server.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
     end.set()
-    await pond.until_value("delivered", "SELECT status FROM outbox")
+    await server.until_value("delivered", "SELECT status FROM outbox")
 
-    assert [post["content"] for post in pond.ann.reads(pond.general)] == ["One two three."]
+    assert [post["content"] for post in server.ann.reads(server.general)] == ["One two three."]
 
 
-async def test_a_first_mention_is_answered_without_context_when_the_history_stays_away(pond: Scene) -> None:
-    pond.model.play([Answer("Hello.")])
-    cut(pond, "GET", f"/channels/{pond.general['id']}/messages", ALWAYS)
-    old = await pond.bob.says("an old one", pond.general, is_heard=False)
+async def test_a_first_mention_is_answered_without_context_when_the_history_stays_away(server: Scene) -> None:
+    server.model.play([Answer("Hello.")])
+    cut(server, "GET", f"/channels/{server.general['id']}/messages", ALWAYS)
+    old = await server.bob.says("an old one", server.general, is_heard=False)
 
-    await pond.ann.says(f"<@{pond.discord.world.bot['id']}> hi", pond.general, message_reference=reference(old))
+    await server.ann.says(f"<@{server.discord.world.bot['id']}> hi", server.general, message_reference=reference(old))
 
-    assert await pond.ann.hears(pond.general) == ["Hello."]
+    assert await server.ann.hears(server.general) == ["Hello."]
 
 
 def reference(message: Json) -> Json:
     return {"message_id": message["id"], "channel_id": message["channel_id"]}
 
 
-async def test_a_thread_for_a_question_is_opened_once_when_the_confirmation_is_cut_off(pond: Scene) -> None:
-    pond.model.play([Answer("In here.")])
-    await pond.sql(
-        "INSERT INTO channel_modes (platform_channel_id, thread_per_question) VALUES (:c, true)", c=pond.general["id"]
+async def test_a_thread_for_a_question_is_opened_once_when_the_confirmation_is_cut_off(server: Scene) -> None:
+    server.model.play([Answer("In here.")])
+    await server.sql(
+        "INSERT INTO channel_modes (platform_channel_id, thread_per_question) VALUES (:c, true)", c=server.general["id"]
     )
-    cut(pond, "POST", "/threads", 1, after=True)
+    cut(server, "POST", "/threads", 1, after=True)
 
-    question = await pond.ann.asks("how do frogs swim?", pond.general)
-    thread = await pond.discord.until(lambda: pond.discord.world.channels.get(question["id"]))
+    question = await server.ann.asks("how do bikes swim?", server.general)
+    thread = await server.discord.until(lambda: server.discord.world.channels.get(question["id"]))
 
-    assert await pond.ann.hears(thread) == ["In here."]
+    assert await server.ann.hears(thread) == ["In here."]
 
 
-async def test_a_typed_command_is_answered_once_when_connections_break(pond: Scene) -> None:
-    pond.model.play([])
-    cut(pond, "POST", "/users/@me/channels", 2)
-    cut(pond, "POST", "/messages", 1)
-    cut(pond, "POST", "/messages", 1, after=True)
+async def test_a_typed_command_is_answered_once_when_connections_break(server: Scene) -> None:
+    server.model.play([])
+    cut(server, "POST", "/users/@me/channels", 2)
+    cut(server, "POST", "/messages", 1)
+    cut(server, "POST", "/messages", 1, after=True)
 
-    await pond.ann.asks("/budget", pond.general)
-    await pond.discord.until(lambda: len(pond.discord.sent("POST", "/messages")) == 3)
+    await server.ann.asks("/budget", server.general)
+    await server.discord.until(lambda: len(server.discord.sent("POST", "/messages")) == 3)
 
-    (result,) = await pond.ann.hears(pond.ann.dm())
+    (result,) = await server.ann.hears(server.ann.dm())
     assert result.startswith("You have used 0 of")
 
 
-async def test_a_new_server_is_greeted_when_connections_break(pond: Scene) -> None:
-    lake, shore, joined = invite(pond)
-    cut(pond, "POST", f"/channels/{shore['id']}/messages", 1, after=True)
-    cut(pond, "GET", "/audit-logs", 3)
+async def test_a_new_server_is_greeted_when_connections_break(server: Scene) -> None:
+    lake, shore, joined = invite(server)
+    cut(server, "POST", f"/channels/{shore['id']}/messages", 1, after=True)
+    cut(server, "GET", "/audit-logs", 3)
 
-    await pond.discord.gateway.dispatch("GUILD_CREATE", joined, lake["id"])
+    await server.discord.gateway.dispatch("GUILD_CREATE", joined, lake["id"])
 
-    assert "Thank you for inviting me" in (await pond.bob.hears(pond.bob.dm()))[0]
-    assert len(pond.bob.reads(shore)) == 1
+    assert "Thank you for inviting me" in (await server.bob.hears(server.bob.dm()))[0]
+    assert len(server.bob.reads(shore)) == 1
 
 
-async def test_a_summary_is_given_when_the_history_breaks_off_at_first(pond: Scene) -> None:
-    pond.model.play([Answer("They croaked.")])
-    first = await pond.bob.says("croak", pond.general)
-    await pond.discord.until(lambda: pond.discord.commands)
-    cut(pond, "GET", f"/channels/{pond.general['id']}/messages", 3)
+async def test_a_summary_is_given_when_the_history_breaks_off_at_first(server: Scene) -> None:
+    server.model.play([Answer("They entryed.")])
+    first = await server.bob.says("entry", server.general)
+    await server.discord.until(lambda: server.discord.commands)
+    cut(server, "GET", f"/channels/{server.general['id']}/messages", 3)
 
-    picked = await pond.ann.picks("Summarise from here", first)
+    picked = await server.ann.picks("Summarise from here", first)
 
-    assert await picked.answered() == "They croaked."
+    assert await picked.answered() == "They entryed."
 
 
 async def test_commands_are_registered_when_the_connection_breaks_at_first(
@@ -158,21 +158,23 @@ async def test_a_channel_whose_history_breaks_off_keeps_no_other_channel_waiting
 
 
 @pytest.mark.parametrize("status", [500, CUT])
-async def test_commands_and_forms_are_answered_as_ever_when_the_first_response_breaks(pond: Scene, status: int) -> None:
-    pond.model.play([Answer("To all.")])
-    await pond.discord.until(lambda: pond.discord.commands)
-    faults = pond.discord.faults
+async def test_commands_and_forms_are_answered_as_ever_when_the_first_response_breaks(
+    server: Scene, status: int
+) -> None:
+    server.model.play([Answer("To all.")])
+    await server.discord.until(lambda: server.discord.commands)
+    faults = server.discord.faults
 
     faults.append(Fault("POST", "/callback", status))
-    interaction = await pond.ann.types("ask", pond.general, question="hello?")
-    await pond.until_value("delivered", "SELECT status FROM outbox")
-    opened_form = await (await pond.ann.types("credential", pond.general, sub="set", name="pms")).acked()
+    interaction = await server.ann.types("ask", server.general, question="hello?")
+    await server.until_value("delivered", "SELECT status FROM outbox")
+    opened_form = await (await server.ann.types("credential", server.general, sub="set", name="pms")).acked()
     faults.append(Fault("POST", "/callback", status, after=True))
     faults.append(Fault("PATCH", "/webhooks/", status))
-    submission = await pond.ann.fills(opened_form, text="lantern-4711-heron")
+    submission = await server.ann.fills(opened_form, text="lantern-4711-wagon")
 
     assert (await submission.answered()).startswith("I keep your credential pms")
     assert [(message["content"], message["flags"] & EPHEMERAL) for message in interaction.messages] == [("To all.", 0)]
     assert len(submission.messages) == 1
     # Nobody was told to try again.
-    assert pond.discord.sent("POST", f"/webhooks/{pond.discord.bot_user_id}") == []
+    assert server.discord.sent("POST", f"/webhooks/{server.discord.bot_user_id}") == []

@@ -12,14 +12,14 @@ async def found(scene: Scene) -> list[tuple[str, str]]:
     return [(finding.level, finding.text) async for finding in DiscordPlatform(scene.own).examine(scene.settings)]
 
 
-async def test_all_is_well_once_the_bot_has_started(pond: Scene) -> None:
-    await pond.discord.until(lambda: pond.discord.commands)
+async def test_all_is_well_once_the_bot_has_started(server: Scene) -> None:
+    await server.discord.until(lambda: server.discord.commands)
 
-    findings = await found(pond)
+    findings = await found(server)
 
     assert [level for level, _ in findings] == ["ok"] * 4
     assert findings[0][1].startswith("the token is parley's")
-    assert findings[2][1] == "The Pond: all permissions"
+    assert findings[2][1] == "Acme: all permissions"
 
 
 async def test_what_is_missing_is_named_with_its_remedy(scene: Scene) -> None:

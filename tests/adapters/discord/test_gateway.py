@@ -18,35 +18,35 @@ from tests.support.chat_scene import ended
 
 
 @pytest.mark.parametrize("payload", [{"op": 7, "d": None}, {"op": 9, "d": True}], ids=["reconnect", "invalid-session"])
-async def test_a_session_that_can_be_resumed_goes_on_and_nothing_is_missed(pond: Scene, payload: Json) -> None:
-    pond.model.play([Answer("Still here.")])
+async def test_a_session_that_can_be_resumed_goes_on_and_nothing_is_missed(server: Scene, payload: Json) -> None:
+    server.model.play([Answer("Still here.")])
 
-    await pond.discord.gateway.send_all(payload)
-    await pond.discord.gateway.until_gone()
-    await pond.ann.says("are you back?", pond.ann.dm())
+    await server.discord.gateway.send_all(payload)
+    await server.discord.gateway.until_gone()
+    await server.ann.says("are you back?", server.ann.dm())
 
-    assert await pond.ann.hears(pond.ann.dm()) == ["Still here."]
-    assert (len(pond.discord.gateway.identifies), pond.discord.gateway.resumes) == (1, 1)
+    assert await server.ann.hears(server.ann.dm()) == ["Still here."]
+    assert (len(server.discord.gateway.identifies), server.discord.gateway.resumes) == (1, 1)
 
 
-async def test_what_was_written_while_a_session_was_invalid_is_caught_up_with(pond: Scene) -> None:
-    pond.model.play([Answer("First."), Answer("Second.")])
-    await pond.ann.asks("before", pond.general)
-    await pond.ann.hears(pond.general)
+async def test_what_was_written_while_a_session_was_invalid_is_caught_up_with(server: Scene) -> None:
+    server.model.play([Answer("First."), Answer("Second.")])
+    await server.ann.asks("before", server.general)
+    await server.ann.hears(server.general)
 
-    await pond.discord.gateway.send_all({"op": 9, "d": False})
-    await pond.ann.asks("meanwhile", pond.general, is_heard=False)
+    await server.discord.gateway.send_all({"op": 9, "d": False})
+    await server.ann.asks("meanwhile", server.general, is_heard=False)
 
-    assert await pond.ann.hears(pond.general, 2) == ["First.", "Second."]
-    assert len(pond.discord.gateway.identifies) == 2
+    assert await server.ann.hears(server.general, 2) == ["First.", "Second."]
+    assert len(server.discord.gateway.identifies) == 2
 
 
 async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_says_so(
-    pond: Scene, capsys: pytest.CaptureFixture[str]
+    server: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pond.discord.gateway.token = "another"  # the stand-in's
-    await pond.discord.gateway.drop_all(4004)
-    await pond.discord.gateway.until_gone()
+    server.discord.gateway.token = "another"  # the stand-in's
+    await server.discord.gateway.drop_all(4004)
+    await server.discord.gateway.until_gone()
 
     result = ""
     async with asyncio.timeout(30):
@@ -54,13 +54,13 @@ async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_
             await asyncio.sleep(0.02)
             result += capsys.readouterr().out
     assert "make a new one in the developer portal and set DISCORD_TOKEN" in result
-    assert len(pond.discord.gateway.identifies) == 1
+    assert len(server.discord.gateway.identifies) == 1
     # What was waiting is answered all the same: workers send without a gateway, once the token is a good one.
-    pond.model.play([Answer("I still send.")])
-    await pond.parley.accept(
-        "hello", adapter="discord", platform="discord", user=pond.ann.id, channel=pond.ann.dm()["id"]
+    server.model.play([Answer("I still send.")])
+    await server.parley.accept(
+        "hello", adapter="discord", platform="discord", user=server.ann.id, channel=server.ann.dm()["id"]
     )
-    assert await pond.ann.hears(pond.ann.dm()) == ["I still send."]
+    assert await server.ann.hears(server.ann.dm()) == ["I still send."]
 
 
 async def test_a_missed_heartbeat_ends_the_connection_and_it_comes_back(
@@ -77,17 +77,17 @@ async def test_a_missed_heartbeat_ends_the_connection_and_it_comes_back(
         assert await scene.ann.hears(scene.ann.dm()) == ["Back."]
 
 
-async def test_an_event_that_makes_no_sense_ends_the_client_and_not_the_process(pond: Scene) -> None:
-    pond.model.play([Answer("First."), Answer("Second.")])
-    await pond.ann.asks("before", pond.general)
-    await pond.ann.hears(pond.general)
+async def test_an_event_that_makes_no_sense_ends_the_client_and_not_the_process(server: Scene) -> None:
+    server.model.play([Answer("First."), Answer("Second.")])
+    await server.ann.asks("before", server.general)
+    await server.ann.hears(server.general)
 
-    await pond.discord.gateway.dispatch("MESSAGE_CREATE", {"id": "nonsense"}, None)
-    await pond.discord.gateway.until_gone()
-    await pond.ann.asks("while it restarts", pond.general, is_heard=False)
+    await server.discord.gateway.dispatch("MESSAGE_CREATE", {"id": "nonsense"}, None)
+    await server.discord.gateway.until_gone()
+    await server.ann.asks("while it restarts", server.general, is_heard=False)
 
-    assert await pond.ann.hears(pond.general, 2) == ["First.", "Second."]
-    assert len(pond.discord.gateway.identifies) == 2
+    assert await server.ann.hears(server.general, 2) == ["First.", "Second."]
+    assert len(server.discord.gateway.identifies) == 2
 
 
 async def test_a_token_that_is_refused_keeps_the_process_up(scene: Scene, address: Address, model: OpenAIStub) -> None:

@@ -8,15 +8,15 @@ from tests.support.entered import files_entered, in_each, listed
 MOST_FILES = 33
 
 
-async def test_a_mention_goes_through_few_files(pond: Scene) -> None:
-    pond.model.play([Answer("Hello.")] * 4)
-    await pond.ann.says("hello", pond.ann.dm())
-    await pond.until_value(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+async def test_a_mention_goes_through_few_files(server: Scene) -> None:
+    server.model.play([Answer("Hello.")] * 4)
+    await server.ann.says("hello", server.ann.dm())
+    await server.until_value(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
     rounds = []
     for number in range(2, 5):
         with files_entered() as entered:
-            await pond.ann.says("hello again", pond.ann.dm())
-            await pond.until_value(number, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+            await server.ann.says("hello again", server.ann.dm())
+            await server.until_value(number, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
         rounds.append(entered)
 
     entered = in_each(rounds)

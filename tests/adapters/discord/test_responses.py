@@ -19,17 +19,17 @@ FORGET_DELIVERY = (
 DELIVERED = "SELECT count(*) FROM outbox WHERE status = 'delivered'"
 
 
-async def until_delivered(pond: Scene, count: int) -> None:
+async def until_delivered(server: Scene, count: int) -> None:
     """Return once so many replies are delivered; one whose delivery failed is tried again at once, not later."""
-    while await pond.value(DELIVERED) < count:
-        await pond.sql(RETRY + " AND error IS NOT NULL")
-        await pond.sql("SELECT pg_sleep(0.05)")
+    while await server.value(DELIVERED) < count:
+        await server.sql(RETRY + " AND error IS NOT NULL")
+        await server.sql("SELECT pg_sleep(0.05)")
 
 
-async def ask_for_a_long_answer(pond: Scene) -> Interaction:
-    await pond.discord.until(lambda: pond.discord.commands)
-    pond.model.play([Answer(LONG)])
-    return await pond.ann.types("ask", pond.general, question="a story, please")
+async def ask_for_a_long_answer(server: Scene) -> Interaction:
+    await server.discord.until(lambda: server.discord.commands)
+    server.model.play([Answer(LONG)])
+    return await server.ann.types("ask", server.general, question="a story, please")
 
 
 def assert_told_once(parts: list[str]) -> None:
@@ -38,56 +38,56 @@ def assert_told_once(parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("status", [500, CUT])
-async def test_a_part_of_an_answer_whose_confirmation_is_lost_is_not_sent_again(pond: Scene, status: int) -> None:
-    pond.discord.faults.append(Fault("POST", "/webhooks/", status, after=True))
+async def test_a_part_of_an_answer_whose_confirmation_is_lost_is_not_sent_again(server: Scene, status: int) -> None:
+    server.discord.faults.append(Fault("POST", "/webhooks/", status, after=True))
 
-    await ask_for_a_long_answer(pond)
-    await pond.until_value(True, "SELECT error IS NOT NULL FROM outbox")
-    await pond.sql(RETRY)
-    await pond.until_value("delivered", "SELECT status FROM outbox")
+    await ask_for_a_long_answer(server)
+    await server.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    await server.sql(RETRY)
+    await server.until_value("delivered", "SELECT status FROM outbox")
 
-    assert_told_once([post["content"] for post in pond.ann.reads(pond.general)])
+    assert_told_once([post["content"] for post in server.ann.reads(server.general)])
 
 
-async def test_the_parts_of_an_answer_are_not_sent_again_after_the_death_of_a_worker(pond: Scene) -> None:
-    await ask_for_a_long_answer(pond)
-    await pond.until_value("delivered", "SELECT status FROM outbox")
-    await pond.sql(FORGET_DELIVERY)
-    await pond.until_value("delivered", "SELECT status FROM outbox")
+async def test_the_parts_of_an_answer_are_not_sent_again_after_the_death_of_a_worker(server: Scene) -> None:
+    await ask_for_a_long_answer(server)
+    await server.until_value("delivered", "SELECT status FROM outbox")
+    await server.sql(FORGET_DELIVERY)
+    await server.until_value("delivered", "SELECT status FROM outbox")
 
-    assert_told_once([post["content"] for post in pond.ann.reads(pond.general)])
+    assert_told_once([post["content"] for post in server.ann.reads(server.general)])
 
 
 @pytest.mark.parametrize("status", [500, CUT])
-async def test_a_private_answer_is_one_message_also_when_its_confirmation_is_lost(pond: Scene, status: int) -> None:
-    await pond.discord.until(lambda: pond.discord.commands)
-    first = await pond.bob.says("croak", pond.general)
-    pond.model.play([Answer(LONG), Answer("Once more. " + LONG)])
-    pond.discord.faults.append(Fault("PATCH", "/webhooks/", status, after=True))
-    picked = await pond.ann.picks("Summarise from here", first)
-    await until_delivered(pond, 1)
-    pond.discord.faults.append(Fault("PATCH", "/webhooks/", status, times=2, after=True))
-    again = await pond.ann.clicks(picked.messages[0], "🔄")
-    await until_delivered(pond, 2)
-    await pond.sql(FORGET_DELIVERY)
-    await pond.until_value(2, DELIVERED)
+async def test_a_private_answer_is_one_message_also_when_its_confirmation_is_lost(server: Scene, status: int) -> None:
+    await server.discord.until(lambda: server.discord.commands)
+    first = await server.bob.says("entry", server.general)
+    server.model.play([Answer(LONG), Answer("Once more. " + LONG)])
+    server.discord.faults.append(Fault("PATCH", "/webhooks/", status, after=True))
+    picked = await server.ann.picks("Summarise from here", first)
+    await until_delivered(server, 1)
+    server.discord.faults.append(Fault("PATCH", "/webhooks/", status, times=2, after=True))
+    again = await server.ann.clicks(picked.messages[0], "🔄")
+    await until_delivered(server, 2)
+    await server.sql(FORGET_DELIVERY)
+    await server.until_value(2, DELIVERED)
 
     for interaction, beginning in ((picked, "Paragraph 0."), (again, "Once more.")):
         (post,) = interaction.messages
         assert post["content"].startswith(beginning)
         assert [attachment["filename"] for attachment in post["attachments"]] == ["answer.md"]
-    assert pond.ann.reads(pond.general) == []
+    assert server.ann.reads(server.general) == []
 
 
-async def test_the_answer_to_a_deleted_question_goes_also_when_the_connection_breaks(pond: Scene) -> None:
+async def test_the_answer_to_a_deleted_question_goes_also_when_the_connection_breaks(server: Scene) -> None:
     never = asyncio.Event()
-    pond.model.play([Answer("One two three.", end=never)])
-    question = await pond.ann.asks("count", pond.general)
-    (live,) = await pond.discord.until(lambda: pond.ann.reads(pond.general))
-    await pond.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
-    pond.discord.faults.append(Fault("DELETE", live["id"], CUT))
+    server.model.play([Answer("One two three.", end=never)])
+    question = await server.ann.asks("count", server.general)
+    (live,) = await server.discord.until(lambda: server.ann.reads(server.general))
+    await server.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
+    server.discord.faults.append(Fault("DELETE", live["id"], CUT))
 
-    await pond.ann.deletes(question)
+    await server.ann.deletes(question)
 
-    await pond.discord.until(lambda: pond.ann.reads(pond.general) == [], 30)
-    await pond.until_value("cancelled", "SELECT status FROM turns")
+    await server.discord.until(lambda: server.ann.reads(server.general) == [], 30)
+    await server.until_value("cancelled", "SELECT status FROM turns")

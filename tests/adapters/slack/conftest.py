@@ -41,7 +41,7 @@ class Scene(ChatScene):
 
 def make_scene(slack: SlackStandIn, settings: Settings) -> Scene:
     """Return a scene on a stand-in; its Parley is still closed."""
-    general = slack.world.add_channel("general", topic="Frogs and toads")
+    general = slack.world.add_channel("general", topic="Bikes and boats")
     ann, bob = Person(slack, "Ann"), Person(slack, "Bob")
     ann.joins(general)
     bob.joins(general)

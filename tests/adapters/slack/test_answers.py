@@ -212,19 +212,19 @@ async def test_nobody_is_mentioned_unless_the_persona_allows_it_and_never_everyo
 
 async def test_tables_are_kept_and_old_clients_read_them_as_text(office: Scene) -> None:
     office.model.play(
-        [Answer("# Frogs\n\n| Frog | Legs |\n|---|:-:|\n| **Grass frog** | 4 |\n\nSee [more](https://x.y).")]
+        [Answer("# Bikes\n\n| Bike | Legs |\n|---|:-:|\n| **Grass bike** | 4 |\n\nSee [more](https://x.y).")]
     )
 
     await office.ann.direct("a table")
     await office.ann.hears()
 
     (answer,) = office.ann.written()
-    assert "| **Grass frog** | 4 |" in answer["blocks"][0]["text"]
+    assert "| **Grass bike** | 4 |" in answer["blocks"][0]["text"]
     assert answer["text"] == answer["blocks"][0]["text"]
 
 
 async def test_where_files_are_refused_there_is_a_link(office: Scene) -> None:
-    arguments = {"title": "Frogs", "content": "Green.", "format": "md"}
+    arguments = {"title": "Bikes", "content": "Green.", "format": "md"}
     office.model.play([Answer(tool_calls=[("file_manager__create_document", arguments)]), Answer("Here it is.")])
     office.slack.fail("files.getUploadURLExternal", error="file_uploads_disabled")
 

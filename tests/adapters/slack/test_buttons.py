@@ -13,7 +13,7 @@ from tests.standins.slack import Interaction, Json, Person
 from tests.support.office import MAIL, Office, calls
 from tests.support.slack_transports import opened_by_http
 
-CHOICES = {"question": "Frog or toad?", "options": ["Frog", "Toad"]}
+CHOICES = {"question": "Bike or boat?", "options": ["Fred", "Boat"]}
 
 
 def labels(message: Json) -> list[str]:
@@ -57,20 +57,20 @@ async def test_a_click_that_slack_repeats_acts_once(office: Scene) -> None:
 
 
 async def test_another_choice_of_the_same_question_comes_too_late(office: Scene) -> None:
-    office.model.play([Answer(tool_calls=[("dialogue__ask_question", CHOICES)]), Answer("A toad it is.")])
+    office.model.play([Answer(tool_calls=[("dialogue__ask_question", CHOICES)]), Answer("A boat it is.")])
     await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
     await office.ann.direct("choose for me")
     await office.ann.hears()
     question = office.ann.written()[0]
-    frog = value_of(question, "Frog")
+    fred = value_of(question, "Fred")
 
-    toad = await office.ann.presses(office.ann.dm, question, "Toad")
-    await office.slack.until(lambda: "✓ Toad" in office.ann.reads()[0])
-    late = toad.payload["actions"][0] | {"value": frog}
-    await office.slack.delivery.give("interactive", toad.payload | {"actions": [late]})
+    boat = await office.ann.presses(office.ann.dm, question, "Boat")
+    await office.slack.until(lambda: "✓ Boat" in office.ann.reads()[0])
+    late = boat.payload["actions"][0] | {"value": fred}
+    await office.slack.delivery.give("interactive", boat.payload | {"actions": [late]})
 
-    assert (await toad.answered(2))[1] == "That was chosen already."
-    assert await office.ann.hears(count=2) == [office.ann.reads()[0], "A toad it is."]
+    assert (await boat.answered(2))[1] == "That was chosen already."
+    assert await office.ann.hears(count=2) == [office.ann.reads()[0], "A boat it is."]
     assert await office.value("SELECT count(*) FROM inbox") == 2
 
 
@@ -78,7 +78,7 @@ async def test_another_choice_of_the_same_question_comes_too_late(office: Scene)
 async def test_a_click_on_a_question_that_slack_has_not_confirmed_is_not_undone_by_the_retry(
     office: Scene, is_during_retry: bool
 ) -> None:
-    office.model.play([Answer(tool_calls=[("dialogue__ask_question", CHOICES)]), Answer("A toad it is.")])
+    office.model.play([Answer(tool_calls=[("dialogue__ask_question", CHOICES)]), Answer("A boat it is.")])
     await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'slack')")
     office.slack.fail("chat.postMessage", is_lost=True)
     retried = office.slack.fail("chat.update", retry_after=2)
@@ -88,14 +88,14 @@ async def test_a_click_on_a_question_that_slack_has_not_confirmed_is_not_undone_
     if is_during_retry:
         await office.sql("UPDATE outbox SET claimed_until = now()")
         await office.slack.until(lambda: retried.times == 0)
-    await office.ann.presses(office.ann.dm, office.ann.written()[0], "Toad")
-    await office.slack.until(lambda: "✓ Toad" in office.ann.reads()[0])
+    await office.ann.presses(office.ann.dm, office.ann.written()[0], "Boat")
+    await office.slack.until(lambda: "✓ Boat" in office.ann.reads()[0])
     await office.sql("UPDATE outbox SET claimed_until = now() WHERE status = 'pending'")
     await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
     assert labels(office.ann.written()[0]) == []
-    assert "✓ Toad" in office.ann.reads()[0]
-    assert office.ann.reads()[1:] == ["A toad it is."]
+    assert "✓ Boat" in office.ann.reads()[0]
+    assert office.ann.reads()[1:] == ["A boat it is."]
 
 
 async def test_a_yes_that_needs_an_admin_is_given_by_one_in_the_askers_place(office: Scene) -> None:
@@ -201,19 +201,19 @@ async def test_a_made_up_button_id_is_refused(office: Scene) -> None:
 
 
 async def test_somebody_of_another_workspace_has_buttons_of_their_own(office: Scene) -> None:
-    pond = office.slack.world.add_team("Pond")
-    frog = Person(office.slack, "Frog", team=pond)
-    office.slack.world.share(office.general, pond)
-    office.model.play([Answer("Croak."), Answer("Croak again.")])
-    await frog.mentions(office.general, "hello")
-    await frog.hears(office.general)
-    answer = frog.written(office.general)[0]
+    acme = office.slack.world.add_team("Acme")
+    fred = Person(office.slack, "Fred", team=acme)
+    office.slack.world.share(office.general, acme)
+    office.model.play([Answer("Entry."), Answer("Entry again.")])
+    await fred.mentions(office.general, "hello")
+    await fred.hears(office.general)
+    answer = fred.written(office.general)[0]
 
     assert "are for" in await whispered(await office.ann.presses(office.general, answer, "🔄"))
-    await frog.presses(office.general, answer, "🔄")
+    await fred.presses(office.general, answer, "🔄")
 
-    assert await frog.hears(office.general, 2) == ["Croak.", "Croak again."]
-    assert await office.sql("SELECT DISTINCT platform_user_id FROM inbox") == [(f"{pond['id']}:{frog.id}",)]
+    assert await fred.hears(office.general, 2) == ["Entry.", "Entry again."]
+    assert await office.sql("SELECT DISTINCT platform_user_id FROM inbox") == [(f"{acme['id']}:{fred.id}",)]
 
 
 async def test_a_person_whom_a_limit_refuses_asks_for_more_with_a_button(office: Scene) -> None:

@@ -8,10 +8,10 @@ from tests.standins.openai_api import Answer
 
 async def test_what_is_quoted_from_a_message_goes_when_that_is_deleted(office: Scene) -> None:
     office.model.play([Answer("I see."), Answer("What?")])
-    secret = await office.bob.posts(office.general, "my password is frog")
+    secret = await office.bob.posts(office.general, "my password is bike")
     question = await office.ann.mentions(office.general, "what did Bob say?")
     await office.ann.hears(office.general)
-    assert "bob: my password is frog" in office.prompt()
+    assert "bob: my password is bike" in office.prompt()
 
     await office.bob.deletes(office.general, secret)
     await office.until_value(False, "SELECT CAST(platform_context AS text) LIKE '%password%' FROM inbox")
@@ -30,7 +30,7 @@ async def test_a_message_that_is_deleted_while_it_is_stored_is_forgotten(office:
         return Answer("Hm.")
 
     office.model.play(held)
-    secret = await office.ann.direct("my password is frog")
+    secret = await office.ann.direct("my password is bike")
     await office.slack.until(lambda: office.slack.journal.envelopes)
     await office.ann.deletes(office.ann.dm, secret)
 

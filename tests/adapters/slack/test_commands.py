@@ -43,7 +43,7 @@ async def test_what_is_no_command_is_answered_with_the_nearest_one(office: Scene
     assert (await told(office, office.ann, "budgte")).startswith(
         "There is no command /budgte; did you mean /parley budget?"
     )
-    for strange in ("what is a frog?", "💥", "<@U1> & <!channel>", "ask", "a" * 5000, "/", "budget\x00"):
+    for strange in ("what is a bike?", "💥", "<@U1> & <!channel>", "ask", "a" * 5000, "/", "budget\x00"):
         assert await told(office, office.ann, strange)
     assert office.refusals() == []
     assert await office.value("SELECT count(*) FROM inbox") == 0
@@ -51,13 +51,13 @@ async def test_what_is_no_command_is_answered_with_the_nearest_one(office: Scene
 
 async def test_memories_are_listed_and_forgotten_with_their_ids(office: Scene) -> None:
     office.model.play(
-        [Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes <frogs>"})]), Answer("Noted.")]
+        [Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes <bikes>"})]), Answer("Noted.")]
     )
-    await office.ann.direct("I like frogs")
+    await office.ann.direct("I like bikes")
     await office.ann.hears()
 
     listing = await told(office, office.ann, "memory list", office.ann.dm)
-    assert "Ann likes &lt;frogs&gt;" in listing
+    assert "Ann likes &lt;bikes&gt;" in listing
     assert "nothing about you here" in await told(office, office.ann, "memory list")
     memory_id = listing.splitlines()[1].partition(":")[0]
     assert await told(office, office.ann, f"memory forget {memory_id}", office.ann.dm) == (
@@ -66,12 +66,12 @@ async def test_memories_are_listed_and_forgotten_with_their_ids(office: Scene) -
 
 
 async def test_forgetting_is_confirmed_by_a_button_and_an_export_is_sent_directly(office: Scene) -> None:
-    office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
-    await office.ann.direct("I like frogs")
+    office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes bikes"})]), Answer("Noted.")])
+    await office.ann.direct("I like bikes")
     await office.until_value("delivered", "SELECT status FROM outbox")
 
-    interaction = await office.ann.slash(office.ann.dm, "/parley", "memory forget about frogs")
-    assert "Ann likes frogs" in (await interaction.answered())[0]
+    interaction = await office.ann.slash(office.ann.dm, "/parley", "memory forget about bikes")
+    assert "Ann likes bikes" in (await interaction.answered())[0]
     whisper = office.ann.whispers(office.ann.dm)[-1]
     confirmation = await office.ann.presses(office.ann.dm, whisper, "Yes, do it")
     assert "I have forgotten" in (await confirmation.answered())[0]
@@ -88,8 +88,8 @@ async def test_forgetting_is_confirmed_by_a_button_and_an_export_is_sent_directl
 
 
 async def test_a_direct_message_between_people_shows_nothing_private(office: Scene) -> None:
-    office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
-    await office.ann.direct("I like frogs")
+    office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes bikes"})]), Answer("Noted.")])
+    await office.ann.direct("I like bikes")
     await office.ann.hears()
     theirs = office.slack.world.add_channel("directmessage", has_bot=False)
     office.slack.world.channels["D0THEIRS"] = theirs | {"id": "D0THEIRS"}
@@ -100,30 +100,30 @@ async def test_a_direct_message_between_people_shows_nothing_private(office: Sce
     await office.until_value("answered", "SELECT status FROM turns WHERE id = 2")
 
     assert "nothing about you here" in listing
-    assert "Ann likes frogs" not in str(office.model.requests[-1].body)
+    assert "Ann likes bikes" not in str(office.model.requests[-1].body)
     assert await office.value("SELECT is_direct FROM inbox ORDER BY id DESC LIMIT 1") is False
 
 
 async def test_a_persona_is_set_by_admins_only(office: Scene) -> None:
-    await office.sql("INSERT INTO personas (name, system_prompt) VALUES ('frog', 'Croak.')")
+    await office.sql("INSERT INTO personas (name, system_prompt) VALUES ('bike', 'Entry.')")
 
-    refusal = await told(office, office.bob, "persona set frog")
+    refusal = await told(office, office.bob, "persona set bike")
     await office.sql("UPDATE users SET permission_level = 'admin'")
 
     assert refusal == "This needs the permission admin; yours is guest."
-    assert (await told(office, office.bob, "persona set frog")).startswith("frog answers in this channel")
+    assert (await told(office, office.bob, "persona set bike")).startswith("bike answers in this channel")
 
 
 async def test_ask_is_a_question_that_all_can_see_and_the_same_command_twice_is_one(office: Scene) -> None:
     office.model.play([Answer("Green.")])
 
-    interaction = await office.ann.slash(office.general, "/parley", "ask what colour\nare frogs?")
+    interaction = await office.ann.slash(office.general, "/parley", "ask what colour\nare bikes?")
     again = await office.slack.delivery.give("slash_commands", interaction.payload)
 
     assert (await office.bob.hears(office.general))[0].startswith("Green.")
     assert interaction.response == {"text": "", "response_type": "in_channel"}
     assert again.acked_at is not None
-    assert await office.sql("SELECT content, status FROM inbox") == [("what colour\nare frogs?", "answered")]
+    assert await office.sql("SELECT content, status FROM inbox") == [("what colour\nare bikes?", "answered")]
     assert office.refusals() == []
 
 
@@ -149,7 +149,7 @@ async def test_ask_is_answered_where_the_agent_is_no_member(office: Scene) -> No
     office.ann.joins(hidden)
     office.model.play([Answer("Green & <!channel>.")])
 
-    interaction = await office.ann.slash(hidden, "/parley", "ask what colour are frogs?")
+    interaction = await office.ann.slash(hidden, "/parley", "ask what colour are bikes?")
     await office.until_value("delivered", "SELECT status FROM outbox")
 
     assert [(response["response_type"], response["blocks"][0]["text"]) for response in interaction.responses] == [
@@ -158,17 +158,17 @@ async def test_ask_is_answered_where_the_agent_is_no_member(office: Scene) -> No
 
 
 async def test_the_shortcut_asks_about_a_message_in_its_thread(office: Scene) -> None:
-    office.model.play([Answer("It is about toads.")])
-    message = await office.bob.posts(office.general, f"Toads &lt; frogs, says <@{office.ann.id}>")
+    office.model.play([Answer("It is about boats.")])
+    message = await office.bob.posts(office.general, f"Boats &lt; bikes, says <@{office.ann.id}>")
 
     form = await (await office.ann.shortcut(office.general, message, "ask_parley")).view()
     submission = await office.ann.submits(form, question="what is this about?")
     again = await office.slack.delivery.give("interactive", submission.payload)
 
     (answer,) = await office.ann.hears(office.general, thread_ts=message["ts"])
-    assert answer.startswith("It is about toads.")
+    assert answer.startswith("It is about boats.")
     assert "what is this about?" in office.prompt()
-    assert "bob: Toads < frogs, says @ann" in office.prompt()
+    assert "bob: Boats < bikes, says @ann" in office.prompt()
     assert again.acked_at is not None
     assert await office.value("SELECT count(*) FROM inbox") == 1
     assert office.refusals() == []
@@ -222,15 +222,15 @@ async def test_commands_come_by_http_as_well(scene: Scene, address: Address, mod
 
 async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_not_kept(office: Scene) -> None:
     form = await (await office.ann.slash(office.general, "/parley", "credential set pms")).view()
-    submission = await office.ann.submits(form, credential="lantern-4711-heron")
+    submission = await office.ann.submits(form, credential="lantern-4711-wagon")
     assert submission.response["response_action"] == "update"
     assert "I keep your credential pms encrypted" in str(submission.response["view"]["blocks"])
     short = await office.ann.submits(form, credential="short")
     assert "A credential has at least 8" in short.response["errors"]["credential"]
     assert "pms (since" in await told(office, office.ann, "credential list")
 
-    assert "I have not kept" in await told(office, office.ann, "credential set pms lantern-4711-heron")
-    await office.ann.mentions(office.general, "/credential set pms lantern-4711-heron")
+    assert "I have not kept" in await told(office, office.ann, "credential set pms lantern-4711-wagon")
+    await office.ann.mentions(office.general, "/credential set pms lantern-4711-wagon")
     await office.slack.until(lambda: office.ann.whispers(office.general))
     assert "I have not kept" in office.ann.whispers(office.general)[-1]["text"]
     assert not office.model.requests

@@ -179,7 +179,7 @@ async def test_unknown_names_delay_a_message_for_a_moment_only(office: Scene) ->
 async def test_a_thread_whose_beginning_can_not_be_read_is_answered_all_the_same(office: Scene) -> None:
     office.model.play([Answer("I see nothing.")])
     office.slack.fail("conversations.replies", seconds=30)
-    question = await office.bob.posts(office.general, "what colour are frogs?", is_heard=False)
+    question = await office.bob.posts(office.general, "what colour are bikes?", is_heard=False)
 
     await office.bob.posts(office.general, "brown?", thread_ts=question["ts"])
     await office.ann.mentions(office.general, "is that right?", thread_ts=question["ts"])

@@ -40,12 +40,12 @@ def with_button(home: Json, button: Json) -> Json:
 
 
 async def test_a_home_shows_budget_persona_and_memories_of_its_person_alone(office: Scene) -> None:
-    await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('Frog', 'Croak.', 'slack')")
-    await remembers(office, office.ann, "Ann likes <toads> & *newts*")
+    await office.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('Bike', 'Entry.', 'slack')")
+    await remembers(office, office.ann, "Ann likes <boats> & *carts*")
     await office.sql("UPDATE users SET tokens_used_this_month = 1250")
 
     await office.ann.opens_home()
-    home = await shown(office, office.ann, "Your budget", "Frog", "Ann likes <toads> & *newts*", "Privacy")
+    home = await shown(office, office.ann, "Your budget", "Bike", "Ann likes <boats> & *carts*", "Privacy")
     await office.bob.opens_home()
     others = await shown(office, office.bob, "Your budget", "Nothing yet.")
 
@@ -53,16 +53,16 @@ async def test_a_home_shows_budget_persona_and_memories_of_its_person_alone(offi
     assert "▓▓▓▓▓░░░░░░░░░░░░░░░ 25%" in home
     assert "1,250 of 5,000 tokens" in home
     assert "This workspace" not in home
-    assert "toads" not in others
+    assert "boats" not in others
     assert {call.args["user_id"] for call in office.slack.calls("views.publish")} == {office.ann.id, office.bob.id}
     assert office.refusals() == []
 
 
 async def test_a_memory_is_forgotten_by_its_person_and_by_nobody_else(office: Scene) -> None:
-    await remembers(office, office.ann, "Ann likes toads", "Ann likes frogs")
+    await remembers(office, office.ann, "Ann likes boats", "Ann likes bikes")
     await office.ann.opens_home()
     await office.bob.opens_home()
-    await shown(office, office.ann, "toads", "frogs")
+    await shown(office, office.ann, "boats", "bikes")
     await shown(office, office.bob, "Nothing yet.")
     assert office.ann.home is not None
     assert office.bob.home is not None

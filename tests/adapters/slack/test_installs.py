@@ -44,38 +44,38 @@ def new_team(slack: SlackStandIn, name: str) -> tuple[Json, Admin]:
 async def test_workspaces_install_the_app_and_each_is_answered_with_its_own_token(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    pond, frog = new_team(scene.slack, "Pond")
-    lake, toad = new_team(scene.slack, "Lake")
+    acme, fred = new_team(scene.slack, "Acme")
+    lake, boat = new_team(scene.slack, "Lake")
     async with open_all(scene, address, model) as url:
-        for admin in (frog, toad):
+        for admin in (fred, boat):
             status, page = await admin.installs(f"{url}/slack/install")
             assert status == 200, page
             assert f"Parley is in {admin.team['name']} now." in page
-        model.play([Answer("Croak."), Answer("Quak.")])
-        await frog.direct("hello")
-        assert await frog.hears() == ["Croak."]
-        await toad.direct("hello")
-        assert await toad.hears() == ["Quak."]
+        model.play([Answer("Entry."), Answer("Ahoy.")])
+        await fred.direct("hello")
+        assert await fred.hears() == ["Entry."]
+        await boat.direct("hello")
+        assert await boat.hears() == ["Ahoy."]
 
         posted = [call.token for call in scene.slack.calls("chat.postMessage", ok=True)]
-        tokens = [scene.slack.world.installation_of(workspace["id"]) for workspace in (pond, lake)]
+        tokens = [scene.slack.world.installation_of(workspace["id"]) for workspace in (acme, lake)]
         assert posted == [token.token for token in tokens if token is not None]
         rows = await scene.sql("SELECT team_id, team_name, bot_user_id, token, installed_by FROM slack_installations")
         assert [(row.team_id, row.team_name, row.installed_by) for row in rows] == [
-            (pond["id"], "Pond", frog.id),
-            (lake["id"], "Lake", toad.id),
+            (acme["id"], "Acme", fred.id),
+            (lake["id"], "Lake", boat.id),
         ]
         assert all(row.token.startswith("gAAAA") for row in rows)
         links = await scene.sql("SELECT platform_user_id FROM user_platform_links ORDER BY id")
-        assert [link[0] for link in links] == [f"{pond['id']}:{frog.id}", f"{lake['id']}:{toad.id}"]
+        assert [link[0] for link in links] == [f"{acme['id']}:{fred.id}", f"{lake['id']}:{boat.id}"]
         assert scene.refusals() == []
 
 
 async def test_an_installation_is_finished_once_in_the_browser_that_began_it_and_in_time(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    _, frog = new_team(scene.slack, "Pond")
-    scene.slack.approver = frog.user
+    _, fred = new_team(scene.slack, "Acme")
+    scene.slack.approver = fred.user
     async with open_all(scene, address, model) as url, httpx.AsyncClient() as browser:
 
         async def begin() -> tuple[str, dict[str, str]]:
@@ -114,13 +114,13 @@ async def test_an_installation_is_finished_once_in_the_browser_that_began_it_and
 async def test_a_refused_or_invalid_installation_is_explained_and_not_stored(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    _, frog = new_team(scene.slack, "Pond")
+    _, fred = new_team(scene.slack, "Acme")
     async with open_all(scene, address, model) as url:
-        assert "You have said no" in (await frog.installs(f"{url}/slack/install", agrees=False))[1]
+        assert "You have said no" in (await fred.installs(f"{url}/slack/install", agrees=False))[1]
         scene.slack.fail("oauth.v2.access", error="invalid_code")
-        assert "does not accept its code" in (await frog.installs(f"{url}/slack/install"))[1]
+        assert "does not accept its code" in (await fred.installs(f"{url}/slack/install"))[1]
         scene.slack.fail("oauth.v2.access", status=503)
-        assert "nothing was installed" in (await frog.installs(f"{url}/slack/install"))[1]
+        assert "nothing was installed" in (await fred.installs(f"{url}/slack/install"))[1]
 
         assert await scene.value("SELECT count(*) FROM slack_installations") == 0
 
@@ -131,24 +131,24 @@ ENDED = "SELECT count(*) FROM slack_installations WHERE token IS NULL AND ended_
 async def test_a_workspace_that_leaves_loses_its_token_others_go_on_and_it_can_come_back(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    pond, frog = new_team(scene.slack, "Pond")
-    _, toad = new_team(scene.slack, "Lake")
+    acme, fred = new_team(scene.slack, "Acme")
+    _, boat = new_team(scene.slack, "Lake")
     async with open_all(scene, address, model) as url:
-        for admin in (frog, toad):
+        for admin in (fred, boat):
             await admin.installs(f"{url}/slack/install")
-        model.play([Answer("Quak."), Answer("Croak again.")])
+        model.play([Answer("Ahoy."), Answer("Entry again.")])
 
-        await frog.removes_app()
+        await fred.removes_app()
         await scene.until_value(1, ENDED)
-        await toad.direct("still there?")
-        assert await toad.hears() == ["Quak."]
-        assert await scene.sql("SELECT team_id FROM slack_installations WHERE token IS NULL") == [(pond["id"],)]
+        await boat.direct("still there?")
+        assert await boat.hears() == ["Ahoy."]
+        assert await scene.sql("SELECT team_id FROM slack_installations WHERE token IS NULL") == [(acme["id"],)]
 
-        await frog.installs(f"{url}/slack/install")
-        await frog.direct("hello again")
-        assert await frog.hears() == ["Croak again."]
+        await fred.installs(f"{url}/slack/install")
+        await fred.direct("hello again")
+        assert await fred.hears() == ["Entry again."]
         # News of the end that comes late is not believed: the token works.
-        again = scene.slack.world.installation_of(pond["id"])
+        again = scene.slack.world.installation_of(acme["id"])
         assert again is not None
         calls = len(scene.slack.calls("auth.test", ok=True))
         await scene.slack.events.tell("app_uninstalled", {"type": "app_uninstalled"}, [again])
@@ -159,19 +159,19 @@ async def test_a_workspace_that_leaves_loses_its_token_others_go_on_and_it_can_c
 async def test_a_revoked_token_is_deleted_without_an_event_and_a_network_error_deletes_none(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    _, toad = new_team(scene.slack, "Lake")
+    _, boat = new_team(scene.slack, "Lake")
     async with open_all(scene, address, model) as url:
-        await toad.installs(f"{url}/slack/install")
+        await boat.installs(f"{url}/slack/install")
         model.play([Answer("Later."), Answer("Lost.", delay=0.5)])
 
         scene.slack.fail("chat.postMessage", error="invalid_auth")
-        await toad.direct("hello")
+        await boat.direct("hello")
         await scene.until_value("pending", "SELECT status FROM outbox")
         assert await scene.value(ENDED) == 0
 
-        await toad.direct("and now?")
+        await boat.direct("and now?")
         await scene.until_value("running", "SELECT status FROM turns ORDER BY id DESC LIMIT 1")
-        await toad.revokes_tokens(is_told=False)
+        await boat.revokes_tokens(is_told=False)
         await scene.until_value(1, ENDED)
         assert await scene.value("SELECT ended_because FROM slack_installations") == "revoked"
 
@@ -179,40 +179,40 @@ async def test_a_revoked_token_is_deleted_without_an_event_and_a_network_error_d
 async def test_tokens_are_decrypted_with_old_keys_and_rotated_and_a_lost_key_is_one_log_line(
     scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pond, frog = new_team(scene.slack, "Pond")
-    _, toad = new_team(scene.slack, "Lake")
+    acme, fred = new_team(scene.slack, "Acme")
+    _, boat = new_team(scene.slack, "Lake")
     async with open_all(scene, address, model) as url:
-        await frog.installs(f"{url}/slack/install")
+        await fred.installs(f"{url}/slack/install")
         async with scene.parley.app.database.transaction() as session:
             assert await rotate(session, Vault([NEW, OLD])) == (1, [])
         # What another workspace's row holds opens nothing here.
-        await toad.installs(f"{url}/slack/install")
-        swapped = "UPDATE slack_installations SET token = (SELECT token FROM slack_installations WHERE team_id = :pond)"
-        await scene.sql(swapped, pond=pond["id"])
+        await boat.installs(f"{url}/slack/install")
+        swapped = "UPDATE slack_installations SET token = (SELECT token FROM slack_installations WHERE team_id = :acme)"
+        await scene.sql(swapped, acme=acme["id"])
 
     keyed = replace(scene, settings=scene.settings.model_copy(update={"secret_key": SecretStr(NEW)}))
     async with keyed.opened(address, model):
-        model.play([Answer("Croak.")])
-        await toad.direct("hello")
-        await frog.direct("hello")
-        assert await frog.hears() == ["Croak."]
+        model.play([Answer("Entry.")])
+        await boat.direct("hello")
+        await fred.direct("hello")
+        assert await fred.hears() == ["Entry."]
         await scene.slack.until(lambda: "slack_token_unreadable" in capsys.readouterr().out or None)
         async with keyed.parley.app.database.transaction() as session:
-            assert await rotate(session, Vault(["a third key"])) == (0, [pond["id"], toad.team["id"]])
-    assert toad.reads() == []
+            assert await rotate(session, Vault(["a third key"])) == (0, [acme["id"], boat.team["id"]])
+    assert boat.reads() == []
 
 
 async def test_installations_that_could_not_work_are_refused_and_their_tokens_given_back(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    _, frog = new_team(scene.slack, "Pond")
+    _, fred = new_team(scene.slack, "Acme")
     whole = {"team": None, "enterprise": {"id": "E1", "name": "All"}, "is_enterprise_install": True}
     rotated = {"refresh_token": "xoxe-1", "expires_in": 43200}
     async with open_all(scene, address, model) as url:
         scene.slack.install_more = whole
-        assert "not into a whole organisation" in (await frog.installs(f"{url}/slack/install"))[1]
+        assert "not into a whole organisation" in (await fred.installs(f"{url}/slack/install"))[1]
         scene.slack.install_more = rotated
-        assert "exchanges its tokens every few hours" in (await frog.installs(f"{url}/slack/install"))[1]
+        assert "exchanges its tokens every few hours" in (await fred.installs(f"{url}/slack/install"))[1]
 
         assert len(scene.slack.calls("auth.revoke", ok=True)) == 2
         assert await scene.value("SELECT count(*) FROM slack_installations") == 0
@@ -221,15 +221,15 @@ async def test_installations_that_could_not_work_are_refused_and_their_tokens_gi
 async def test_the_token_in_the_settings_works_beside_installed_workspaces(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    _, frog = new_team(scene.slack, "Pond")
+    _, fred = new_team(scene.slack, "Acme")
     scene = replace(scene, own=replace(scene.own, bot_token=SecretStr(scene.slack.bot_token)))
     async with open_all(scene, address, model) as url:
-        await frog.installs(f"{url}/slack/install")
-        model.play([Answer("Home."), Answer("Croak.")])
+        await fred.installs(f"{url}/slack/install")
+        model.play([Answer("Home."), Answer("Entry.")])
         await scene.ann.direct("hello")
         assert await scene.ann.hears() == ["Home."]
-        await frog.direct("hello")
-        assert await frog.hears() == ["Croak."]
+        await fred.direct("hello")
+        assert await fred.hears() == ["Entry."]
 
         links = await scene.sql("SELECT platform_user_id FROM user_platform_links ORDER BY id")
-        assert [link[0] for link in links] == [scene.ann.id, f"{frog.team['id']}:{frog.id}"]
+        assert [link[0] for link in links] == [scene.ann.id, f"{fred.team['id']}:{fred.id}"]

@@ -58,13 +58,13 @@ async def made(scene: Scene) -> Scene:
 async def every_place_is_talked_in(scene: Scene) -> None:
     """Ask in channels open and closed, in threads, directly and among several."""
     slack, ann = scene.slack, scene.ann
-    secret = slack.world.add_channel("secret", is_private=True, topic="Newts")
+    secret = slack.world.add_channel("secret", is_private=True, topic="Carts")
     several = slack.world.add_group_direct([ann.user, scene.bob.user])
     for place in (scene.general, secret, several):
-        root = await scene.bob.posts(place, "I like frogs")
+        root = await scene.bob.posts(place, "I like bikes")
         question = await ann.mentions(place, "what does Bob like?", thread_ts=root["ts"])
         await ann.hears(place, thread_ts=question["thread_ts"])
-    await ann.direct("hello", files=[("note.txt", b"Toads hop.")])
+    await ann.direct("hello", files=[("note.txt", b"Boats hop.")])
     await ann.hears()
 
 
@@ -83,7 +83,7 @@ async def everything_is_opened(scene: Scene) -> None:
     await ann.opens_home()
     await slack.until(lambda: ann.home)
     assert await (await ann.slash(scene.general, "/parley", "budget")).answered()
-    message = await scene.bob.posts(scene.general, "newts swim")
+    message = await scene.bob.posts(scene.general, "carts swim")
     form = await (await ann.shortcut(scene.general, message, "ask_parley")).view()
     assert form["callback_id"]
 
@@ -100,7 +100,7 @@ async def what_only_some_need_is_done(scene: Scene) -> None:
     assert "permission user" in (await (await ann.slash(scene.general, "/parley", "me")).answered())[-1]
     await olga.changes_group(group, [])
     await slack.events.in_team("subteam_created", {"subteam": group}, slack.team_id)
-    arguments = {"title": "Frogs", "content": "frogs"}
+    arguments = {"title": "Bikes", "content": "bikes"}
     scene.model.play(
         [Answer(tool_calls=[("file_manager__create_document", arguments)], delay=1.5), Answer("It is done.", delay=1.5)]
     )
@@ -172,7 +172,7 @@ async def test_the_command_writes_it_and_says_what_is_missing(tmp_path: Path) ->
 
 
 def test_with_an_address_it_is_for_http_and_goes_into_a_link() -> None:
-    manifest = build_manifest(SlackSettings(), "https://parley.example", name="Frog")
+    manifest = build_manifest(SlackSettings(), "https://parley.example", name="Bike")
 
     assert manifest["settings"]["event_subscriptions"]["request_url"] == "https://parley.example/slack/events"
     assert manifest["oauth_config"]["redirect_urls"] == ["https://parley.example/slack/oauth_redirect"]
@@ -235,7 +235,7 @@ async def test_the_doctor_names_what_is_missing_and_what_is_too_much(scene: Scen
 async def test_the_doctor_notices_that_slack_limits_the_history_of_this_app(scene: Scene, messages: int) -> None:
     await made(scene)
     for number in range(messages):
-        await scene.ann.posts(scene.general, f"croak {number}", is_heard=False)
+        await scene.ann.posts(scene.general, f"entry {number}", is_heard=False)
     assert ("ok", "history: as often as an internal app may read it") in await found(scene.own)
     scene.slack.limits.is_unlisted = True
 

@@ -84,13 +84,13 @@ async def test_one_channel_that_answers_503_holds_up_no_other(office: Scene) -> 
 
 
 async def test_the_answer_to_a_slash_command_comes_directly_with_its_buttons_when_slack_is_back(office: Scene) -> None:
-    office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes frogs"})]), Answer("Noted.")])
-    await office.ann.direct("I like frogs")
+    office.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes bikes"})]), Answer("Noted.")])
+    await office.ann.direct("I like bikes")
     await office.until_value("delivered", "SELECT status FROM outbox")
     methods = ("response_url", "chat.postMessage", "chat.postEphemeral")
     away = [office.slack.fail(method, status=503, times=1_000_000) for method in methods]
 
-    await office.ann.slash(office.ann.dm, "/parley", "memory forget about frogs")
+    await office.ann.slash(office.ann.dm, "/parley", "memory forget about bikes")
     await office.bob.slash(office.general, "/parley", "me")
     await office.until_value(2, "SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed')")
     for fault in away:
@@ -98,7 +98,7 @@ async def test_the_answer_to_a_slash_command_comes_directly_with_its_buttons_whe
     await office.sql("UPDATE outbox SET claimed_until = now(), tried_at = now() - interval '1 minute'")
     await office.sql("UPDATE delivery_outages SET next_probe_at = now()")
 
-    assert "Ann likes frogs" in (await office.ann.hears(count=2))[1]
+    assert "Ann likes bikes" in (await office.ann.hears(count=2))[1]
     assert "You are bob" in (await office.bob.hears())[0]
     assert office.bob.written(office.general) == []
     await office.until_value(3, "SELECT count(*) FROM outbox WHERE status = 'delivered'")

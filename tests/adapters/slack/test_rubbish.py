@@ -37,7 +37,7 @@ def name_form(envelope: Envelope) -> str:
 async def play_all(scene: Scene) -> None:
     """Let Ann do one of everything, so that the journal has a genuine request of each form."""
     ann, general = scene.ann, scene.general
-    question = await ann.mentions(general, "hello", files=[("notes.txt", b"frogs are green")])
+    question = await ann.mentions(general, "hello", files=[("notes.txt", b"bikes are green")])
     await ann.hears(general)
     await ann.edits(general, question, "hello again")
     reply = await ann.posts(general, "and this", thread_ts=question["ts"])

@@ -293,11 +293,11 @@ async def test_wrong_conversations_and_pages_are_refused(site: Site) -> None:
 
 
 async def test_a_program_gives_credentials_with_a_message_and_they_end_with_its_turn(site: Site) -> None:
-    response = await site.posts("hello", credentials={"pms": "lantern-4711-heron"})
+    response = await site.posts("hello", credentials={"pms": "lantern-4711-wagon"})
     assert response.json()["content"] == "You said: hello"
     assert await site.parley.sql("SELECT credentials FROM inbox") == [(None,)]
 
-    for credentials in ({"pms": "short"}, {"no name": "lantern-4711-heron"}, {"pms": 12345678}, ["lantern-4711-heron"]):
+    for credentials in ({"pms": "short"}, {"no name": "lantern-4711-wagon"}, {"pms": 12345678}, ["lantern-4711-wagon"]):
         refusal = await site.posts("hello", credentials=credentials)
         assert refusal.status_code == 400
         assert "credentials" in refusal.json()["error"]["message"]

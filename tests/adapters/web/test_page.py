@@ -344,7 +344,7 @@ async def test_a_credential_is_entered_in_a_field_that_hides_it(window: Window, 
     await field.fill("short")
     await window.page.keyboard.press("Enter")
     await expect(window.answer().get_by_role("status")).to_contain_text("at least 8 letters and digits")
-    await field.fill("lantern-4711-heron")
+    await field.fill("lantern-4711-wagon")
     await window.page.keyboard.press("Enter")
     await expect(window.answer().get_by_role("status")).to_contain_text("I keep your credential pms encrypted")
     await expect(field).to_have_count(0)
@@ -359,11 +359,11 @@ async def test_a_due_reminder_appears_without_a_reload(window: Window, site: Sit
 
     await site.parley.sql(
         "INSERT INTO scheduled_jobs (user_id, conversation_id, adapter, platform_user_id, content, requires, starts_at,"
-        " next_due_at) SELECT users.id, conversations.id, 'web', 'ann', 'Feed the frogs.', 'guest', now(), now()"
+        " next_due_at) SELECT users.id, conversations.id, 'web', 'ann', 'Feed the bikes.', 'guest', now(), now()"
         " FROM users, conversations"
     )
 
-    await expect(window.answer().locator(".text")).to_have_text("Reminder: Feed the frogs.")
+    await expect(window.answer().locator(".text")).to_have_text("Reminder: Feed the bikes.")
     await window.page.reload()
-    await expect(window.answer().locator(".text")).to_have_text("Reminder: Feed the frogs.")
+    await expect(window.answer().locator(".text")).to_have_text("Reminder: Feed the bikes.")
     await expect(window.page.locator(".message.agent")).to_have_count(2)

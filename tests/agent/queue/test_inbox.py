@@ -49,7 +49,7 @@ async def test_an_event_that_needs_no_turn_is_stored_without_its_text_and_queues
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     async with open_parley(settings, address, model, works=False) as parley:
-        event = message("/memory forget about toads", event_id="1")
+        event = message("/memory forget about boats", event_id="1")
 
         assert await accept_answered(parley.app.database, event)
         assert not await accept_answered(parley.app.database, event)

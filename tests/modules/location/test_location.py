@@ -73,12 +73,12 @@ async def walk(parley: Parley, phone: httpx.AsyncClient) -> None:
     """Come home from far away, waver at the edge, and leave."""
     assert await report(phone, 5000, 1000) == 200
     assert await report(phone, 100, 2000) == 200
-    assert await parley.platform.wait_for(1) == ["Reminder: Feed the frogs."]
+    assert await parley.platform.wait_for(1) == ["Reminder: Feed the bikes."]
     # At the edge, inexact, and late positions change nothing.
     for metres, seconds, more in ((230, 3000, {}), (9000, 3100, {"acc": 5000}), (9000, 100, {})):
         assert await report(phone, metres, seconds, **more) == 200
     assert await report(phone, 400, 4000) == 200
-    assert await parley.platform.wait_for(2) == ["Reminder: Feed the frogs.", "Reminder: Lock the door."]
+    assert await parley.platform.wait_for(2) == ["Reminder: Feed the bikes.", "Reminder: Lock the door."]
     assert await report(phone, 0, 5000) == 200
 
 
@@ -105,7 +105,7 @@ async def test_a_paired_phone_fires_reminders_on_enter_and_leave(
             saved = await use(parley, "save_place", name="Home", address="Alexanderplatz", radius_metres=200)
         assert saved == {"name": "home", "at": "Alexanderplatz, Berlin", "radius_metres": 200}
         assert (await use(parley, "remind_at_place", "bob", place="home", text="x"))["error"]
-        await use(parley, "remind_at_place", place="Home", text="Feed the frogs.")
+        await use(parley, "remind_at_place", place="Home", text="Feed the bikes.")
         await use(parley, "remind_at_place", place="home", text="Lock the door.", on="leave", repeats=True)
         await parley.sql("UPDATE location_reminders SET author = 'stranger' WHERE repeats")
 

@@ -31,7 +31,7 @@ async def watch(parley: Parley, **arguments: Any) -> Any:
     await parley.sql("UPDATE conversations SET window_turn_id = (SELECT max(id) + 1 FROM turns)")
     parley.platform.posts.clear()
     parley.model.play(
-        [calls(("scheduler__watch", {"text": "The frog is there.", **arguments})), Answer("I will look.")]
+        [calls(("scheduler__watch", {"text": "The bike is there.", **arguments})), Answer("I will look.")]
     )
     result = (await parley.ask("watch it", adapter="fake")).tool_calls_made[0].result
     await parley.platform.wait_for(1)
@@ -54,7 +54,7 @@ async def test_a_tool_is_asked_until_its_result_fulfils_the_condition(parley: Pa
         return {"name": name, "price": prices.pop(0), "asked_by": context.user.name}
 
     parley.app.tools.mcp.offer([Tool(price, Permission.USER, read_only=True, reads_untrusted=True, module="shop")])
-    watched = {"tool_name": "shop__price", "arguments": {"name": "frog"}, "path": "price", "comparison": "below"}
+    watched = {"tool_name": "shop__price", "arguments": {"name": "bike"}, "path": "price", "comparison": "below"}
     result = await watch(parley, **watched, value=20, action="resume_conversation")
     assert result["checks"] == "shop.price"
     for runs in (1, 2):
@@ -81,7 +81,7 @@ async def test_a_tool_is_asked_until_its_result_fulfils_the_condition(parley: Pa
 async def test_an_address_is_read_through_the_egress_guard(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    stock = {"items": [{"name": "frog", "left": 3}], "more": "x" * 20_000}
+    stock = {"items": [{"name": "bike", "left": 3}], "more": "x" * 20_000}
     async with serving(reply(json.dumps(stock).encode())) as server:
         watched = {"url": f"{server.origin}/stock", "path": "items.0.left", "comparison": "above", "value": 2}
         new_settings = settings.model_copy(update={"egress_allow": (server.origin,)})
@@ -91,7 +91,7 @@ async def test_an_address_is_read_through_the_egress_guard(
         assert [request.path for request in server.requests] == ["/stock"]
         async with open_parley(settings, address, model) as parley:
             await watch(parley, **watched)
-            assert (await parley.platform.wait_for(2))[1].startswith("Reminder: The frog is there.\n\n")
+            assert (await parley.platform.wait_for(2))[1].startswith("Reminder: The bike is there.\n\n")
         assert len(server.requests) == 1
 
 
@@ -108,7 +108,7 @@ async def test_a_check_that_does_not_come_true_expires_and_says_so(parley: Parle
     await parley.sql(CHECK_NOW)
 
     notice = (await parley.platform.wait_for(2))[1]
-    assert notice.startswith("Reminder: The frog is there.\n\nWhat it waited for had not come true by ")
+    assert notice.startswith("Reminder: The bike is there.\n\nWhat it waited for had not come true by ")
     assert (await until_checked(parley, 2)).status == "finished"
 
 

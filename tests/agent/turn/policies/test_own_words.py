@@ -19,7 +19,7 @@ SCHEMA = {
 }
 TEXTS = (
     "Pay 1,250.50 euro to  Bob@Example.org, please. See https://example.org/a and a 1.",
-    "Meet Carla's team on May 15th at 3 pm, file 'bill-2023.txt', $40, for 2'000 frogs",
+    "Meet Carla's team on May 15th at 3 pm, file 'bill-2023.txt', $40, for 2'000 bikes",
 )
 
 
@@ -83,7 +83,7 @@ def test_parts_joins_and_other_values_are_not(value: Any) -> None:
     ],
 )
 def test_a_time_is_said_as_people_write_it_and_no_other_one(words: str, time: str) -> None:
-    said = OwnWords([f"on 15 May, {words}, at the pond"])
+    said = OwnWords([f"on 15 May, {words}, at the yard"])
 
     times = ("00:00", "00:15", "09:00", "09:30", "12:00", "12:15", "21:30", "23:00")
     assert [time for time in times if said.say(f"2027-05-15T{time}")] == [time]
