@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from agent.live.channels import CANCELLATIONS, DUE, READERS, TURNS
+from agent.queue.inbox import QUEUE
 from shared.db.database import Address
 from shared.db.roles import READONLY_ROLE
 from tests.standins.openai_api import Answer
@@ -123,3 +124,24 @@ async def test_no_forged_note_is_an_answer_or_breaks_what_is_waited_for(
     assert (await parley.ask("hello")).content == "All is well."
     assert (await parley.follow("hello"))[-1].payload["error"] is None
     assert [record.message for record in caplog.records if record.name == "asyncio"] == []
+
+
+async def test_no_forged_note_takes_a_turn_from_its_worker_or_stops_that(parley: Parley) -> None:
+    async def speak(_body: Body, number: int) -> Answer:
+        if number > 1:
+            return Answer("Begun again.")
+        [job] = await parley.sql("SELECT id FROM procrastinate_jobs WHERE status = 'doing'")
+        abort = {"type": "abort_job_requested", "job_id": job.id}
+        async with connected(parley.app.database.address, role=READONLY_ROLE) as reader:
+            for note in (abort, {"type": "abort_job_requested"}, {}, [], "no JSON"):
+                text = note if isinstance(note, str) else json.dumps(note)
+                await reader.execute("SELECT pg_notify($1, $2)", f"procrastinate_queue_v1#{QUEUE}", text)
+        # Another place's message is heard of behind the forged notes, by the worker that still runs.
+        other = await parley.ask("hello", user="bob")
+        return Answer(f"Bob hears: {other.content}")
+
+    parley.model.play(speak)
+
+    assert (await parley.ask("hello")).content == "Bob hears: Begun again."
+    assert await parley.value("SELECT count(*) FROM procrastinate_workers") == 1
+    assert await parley.value("SELECT max(id) FROM procrastinate_workers") == 1
