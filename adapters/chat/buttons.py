@@ -77,14 +77,14 @@ class TurnButtons:
     def answer(
         self, choices: Sequence[str] = (), *, status: str = "answered", was_edited: bool = False
     ) -> AnswerButtons:
-        """Return the buttons below an answer; `was_edited`: the question was edited since."""
+        """Return the buttons below an answer; `was_edited`: what was asked was edited since, so no choice counts."""
+        again = self._make(AGAIN)
+        if was_edited:
+            return AnswerButtons((), [ShownButton(again, EDITED_LABEL, "main")])
         choice_buttons = [
             ShownButton(self._make(CHOICE, index), to_label(choice), to_kind(choice))
             for index, choice in enumerate(choices)
         ]
-        again = self._make(AGAIN)
-        if was_edited:
-            return AnswerButtons(choice_buttons, [ShownButton(again, EDITED_LABEL, "main")])
         if choice_buttons or status == "refused":
             # A question for confirmation has choices and no votes, and a refusal would be repeated by "again".
             return AnswerButtons(choice_buttons)

@@ -17,6 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
+from agent.live.channels import TurnNote, read_note
 from agent.live.deltas import DeltaSender, DeltaVault
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
@@ -45,12 +46,6 @@ def to_note(turn_id: int, inbox_ids: Sequence[int], *, last_seq: int | None = No
     """Return the payload that announces the stored events of this turn up to this one, or its end."""
     # 500 ids fit into one notification; a turn answers at most 50 messages.
     return json.dumps({"turn": turn_id, "inbox": list(inbox_ids), "last_seq": last_seq, "end": is_end})
-
-
-def read_note(payload: object) -> dict[str, Any]:
-    """Parse a payload."""
-    note: dict[str, Any] = json.loads(str(payload))
-    return note
 
 
 class Announcer:
@@ -374,14 +369,16 @@ class TurnReaders:
                 queue.put_nowait({"end": True, "response": response})
 
     def _on_turn_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        note = read_note(payload)
-        if "delta" in note and any(inbox_id in self._queues for inbox_id in note["inbox"]):
+        note = read_note(TurnNote, payload)
+        if note is None:
+            return
+        queues = [queue for inbox_id in note["inbox"] for queue in self._queues.get(inbox_id, ())]
+        if queues and "delta" in note:
             note["delta"] = self._vault.find(note)
-        for inbox_id in note["inbox"]:
-            if note.get("end"):
-                self._remember_end(inbox_id)
-            for queue in self._queues.get(inbox_id, ()):
-                queue.put_nowait(note)
+        for inbox_id in note["inbox"] if note.get("end") else ():
+            self._remember_end(inbox_id)
+        for queue in queues:
+            queue.put_nowait(note)
 
     def _remember_end(self, inbox_id: int) -> None:
         # A reader may begin to wait just after the end was notified.

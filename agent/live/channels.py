@@ -1,10 +1,14 @@
 """The channels of Postgres by which processes notify each other of turns, and the request to stop one."""
 
 from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
 
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.messages import Place
+from shared.models.base import MAX_ID
 
 statements = load_statements(__file__)
 
@@ -14,6 +18,37 @@ statements = load_statements(__file__)
 TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_readers", "parley_due"
 # Sent by triggers, with the name of the table that an admin has changed.
 CHANGES = "parley_changes"
+MAX_SEQ = 2**31 - 2
+
+Id = Annotated[int, Field(ge=0, le=MAX_ID)]
+Seq = Annotated[int, Field(ge=-1, le=MAX_SEQ)]
+
+
+class TurnNote(BaseModel):
+    """A note of `TURNS`: stored events up to `last_seq`, the encrypted `delta` with the number `seq`, or the end."""
+
+    turn: Id
+    inbox: list[Id]
+    last_seq: Seq | None = None
+    end: bool = False
+    seq: Seq = -1
+    delta: str | None = None
+
+
+class ReaderNote(BaseModel):
+    """A note of `READERS`: a process has `asked` whether one of these messages is awaited, or answers that it is."""
+
+    asked: str | None = None
+    inbox: list[Id] = []
+    here: str | None = None
+
+
+def read_note(kind: type[TurnNote | ReaderNote], payload: object) -> dict[str, Any] | None:
+    """Return the fields that a note has; None for one that no process of ours sends: every role may send notes."""
+    try:
+        return kind.model_validate_json(str(payload)).model_dump(exclude_none=True, exclude_unset=True)
+    except ValidationError:
+        return None
 
 
 async def request_stop(database: Database, place: Place, user_id: int | None) -> bool:

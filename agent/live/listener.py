@@ -17,8 +17,8 @@ import asyncpg
 from sqlalchemy import bindparam, select, text
 
 from agent.journal.steps import Event
-from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders, read_note
-from agent.live.channels import CANCELLATIONS, CHANGES, DUE, READERS, TURNS
+from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders
+from agent.live.channels import CANCELLATIONS, CHANGES, DUE, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
@@ -26,12 +26,13 @@ from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
 from shared.models import InboxMessage, TurnEvent
+from shared.models.base import to_id
 
 statements = load_statements(__file__)
 
 # A reader of due jobs looks again after this time, whatever it was told.
 LOOK_AGAIN_SECONDS = 60.0
-LAST_EVENT, MAX_SEQ = "turn_complete", 2**31 - 2
+LAST_EVENT = "turn_complete"
 # A connection that only listens is asked whether it still is one: a silent network ends nothing.
 PING_SECONDS, PONG_SECONDS = 4.0, 4.0
 
@@ -249,8 +250,9 @@ class Listener(TurnReaders):
             arrived.set()
 
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        if self._observers.of_cancellations:
-            self._start(self._cancel(int(str(payload))), "stop")
+        turn_id = to_id(str(payload))
+        if turn_id is not None and self._observers.of_cancellations:
+            self._start(self._cancel(turn_id), "stop")
 
     async def _cancel(self, turn_id: int) -> None:
         # When the database is lost now, the turn sees the request with its next step.
@@ -268,11 +270,10 @@ class Listener(TurnReaders):
             of_change(table)
 
     def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        note = read_note(payload)
-        if "asked" not in note:
-            if note["here"] in self._asked:
-                self._asked[note["here"]].set()
-        elif self._has_reader(note["inbox"]):
+        note = read_note(ReaderNote, payload) or {}
+        if (event := self._asked.get(note.get("here", ""))) is not None:
+            event.set()
+        elif "asked" in note and self._has_reader(note.get("inbox", ())):
             self._start(self._answer_reader(note["asked"]), "answer to another process")
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -28,6 +28,7 @@ async def change_message(database: Database, platform: str, message_id: str, con
     async with database.transaction() as session:
         row = (await session.execute(statements.change_message, parameters)).one_or_none()
         if row is not None and row.turn_id is not None:
+            await session.execute(statements.withdraw_questions, {"turn_ids": [row.turn_id]})
             # Memories and summaries are made from the edited text. Summaries first: it waits for a worker that writes
             # one just now, whose facts are then seen.
             await forget_summaries(session, [row.turn_id])

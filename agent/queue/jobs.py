@@ -13,8 +13,8 @@ import procrastinate
 from procrastinate.connector import BaseConnector
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Job as QueuedJob
-from procrastinate.jobs import Notification, Status
-from procrastinate.manager import JobManager, NotificationCallback
+from procrastinate.jobs import Status
+from procrastinate.manager import JobManager, NotificationCallback, get_channel_for_queues
 from psycopg.errors import RaiseException
 
 from agent.prompts import prompts
@@ -155,17 +155,20 @@ class FairJobs(JobManager):
     async def listen_for_jobs(
         self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
     ) -> None:
-        """Listen for notifications of new jobs until cancelled."""
+        """Listen for notifications of new jobs until cancelled.
 
-        async def notify(*, channel: str, notification: Notification) -> None:
-            self._told += 1
-            await on_notification(channel=channel, notification=notification)
+        Every role of the database may send one: whatever it says, there may be a job, and none of ours ends.
+        """
 
-        self._notify = notify
-        await super().listen_for_jobs(on_notification=notify, queues=queues)
+        async def hear(**_note: str) -> None:
+            await self.wake()
+
+        self._notify = on_notification
+        await self.connector.listen_notify(on_notification=hear, channels=get_channel_for_queues(queues))
 
     async def wake(self) -> None:
-        """Make the worker look for jobs now, because a slot or a place has become free."""
+        """Make the worker look for jobs now, because there may be one for it."""
+        self._told += 1
         if self._notify is not None:
             await self._notify(channel="", notification={"type": "job_inserted", "job_id": 0})
 

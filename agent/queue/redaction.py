@@ -111,7 +111,7 @@ async def _redact(session: Session, deletion: _Gone) -> _Found:
         await session.execute(statements.remove_messages, {"ids": list(own_ids), "deleted": DELETED})
         turn_ids = [row.turn_id for row in own if row.turn_id is not None]
         await session.execute(statements.stop_turns, {"turn_ids": turn_ids, "deleted": DELETED})
-        await session.execute(statements.close_questions, {"turn_ids": turn_ids})
+        await session.execute(statements.withdraw_questions, {"turn_ids": turn_ids})
     if own_ids or expired:
         forgotten = {row.turn_id for row in own} | expired
         await forget_turns(session, platform=platform, message_ids=message_ids, turn_ids=forgotten)

@@ -156,7 +156,7 @@ UNION ALL SELECT 'stopped', pg_notify('parley_stops', CAST(id AS text)) FROM sto
 
 -- name: change_message
 WITH changed AS (
-    UPDATE inbox SET content = :content, edited_at = now()
+    UPDATE inbox SET content = :content, edited_at = clock_timestamp()
     WHERE platform = :platform AND platform_event_id = :message_id AND content <> :content
     RETURNING id, turn_id
 )
@@ -280,6 +280,5 @@ ORDER BY turn_id IS NULL, sent_at, id LIMIT :most;
 -- name: accept
 SELECT * FROM parley_accept(CAST(:events AS jsonb));
 
--- name: close_questions
--- Nobody wants any more what a deleted message asked for, whoever would say yes to it.
-UPDATE confirmations SET status = 'expired' WHERE turn_id = ANY(:turn_ids) AND status = 'pending';
+-- name: withdraw_questions
+SELECT parley_withdraw_questions(CAST(:turn_ids AS bigint[]));

@@ -60,6 +60,13 @@ async def seconds_of_turns(
     return durations
 
 
+async def seconds_beside_removal(parley: Parley, clock: SystemClock, settings: Settings) -> list[float]:
+    """Return how long turns take while what has expired is removed at its usual pace."""
+    async with asyncio.TaskGroup() as tasks:
+        removal = tasks.create_task(remove_expired(Steps(parley.app.database, clock), settings))
+        return await seconds_of_turns(parley, clock, until=removal)
+
+
 async def test_a_million_turns_leave_the_working_set_as_it_was(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
@@ -80,9 +87,7 @@ async def test_a_million_turns_leave_the_working_set_as_it_was(
                 row_counts[-1] += await rows_read_by_whole_scans(address)
             else:
                 alone += await seconds_of_turns(parley, clock)
-                async with asyncio.TaskGroup() as tasks:
-                    removing = remove_expired(Steps(parley.app.database, clock), kept(settings, KEPT_DAYS + ahead))
-                    beside += await seconds_of_turns(parley, clock, until=tasks.create_task(removing))
+                beside += await seconds_beside_removal(parley, clock, kept(settings, KEPT_DAYS + ahead))
             sizes.append(await size_of_what_expires(address, settings))
         # As maintenance does each minute: the metrics add what it has not counted yet.
         await count_finished(steps)

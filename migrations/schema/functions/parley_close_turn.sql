@@ -3,7 +3,8 @@
 --
 -- p_reply: as for `parley_add_reply`; NULL for the turn of an agent, whose answer is read by the turn that asked it.
 -- p_question: as for `parley_ask`, the question with which the turn ends, if it ends with one. It is made here, together with
--- the reply: nobody can agree to what was not shown.
+-- the reply: nobody can agree to what was not shown. It is closed at once where a message of the turn was edited or deleted
+-- meanwhile.
 CREATE FUNCTION public.parley_close_turn(
     p_turn_id bigint, p_attempt int, p_status text, p_finished boolean, p_waves int, p_error text, p_cause text,
     p_steps jsonb, p_events jsonb, p_note text, p_calls jsonb, p_reply jsonb, p_question jsonb DEFAULT NULL
@@ -36,6 +37,13 @@ BEGIN
     -- The inbox knows no refusal: a refused message has its answer.
     UPDATE public.inbox SET status = CASE p_status WHEN 'refused' THEN 'answered' ELSE p_status END
     WHERE inbox.turn_id = p_turn_id AND inbox.status = 'claimed';
+    -- Behind the lock of the messages: whoever changes one later finds the question.
+    IF p_question IS NOT NULL AND EXISTS (
+        SELECT FROM public.inbox JOIN public.turns ON turns.id = inbox.turn_id
+        WHERE inbox.turn_id = p_turn_id AND (inbox.content = '[deleted]' OR inbox.edited_at >= turns.started_at)
+    ) THEN
+        PERFORM public.parley_withdraw_questions(ARRAY[p_turn_id]);
+    END IF;
     -- Last, so that the person's other turns wait for this one as briefly as can be.
     PERFORM public.parley_charge(
         ROW(v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), p_calls

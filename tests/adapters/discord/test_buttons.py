@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from adapters.chat.buttons import AGAIN, Button
 from agent.people.pauses import PersonPaused
 from shared.db.database import Address
+from shared.errors import ConfirmationClosed
 from shared.permissions import Permission
 from shared.tools import Tool
 from tests.adapters.discord.conftest import Scene
@@ -139,3 +140,19 @@ async def test_a_yes_of_another_person_gives_no_role_back_that_was_lost_since(se
     await server.ann.hears(server.general, 3)
     assert office.sent == []
     assert await server.value("SELECT roles FROM member_roles WHERE platform_user_id = :ann", ann=server.ann.id) == []
+
+
+async def test_an_admins_yes_to_what_was_edited_since_comes_too_late(server: Scene) -> None:
+    office = Office(approver=Permission.ADMIN)
+    question = dict(await ask_for_a_mail(server, *office.tools()))
+    orders = server.discord.world.messages[server.general["id"]]
+    order = orders[question["message_reference"]["message_id"]]
+
+    await server.ann.edits(order, order["content"].replace("mail Bob", "mail nobody"))
+    await server.discord.until(lambda: "edited" in str(server.bob.reads(server.general)[0]["components"]))
+    (row,) = server.bob.reads(server.general)[0]["components"]
+    await (await server.bob.clicks(question, "Yes")).acked()
+
+    assert [button["label"] for button in row["components"]] == ["Answer the edited message"]
+    assert (await server.ann.hears(server.general, 2))[1] == str(ConfirmationClosed())
+    assert office.sent == []
