@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from agent.live.announcer import TurnReaders
 from agent.queue.worker import Worker
 from tests.support.source_tree import ROOT
 
@@ -26,7 +27,7 @@ def files_entered() -> Iterator[dict[str, set[str]]]:
         path = code.co_filename
         if event != "call" or code.co_name in NOT_ENTERED or path.startswith(BEHIND):
             return
-        if path.startswith(FOLLOWED) and not is_periodic():
+        if path.startswith(FOLLOWED) and not is_periodic() and not is_note(frame):
             entered.setdefault(path.removeprefix(f"{ROOT}/"), set()).add(code.co_qualname)
 
     sys.setprofile(profile)
@@ -43,6 +44,12 @@ def is_periodic() -> bool:
     except RuntimeError:
         return False
     return task is not None and getattr(task.get_coro(), "cr_code", None) is Worker._repeat.__code__
+
+
+def is_note(frame: FrameType) -> bool:
+    """Tell whether a notification for readers in other processes is read: it comes at some time, also here."""
+    callers = {frame.f_code, frame.f_back.f_code if frame.f_back is not None else None}
+    return TurnReaders._on_turn_note.__code__ in callers
 
 
 def in_each(rounds: list[dict[str, set[str]]]) -> dict[str, set[str]]:
