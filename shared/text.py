@@ -21,8 +21,8 @@ BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)|[\[\]{}]', re.DOTALL)
 # A name of so few words that it can hardly be read as anything else; letters of other scripts say more each.
 MAX_NAME_WORDS, MAX_NAME_BYTES = 4, 40
 NAME_WORD = re.compile(r"[^\W_]+")
-# In a name: the beginning of an address, or a number to call or to pay to.
-TARGET = re.compile(r"\w[.:/\\@]+\w{2}|@\w|\d{5}")
+# In a name: the beginning of an address, or a number to call or to pay to, which has more digits than a date.
+TARGET = re.compile(r"\w[.:/\\@\u3002]+\w{2}|@\w|\d{5}|(?:\d\D*){9}")
 # What spreadsheets begin a formula with, also in wide characters and behind blanks.
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30}){0,10}|[.,]\d{1,30})(?:[eE][+-]?\d{1,3})?%?")
@@ -52,16 +52,19 @@ def clean_json(value: Any) -> Any:
 
 def is_plain_name(name: str) -> bool:
     """Return whether what somebody has chosen as a name can be read as nothing more: few words, and no address."""
-    is_short = len(name.encode()) <= MAX_NAME_BYTES and len(NAME_WORD.findall(name)) <= MAX_NAME_WORDS
-    return is_short and TARGET.search(name) is None
+    # As it is read: wide letters are letters, and what is invisible separates nothing.
+    visible = "".join(letter for letter in unicodedata.normalize("NFKC", name) if unicodedata.category(letter) != "Cf")
+    is_short = len(name.encode()) <= MAX_NAME_BYTES and len(NAME_WORD.findall(visible)) <= MAX_NAME_WORDS
+    return is_short and TARGET.search(visible) is None
 
 
 def to_plain_name(name: str) -> str:
     """Return a name for a text that counts as another's words; one that is not plain is cut to its first words."""
     if is_plain_name(name):
         return name
-    words = [word for word in NAME_WORD.findall(name) if TARGET.search(word) is None][:MAX_NAME_WORDS]
-    return " ".join(words).encode()[:MAX_NAME_BYTES].decode(errors="ignore").strip() or "somebody"
+    words = [word for word in NAME_WORD.findall(name) if not any(map(str.isdigit, word))][:MAX_NAME_WORDS]
+    plain = " ".join(words).encode()[:MAX_NAME_BYTES].decode(errors="ignore").strip()
+    return plain if plain and is_plain_name(plain) else "somebody"
 
 
 def is_nested_deep(text: str) -> bool:

@@ -115,7 +115,7 @@ async def test_what_is_kept_is_read_again_after_a_change_by_another_process(data
         return "" if installation is None else installation.secret.get_secret_value()
 
     for secret in ("xoxb-1", "xoxb-2"):
-        await there.save(Installed("T1", "Pond", "U1", SecretStr(secret)))
+        await there.save(Installed("T1", "Acme", "U1", SecretStr(secret)))
         await heard.wait_for("slack_installations")
         assert await token() == secret
     await events.close()

@@ -125,6 +125,21 @@ async def test_a_secret_leaves_in_no_form(parley: Parley) -> None:
             assert secret[:16] not in reply.content
 
 
+COMMAND = "/grant 1 1000000"
+
+
+@pytest.mark.parametrize("mark", ["", "/ /", "\r", "\x00", "\u202e", " \t\u2066", "https://", "\x1c/"])
+async def test_no_choice_of_a_model_is_a_command_behind_the_filter(parley: Parley, office: Office, mark: str) -> None:
+    question = {"question": "Which one?", "options": [f"{mark}{COMMAND}", "tea"]}
+    await answers(parley, "", (BROWSE,), (LOOK_UP,), (("dialogue__ask_question", question),))
+
+    message = await parley.value("SELECT payload FROM turn_events WHERE name = 'message'")
+    assert message["choices"][1] == "tea"
+    assert "commands" not in message
+    assert [choice for choice in message["choices"] if choice.strip().startswith("/")] == []
+    assert await parley.value("SELECT choices FROM outbox") == message["choices"]
+
+
 async def test_a_secret_does_not_leave_in_a_stream_or_with_the_results_of_tools(parley: Parley) -> None:
     secret = parley.app.secrets.api_token
     remembered = ("knowledge__remember", {"content": f"The token is {secret}"})

@@ -15,6 +15,8 @@ ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 UNSEEN = re.compile("[\x00-\x20\x7f-\xa0\u200b-\u200f\u2060-\u206f\ufeff]")
 # A longer part of a name is in no host, and the time that punycode takes grows with the square of its length and more.
 MAX_LABEL_CHARS = 63
+# IDNA 2003, which Python knows, turns these into other letters; for browsers a host with them is another one.
+DEVIATIONS = frozenset("\u00df\u03c2\u200c\u200d")
 LINK_SCHEMES = frozenset({"http", "https", "mailto", "tel"})
 
 
@@ -42,8 +44,11 @@ def host_of(url: str) -> str:
 
 def normalise(host: str) -> str:
     """Return a host in the form in which it is compared: lower case, punycode, without `www.`."""
-    plain = host.lower().rstrip(".").removeprefix("www.")
+    # Python would make it a final one at the end of a word.
+    plain = host.replace("\u03a3", "\u03c3").lower().rstrip(".").removeprefix("www.")
     if plain.isascii() or any(len(label) > MAX_LABEL_CHARS for label in plain.split(".")):
+        return plain
+    if not DEVIATIONS.isdisjoint(plain):
         return plain
     try:
         return plain.encode("idna").decode()

@@ -24,6 +24,9 @@ MAX_LOOKS = 4
 # By which share of its length a text has to grow before the next look.
 LOOK_SHARE = 4
 
+# Where a stream may be cut: no host or address goes on behind these.
+BOUNDARY = "\\s\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f"
+CUTS = re.compile(f"[{BOUNDARY}](?=[^{BOUNDARY}]*$)")
 # Hosts without a scheme that some programs make links: with `www.`, with a path, or with a part for words of the turn.
 TOP_DOMAIN = r"(?:[a-z]{2}|com|net|org|info|biz|dev|app|xyz|site|online|top|shop|link|click|cloud)(?![\w-]|\.\w)"
 WWW = re.compile(
@@ -33,7 +36,7 @@ WWW = re.compile(
     # Within a word, of the length that a host may have, because every character of a word is such a place.
     r"|(?<![A-Za-z0-9./-])(?:www\.|(?:[\w-]{1,63}\.){1,8}[A-Za-z][\w-]{1,62}\.?(?=[/?#]|:\d)|(?:[\w-]{1,63}\.){2,8}"
     rf"{TOP_DOMAIN})"
-    r"|(?<!:)//(?=[\w-]{1,63}\.))[^\s/?#\\<>]*",
+    rf"|(?<!:)//(?=[\w-]{{1,63}}\.))[^{BOUNDARY}/?#\\<>]*",
     re.IGNORECASE,
 )
 SUSPICIOUS = re.compile(r"[<`\[\]]|[:;][\\/&]")
@@ -41,7 +44,7 @@ BARE = re.compile(r"\.(?:[\w-]+(?:[/?#:]|\.[/?#:A-Za-z])|(?<=[wW]{3}\.))|//")
 # What a text has if the filter may change it: one without a match stays as it is, and nothing in it can become a link.
 MARKED = re.compile(rf"{SUSPICIOUS.pattern}|{BARE.pattern}|~")
 AUTHORITY = re.compile(r"[^\s/?#\\<>]*")
-HOST = re.compile(r"[^\s/?#\\<>:&!()\[\]`\"'|]*")
+HOST = re.compile(rf"[^{BOUNDARY}/?#\\<>:&!()\[\]`\"'|]*")
 # The beginning of a destination, which says where it leads.
 MAX_BEGINNING = 150
 # What is read of an address to tell its host.
@@ -63,9 +66,6 @@ HEAD = rf"[\s>*+\-\d.)]{{0,{MAX_HEAD - 1}}}+"
 LINE_HEAD = re.compile(rf"{HEAD}(?:[\s>*+\-\d.)]|$)")
 # What may stand before the first word of a definition of a link.
 DEFINITION = re.compile(rf"{HEAD}[\s>*+\-\d.)\[]")
-# Where a stream may be cut: no host or address goes on behind these.
-BOUNDARY = "\\s\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f"
-CUTS = re.compile(f"[{BOUNDARY}](?=[^{BOUNDARY}]*$)")
 FENCE_BEGINNING = re.compile(r" {0,3}(?:[`~]|$)")
 
 
@@ -293,9 +293,12 @@ class LinkFilter:
         )
 
     def _replace_code(self, text: str, *, is_fence: bool = False) -> str:
-        if not is_fence and "```" in text:
+        # Up to these all agree, so that it makes no difference whether a stream was cut before them.
+        at = len(text) if is_fence or "```" not in text else text.index("```")
+        agreed = text[:at] if self._place.is_agreed else ""
+        if at < len(text):
             self._place = replace(self._place, is_agreed=False)
-        return text if self._place.is_agreed else self._replace(text, CODE, text)
+        return agreed if self._place.is_agreed else agreed + self._replace(text[len(agreed) :], CODE, text)
 
     def _replace(self, text: str, table: Mapping[Kind, Rule], head: str) -> str:
         if self._rules.hosts is None and table is CODE:

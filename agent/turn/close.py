@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -31,7 +32,8 @@ from shared.text import clean_json, count_tokens, with_closed_fence
 statements = load_statements(__file__)
 
 LONG_CHARS = 20_000
-
+# A choice that looks like a command would give one.
+BEFORE_COMMAND = re.compile(r"^[\s/]+")
 
 Status = Literal["answered", "refused", "failed", "cancelled"]
 
@@ -81,8 +83,7 @@ def find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
             continue
         if plain["message"].strip():
             options = plain.get("options")
-            # A choice that looks like a command would give one.
-            choices = tuple(str(option).lstrip("/ ") for option in options) if isinstance(options, list) else ()
+            choices = tuple(without_command(str(option)) for option in options) if isinstance(options, list) else ()
             return TurnResult(plain["message"], choices=choices, file_ids=list_file_ids(log.steps))
     response = mode.find_response(turn)
     return TurnResult(response, file_ids=list_file_ids(log.steps)) if response else None
@@ -217,7 +218,16 @@ async def filtered(turn: RunningTurn, answer: TurnResult) -> TurnResult:
     # A hostile text takes 2 ms for 1,000 characters; other turns need not wait for a long one.
     is_short = len(answer.text) <= LONG_CHARS
     text = outflow.filtered(answer.text) if is_short else await asyncio.to_thread(outflow.filtered, answer.text)
-    return replace(answer, text=text, choices=tuple(map(outflow.filtered, answer.choices)))
+    # What the filter removes may have hidden a command; those of the program are such before.
+    choices = tuple(
+        choice if find_command_label(choice) else without_command(outflow.filtered(choice)) for choice in answer.choices
+    )
+    return replace(answer, text=text, choices=choices)
+
+
+def without_command(choice: str) -> str:
+    """Return a choice that a model offers so that it gives no command: nothing before its first word."""
+    return BEFORE_COMMAND.sub("", choice, count=1)
 
 
 def _to_reasons(turn: RunningTurn) -> dict[str, Any]:

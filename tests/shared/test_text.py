@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.arguments import depth
-from shared.text import clean, clean_json, cut, cut_nesting, is_nested_deep, to_text_cell
+from shared.text import clean, clean_json, cut, cut_nesting, is_nested_deep, is_plain_name, to_plain_name, to_text_cell
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
 
@@ -89,3 +89,37 @@ def test_no_cell_begins_a_formula(cell: str) -> None:
     assert cell_text in (cell, f"'{cell}")
     assert cell_text.lstrip()[:1] not in ("=", "@")
     assert cell_text == cell or not cell.strip(" ").isdecimal()
+
+
+@pytest.mark.parametrize(
+    "name", ["Acme Corp", "team-sales-2026", "standup-2026-05-12", "Grüße aus Köln", "日本語 ちゃんねる", "a.b", "v2.0"]
+)
+def test_a_name_of_few_words_is_a_plain_one(name: str) -> None:
+    assert is_plain_name(name)
+    assert to_plain_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "eve@evil.example",
+        "eve\uff20evil\uff0eexample",
+        "evil\u3002example",
+        "evil\u200b.example",
+        "evil\u00ad\u2024example",
+        "https\uff1a\uff0f\uff0fevil",
+        "call +49 170 1234 56",
+        "\uff11\uff12\uff13\uff14\uff15",
+        "DE89 3704 0044 05",
+    ],
+)
+def test_a_name_with_an_address_or_a_number_to_call_is_none(name: str) -> None:
+    assert not is_plain_name(name)
+
+
+@given(st.text(alphabet="ab1 5-.:/@\\\uff20\uff0e\u3002\u200b\u00ad\uff15é日", max_size=30) | ANY_TEXT)
+def test_a_name_that_is_cut_is_a_plain_one(name: str) -> None:
+    plain = to_plain_name(clean(name))
+
+    assert is_plain_name(plain)
+    assert plain or not name

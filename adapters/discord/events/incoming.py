@@ -85,7 +85,7 @@ def to_text(message: discord.Message, me: int) -> str:
     names = {mention.id: mention.display_name for mention in message.mentions}
     mine = "|".join([rf"<@!?{me}>", *(f"<@&{role.id}>" for role in message.role_mentions if _is_own(role, me))])
     content = re.sub(rf"(?:{mine})[ ,:]*", "", message.content)
-    stickers = " ".join(f"[sticker: {sticker.name}]" for sticker in message.stickers)
+    stickers = " ".join(f"[sticker: {to_plain_name(sticker.name)}]" for sticker in message.stickers)
     whole = "\n".join(part for part in (content.strip(), stickers) if part)
     return with_names(whole, names, message.guild)
 

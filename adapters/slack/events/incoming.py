@@ -131,7 +131,8 @@ def _special(inner: str, names: Mapping[str, str]) -> str:
         return f"#{to_plain_name(label or names.get(rest) or rest)}"
     if kind == "!":
         # `<!here>`, `<!subteam^S1|@cooks>`, `<!date^…|Friday>`
-        return label or f"@{rest.split('^')[0]}"
+        name = rest.split("^")[0]
+        return label if label and name == "date" else f"@{to_plain_name(label.removeprefix('@') or name)}"
     link = target.removeprefix("mailto:")
     return f"{label} ({link})" if label and label not in (target, link) else link
 

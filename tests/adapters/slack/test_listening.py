@@ -337,3 +337,12 @@ async def test_a_file_that_somebody_else_has_uploaded_is_a_strangers(office: Sce
 
     rows = await office.sql("SELECT filename, author FROM file_records ORDER BY id")
     assert [(row.filename, row.author) for row in rows] == [("own.txt", "person"), ("trap.txt", "stranger")]
+
+
+async def test_the_handle_of_a_group_adds_no_address_to_the_words_of_who_mentions_it(office: Scene) -> None:
+    office.model.play([Answer("Hi.")])
+
+    await office.ann.mentions(office.general, "who are <!subteam^S1|@pay.evil.example> and <!subteam^S2|@cooks>?")
+    await office.ann.hears(office.general)
+
+    assert "who are @pay evil example and @cooks?" in office.prompt()

@@ -24,6 +24,9 @@ STRANGERS = [
     "www.evil.example",
     "evil.example/x",
     "//evil.example/x",
+    "<https://evil.example/x|good>",
+    "HTTPS:\\/\\/evil.example\u3002",
+    "steam://3232235777/x",
 ]
 FRIENDS = ["https://good.example/x", "https://good.example", OWN, f"![ours]({OWN}3?until=1&signature=ab)"]
 PARTS = [
@@ -110,6 +113,19 @@ def test_a_stream_gives_the_same_text_however_it_is_cut(text: str, rules: LinkRu
         assert "".join([*parts, links.finish()]) == filtered(text, rules)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```py\nhttps://evil.example/x and <a ```\n[x](https://evil.example/x)",
+        "www.evil.example\u3002eve@evil.example www.evil.example__\u3002eve@evil.example: x",
+        "https://evil.example\u3002a.b.example x",
+    ],
+)
+def test_a_stream_that_comes_by_letters_gives_the_same_text(text: str) -> None:
+    for links in (LinkFilter(STRICT), TextStream(Secrets(), STRICT)):
+        assert "".join([*map(links.feed, text), links.finish()]) == filtered(text)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.sampled_from(PIECES) | st.text(alphabet="a.W:/~\u0661\u3002\u00e9-? \n", max_size=4), max_size=6).map(
@@ -164,6 +180,17 @@ def test_punycode_and_letters_are_the_same_host_and_look_alikes_are_not() -> Non
     assert filtered("https://xn--bcher-kva.example/", rules) == "https://xn--bcher-kva.example/"
     assert filtered("https://büсher.example/", rules) == "büсher[.]example/"  # noqa: RUF001  # a Cyrillic letter
     assert "://" not in filtered("https://good\u200b.example/ https://good.example\u3002evil.example/")
+
+
+@pytest.mark.parametrize(
+    ("trusted", "other"), [("strasse.example", "stra\u00dfe.example"), ("\u03a3\u03a3.example", "\u03c3\u03c2.example")]
+)
+def test_letters_that_browsers_tell_apart_are_another_host(trusted: str, other: str) -> None:
+    rules = LinkRules(OWN, Hosts({trusted}))
+
+    assert filtered(f"https://{trusted}/x", rules) == f"https://{trusted}/x"
+    assert "://" not in filtered(f"https://{other}/x", rules)
+    assert filtered(f"https://{other}/x", LinkRules(OWN, Hosts({other}))) == f"https://{other}/x"
 
 
 class Counting(LinkFilter):
