@@ -54,22 +54,6 @@ def work_out(expression: str) -> str:
     text = expression.strip().rstrip("=? ").lower().translate(SPELLING)
     if not any(f"{name}(" in text.replace(" ", "") for name in FUNCTIONS):
         text = _with_points(text)
-    context = Context(prec=DIGITS, Emax=10_000, Emin=-10_000)
-    try:
-        result = _Sum(_tokens(text), context).result()
-    except ZeroDivisionError:
-        raise NoSum("it divides by zero") from None
-    except (DecimalException, ArithmeticError, ValueError):
-        raise NoSum("it has no result, or one that is too large") from None
-    return _shown(_bounded(result), context)
-
-
-def _with_points(text: str) -> str:
-    # A comma between digits is a decimal point, as much of the world writes it, unless three digits follow.
-    return re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", text).replace(",", ".")
-
-
-def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
     end = 0
     while end < len(text.rstrip()):
@@ -78,10 +62,22 @@ def _tokens(text: str) -> list[str]:
             raise NoSum(f"{text[end:].strip()[:20]!r} is not understood")
         tokens.append(match[0].strip())
         end = match.end()
-    return tokens
+    context = Context(prec=DIGITS, Emax=10_000, Emin=-10_000)
+    try:
+        result = _Sum(tokens, context).result()
+    except ZeroDivisionError:
+        raise NoSum("it divides by zero") from None
+    except (DecimalException, ArithmeticError, ValueError):
+        raise NoSum("it has no result, or one that is too large") from None
+    return _to_text(_bounded(result), context)
 
 
-def _shown(result: Number, context: Context) -> str:
+def _with_points(text: str) -> str:
+    # A comma between digits is a decimal point, as much of the world writes it, unless three digits follow.
+    return re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", text).replace(",", ".")
+
+
+def _to_text(result: Number, context: Context) -> str:
     if isinstance(result, int):
         return str(result)
     if context.flags[Inexact]:
@@ -128,11 +124,11 @@ class _Sum:
         while (precedence := BINDING.get(self._next, 0)) > binding:
             sign = self._advance()
             # Powers are right-associative.
-            right, right_is_percentage = self._expression(precedence - (precedence == BINDING["^"]))
-            if right_is_percentage and not is_percentage and sign in {"+", "-"}:
+            second, second_is_percentage = self._expression(precedence - (precedence == BINDING["^"]))
+            if second_is_percentage and not is_percentage and sign in {"+", "-"}:
                 # 200 + 10 % means 220, as for a price with tax.
-                right = self._multiply(value, right)
-            value, is_percentage = _bounded(self._apply(sign, value, right)), False
+                second = self._multiply(value, second)
+            value, is_percentage = _bounded(self._apply(sign, value, second)), False
         self.nesting -= 1
         return value, is_percentage
 
@@ -144,22 +140,23 @@ class _Sum:
         if token in OPENING:
             value, _ = self._expression(0)
             self._advance(")")
+        elif token.isdecimal():
+            value = _bounded(int(token))
         elif token[0].isdigit() or token[0] == ".":
-            value = _number(token)
+            value = Decimal(token)
+            if abs(value.adjusted()) > MAX_EXPONENT:
+                raise NoSum(f"exponents go up to {MAX_EXPONENT}")
         else:
             value = self._named(token)
-        return self._with_suffixes(value)
-
-    def _with_suffixes(self, value: Number) -> tuple[Number, bool]:
         is_percentage = False
-        while self._next in SUFFIXES and not (self._next == "%" and self._is_remainder()):
+        while self._next in SUFFIXES:
+            after = self.tokens[self.position + 1] if self.position + 1 < len(self.tokens) else ""
+            if self._next == "%" and after and after not in BINDING and after not in {")", ",", *SUFFIXES}:
+                # 7 % 3 is a remainder.
+                break
             is_percentage = self._advance() == "%"
             value = self._divide(value, 100) if is_percentage else _factorial(value)
         return value, is_percentage
-
-    def _is_remainder(self) -> bool:
-        after = self.tokens[self.position + 1] if self.position + 1 < len(self.tokens) else ""
-        return bool(after) and after not in BINDING and after not in {")", ",", *SUFFIXES}
 
     def _named(self, name: str) -> Number:
         if name in CONSTANTS:
@@ -177,61 +174,53 @@ class _Sum:
         except TypeError:
             raise NoSum(f"{name} takes another number of values") from None
 
-    def _apply(self, sign: str, left: Number, right: Number) -> Number:
+    def _apply(self, sign: str, first: Number, second: Number) -> Number:
         match sign:
             case "+":
-                return left + right if _are_whole(left, right) else self.context.add(_exact(left), _exact(right))
+                return first + second if _are_whole(first, second) else self.context.add(_exact(first), _exact(second))
             case "-":
-                return left - right if _are_whole(left, right) else self.context.subtract(_exact(left), _exact(right))
+                return (
+                    first - second
+                    if _are_whole(first, second)
+                    else self.context.subtract(_exact(first), _exact(second))
+                )
             case "*" | "of":
-                return self._multiply(left, right)
+                return self._multiply(first, second)
             case "/":
-                return self._divide(left, right)
+                return self._divide(first, second)
             case "//":
-                return self._floor_divide(left, right)
+                return self._floor_divide(first, second)
             case "%" | "mod":
-                return self._apply("-", left, self._multiply(right, self._floor_divide(left, right)))
-        return self._power(left, right)
-
-    def _multiply(self, left: Number, right: Number) -> Number:
-        return left * right if _are_whole(left, right) else self.context.multiply(_exact(left), _exact(right))
-
-    def _divide(self, left: Number, right: Number) -> Number:
-        if isinstance(left, int) and isinstance(right, int) and left % right == 0:
-            return left // right
-        return self.context.divide(_exact(left), _exact(right))
-
-    def _floor_divide(self, left: Number, right: Number) -> Number:
-        if isinstance(left, int) and isinstance(right, int):
-            return left // right
-        return int(self.context.divide(_exact(left), _exact(right)).to_integral_value(ROUND_FLOOR))
-
-    def _power(self, base: Number, exponent: Number) -> Number:
-        if not -MAX_EXPONENT <= exponent <= MAX_EXPONENT:
+                return self._apply("-", first, self._multiply(second, self._floor_divide(first, second)))
+        if not -MAX_EXPONENT <= second <= MAX_EXPONENT:
             raise NoSum(f"exponents go up to {MAX_EXPONENT}")
-        if isinstance(base, int) and isinstance(exponent, int) and exponent >= 0:
-            if base.bit_length() * exponent > MAX_BITS:
+        if isinstance(first, int) and isinstance(second, int) and second >= 0:
+            if first.bit_length() * second > MAX_BITS:
                 raise NoSum("the result is too large")
-            whole: int = base**exponent
-            return whole
-        return self.context.power(_exact(base), _exact(exponent))
+            power: int = first**second
+            return power
+        return self.context.power(_exact(first), _exact(second))
+
+    def _multiply(self, first: Number, second: Number) -> Number:
+        return first * second if _are_whole(first, second) else self.context.multiply(_exact(first), _exact(second))
+
+    def _divide(self, first: Number, second: Number) -> Number:
+        if isinstance(first, int) and isinstance(second, int) and first % second == 0:
+            return first // second
+        return self.context.divide(_exact(first), _exact(second))
+
+    def _floor_divide(self, first: Number, second: Number) -> Number:
+        if isinstance(first, int) and isinstance(second, int):
+            return first // second
+        return int(self.context.divide(_exact(first), _exact(second)).to_integral_value(ROUND_FLOOR))
 
 
-def _are_whole(left: Number, right: Number) -> bool:
-    return isinstance(left, int) and isinstance(right, int)
+def _are_whole(first: Number, second: Number) -> bool:
+    return isinstance(first, int) and isinstance(second, int)
 
 
 def _exact(number: Number) -> Decimal:
     return Decimal(number)
-
-
-def _number(token: str) -> Number:
-    if token.isdecimal():
-        return _bounded(int(token))
-    number = Decimal(token)
-    if abs(number.adjusted()) > MAX_EXPONENT:
-        raise NoSum(f"exponents go up to {MAX_EXPONENT}")
-    return number
 
 
 def _bounded(number: Number) -> Number:

@@ -43,7 +43,8 @@ def convert(expression: str) -> str | None:
         quantity = units.Quantity(amount, _to_unit(units, match["unit"] + match["rest"])).to(_to_unit(units, target))
     except (pint.PintError, ArithmeticError) as error:
         raise NoSum(str(error)[:200].rstrip(".")) from None
-    return f"{_shown(Decimal(quantity.magnitude))} {target}"
+    plain = Context(SHOWN_DIGITS).plus(Decimal(quantity.magnitude)).normalize(Context(SHOWN_DIGITS))
+    return f"{plain:f} {target}" if -SHOWN_DIGITS < plain.adjusted() <= SHOWN_DIGITS else f"{plain:e} {target}"
 
 
 @lru_cache(maxsize=1)
@@ -69,8 +70,3 @@ def _to_unit(units: Any, text: str) -> Any:
     if name is None:
         raise NoSum(f"{text.strip()[:40]} is no unit that is known")
     return units.Unit(name)
-
-
-def _shown(amount: Decimal) -> str:
-    plain = Context(SHOWN_DIGITS).plus(amount).normalize(Context(SHOWN_DIGITS))
-    return f"{plain:f}" if -SHOWN_DIGITS < plain.adjusted() <= SHOWN_DIGITS else f"{plain:e}"

@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from shared.errors import ParleyError
-from shared.files.stores.folder import KEY_PART
+from shared.files.stores.folder import KEY_PART, open_owner_only
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -152,7 +152,7 @@ def created(path: Path) -> Iterator[ArchiveWriter]:
     part = path.with_name(f"{path.name}.part")
     try:
         part.unlink(missing_ok=True)
-        with open(part, "xb", opener=_open_owner_only) as file:
+        with open(part, "xb", opener=open_owner_only) as file:
             with closing(ArchiveWriter(file)) as archive:
                 yield archive
             file.flush()
@@ -175,27 +175,25 @@ def opened(path: Path) -> Iterator[Archive]:
     except UNREADABLE as error:
         raise BackupError(f"{path} is cut off, or it is no backup of Parley ({error}).") from error
     with zipped:
-        archive = Archive(zipped, _read_manifest(zipped, path))
-        names = sorted(archive.manifest.entries)
+        try:
+            if zipped.getinfo(MANIFEST).file_size > MOST_MANIFEST_BYTES:
+                raise BackupError(f"{path} is damaged: its manifest is too large.")
+            manifest = Manifest.model_validate_json(zipped.read(MANIFEST))
+        except KeyError:
+            raise BackupError(f"{path} is no backup of Parley: it has no manifest.") from None
+        except UNREADABLE as error:
+            raise BackupError(f"{path} is damaged: its manifest can't be read ({type(error).__name__}).") from error
+        if manifest.format != FORMAT:
+            raise BackupError(
+                f"{path} was made by Parley {manifest.version}, in a format that this release can't read."
+            )
+        archive = Archive(zipped, manifest)
+        names = sorted(manifest.entries)
         if sorted(set(zipped.namelist()) - {MANIFEST}) != names or len(zipped.namelist()) != len(names) + 1:
             raise BackupError(f"{path} is damaged: its entries are not those that its manifest names.")
         for name in names:
             _check_entry(archive, name, path)
         yield archive
-
-
-def _read_manifest(zipped: zipfile.ZipFile, path: Path) -> Manifest:
-    try:
-        if zipped.getinfo(MANIFEST).file_size > MOST_MANIFEST_BYTES:
-            raise BackupError(f"{path} is damaged: its manifest is too large.")
-        manifest = Manifest.model_validate_json(zipped.read(MANIFEST))
-    except KeyError:
-        raise BackupError(f"{path} is no backup of Parley: it has no manifest.") from None
-    except UNREADABLE as error:
-        raise BackupError(f"{path} is damaged: its manifest can't be read ({type(error).__name__}).") from error
-    if manifest.format != FORMAT:
-        raise BackupError(f"{path} was made by Parley {manifest.version}, in a format that this release can't read.")
-    return manifest
 
 
 def _check_entry(archive: Archive, name: str, path: Path) -> None:
@@ -219,7 +217,3 @@ def is_permitted(name: str) -> bool:
     if name.startswith(SECRETS):
         return SECRET_NAME.fullmatch(name.removeprefix(SECRETS)) is not None
     return name == DATABASE
-
-
-def _open_owner_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -2,20 +2,18 @@
 
 import asyncio
 import hashlib
-import os
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-import asyncpg
-
 from shared.backup.archive import DATABASE, FILES, SECRETS, Archive, BackupError, Manifest
-from shared.backup.database import Contents, is_empty, read_contents, refuse_others, run_pg_restore
+from shared.backup.database import is_empty, read_contents, refuse_others, run_pg_restore
 from shared.db.database import Address
 from shared.errors import NotFound
-from shared.files.storage import Storage
+from shared.files.storage import Storage, iterate
+from shared.files.stores.folder import open_owner_only
 
 OF_US = re.compile(r"parley_[a-z_]{1,40}")
 # The comment of an extension belongs to whoever has installed it, and rights that are given in advance name the role
@@ -76,9 +74,17 @@ async def restore_database(archive: Archive, address: Address) -> None:
 
     Raises `BackupError` when the rows in a table, or the audit log, are not those of the manifest afterwards.
     """
+    manifest = archive.manifest
     connection = await address.connect(as_owner=True, statement_seconds=0)
     try:
-        await _add_roles(connection, archive.manifest)
+        # Roles belong to the server, so that the dump of a database does not have them.
+        for name in {*manifest.roles, *(role for pair in manifest.members for role in pair)}:
+            if not OF_US.fullmatch(name):
+                raise BackupError(f"The backup names the role {name!r}, which is none of Parley's.")
+        for name, may_log_in in manifest.roles.items():
+            await connection.execute(ADD_ROLE.format(name=name, login="LOGIN" if may_log_in else "NOLOGIN"))
+        for role, member in manifest.members:
+            await connection.execute(f"GRANT {role} TO {member}")
         await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         rights = await asyncio.to_thread(_load, archive, address, connection.get_server_version().major)
         await connection.execute(rights)
@@ -86,7 +92,13 @@ async def restore_database(archive: Archive, address: Address) -> None:
         contents = await read_contents(connection)
     finally:
         await connection.close()
-    _compare(archive.manifest, contents)
+    tables = sorted(manifest.rows.keys() | contents.rows.keys())
+    wrong = [name for name in tables if manifest.rows.get(name) != contents.rows.get(name)]
+    if wrong:
+        before, after = (counts.get(wrong[0], "no") for counts in (manifest.rows, contents.rows))
+        raise BackupError(f"{wrong[0]} has {after} rows after the restore, and {before} in the backup.")
+    if manifest.audit != contents.audit:
+        raise BackupError("The audit log is another one after the restore than in the backup.")
 
 
 async def restore_files(archive: Archive, storage: Storage, address: Address) -> None:
@@ -96,7 +108,7 @@ async def restore_files(archive: Archive, storage: Storage, address: Address) ->
         for key in archive.names(FILES):
             entry = archive.manifest.entries[f"{FILES}{key}"]
             mime_type = await connection.fetchval(MIME_TYPE, key) or UNKNOWN_TYPE
-            chunks = _chunks(archive, f"{FILES}{key}")
+            chunks = iterate(archive.chunks(f"{FILES}{key}"))
             await storage.put(key, chunks, mime_type, max_bytes=entry.bytes)
             if await _hash_of(storage, key) != entry.sha256:
                 raise BackupError(f"The store has something else for the file {key} than the backup.")
@@ -108,20 +120,9 @@ def restore_secrets(archive: Archive, home: Path) -> list[str]:
     """Write the secrets into files that only their owner may read; return their names."""
     names = archive.names(SECRETS)
     for name in names:
-        with open(home / name, "xb", opener=_open_owner_only) as file:
+        with open(home / name, "xb", opener=open_owner_only) as file:
             file.writelines(archive.chunks(f"{SECRETS}{name}"))
     return names
-
-
-async def _add_roles(connection: asyncpg.Connection, manifest: Manifest) -> None:
-    # Roles belong to the server, so that the dump of a database does not have them.
-    for name in {*manifest.roles, *(role for pair in manifest.members for role in pair)}:
-        if not OF_US.fullmatch(name):
-            raise BackupError(f"The backup names the role {name!r}, which is none of Parley's.")
-    for name, may_log_in in manifest.roles.items():
-        await connection.execute(ADD_ROLE.format(name=name, login="LOGIN" if may_log_in else "NOLOGIN"))
-    for role, member in manifest.members:
-        await connection.execute(f"GRANT {role} TO {member}")
 
 
 def _load(archive: Archive, address: Address, major: int) -> str:
@@ -132,10 +133,10 @@ def _load(archive: Archive, address: Address, major: int) -> str:
     for line in listing.splitlines(keepends=True):
         if not EXTENSION.match(line) and not POLICY_OF_OWNER.match(line):
             (rights if RIGHTS_IN_ADVANCE.match(line) else objects).append(line)
-    with _listed(objects) as chosen:
+    with _list_file(objects) as chosen:
         options = ["--single-transaction", "--exit-on-error", "--no-owner", chosen]
         run_pg_restore(address, major, archive.chunks(DATABASE), options=options)
-    with _listed(rights) as chosen:
+    with _list_file(rights) as chosen:
         options = ["--file=-", chosen]
         statements = run_pg_restore(address, major, archive.chunks(DATABASE), options=options, connects=False)
     lines = [line for line in statements.splitlines() if line.startswith("ALTER DEFAULT PRIVILEGES")]
@@ -143,17 +144,12 @@ def _load(archive: Archive, address: Address, major: int) -> str:
 
 
 @contextmanager
-def _listed(lines: Iterable[str]) -> Iterator[str]:
+def _list_file(lines: Iterable[str]) -> Iterator[str]:
     # The option that makes pg_restore take these objects of the dump alone.
     with NamedTemporaryFile("w", prefix="parley-restore-", encoding="utf-8") as file:
         file.writelines(lines)
         file.flush()
         yield f"--use-list={file.name}"
-
-
-async def _chunks(archive: Archive, name: str) -> AsyncIterator[bytes]:
-    for chunk in archive.chunks(name):
-        yield chunk
 
 
 async def _hash_of(storage: Storage, key: str) -> str | None:
@@ -165,17 +161,3 @@ async def _hash_of(storage: Storage, key: str) -> str | None:
     except NotFound:
         return None
     return sha256.hexdigest()
-
-
-def _compare(manifest: Manifest, contents: Contents) -> None:
-    tables = sorted(manifest.rows.keys() | contents.rows.keys())
-    wrong = [name for name in tables if manifest.rows.get(name) != contents.rows.get(name)]
-    if wrong:
-        before, after = (counts.get(wrong[0], "no") for counts in (manifest.rows, contents.rows))
-        raise BackupError(f"{wrong[0]} has {after} rows after the restore, and {before} in the backup.")
-    if manifest.audit != contents.audit:
-        raise BackupError("The audit log is another one after the restore than in the backup.")
-
-
-def _open_owner_only(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

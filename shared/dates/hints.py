@@ -55,20 +55,21 @@ class _Reader:
         for pattern, rule in RULES:
             if (match := pattern.fullmatch(text)) and (date_range := rule(deeper, match)):
                 return date_range
-        return read_written(text, self.today) or deeper._without_time(text) or deeper._read_range(text)
-
-    def _without_time(self, text: str) -> DateRange | None:
+        if date_range := read_written(text, self.today):
+            return date_range
         plain = TIME_OF_DAY.sub("", text)
-        return self.read(plain) if plain != text else None
+        if plain != text and (date_range := deeper.read(plain)):
+            return date_range
+        return deeper._read_range(text)
 
     def _read_range(self, text: str) -> DateRange | None:
         for separator in SEPARATORS:
-            left, mark, right = separator.sub("\0", FROM.sub("", text), count=1).partition("\0")
-            if not mark or not left or not right:
+            first, mark, last = separator.sub("\0", FROM.sub("", text), count=1).partition("\0")
+            if not mark or not first or not last:
                 continue
-            if date_range := read_written_range(left, right, self.today):
+            if date_range := read_written_range(first, last, self.today):
                 return date_range
-            if (start := self.read(left)) and (end := self._read_end(right, start.start)):
+            if (start := self.read(first)) and (end := self._read_end(last, start.start)):
                 return DateRange(start.start, end.end, start.note or end.note)
         return None
 

@@ -68,6 +68,21 @@ class Reader(Protocol):
         ...
 
 
+Rule = Callable[[Reader, re.Match[str]], DateRange | None]
+# Tried in the order in which they stand below, so more specific patterns come first.
+RULES: list[tuple[re.Pattern[str], Rule]] = []
+
+
+def rule(*patterns: str) -> Callable[[Rule], Rule]:
+    """Let a function read the texts of these patterns, after those of the functions above it."""
+
+    def add(reading: Rule) -> Rule:
+        RULES.extend((re.compile(pattern), reading) for pattern in patterns)
+        return reading
+
+    return add
+
+
 def _step(match: re.Match[str]) -> int:
     if match["twice"]:
         return 2
@@ -84,14 +99,19 @@ def _moved(day: date, match: re.Match[str], sign: int) -> date:
     return add_months(day, months * count) if months else add_days(day, days * count)
 
 
+@rule(one_of(DAYS_AWAY))
 def _away(reader: Reader, match: re.Match[str]) -> DateRange:
     return single_day(add_days(reader.today, DAYS_AWAY[match[0]]))
 
 
+@rule(rf"(?P<back>vor )?(?:in )?{COUNT} {UNIT}(?:'? time| from now)?(?P<ago> ago)?")
 def _in_units(reader: Reader, match: re.Match[str]) -> DateRange:
     return single_day(_moved(reader.today, match, -1 if match["ago"] or match["back"] else 1))
 
 
+@rule(
+    rf"{COUNT} {UNIT} (?P<way>from|after|before|nach|vor|ab|starting) (?P<rest>.+)", rf"(?P<rest>.+) in {COUNT} {UNIT}"
+)
 def _from_day(reader: Reader, match: re.Match[str]) -> DateRange | None:
     date_range = reader.read(match["rest"])
     if date_range is None:
@@ -102,6 +122,7 @@ def _from_day(reader: Reader, match: re.Match[str]) -> DateRange | None:
     return single_day(_moved(date_range.start, match, -1 if way in {"before", "vor"} else 1), date_range.note)
 
 
+@rule(rf"(?P<rest>.+) (?:for|fuer) {COUNT} {UNIT}")
 def _for_units(reader: Reader, match: re.Match[str]) -> DateRange | None:
     date_range = reader.read(match["rest"])
     return _stay(date_range.start, match) if date_range else None
@@ -114,6 +135,7 @@ def _stay(start: date, match: re.Match[str]) -> DateRange:
     return DateRange(start, max(start, add_days(after, -1)))
 
 
+@rule(rf"{STEP}{WEEKEND}{AFTER_NEXT}")
 def _weekend(reader: Reader, match: re.Match[str]) -> DateRange:
     coming = weekend_from(reader.today, reader.weekend)
     step = _step(match)
@@ -124,6 +146,7 @@ def _weekend(reader: Reader, match: re.Match[str]) -> DateRange:
     return DateRange(start, end, note, is_weekend=True)
 
 
+@rule(rf"(?:{ORDINAL} )?{WEEKEND} (?:after |nach )?(?:{OF} )?(?P<rest>.+)")
 def _weekend_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
     date_range = reader.read(match["rest"])
     if date_range is None:
@@ -134,15 +157,15 @@ def _weekend_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
     return weekend_from(start, reader.weekend)
 
 
+@rule(rf"{STEP}(?:week|woche){AFTER_NEXT}")
 def _week(reader: Reader, match: re.Match[str]) -> DateRange:
     return week_of(add_days(reader.today, 7 * _step(match)), reader.week_start)
 
 
-def _week_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
-    date_range = reader.read(match["rest"])
-    return week_of(date_range.start, reader.week_start) if date_range else None
-
-
+@rule(
+    r"(?:calendar week|kalenderwoche|kw|week|woche) (?P<number>\d{1,2})(?: (?:of )?(?P<year>\d{4}))?",
+    r"(?P<year>\d{4})-w(?P<number>\d\d)",
+)
 def _numbered_week(reader: Reader, match: re.Match[str]) -> DateRange:
     number = int(match["number"])
     start = date.fromisocalendar(int(match["year"] or reader.today.isocalendar().year), number, 1)
@@ -151,6 +174,13 @@ def _numbered_week(reader: Reader, match: re.Match[str]) -> DateRange:
     return DateRange(start, add_days(start, 6))
 
 
+@rule(rf"(?:week|woche) {OF} (?P<rest>.+)")
+def _week_of(reader: Reader, match: re.Match[str]) -> DateRange | None:
+    date_range = reader.read(match["rest"])
+    return week_of(date_range.start, reader.week_start) if date_range else None
+
+
+@rule(rf"{STEP}(?P<unit>month|monats?|year|jahr|jahres){AFTER_NEXT}")
 def _month_or_year(reader: Reader, match: re.Match[str]) -> DateRange:
     step = _step(match)
     if match["unit"] in {"month", "monat", "monats"}:
@@ -159,6 +189,7 @@ def _month_or_year(reader: Reader, match: re.Match[str]) -> DateRange:
     return year_of(reader.today.year + step)
 
 
+@rule(rf"(?P<step>{one_of(STEPS)}) (?P<name>{one_of(MONTHS)})")
 def _named_month(reader: Reader, match: re.Match[str]) -> DateRange:
     month, step = MONTHS[match["name"]], STEPS[match["step"]]
     year = reader.today.year
@@ -169,12 +200,14 @@ def _named_month(reader: Reader, match: re.Match[str]) -> DateRange:
     return month_of(year, month)
 
 
+@rule(r"(?:q|quarter |quartal )(?P<number>[1-4])(?: (?P<year>\d{4}))?")
 def _quarter(reader: Reader, match: re.Match[str]) -> DateRange:
     last = 3 * int(match["number"])
     year = int(match["year"] or reader.today.year + (last < reader.today.month))
     return DateRange(date(year, last - 2, 1), month_of(year, last).end)
 
 
+@rule(rf"(?P<part>{one_of(PARTS)})[ -](?:{OF} )?(?P<rest>.+)")
 def _part(reader: Reader, match: re.Match[str]) -> DateRange | None:
     date_range = reader.read(match["rest"])
     if date_range is None or date_range.days < 7:
@@ -189,6 +222,7 @@ def _part(reader: Reader, match: re.Match[str]) -> DateRange | None:
     return DateRange(add_days(date_range.start, first), add_days(date_range.start, last))
 
 
+@rule(rf"{ORDINAL} {WEEKDAY} (?:{OF} )?(?P<rest>.+)")
 def _nth_weekday(reader: Reader, match: re.Match[str]) -> DateRange | None:
     days = reader.read(match["rest"])
     if days is None or days.days < 7:
@@ -200,6 +234,7 @@ def _nth_weekday(reader: Reader, match: re.Match[str]) -> DateRange | None:
     return single_day(day)
 
 
+@rule(rf"{STEP}{WEEKDAY}{AFTER_NEXT}")
 def _weekday(reader: Reader, match: re.Match[str]) -> DateRange:
     weekday = WEEKDAYS[match["weekday"]]
     step = _step(match)
@@ -214,11 +249,13 @@ def _weekday(reader: Reader, match: re.Match[str]) -> DateRange:
     return single_day(day, f"Some mean {short_date(first)} by this; ask when it matters." if is_near else "")
 
 
+@rule(rf"{WEEKDAY} (?:{OF} )?(?P<rest>(?:{one_of(STEPS)}) (?:week|woche)|week after next)")
 def _weekday_of_week(reader: Reader, match: re.Match[str]) -> DateRange | None:
     week = reader.read(match["rest"])
     return single_day(weekday_from(week.start, WEEKDAYS[match["weekday"]])) if week and week.days == 7 else None
 
 
+@rule(rf"{WEEKDAY} (?P<rest>.+)")
 def _weekday_and_date(reader: Reader, match: re.Match[str]) -> DateRange | None:
     date_range = read_written(match["rest"], reader.today)
     if date_range is None or date_range.days > 1:
@@ -228,34 +265,3 @@ def _weekday_and_date(reader: Reader, match: re.Match[str]) -> DateRange | None:
             f"{short_date(date_range.start)} is a {date_range.start:%A}; give the date alone, or the right weekday."
         )
     return date_range
-
-
-Rule = Callable[[Reader, re.Match[str]], DateRange | None]
-# Tried in this order, so more specific patterns come first.
-RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
-    (re.compile(pattern), rule)
-    for pattern, rule in (
-        (one_of(DAYS_AWAY), _away),
-        (rf"(?P<back>vor )?(?:in )?{COUNT} {UNIT}(?:'? time| from now)?(?P<ago> ago)?", _in_units),
-        (rf"{COUNT} {UNIT} (?P<way>from|after|before|nach|vor|ab|starting) (?P<rest>.+)", _from_day),
-        (rf"(?P<rest>.+) in {COUNT} {UNIT}", _from_day),
-        (rf"(?P<rest>.+) (?:for|fuer) {COUNT} {UNIT}", _for_units),
-        (rf"{STEP}{WEEKEND}{AFTER_NEXT}", _weekend),
-        (rf"(?:{ORDINAL} )?{WEEKEND} (?:after |nach )?(?:{OF} )?(?P<rest>.+)", _weekend_of),
-        (rf"{STEP}(?:week|woche){AFTER_NEXT}", _week),
-        (
-            r"(?:calendar week|kalenderwoche|kw|week|woche) (?P<number>\d{1,2})(?: (?:of )?(?P<year>\d{4}))?",
-            _numbered_week,
-        ),
-        (r"(?P<year>\d{4})-w(?P<number>\d\d)", _numbered_week),
-        (rf"(?:week|woche) {OF} (?P<rest>.+)", _week_of),
-        (rf"{STEP}(?P<unit>month|monats?|year|jahr|jahres){AFTER_NEXT}", _month_or_year),
-        (rf"(?P<step>{one_of(STEPS)}) (?P<name>{one_of(MONTHS)})", _named_month),
-        (r"(?:q|quarter |quartal )(?P<number>[1-4])(?: (?P<year>\d{4}))?", _quarter),
-        (rf"(?P<part>{one_of(PARTS)})[ -](?:{OF} )?(?P<rest>.+)", _part),
-        (rf"{ORDINAL} {WEEKDAY} (?:{OF} )?(?P<rest>.+)", _nth_weekday),
-        (rf"{STEP}{WEEKDAY}{AFTER_NEXT}", _weekday),
-        (rf"{WEEKDAY} (?:{OF} )?(?P<rest>(?:{one_of(STEPS)}) (?:week|woche)|week after next)", _weekday_of_week),
-        (rf"{WEEKDAY} (?P<rest>.+)", _weekday_and_date),
-    )
-)

@@ -73,7 +73,8 @@ def read_time(text: str) -> tuple[str, Clock | None]:
                 # At 9 in the evening.
                 is_late = TIMES_OF_DAY[name_match["name"]] >= NOON
                 clock = Clock(clock.time.replace(hour=clock.time.hour + (12 if is_late else 0)))
-            return _without_named(_without(text, match)), clock
+            rest = " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
+            return _without_named(rest), clock
     return (text, None) if name_match is None else (_without_named(text), Clock(TIMES_OF_DAY[name_match["name"]]))
 
 
@@ -81,7 +82,15 @@ def read_seconds(text: str) -> int | None:
     """Return the seconds of a duration such as "2 hours and 30 minutes", None for other text."""
     if not DURATIONS.fullmatch(text):
         return None
-    return sum(_count_seconds(match) for match in DURATION.finditer(text))
+    seconds = 0
+    for match in DURATION.finditer(text):
+        word, unit = match[1], SHORT_UNITS[match[2]]
+        if "hal" in word:
+            seconds += unit // 2
+        else:
+            count = NUMBERS[word] if word in NUMBERS else int(word)
+            seconds += count * unit + (unit // 2 if match[3] else 0)
+    return seconds
 
 
 def list_durations(text: str) -> set[timedelta]:
@@ -138,8 +147,12 @@ def _read_day(text: str, now: datetime, zone: ZoneInfo, week_start: str) -> date
     day = normalise(rest)
     if clock is None and not day:
         raise ToolError(f"I don't understand {text!r} as a time.", examples=EXAMPLES)
-    if not day:
-        return _next_at(clock or Clock(USUAL_TIME), local, zone)
+    if clock is not None and not day:
+        # At 10 in the morning, "at 5" is the afternoon.
+        hours = [clock.time.hour, *([clock.time.hour + 12] if clock.is_vague else [])]
+        today = [datetime.combine(local.date(), clock.time.replace(hour=hour)) for hour in hours]
+        coming = [moment for moment in today if moment > local]
+        return to_moment(coming[0] if coming else today[0] + timedelta(days=1), zone)
     at = clock.time if clock else USUAL_TIME
     start = resolve(rest, now, str(zone), week_start=week_start).start
     moment = to_moment(datetime.combine(start, at), zone)
@@ -151,14 +164,6 @@ def _read_day(text: str, now: datetime, zone: ZoneInfo, week_start: str) -> date
     # On a Monday at 10, "Monday at 9" is that of the next week.
     later = resolve(rest, now + timedelta(days=1), str(zone), week_start=week_start).start
     return to_moment(datetime.combine(later, at), zone)
-
-
-def _next_at(clock: Clock, local: datetime, zone: ZoneInfo) -> datetime:
-    # At 10 in the morning, "at 5" is the afternoon.
-    hours = [clock.time.hour, *([clock.time.hour + 12] if clock.is_vague else [])]
-    today = [datetime.combine(local.date(), clock.time.replace(hour=hour)) for hour in hours]
-    coming = [moment for moment in today if moment > local]
-    return to_moment(coming[0] if coming else today[0] + timedelta(days=1), zone)
 
 
 def _to_clock(match: re.Match[str]) -> Clock:
@@ -173,18 +178,6 @@ def _to_clock(match: re.Match[str]) -> Clock:
     return Clock(time(hour, minute), is_vague=not half and not match["word"] and 1 <= hour < 12)
 
 
-def _without(text: str, match: re.Match[str]) -> str:
-    return " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
-
-
 def _without_named(text: str) -> str:
     # Tonight names the day as well.
     return NAMED.sub(lambda match: " today " if match["name"] == "tonight" else " ", text, count=1).strip()
-
-
-def _count_seconds(match: re.Match[str]) -> int:
-    word, unit = match[1], SHORT_UNITS[match[2]]
-    if "hal" in word:
-        return unit // 2
-    count = NUMBERS[word] if word in NUMBERS else int(word)
-    return count * unit + (unit // 2 if match[3] else 0)

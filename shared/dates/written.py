@@ -69,9 +69,9 @@ def read_written(text: str, today: date) -> DateRange | None:
     return single_day(parts.to_date())
 
 
-def read_written_range(left: str, right: str, today: date) -> DateRange | None:
+def read_written_range(first_text: str, last_text: str, today: date) -> DateRange | None:
     """Return the days between two written dates, where one may lack a month or year; None for other text."""
-    first, last = _parts(left), _parts(right)
+    first, last = _parts(first_text), _parts(last_text)
     if first is None or last is None or first.day is None or last.day is None:
         return None
     first, last = (
@@ -82,7 +82,12 @@ def read_written_range(left: str, right: str, today: date) -> DateRange | None:
         return None
     crosses_year = (last.month or 0) < first.month
     if first.year is None and last.year is None:
-        return _next_range(first, last, today, crosses_year=crosses_year)
+        for year in range(today.year - 1, today.year + YEARS_AHEAD):
+            first_day = _find(year, first.month_and_day)
+            last_day = _find(year + crosses_year, last.month_and_day)
+            if first_day is not None and last_day is not None and last_day >= today:
+                return _in_order(first_day, last_day)
+        raise ValueError("no year has such days")
     start = replace(first, year=first.year or (last.year or 0) - crosses_year).to_date()
     end = replace(last, year=last.year or start.year + crosses_year).to_date()
     return _in_order(start, end)
@@ -95,14 +100,6 @@ def next_occurrence(month_and_day: tuple[int, int], today: date) -> date:
         if day is not None and day >= today:
             return day
     raise ValueError("no year has such a day")
-
-
-def _next_range(first: _Parts, last: _Parts, today: date, *, crosses_year: bool) -> DateRange:
-    for year in range(today.year - 1, today.year + YEARS_AHEAD):
-        start, end = _find(year, first.month_and_day), _find(year + crosses_year, last.month_and_day)
-        if start is not None and end is not None and end >= today:
-            return _in_order(start, end)
-    raise ValueError("no year has such days")
 
 
 def _in_order(start: date, end: date) -> DateRange:
@@ -128,34 +125,25 @@ def _find(year: int, month_and_day: tuple[int, int]) -> date | None:
 
 
 def _parts(text: str) -> _Parts | None:
-    for pattern in WRITTEN:
-        if match := pattern.fullmatch(text):
-            return _to_parts(match)
-    return None
-
-
-def _to_parts(match: re.Match[str]) -> _Parts:
+    match = next(filter(None, (pattern.fullmatch(text) for pattern in WRITTEN)), None)
+    if match is None:
+        return None
     groups = match.groupdict()
     year = int(groups["year"]) if groups.get("year") else None
     if year is not None and year < 100:
         year += 2000
     if "one" in groups:
-        return _from_two_numbers(int(match["one"]), int(match["two"]), year)
+        one, two = int(match["one"]), int(match["two"])
+        if max(one, two) > 12 or one == two:
+            return _Parts(max(one, two), min(one, two), year)
+        raise ToolError(
+            f"{one}/{two} can mean {one} {_month(two)} or {_month(one)} {two}: ask, or write the month's name.",
+            examples=(f"{one} {_month(two)}", f"{two} {_month(one)}"),
+        )
     month = MONTHS[match["name"]] if groups.get("name") else int(groups.get("month") or 0) or None
     if groups.get("month") and month is None:
         raise ValueError("there is no month 0")
     return _Parts(int(match["day"]) if groups.get("day") else None, month, year)
-
-
-def _from_two_numbers(one_number: int, two_number: int, year: int | None) -> _Parts:
-    if max(one_number, two_number) > 12 or one_number == two_number:
-        day, month = max(one_number, two_number), min(one_number, two_number)
-        return _Parts(day, month, year)
-    raise ToolError(
-        f"{one_number}/{two_number} can mean {one_number} {_month(two_number)} or {_month(one_number)} {two_number}: "
-        "ask, or write the month's name.",
-        examples=(f"{one_number} {_month(two_number)}", f"{two_number} {_month(one_number)}"),
-    )
 
 
 def _month(number: int) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from shared.errors import ToolError, Unavailable
 from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.storage import Storage
-from shared.http.client import GuardedClient, StreamedResponse
+from shared.http.client import GuardedClient
 from shared.messages import Attachment
 
 # How long fetching all attachments of one message may take.
@@ -62,8 +62,12 @@ async def store_attachment(
         timeout_seconds=limits.seconds,
         max_bytes=limit,
     ) as response:
-        _check_status(response)
-        if headers and _is_page(response) and "html" not in attachment.mime_type:
+        if response.status == 429 or response.status >= 500:
+            raise Unavailable("The file can't be fetched just now.")
+        if response.status != 200:
+            raise ToolError(f"The file can't be fetched: its server answered with status {response.status}.")
+        is_page = response.headers.get("content-type", "").startswith("text/html")
+        if headers and is_page and "html" not in attachment.mime_type:
             # Without valid credentials the platform answers 200 with its sign-in page.
             raise ToolError("The file can't be fetched: the platform asks to sign in.")
         pieces = response.pieces
@@ -71,17 +75,6 @@ async def store_attachment(
         mime_type = detect_type(head, attachment.mime_type)
         async with aclosing(_prepend(head, pieces)) as content:
             return Stored(mime_type, *await storage.put(key, content, mime_type, max_bytes=limit))
-
-
-def _check_status(response: StreamedResponse) -> None:
-    if response.status == 429 or response.status >= 500:
-        raise Unavailable("The file can't be fetched just now.")
-    if response.status != 200:
-        raise ToolError(f"The file can't be fetched: its server answered with status {response.status}.")
-
-
-def _is_page(response: StreamedResponse) -> bool:
-    return response.headers.get("content-type", "").startswith("text/html")
 
 
 async def _read_head(pieces: AsyncIterator[bytes]) -> bytes:

@@ -3,14 +3,13 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
 from urllib.parse import urlencode
 
 from sqlalchemy import BigInteger, ColumnElement, delete, func, literal, select, true, update
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock, SystemClock
 from shared.db.database import Database
@@ -81,7 +80,7 @@ class Storage:
     ) -> Content:
         """Store a file and return its size and checksum; raises `ToolError` when it is larger than `max_bytes`."""
         limit = self.max_file_bytes if max_bytes is None else max_bytes
-        chunks = _single_chunk(content) if isinstance(content, bytes) else content
+        chunks = iterate([content]) if isinstance(content, bytes) else content
         sha256 = hashlib.sha256()
         size = await self._store.put(key, _hash(_limit_size(chunks, limit), sha256), mime_type)
         return Content(size, sha256.hexdigest())
@@ -236,7 +235,13 @@ class FilesOfUser:
             author=author or self.author,
         )
         async with self._database.transaction() as session:
-            await self._reserve(session, len(content))
+            # Serialises concurrent uploads of a user, which could otherwise exceed the quota together.
+            lock = func.pg_advisory_xact_lock(func.hashtextextended(f"files {self._user_id}", 0))
+            await session.execute(select(lock))
+            quota = await read_quota(session, self._user_id, self._storage.quotas)
+            if len(content) > quota.free:
+                limit = f"{quota.limit // MEGABYTE:,} MB"
+                raise ToolError(f"No room: all your files together may take {limit}. Deleting old files makes room.")
             session.add(record)
         try:
             await self._storage.put(record.minio_key, content, record.mime_type)
@@ -304,14 +309,6 @@ class FilesOfUser:
         """Wait for a place of this person in the sandbox; the block is the life of one process."""
         return self._storage.sandbox.enter(self._user_id)
 
-    async def _reserve(self, session: AsyncSession, size_bytes: int) -> None:
-        # Serialises concurrent uploads of a user, which could otherwise exceed the quota together.
-        await session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(f"files {self._user_id}", 0))))
-        quota = await read_quota(session, self._user_id, self._storage.quotas)
-        if size_bytes > quota.free:
-            limit = quota.limit // MEGABYTE
-            raise ToolError(f"No room: all your files together may take {limit:,} MB. Deleting old files makes room.")
-
     async def _mark(self, file_id: int, status: str) -> None:
         async with self._database.transaction() as session:
             await session.execute(update(FileRecord).where(FileRecord.id == file_id).values(status=status))
@@ -342,8 +339,10 @@ def _signature(key: bytes, file_id: int, until: int) -> str:
     return hmac.new(key, f"{file_id}.{until}".encode(), hashlib.sha256).hexdigest()
 
 
-async def _single_chunk(content: bytes) -> AsyncIterator[bytes]:
-    yield content
+async def iterate(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield chunks that are there already, for what awaits each."""
+    for chunk in chunks:
+        yield chunk
 
 
 async def _hash(chunks: AsyncIterator[bytes], sha256: "hashlib._Hash") -> AsyncIterator[bytes]:

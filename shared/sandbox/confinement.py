@@ -7,7 +7,7 @@ import signal
 import struct
 import sys
 import sysconfig
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from shared.sandbox.job import NO_CONFINEMENT, Limits, Rights
@@ -34,6 +34,9 @@ def confine(rights: Rights) -> None:
     # The rules, and the libraries that they take, are made ready while everything can still be read.
     own = [] if rights.folder is None else [rights.folder]
     loaders = (loader for pattern in LOADERS for loader in Path("/").glob(pattern))
+    # Not the whole of its folder, in which others may lie.
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    interpreter = (*(Path(sysconfig.get_path(name)) for name in names), Path(sys.base_prefix) / "lib")
     ruleset = Ruleset(
         {
             RUN: map(Path, COMMANDS if rights.starts_commands else ())
@@ -41,7 +44,7 @@ def confine(rights: Rights) -> None:
             else (rights.becomes, *loaders),
             READ: [
                 *map(Path, (*LIBRARIES, *SOURCES)),
-                *(_list_interpreter() if rights.becomes is None else ()),
+                *(interpreter if rights.becomes is None else ()),
                 *rights.readable,
                 *own,
             ],
@@ -103,37 +106,25 @@ def _end_group(*_: object) -> None:
     os.kill(0, signal.SIGKILL)
 
 
-def _list_interpreter() -> Iterator[Path]:
-    # Not the whole of its folder, in which others may lie.
-    yield from (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    yield Path(sys.base_prefix) / "lib"
-
-
 def _set_limits(limits: Limits) -> None:
+    # Except for root, the limit counts all threads of the user, those of Parley and its Postgres included.
+    tasks = limits.tasks
+    for process in Path("/proc").glob("[0-9]*") if os.geteuid() != 0 else ():
+        with suppress(OSError):
+            if process.stat().st_uid == os.getuid():
+                tasks += sum(1 for _ in (process / "task").iterdir())
     for kind, value in (
         (resource.RLIMIT_AS, limits.memory_bytes),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NPROC, limits.tasks if os.geteuid() == 0 else limits.tasks + _count_own_tasks()),
+        (resource.RLIMIT_NPROC, tasks),
     ):
         most = resource.getrlimit(kind)[1]
         limit = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(kind, (limit, limit))
     # A program may ignore the first signal, but not the one a second later.
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds + 1))
-
-
-def _count_own_tasks() -> int:
-    # The limit counts all threads of the user, those of Parley and its Postgres included.
-    own, count = os.getuid(), 0
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if process.stat().st_uid == own:
-                count += sum(1 for _ in (process / "task").iterdir())
-        except OSError:
-            continue
-    return count
 
 
 def _become_nobody(rights: Rights) -> None:
@@ -150,16 +141,12 @@ def _become_nobody(rights: Rights) -> None:
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
-    _keep_capabilities(DAC_READ_SEARCH)
-
-
-def _keep_capabilities(mask: int) -> None:
     numbers, _ = read_machine()
     libc = ctypes.CDLL(None, use_errno=True)
     header = struct.pack("<Ii", CAPABILITIES_VERSION, 0)
     # Effective, permitted, inheritable: the lower 32 capabilities, then the higher ones.
-    sets = struct.pack("<6I", mask, mask, 0, 0, 0, 0)
-    if libc.syscall(numbers["capset"], header, sets) != 0:
+    capabilities = struct.pack("<6I", DAC_READ_SEARCH, DAC_READ_SEARCH, 0, 0, 0, 0)
+    if libc.syscall(numbers["capset"], header, capabilities) != 0:
         raise OSError(ctypes.get_errno(), "the capabilities can't be dropped")
 
 

@@ -43,27 +43,24 @@ class Ruleset:
         version = find_version()
         if version < 1:
             raise OSError("Landlock is missing")
-        self._handled = FIRST_RIGHTS | sum(right for since, right in NEWER_RIGHTS.items() if since <= version)
+        handled = FIRST_RIGHTS | sum(right for since, right in NEWER_RIGHTS.items() if since <= version)
         network = ALL_NETWORK if version >= NETWORK_SINCE else 0
         scopes = ALL_SCOPES if version >= SCOPES_SINCE else 0
-        attributes = struct.pack("<QQQ", self._handled, network, scopes)
+        attributes = struct.pack("<QQQ", handled, network, scopes)
         # Older kernels know the first fields alone.
         size = 24 if scopes else 16 if network else 8
         self._ruleset = _call("landlock_create_ruleset", (attributes, size, 0))
         for right, paths in rights.items():
             for path in paths:
-                self._grant(right, path)
-
-    def _grant(self, right: int, path: Path) -> None:
-        try:
-            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        except OSError:
-            return
-        rights = right & self._handled & (-1 if path.is_dir() else OF_FILES)
-        try:
-            _call("landlock_add_rule", (self._ruleset, PATH_BENEATH, struct.pack("<Qi", rights, descriptor), 0))
-        finally:
-            os.close(descriptor)
+                try:
+                    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                except OSError:
+                    continue
+                mask = right & handled & (-1 if path.is_dir() else OF_FILES)
+                try:
+                    _call("landlock_add_rule", (self._ruleset, PATH_BENEATH, struct.pack("<Qi", mask, descriptor), 0))
+                finally:
+                    os.close(descriptor)
 
     def restrict(self) -> None:
         """Apply the rules to this process for ever; needs `no_new_privs`. Raises `OSError`."""

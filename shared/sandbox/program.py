@@ -9,7 +9,7 @@ import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from shared.sandbox.confinement import confine
@@ -41,7 +41,11 @@ def main() -> None:
     if job.command is not None:
         os.close(report)
         os.close(state)
-        os._exit(_start([*job.command, code]))
+        if (child := os.fork()) == 0:
+            os.execv(job.command[0], [*job.command, code])  # noqa: S606  # confined, as this process is
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        # As shells say it: 128 and the signal.
+        os._exit(status if status >= 0 else 128 - status)
     # In the order in which they were written, and at once: what a killed program has said is shown.
     sys.stdout.reconfigure(line_buffering=True, errors="replace")  # type: ignore[union-attr]  # a text file
     sys.stderr = sys.stdout
@@ -53,23 +57,15 @@ def main() -> None:
         os._exit(status)
 
 
-def _start(command: list[str]) -> int:
-    child = os.fork()
-    if child == 0:
-        os.execv(command[0], command)  # noqa: S606  # confined, as this process is
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    # As shells say it: 128 and the signal.
-    return status if status >= 0 else 128 - status
-
-
 def _run(code: str, job: Job, *, report_file: int, state_file: int) -> int:
     module = ModuleType("__main__")
     sys.modules["__main__"] = module
     linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
     report: dict[str, Any] = {"kept": [], "left_out": []}
     try:
-        if job.keeps_state:
-            _load_state(job.folder / STATE, vars(module))
+        if job.keeps_state and (job.folder / STATE).stat().st_size:
+            with (job.folder / STATE).open("rb") as file:
+                vars(module).update(_pickler().load(file))
         status = _execute(code, vars(module))
         _save_figures()
         if job.keeps_state:
@@ -84,8 +80,13 @@ def _run(code: str, job: Job, *, report_file: int, state_file: int) -> int:
 
 def _execute(code: str, names: dict[str, Any]) -> int:
     try:
-        for statement in _compile(code):
-            value = eval(statement, names)  # noqa: S307  # that is what the sandbox is for
+        tree = ast.parse(code, NAME)
+        # The value of an expression at the end is shown, as the interpreter shows it.
+        expressions = [tree.body[-1].value] if tree.body and isinstance(tree.body[-1], ast.Expr) else []
+        del tree.body[len(tree.body) - len(expressions) :]
+        endings = [compile(ast.Expression(expression), NAME, "eval") for expression in expressions]
+        for part in (compile(tree, NAME, "exec"), *endings):
+            value = eval(part, names)  # noqa: S307  # that is what the sandbox is for
             if value is not None:
                 sys.stdout.write(f"{value!r}\n")
     except SystemExit as ended:
@@ -94,15 +95,6 @@ def _execute(code: str, names: dict[str, Any]) -> int:
         _show_error()
         return 1
     return 0
-
-
-def _compile(code: str) -> list[CodeType]:
-    """Compile the statements, and the expression at the end whose value is shown, as the interpreter shows it."""
-    tree = ast.parse(code, NAME)
-    if not tree.body or not isinstance(last := tree.body[-1], ast.Expr):
-        return [compile(tree, NAME, "exec")]
-    del tree.body[-1]
-    return [compile(tree, NAME, "exec"), compile(ast.Expression(last.value), NAME, "eval")]
 
 
 def _show_error() -> None:
@@ -116,21 +108,14 @@ def _show_error() -> None:
 def _save_figures() -> None:
     """Save figures that are still open, unless the code has saved pictures by itself."""
     pyplot = sys.modules.get("matplotlib.pyplot")
-    if pyplot is None or any(new_file.suffix.lower() in PICTURES for new_file in _list_new_files()):
+    if pyplot is None:
+        return
+    start = (Path.cwd().parent / CODE).stat().st_mtime_ns
+    new_files = [path for path in Path.cwd().rglob("*") if path.is_file() and path.stat().st_mtime_ns > start]
+    if any(path.suffix.lower() in PICTURES for path in new_files):
         return
     for number in pyplot.get_fignums():
         pyplot.figure(number).savefig(f"figure_{number}.png")
-
-
-def _list_new_files() -> list[Path]:
-    start = (Path.cwd().parent / CODE).stat().st_mtime_ns
-    return [path for path in Path.cwd().rglob("*") if path.is_file() and path.stat().st_mtime_ns > start]
-
-
-def _load_state(path: Path, names: dict[str, Any]) -> None:
-    if path.stat().st_size:
-        with path.open("rb") as file:
-            names.update(_pickler().load(file))
 
 
 def _save_state(file: int, names: dict[str, Any]) -> dict[str, Any]:

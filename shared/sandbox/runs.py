@@ -126,8 +126,8 @@ def _find_excess(rights: Rights, paths: Sequence[Path], process_id: int) -> str 
     return None
 
 
-def _measure(found: os.stat_result) -> tuple[tuple[int, int], int]:
-    return (found.st_dev, found.st_ino), found.st_blocks * 512
+def _measure(status: os.stat_result) -> tuple[tuple[int, int], int]:
+    return (status.st_dev, status.st_ino), status.st_blocks * 512
 
 
 def _list_held(paths: Iterable[Path], process_id: int, rights: Rights) -> Iterator[os.stat_result]:
@@ -135,24 +135,16 @@ def _list_held(paths: Iterable[Path], process_id: int, rights: Rights) -> Iterat
     for path in paths:
         with suppress(OSError):
             yield path.lstat()
-    for process in _list_group(process_id) if rights.starts_commands else [process_id]:
-        # Each path for itself: what ends while we look must not hide the rest.
-        for status in map(_find_status, _list_descriptors(process)):
-            if status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
-                yield status
-
-
-def _find_status(path: str) -> os.stat_result | None:
-    with suppress(OSError):
-        return os.stat(path)  # noqa: PTH116  # of thousands, as names
-    return None
-
-
-def _list_descriptors(process: int) -> Iterator[str]:
+    processes = _list_group(process_id) if rights.starts_commands else [process_id]
     # Not every system lets us look there; then the limits of open files and of a file's size bound what is deleted.
-    for thread in _list_names(f"/proc/{process}/task"):
-        folder = f"/proc/{process}/task/{thread}/fd"
-        yield from (f"{folder}/{name}" for name in _list_names(folder))
+    tasks = (f"/proc/{process}/task" for process in processes)
+    folders = (f"{task}/{thread}/fd" for task in tasks for thread in _list_names(task))
+    for descriptor in (f"{folder}/{name}" for folder in folders for name in _list_names(folder)):
+        # Each path for itself: what ends while we look must not hide the rest.
+        with suppress(OSError):
+            status = os.stat(descriptor)  # noqa: PTH116  # of thousands, as names
+            if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+                yield status
 
 
 def _list_names(folder: str) -> list[str]:

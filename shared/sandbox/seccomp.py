@@ -4,7 +4,6 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shared.sandbox.syscalls import FOR_COMMANDS, NOT_SUPPORTED, WITHOUT_EFFECT, list_allowed, read_machine
@@ -31,6 +30,16 @@ class Condition:
     word: int
     values: tuple[int, ...]
     mask: int = EVERY_BIT
+
+    def to_steps(self) -> list[bytes]:
+        """Return the instructions that refuse the call when the argument has none of the values."""
+        count = len(self.values)
+        return [
+            _step(LOAD, AT_ARGUMENTS + 4 * self.word),
+            _step(AND, self.mask),
+            *(_step(JUMP_IF_EQUAL, value, if_true=count - index) for index, value in enumerate(self.values)),
+            _step(RETURN, FAIL | errno.EPERM),
+        ]
 
 
 class _Program(ctypes.Structure):
@@ -65,16 +74,10 @@ def build_filter(*, may_start_commands: bool, may_execute: bool = False) -> byte
     steps += [step for name in NOT_SUPPORTED for step in _answer(numbers[name], FAIL | errno.ENOTSUP)]
     # The C library tries clone3 first, whose arguments a filter can't see, and then clone.
     steps += _answer(numbers["clone3"], FAIL | errno.ENOSYS)
-    for name, conditions in _list_conditions(may_start_commands=may_start_commands).items():
-        steps += _answer_if(numbers[name], conditions)
-    return b"".join([*steps, _step(RETURN, FAIL | errno.EPERM)])
-
-
-def _list_conditions(*, may_start_commands: bool) -> dict[str, tuple[Condition, ...]]:
     # Threads have their open files in common: the limit of these is one for each table of them.
     is_thread = Condition(0, (CLONE_THREAD | CLONE_FILES,), CLONE_THREAD | CLONE_FILES)
     in_same_namespaces = Condition(0, (0,), NEW_NAMESPACES)
-    return {
+    conditions_of_calls = {
         "clone": (in_same_namespaces if may_start_commands else is_thread,),
         "close_range": (Condition(4, (0, CLOSE_RANGE_CLOEXEC)),),
         # The limits of this process; a stranger's may belong to the same user.
@@ -88,23 +91,14 @@ def _list_conditions(*, may_start_commands: bool) -> dict[str, tuple[Condition, 
         "socketpair": (Condition(0, (AF_UNIX,)), Condition(2, (SOCK_STREAM,), SOCKET_TYPE)),
         "sendto": (Condition(8, (0,)), Condition(9, (0,))),
     }
+    for name, conditions in conditions_of_calls.items():
+        checks = [step for condition in conditions for step in condition.to_steps()]
+        steps += [_step(JUMP_IF_EQUAL, numbers[name], if_false=len(checks) + 1), *checks, _step(RETURN, ALLOW)]
+    return b"".join([*steps, _step(RETURN, FAIL | errno.EPERM)])
 
 
 def _answer(number: int, answer: int) -> list[bytes]:
     return [_step(JUMP_IF_EQUAL, number, if_false=1), _step(RETURN, answer)]
-
-
-def _answer_if(number: int, conditions: tuple[Condition, ...]) -> list[bytes]:
-    checks = [step for condition in conditions for step in _check(condition)]
-    return [_step(JUMP_IF_EQUAL, number, if_false=len(checks) + 1), *checks, _step(RETURN, ALLOW)]
-
-
-def _check(condition: Condition) -> Iterator[bytes]:
-    yield _step(LOAD, AT_ARGUMENTS + 4 * condition.word)
-    yield _step(AND, condition.mask)
-    for number in range(len(condition.values), 0, -1):
-        yield _step(JUMP_IF_EQUAL, condition.values[-number], if_true=number)
-    yield _step(RETURN, FAIL | errno.EPERM)
 
 
 def _step(code: int, value: int, *, if_true: int = 0, if_false: int = 0) -> bytes:

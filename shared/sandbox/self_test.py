@@ -15,7 +15,7 @@ from pathlib import Path
 from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, OUTPUT, Job, Limits
 from shared.sandbox.landlock import find_version
 from shared.sandbox.programs import PARSING, Program, SandboxMissing, run_program
-from shared.sandbox.runs import Ended, run_confined
+from shared.sandbox.runs import run_confined
 from shared.sandbox.syscalls import is_known_machine
 
 LIMITS = Limits(memory_bytes=256 * MEGABYTE, file_bytes=MEGABYTE, folder_bytes=4 * MEGABYTE, seconds=10)
@@ -92,7 +92,15 @@ def find_fault(python: Path, notes: Path) -> str | None:
     """
     if (layer_fault := _find_missing_layer()) is not None:
         return layer_fault
-    note = notes / f".sandbox-tested-{_fingerprint(python)}"
+    # What a test depends on: this program, the kernel since its start, the user, the interpreter.
+    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    boot = BOOT.read_bytes() if BOOT.exists() else b""
+    # A container that takes more rights away is another one.
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    rights = "\n".join(line for line in lines if line.startswith(("Cap", "NoNewPrivs", "Seccomp:")))
+    circumstances = f"{platform.release()} {os.geteuid()} {python.resolve()} {rights}".encode()
+    fingerprint = hashlib.sha256(b"\0".join([*sources, boot, circumstances])).hexdigest()[:16]
+    note = notes / f".sandbox-tested-{fingerprint}"
     if note.exists():
         return None
     # In a thread with a loop of its own: the caller's may be running.
@@ -137,57 +145,31 @@ async def find_fault_of_programs() -> str | None:
 
 
 async def _play(python: Path) -> str | None:
+    runs = (
+        ("attacks", ATTACKS, LIMITS),
+        ("endless", ENDLESS, replace(LIMITS, seconds=ENDLESS_SECONDS)),
+        ("flood", FLOOD, LIMITS),
+        ("fill", FILL, LIMITS),
+    )
     with tempfile.TemporaryDirectory(prefix="parley-sandbox-", ignore_cleanup_errors=True) as folder:
-        tests = (_test_attacks, _test_endless, _test_flood, _test_fill)
-        folders = [Path(folder) / test.__name__ for test in tests]
         try:
-            for subfolder in folders:
-                subfolder.mkdir()
-            faults = await asyncio.gather(*(test(place, python) for test, place in zip(tests, folders, strict=True)))
+            for name, _, _ in runs:
+                (Path(folder) / name).mkdir()
+            # Opened before: an attack that gets through takes the name away.
+            with (Path(folder) / "attacks" / OUTPUT).open("w+", encoding="utf-8", errors="replace") as file:
+                attacks, endless, flood, fill = await asyncio.gather(
+                    *(run_confined(Job(Path(folder) / name, limits), code, python) for name, code, limits in runs)
+                )
+                output = file.read().split("\n")
+            flood_bytes = (Path(folder) / "flood" / OUTPUT).stat().st_size
         except OSError as error:
             return f"the sandbox can't be tested: {error}"
-    return next((fault for fault in faults if fault is not None), None)
-
-
-async def _test_attacks(folder: Path, python: Path) -> str | None:
-    # Opened before: an attack that gets through takes the name away.
-    (folder / OUTPUT).touch()
-    with (folder / OUTPUT).open(encoding="utf-8", errors="replace") as file:
-        ended = await run_confined(Job(folder, LIMITS), ATTACKS, python)
-        output = file.read().split("\n")
-    if ended.status == NO_CONFINEMENT and not ended.has_entered:
+    if attacks.status == NO_CONFINEMENT and not attacks.has_entered:
         return f"the sandbox can't be entered here: {output[0]}"
     if output[:-1] != ["done"]:
-        return f"the sandbox failed its test: {', '.join(output[:3]) or ended}"
-    return None
-
-
-async def _test_endless(folder: Path, python: Path) -> str | None:
-    ended = await run_confined(Job(folder, replace(LIMITS, seconds=ENDLESS_SECONDS)), ENDLESS, python)
-    return None if ended.stopped else f"the sandbox failed its test: an endless loop ended by itself ({ended})"
-
-
-async def _test_flood(folder: Path, python: Path) -> str | None:
-    ended = await run_confined(Job(folder, LIMITS), FLOOD, python)
-    size = (folder / OUTPUT).stat().st_size
-    return None if size <= LIMITS.file_bytes else f"the sandbox failed its test: {size} bytes of output ({ended})"
-
-
-async def _test_fill(folder: Path, python: Path) -> str | None:
-    ended: Ended = await run_confined(Job(folder, LIMITS), FILL, python)
-    return None if ended.stopped else f"the sandbox failed its test: a full disk was not prevented ({ended})"
-
-
-def _fingerprint(python: Path) -> str:
-    """Name what a test depends on: this program, the kernel since its start, the user, the interpreter."""
-    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    boot = BOOT.read_bytes() if BOOT.exists() else b""
-    rights = "\n".join(_list_own_rights())
-    about = f"{platform.release()} {os.geteuid()} {python.resolve()} {rights}".encode()
-    return hashlib.sha256(b"\0".join([*sources, boot, about])).hexdigest()[:16]
-
-
-def _list_own_rights() -> list[str]:
-    # A container that takes more away is another one.
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return [line for line in lines if line.startswith(("Cap", "NoNewPrivs", "Seccomp:"))]
+        return f"the sandbox failed its test: {', '.join(output[:3]) or attacks}"
+    if not endless.stopped:
+        return f"the sandbox failed its test: an endless loop ended by itself ({endless})"
+    if flood_bytes > LIMITS.file_bytes:
+        return f"the sandbox failed its test: {flood_bytes} bytes of output ({flood})"
+    return None if fill.stopped else f"the sandbox failed its test: a full disk was not prevented ({fill})"

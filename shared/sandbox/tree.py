@@ -74,22 +74,16 @@ def walk(root: Path) -> Iterator[Entry]:
             if name is None:
                 os.close(levels.pop().folder)
                 continue
-            entry = _look_at(level, name)
-            if entry is None:
+            try:
+                status = os.stat(name, dir_fd=level.folder, follow_symlinks=False)
+            except OSError:
                 continue
-            yield entry
-            if stat.S_ISDIR(entry.stat.st_mode):
+            yield Entry((*level.parts, name), level.folder, status)
+            if stat.S_ISDIR(status.st_mode):
                 _enter(levels, name)
     finally:
         for level in levels:
             os.close(level.folder)
-
-
-def _look_at(level: Level, name: str) -> Entry | None:
-    try:
-        return Entry((*level.parts, name), level.folder, os.stat(name, dir_fd=level.folder, follow_symlinks=False))
-    except OSError:
-        return None
 
 
 def _enter(levels: list[Level], name: str | Path) -> None:

@@ -46,7 +46,11 @@ class FolderStore:
         with _os_error_as_unavailable(), _missing_as_not_found():
             file = await asyncio.to_thread(self._path(key).open, "rb")
         with file:
-            while chunk := await asyncio.to_thread(_read, file):
+            while True:
+                with _os_error_as_unavailable():
+                    chunk = await asyncio.to_thread(file.read, CHUNK_BYTES)
+                if not chunk:
+                    return
                 yield chunk
 
     async def size(self, key: str) -> int:
@@ -71,7 +75,7 @@ class FolderStore:
     def _open_temporary(self) -> BinaryIO:
         for folder in (self._root, self._incoming):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return open(self._incoming / token_hex(16), "xb", opener=_open_owner_only)
+        return open(self._incoming / token_hex(16), "xb", opener=open_owner_only)
 
     def _remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -93,13 +97,9 @@ def _publish(temporary: BinaryIO, path: Path) -> None:
         os.close(folder)
 
 
-def _open_owner_only(path: str, flags: int) -> int:
+def open_owner_only(path: str, flags: int) -> int:
+    """Open a file that is readable for its owner alone: the `opener` of `open`."""
     return os.open(path, flags, 0o600)
-
-
-def _read(file: BinaryIO) -> bytes:
-    with _os_error_as_unavailable():
-        return file.read(CHUNK_BYTES)
 
 
 def _discard_temporary(temporary: BinaryIO) -> None:

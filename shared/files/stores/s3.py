@@ -55,14 +55,19 @@ class S3Store:
 
     def __init__(self, settings: Settings, *, call_seconds: float = CALL_SECONDS) -> None:
         self._call_seconds = call_seconds
-        host, is_secure = _endpoint(settings)
+        endpoint = settings.s3_endpoint or ""
+        url = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+        if not url.netloc or url.scheme not in ("", "http", "https") or url.path.strip("/") or "@" in url.netloc:
+            raise ConfigurationError(
+                "S3_ENDPOINT is wrong: write it as host:port, or as https://host:port without a path."
+            )
         self._bucket = settings.s3_bucket
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
         self._client = Minio(
-            host,
+            url.netloc,
             access_key=_secret_value(settings.s3_access_key),
             secret_key=_secret_value(settings.s3_secret_key),
-            secure=is_secure,
+            secure=url.scheme == "https" if url.scheme else settings.s3_secure,
             http_client=urllib3.PoolManager(
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
                 maxsize=THREADS,
@@ -116,20 +121,17 @@ class S3Store:
         except S3Error as error:
             if error.code != "NoSuchBucket":
                 raise
-            self._make_bucket()
+            try:
+                self._client.make_bucket(self._bucket)
+            except S3Error as refusal:
+                # Another worker has created it meanwhile.
+                if refusal.code not in BUCKET_EXISTS_CODES:
+                    raise
             self._write(key, spool, size, mime_type=mime_type)
 
     def _write(self, key: str, spool: Any, size: int, mime_type: str) -> None:
         spool.seek(0)
         self._client.put_object(self._bucket, key, spool, size, content_type=mime_type, num_parallel_uploads=1)
-
-    def _make_bucket(self) -> None:
-        try:
-            self._client.make_bucket(self._bucket)
-        except S3Error as error:
-            # Another worker has created it meanwhile.
-            if error.code not in BUCKET_EXISTS_CODES:
-                raise
 
     async def _call(self, seconds: float, call: Callable[[], Result]) -> Result:
         try:
@@ -143,14 +145,6 @@ class S3Store:
         except (MinioException, urllib3.exceptions.HTTPError, OSError) as error:
             log.warning("file_store_down", error=type(error).__name__)
             raise Unavailable("The file store can't be reached just now.") from error
-
-
-def _endpoint(settings: Settings) -> tuple[str, bool]:
-    endpoint = settings.s3_endpoint or ""
-    parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
-    if not parts.netloc or parts.scheme not in ("", "http", "https") or parts.path.strip("/") or "@" in parts.netloc:
-        raise ConfigurationError("S3_ENDPOINT is wrong: write it as host:port, or as https://host:port without a path.")
-    return parts.netloc, parts.scheme == "https" if parts.scheme else settings.s3_secure
 
 
 def _secret_value(secret: SecretStr | None) -> str | None:
