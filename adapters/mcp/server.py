@@ -25,11 +25,12 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types import Tool as McpTool
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapters.terminal import terminal_place, terminal_sender
+from adapters.web.api.bodies import Name
 from adapters.web.app import listen, run_server, to_config
 from agent.app import App
 from agent.people.participants import ResolvedUser, resolve_conversation, resolve_user
@@ -40,10 +41,10 @@ from agent.tools.calls import PendingCall
 from agent.tools.offer import Scope as CallScope
 from agent.tools.outcomes import is_error
 from shared import __version__
-from shared.errors import ConfigurationError, Refusal, ToolError
+from shared.errors import ConfigurationError, Refusal, ToolError, Unavailable
 from shared.messages import Place, Sender
 from shared.permissions import Permission
-from shared.text import MAX_DEPTH, cut_nesting
+from shared.text import MAX_DEPTH, clean, cut_nesting
 from shared.tools import Tool, ToolContext
 
 PERSON, PLACE, CALL_ID = "parley/person", "parley/place", "parley/call_id"
@@ -61,8 +62,8 @@ class NamedPerson(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    platform: str = Field(min_length=1, max_length=100)
-    platform_user_id: str = Field(min_length=1, max_length=200)
+    platform: Name
+    platform_user_id: Name
 
 
 class NamedPlace(BaseModel):
@@ -70,10 +71,10 @@ class NamedPlace(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    platform: str = Field(min_length=1, max_length=100)
-    server: str | None = Field(default=None, max_length=200)
-    channel: str = Field(min_length=1, max_length=200)
-    thread: str | None = Field(default=None, max_length=200)
+    platform: Name
+    server: Name | None = None
+    channel: Name
+    thread: Name | None = None
     is_direct: bool = False
 
 
@@ -108,7 +109,7 @@ class ModuleServer:
                 raise ToolError(NO_OBJECT)
             call = self._read_call(context, params.meta or {})
             scope, tool_context = await self._prepare(call, tool)
-        except (ToolError, Refusal) as error:
+        except (ToolError, Refusal, Unavailable) as error:
             return _to_result(json.dumps({"error": True, "message": str(error), **error.fields}), is_error=True)
         toolbox, outflow = self._app.toolbox, self._app.events.outflow()
         arguments = read_arguments(json.dumps(fields))
@@ -119,7 +120,7 @@ class ModuleServer:
         return _to_result(outflow.json_without_secrets(outcome.content), is_error=is_error(outcome))
 
     def _read_call(self, context: Context, meta: Mapping[str, Any]) -> _Call:
-        call_id = str(meta.get(CALL_ID) or context.request_id)[:200]
+        call_id = clean(str(meta.get(CALL_ID) or context.request_id))[:200]
         identity = meta.get(PERSON) or _person_in_headers(context.request)
         if identity is None and self._at_terminal is not None:
             return _Call(terminal_sender(), terminal_place(terminal_sender()), call_id)

@@ -15,7 +15,7 @@ from shared.memory.own import OwnMemory, count_own, get_own, list_own
 from shared.memory.visibility import Visibility
 from shared.models.base import to_id
 from shared.permissions import Permission
-from shared.text import cut
+from shared.text import abbreviate, cut
 
 statements = load_statements(__file__)
 
@@ -24,6 +24,7 @@ MOST_LISTED = 20
 MOST_FORGOTTEN = 1000
 # So many are named that may be about the same in other words; which of them are, the person decides.
 MOST_SIMILAR = 5
+MAX_ID_CHARS = 20
 USAGE = (
     "Write /memory list, /memory forget ID with an id from that list, or several, /memory forget about WORDS,"
     " /memory forget all,"
@@ -64,8 +65,8 @@ async def forget_memories(
             return await _ask_to_forget_all(request)
         case ["about", _, *_]:
             return await _ask_to_forget_about(request, what.split(maxsplit=1)[1])
-        case [word] if word.lstrip("#").isdecimal():
-            return await _forget(request, int(word.lstrip("#")))
+        case [word] if _is_id(word):
+            return await _forget(request, word.strip("#,"))
         case words if all(_is_id(word) for word in words):
             ids = [number for word in words if (number := to_id(word.strip("#,"))) is not None]
             return await _ask_to_forget(request, ids)
@@ -100,11 +101,11 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
     return f"From now on I remember things {where} again."
 
 
-async def _forget(request: Request, memory_id: int) -> str:
-    memories = request.app.memory.of_user(request.user.id, request.place, None)
-    if memory_id < 2**63 and await memories.forget(memory_id):
+async def _forget(request: Request, digits: str) -> str:
+    memories, memory_id = request.app.memory.of_user(request.user.id, request.place, None), to_id(digits)
+    if memory_id is not None and await memories.forget(memory_id):
         return f"I have forgotten memory {memory_id}."
-    return f"You have no memory with the id {memory_id}; /memory list shows them."
+    return f"You have no memory with the id {abbreviate(digits, MAX_ID_CHARS)}; /memory list shows them."
 
 
 async def _ask_to_forget_all(request: Request) -> Answered:

@@ -174,6 +174,20 @@ async def test_a_call_without_a_proper_person_is_refused_with_the_reason(url: st
             assert await parley.value("SELECT count(*) FROM users") == 0
 
 
+async def test_characters_that_no_table_can_keep_are_no_fault_of_ours_in_a_name(url: str, parley: Parley) -> None:
+    place = {"platform": "test", "server": "g\x00", "channel": "general\x00", "thread": "t\x00"}
+    async with connected(url) as call:
+        person = {"platform": "test\x00", "platform_user_id": "a\x00nn"}
+        kept = await call(
+            "knowledge__remember", {"content": "Ann likes tea"}, person=person, place=place, call_id="\x00"
+        )
+        refusal = await call("knowledge__list_memories", {}, person={"platform": "test", "platform_user_id": " \x00"})
+
+    assert kept["content"] == "Ann likes tea"
+    assert "may not be empty" in refusal["message"]
+    assert await parley.value("SELECT platform_user_id FROM user_platform_links") == "ann"
+
+
 @pytest.mark.parametrize(
     ("pause", "reason"),
     [

@@ -2,6 +2,7 @@
 
 from agent.commands.base import Request
 from agent.commands.panels.base import Entry, Listed, panel
+from shared.models.base import to_id
 
 MOST_LISTED = 20
 
@@ -9,7 +10,7 @@ MOST_LISTED = 20
 async def forget(request: Request, entry_id: str) -> str:
     """Forget one of the person's memories."""
     memories = request.app.memory.of_user(request.user.id, request.place, None)
-    if entry_id.isdecimal() and await memories.forget(int(entry_id)):
+    if await memories.forget(to_id(entry_id) or 0):
         return "I have forgotten it."
     return "It was forgotten before."
 

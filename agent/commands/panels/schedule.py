@@ -4,6 +4,7 @@ from agent.commands.base import Request
 from agent.commands.panels.base import Entry, Listed, panel
 from agent.commands.schedule import jobs_of
 from shared.errors import NotFound
+from shared.models.base import to_id
 from shared.schedules.jobs import describe
 
 MOST_LISTED = 20
@@ -12,7 +13,7 @@ MOST_LISTED = 20
 async def cancel(request: Request, entry_id: str) -> str:
     """Cancel one of the person's jobs."""
     try:
-        await jobs_of(request).cancel(int(entry_id) if entry_id.isdecimal() else 0)
+        await jobs_of(request).cancel(to_id(entry_id) or 0)
     except NotFound:
         return "It was over before."
     return "I have cancelled it."

@@ -219,8 +219,10 @@ async def test_a_memory_command_that_makes_no_sense_gets_its_usage(parley: Parle
     assert (await ask(parley, text)).startswith("Write /memory list, /memory forget ID with an id from that list,")
 
 
-async def test_a_huge_memory_id_is_a_missing_one(parley: Parley) -> None:
-    assert "no memory" in await ask(parley, f"/memory forget {10**30}")
+@pytest.mark.parametrize("digits", ["1" + "0" * 30, "9" * 5000])
+async def test_a_huge_memory_id_is_a_missing_one(parley: Parley, digits: str) -> None:
+    assert len(text := await ask(parley, f"/memory forget {digits}")) < 100
+    assert "no memory" in text
 
 
 async def test_persona_shows_who_answers_here(parley: Parley) -> None:
