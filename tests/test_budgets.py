@@ -6,10 +6,12 @@ import pytest
 
 from agent.commands import answer
 from agent.commands.grants.notices import send_notices
+from shared.db.database import Address
 from shared.messages import Place, PlatformContext
 from shared.messages import Sender as Writer
-from tests.standins.openai_api import Answer
-from tests.support.parley import Parley
+from shared.settings import Settings
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.parley import Parley, open_parley
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
@@ -58,6 +60,22 @@ async def test_a_limit_in_dollars_refuses_a_model_of_unknown_price_until_an_admi
     errors = [(await parley.ask("more", channel=str(number))).error for number in range(5)]
     assert errors == [None, None, None, None, "budget_exhausted"]
     assert float(await parley.value("SELECT cost_used + cost_reserved FROM budgets")) == pytest.approx(5.1)
+
+
+async def test_an_own_price_of_the_embedding_model_is_what_an_embedding_costs(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    embedding = settings.model_copy(update={"embedding_model": "openai/small"})
+    async with open_parley(embedding, address, model) as parley:
+        await parley.sql("INSERT INTO model_prices (model, input_per_million) VALUES ('openai/small', 2000000)")
+        await parley.app.models.router.prices.refresh(parley.app.database)
+        model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes tea"})]), Answer("Noted.")])
+        await parley.ask("remember that I like tea")
+
+        rows = await parley.sql("SELECT input_tokens, cost_estimate FROM token_logs WHERE purpose = 'embedding'")
+
+    assert rows
+    assert [float(row.cost_estimate) for row in rows] == [2.0 * row.input_tokens for row in rows]
 
 
 async def says(parley: Parley, user: str, command: str, *, server: str | None = None) -> str:

@@ -88,7 +88,7 @@ async def open_app(
         router = Router(settings, clock)
         closing.push_async_callback(router.aclose)
         await _exchange_prices(router, database, settings)
-        memory = Memories(database, settings, clock)
+        memory = Memories(database, settings, clock, price=router.priced)
         closing.push_async_callback(memory.aclose)
         hide_settings(secret_values := list_secret_values(settings, secrets))
         events = Listener(database, secrets.secret_keys, OutflowRules(storage.base_url, Secrets(secret_values)))

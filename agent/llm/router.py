@@ -17,6 +17,7 @@ from agent.llm.providers.names import UnknownName
 from agent.llm.registry import BUILT_IN_MODELS, build_protocols
 from agent.llm.vision import VisionSupport
 from shared.clock import Clock
+from shared.messages import Usage
 from shared.settings import Settings
 
 
@@ -77,6 +78,10 @@ class Router:
             return frozenset(), frozenset()
         models, providers = self._providers.list_models()
         return models | {*self._configured, *self._built_in}, providers
+
+    def priced(self, name: str, usage: Usage) -> Usage:
+        """Return the usage of a model with its cost by the installation's own prices or by litellm's list."""
+        return self._providers.pricing.listed(name, usage)
 
     async def aclose(self) -> None:
         """Close the connections to the providers."""

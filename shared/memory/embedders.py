@@ -3,7 +3,7 @@
 from shared.clock import Clock
 from shared.environments import find_python
 from shared.errors import ConfigurationError
-from shared.memory.embeddings import Embedder, LiteLLMEmbedder
+from shared.memory.embeddings import Embedder, LiteLLMEmbedder, Price, at_unknown_price
 from shared.memory.local.embedder import REMEDY, LocalEmbedder
 from shared.settings import LOCAL_EMBEDDING_MODELS, Settings
 
@@ -11,7 +11,10 @@ from shared.settings import LOCAL_EMBEDDING_MODELS, Settings
 class Embedders:
     """All embedders of a process, by the name of their model; `current` is None when `EMBEDDING_MODEL` is not set."""
 
-    def __init__(self, settings: Settings, clock: Clock, current: Embedder | None = None) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, current: Embedder | None = None, *, price: Price = at_unknown_price
+    ) -> None:
+        self._price = price
         self._settings = settings
         self._clock = clock
         self._opened: dict[str, Embedder] = {}
@@ -35,7 +38,7 @@ class Embedders:
     def _open(self, model: str) -> Embedder:
         if model in LOCAL_EMBEDDING_MODELS:
             return LocalEmbedder(model, self._clock)
-        return LiteLLMEmbedder(self._settings, self._clock, model)
+        return LiteLLMEmbedder(self._settings, self._clock, model, price=self._price)
 
 
 def explain_recall(settings: Settings) -> str:

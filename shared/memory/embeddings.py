@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import hypot, isfinite
 from typing import Any, Protocol
@@ -60,6 +60,15 @@ class Embedded:
     usage: Usage
 
 
+# Returns the usage of a model, by its name, with its cost in US dollars.
+Price = Callable[[str, Usage], Usage]
+
+
+def at_unknown_price(_model: str, usage: Usage) -> Usage:
+    """Return the usage as it is: its cost is unknown."""
+    return usage
+
+
 class Embedder(Protocol):
     """Turns texts into vectors. `model` is stored with each vector: those of two models can't be compared."""
 
@@ -94,8 +103,11 @@ class LiteLLMEmbedder:
 
     limits = RequestLimits()
 
-    def __init__(self, settings: Settings, clock: Clock, model: str | None = None) -> None:
+    def __init__(
+        self, settings: Settings, clock: Clock, model: str | None = None, *, price: Price = at_unknown_price
+    ) -> None:
         """Use `model`, or that of `EMBEDDING_MODEL`."""
+        self._price = price
         self.model = model or settings.embedding_model or ""
         self._base_url = settings.openai_base_url
         self._key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
@@ -217,12 +229,7 @@ class LiteLLMEmbedder:
         reported = int(answer.usage.prompt_tokens or answer.usage.total_tokens or 0) if answer.usage else 0
         # Some servers report wrong numbers. A token has at least one byte, which gives the upper bound.
         tokens = min(max(0, reported), sum(len(text.encode(errors="replace")) + SPECIAL_TOKENS for text in texts))
-        return Embedded(vectors, Usage(input_tokens=tokens, cost=self._price(tokens)))
-
-    def _price(self, tokens: int) -> float | None:
-        entry = self._litellm.model_cost.get(self.model.removeprefix("openai/")) or {}
-        price = entry.get("input_cost_per_token")
-        return None if price is None else float(price) * tokens
+        return Embedded(vectors, self._price(self.model, Usage(input_tokens=tokens)))
 
 
 def unit_vector(numbers: Sequence[float]) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.memory.embedders import Embedders
-from shared.memory.embeddings import Embedder, EmbeddingUnavailable, LiteLLMEmbedder
+from shared.memory.embeddings import Embedder, EmbeddingUnavailable, LiteLLMEmbedder, Price, at_unknown_price
 from shared.memory.index import index_missing
 from shared.memory.own import OwnMemory, forget_visible, list_similar
 from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words, plan_search
@@ -70,12 +70,13 @@ class Memories:
         clock: Clock,
         *,
         embedder: Embedder | None = None,
+        price: Price = at_unknown_price,
         capacity: int = CAPACITY,
     ) -> None:
         self._database = database
         self._clock = clock
         self._capacity = capacity
-        self._embedders = Embedders(settings, clock, embedder)
+        self._embedders = Embedders(settings, clock, embedder, price=price)
         current = self._embedders.current
         self._vectors = Vectors(database, current, clock) if current else None
 

@@ -1,5 +1,5 @@
 -- Pays for an embedding call, as parley_charge does: one call embeds texts of many persons. Nothing is reserved before and none
--- is refused: the texts are stored already. A price in `model_prices` comes before p_costs.
+-- is refused: the texts are stored already.
 --
 -- p_user_ids, p_conversation_ids, p_tokens, p_costs: one entry for each payer; the conversation names the server. Persons who
 -- have been deleted meanwhile pay nothing.
@@ -9,7 +9,6 @@ CREATE FUNCTION public.parley_charge_embeddings(
 RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_price numeric := (SELECT input_per_million FROM public.model_prices WHERE model = p_model);
     v_payers public.parley_payer[];
     v_limits public.parley_limits[];
 BEGIN
@@ -27,7 +26,7 @@ BEGIN
     );
     PERFORM public.parley_charge(v_payers[number], jsonb_build_array(jsonb_build_object(
         'purpose', 'embedding', 'model', p_model, 'input_tokens', p_tokens[number],
-        'cost', coalesce(p_tokens[number] * v_price / 1000000, p_costs[number]::numeric)
+        'cost', p_costs[number]::numeric
     )))
     FROM generate_subscripts(v_payers, 1) AS number JOIN public.users ON users.id = p_user_ids[number];
 END
