@@ -101,12 +101,8 @@ def redact_text(text: str) -> str:
         return text
     for pattern in PATTERNS:
         text = pattern.sub(MARK, text)
-    text = SCHEMES.sub(_keep_scheme, text)
+    text = SCHEMES.sub(lambda match: f"{match[1] or match[2]}{MARK}", text)
     return NAMED_VALUES.sub(rf"\1{MARK}", text)
-
-
-def _keep_scheme(match: re.Match[str]) -> str:
-    return f"{match[1] or match[2]}{MARK}"
 
 
 def redact_value(value: Any, depth: int = 0) -> Any:
@@ -118,7 +114,10 @@ def redact_value(value: Any, depth: int = 0) -> Any:
     if depth >= MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
-        return {_redact_key(key): redact_field(key, child, depth + 1) for key, child in value.items()}
+        return {
+            redact_text(key) if isinstance(key, str) else key: redact_field(key, child, depth + 1)
+            for key, child in value.items()
+        }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [redact_value(child, depth + 1) for child in value]
     text = repr(value)
@@ -132,7 +131,3 @@ def redact_field(name: Any, value: Any, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool) or not isinstance(name, str) or SECRET_NAME.search(name) is None:
         return redact_value(value, depth)
     return MARK
-
-
-def _redact_key(key: Any) -> Any:
-    return redact_text(key) if isinstance(key, str) else key

@@ -45,7 +45,7 @@ class CredentialsOfUser:
         on_read: Callable[[str], None] | None = None,
     ) -> None:
         self._database, self._vault, self._user_id = database, vault, user_id
-        self._given, self._on_read = message_credentials or GivenCredentials(), on_read
+        self._message_credentials, self._on_read = message_credentials or GivenCredentials(), on_read
 
     async def get(self, name: str) -> str:
         """Return the credential with this name; one that came with the message is preferred.
@@ -64,8 +64,8 @@ class CredentialsOfUser:
         return value
 
     async def _read(self, name: str) -> str | None:
-        if name in self._given.encrypted:
-            return self._vault.decrypt(self._given.owner, self._given.encrypted[name])
+        if name in self._message_credentials.encrypted:
+            return self._vault.decrypt(self._message_credentials.owner, self._message_credentials.encrypted[name])
         async with self._database.statement() as session:
             row = (
                 await session.execute(statements.find_credential, {"user_id": self._user_id, "name": name})
@@ -124,14 +124,15 @@ class Credentials:
     async def renew(self) -> int:
         """Encrypt with the first key what an older one has encrypted, and return how many; the older can go then."""
         after, renewed = 0, 0
-        while self._vault.has_older_keys and (rows := await self._list_after(after)):
+        while self._vault.has_older_keys:
+            async with self._database.statement() as session:
+                parameters = {"after": after, "step": STEP}
+                rows = (await session.execute(statements.list_credentials_after, parameters)).all()
+            if not rows:
+                break
             after = rows[-1].id
             renewed += sum([await self._renew(row) for row in rows if not self._vault.is_current(row.encrypted)])
         return renewed
-
-    async def _list_after(self, after: int) -> Sequence[Any]:
-        async with self._database.statement() as session:
-            return (await session.execute(statements.list_credentials_after, {"after": after, "step": STEP})).all()
 
     async def _renew(self, row: Any) -> bool:
         owner = _owner(row.user_id, row.name)

@@ -12,20 +12,17 @@ def filled_in(values: Mapping[str, str], prefix: str) -> dict[str, str]:
 
     Raises `Unavailable` for a variable that is not set or whose name lacks the prefix.
     """
-    return {name: _fill_in(name, value, prefix) for name, value in values.items()}
-
-
-def _fill_in(name: str, value: str, prefix: str) -> str:
-    template = Template(value)
-    if not template.is_valid():
-        raise Unavailable(f"{name} has a $ that names no variable; write $$ for the sign itself.")
-    variables = {identifier: _find(name, identifier, prefix) for identifier in template.get_identifiers()}
-    return template.substitute(variables)
-
-
-def _find(name: str, variable: str, prefix: str) -> str:
-    # The prefix keeps a row from naming the program's own secrets.
-    secret = find_named_variable(variable, prefix)
-    if secret is None:
-        raise Unavailable(f"{name} names ${{{variable}}}; set it, and let its name begin with {prefix}.")
-    return secret
+    texts = {}
+    for name, value in values.items():
+        template = Template(value)
+        if not template.is_valid():
+            raise Unavailable(f"{name} has a $ that names no variable; write $$ for the sign itself.")
+        variables = {}
+        for variable in template.get_identifiers():
+            # The prefix keeps a row from naming the program's own secrets.
+            secret = find_named_variable(variable, prefix)
+            if secret is None:
+                raise Unavailable(f"{name} names ${{{variable}}}; set it, and let its name begin with {prefix}.")
+            variables[variable] = secret
+        texts[name] = template.substitute(variables)
+    return texts

@@ -17,7 +17,11 @@ class Vault:
     """Encrypts with the first key; decrypts with any of them. Vaults with different purposes have different keys."""
 
     def __init__(self, secret_keys: Sequence[str], purpose: bytes) -> None:
-        fernets = [Fernet(_derive(key, purpose)) for key in secret_keys]
+        fernets = []
+        for key in secret_keys:
+            # A derived key, separate from those that sign cookies and links.
+            derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(key.encode())
+            fernets.append(Fernet(urlsafe_b64encode(derived)))
         self._newest, self._all = fernets[0], MultiFernet(fernets)
         self.has_older_keys = len(fernets) > 1
 
@@ -42,8 +46,3 @@ class Vault:
         except InvalidToken:
             return False
         return True
-
-
-def _derive(key: str, purpose: bytes) -> bytes:
-    # A derived key, separate from those that sign cookies and links.
-    return urlsafe_b64encode(HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(key.encode()))

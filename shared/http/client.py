@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from shared.errors import ConfigurationError, ToolError, Unavailable
 from shared.http.gzip_stream import GzipStream
@@ -103,6 +103,48 @@ class _Hop:
     content: bytes
     trusted_origin: str | None
 
+    @classmethod
+    def from_options(cls, method: str, url: str, options: RequestOptions) -> Self:
+        import httpx
+
+        parsed = _parse(url)
+        if options.get("params"):
+            parsed = parsed.copy_merge_params(dict(options["params"]))
+        form = options.get("form")
+        request = httpx.Request(
+            method,
+            parsed,
+            headers=DEFAULT_HEADERS | {name.lower(): value for name, value in options.get("headers", {}).items()},
+            content=options.get("content"),
+            json=options.get("json"),
+            data=None if form is None else dict(form),
+        )
+        # These two are computed again for each hop.
+        headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
+        return cls(
+            request.method,
+            parsed,
+            headers,
+            content=request.read(),
+            trusted_origin=_origin(parsed) if options.get("trusted") else None,
+        )
+
+    def redirect(self, status: int, location: str) -> Self:
+        import httpx
+
+        try:
+            url = _checked_url(self.url.join(location))
+        except (httpx.InvalidURL, UnicodeError) as error:
+            raise ToolError(f"{self.url.host} redirects to something that is not a URL.") from error
+        method, content, headers = self.method, self.content, self.headers
+        if status == 303 or (status in (301, 302) and method == "POST"):
+            method, content = "HEAD" if method == "HEAD" else "GET", b""
+        if _origin(url) != _origin(self.url):
+            headers = DEFAULT_HEADERS | {name: value for name, value in headers.items() if name in CROSS_ORIGIN_HEADERS}
+        if not content:
+            headers = {name: value for name, value in headers.items() if name != "content-type"}
+        return replace(self, method=method, url=url, headers=headers, content=content)
+
 
 class GuardedClient:
     """Sends HTTP requests, with a total timeout and a size limit, to public addresses and trusted origins only.
@@ -141,7 +183,7 @@ class GuardedClient:
         """Send a request and yield the response before its body is read; the timeout covers the whole block."""
         import httpcore  # Imported late: the network libraries take 0.2 s to import.
 
-        hop = _first_hop(method, url, options)
+        hop = _Hop.from_options(method, url, options)
         seconds = options.get("timeout_seconds", TIMEOUT_SECONDS)
         try:
             async with asyncio.timeout(seconds) as deadline:
@@ -175,12 +217,14 @@ class GuardedClient:
                 return response, hop
             await response.aclose()
             if number:
-                hop = _redirected(hop, response.status, location)
+                hop = hop.redirect(response.status, location)
         raise ToolError(f"{hop.url.host} redirects more than {redirects} times.")
 
     async def _send(self, hop: _Hop) -> "httpcore.Response":
         import httpcore
         import httpx
+
+        from shared.http.egress import GuardedNetwork, SystemResolver
 
         _refuse_unsupported(hop.url)
         request = httpx.Request(hop.method, hop.url, headers=hop.headers, content=hop.content)
@@ -188,17 +232,7 @@ class GuardedClient:
             scheme=hop.url.raw_scheme, host=hop.url.raw_host, port=hop.url.port, target=hop.url.raw_path
         )
         origin = _origin(hop.url)
-        pool = self._pool(is_trusted=origin in self._allowed or origin == hop.trusted_origin)
-        return await pool.handle_async_request(
-            httpcore.Request(hop.method, target, headers=request.headers.raw, content=hop.content)
-        )
-
-    def _pool(self, *, is_trusted: bool) -> "httpcore.AsyncConnectionPool":
-        import httpcore
-        import httpx
-
-        from shared.http.egress import GuardedNetwork, SystemResolver
-
+        is_trusted = origin in self._allowed or origin == hop.trusted_origin
         if is_trusted not in self._pools:
             self._tls = self._tls or httpx.create_ssl_context()
             self._resolve = self._resolve or SystemResolver()
@@ -209,33 +243,9 @@ class GuardedClient:
                 keepalive_expiry=30,
                 network_backend=GuardedNetwork(self._resolve, public_only=not is_trusted),
             )
-        return self._pools[is_trusted]
-
-
-def _first_hop(method: str, url: str, options: RequestOptions) -> _Hop:
-    import httpx
-
-    parsed = _parse(url)
-    if options.get("params"):
-        parsed = parsed.copy_merge_params(dict(options["params"]))
-    form = options.get("form")
-    request = httpx.Request(
-        method,
-        parsed,
-        headers=DEFAULT_HEADERS | {name.lower(): value for name, value in options.get("headers", {}).items()},
-        content=options.get("content"),
-        json=options.get("json"),
-        data=None if form is None else dict(form),
-    )
-    # These two are computed again for each hop.
-    headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
-    return _Hop(
-        request.method,
-        parsed,
-        headers,
-        content=request.read(),
-        trusted_origin=_origin(parsed) if options.get("trusted") else None,
-    )
+        return await self._pools[is_trusted].handle_async_request(
+            httpcore.Request(hop.method, target, headers=request.headers.raw, content=hop.content)
+        )
 
 
 def _parse(url: str) -> "httpx.URL":
@@ -261,23 +271,6 @@ def _refuse_unsupported(url: "httpx.URL") -> None:
         raise ToolError("Only URLs that begin with http:// or https:// and name a host can be opened.")
     if url.userinfo:
         raise ToolError("A URL with a user name or password in it can't be opened.")
-
-
-def _redirected(hop: _Hop, status: int, location: str) -> _Hop:
-    import httpx
-
-    try:
-        url = _checked_url(hop.url.join(location))
-    except (httpx.InvalidURL, UnicodeError) as error:
-        raise ToolError(f"{hop.url.host} redirects to something that is not a URL.") from error
-    if status == 303 or (status in (301, 302) and hop.method == "POST"):
-        hop = replace(hop, method="HEAD" if hop.method == "HEAD" else "GET", content=b"")
-    headers = hop.headers
-    if _origin(url) != _origin(hop.url):
-        headers = DEFAULT_HEADERS | {name: value for name, value in headers.items() if name in CROSS_ORIGIN_HEADERS}
-    if not hop.content:
-        headers = {name: value for name, value in headers.items() if name != "content-type"}
-    return replace(hop, url=url, headers=headers)
 
 
 def _origin_of_setting(name: str, text: str) -> str:

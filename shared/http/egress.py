@@ -100,7 +100,14 @@ class GuardedNetwork(httpcore.AnyIOBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Resolve the host, check every address, and connect to the first one that accepts."""
-        addresses = await self._addresses(host, port)
+        try:
+            addresses = [ip_address(address) for address in await self._resolve(host, port)]
+        except socket.gaierror as error:
+            if error.errno in HOST_NOT_FOUND:
+                raise ToolError(f"There is no host named {host}.") from error
+            raise Unavailable(f"{host} can't be looked up just now.") from error
+        except UnicodeError as error:
+            raise ToolError(f"{host[:80]} is not a host name.") from error
         if self._public_only and not all(is_public(address) for address in addresses):
             raise ToolError(f"{host} is not on the public internet; only public addresses can be opened.")
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
@@ -112,13 +119,3 @@ class GuardedNetwork(httpcore.AnyIOBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure
-
-    async def _addresses(self, host: str, port: int) -> list[Address]:
-        try:
-            return [ip_address(address) for address in await self._resolve(host, port)]
-        except socket.gaierror as error:
-            if error.errno in HOST_NOT_FOUND:
-                raise ToolError(f"There is no host named {host}.") from error
-            raise Unavailable(f"{host} can't be looked up just now.") from error
-        except UnicodeError as error:
-            raise ToolError(f"{host[:80]} is not a host name.") from error

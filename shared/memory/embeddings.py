@@ -171,7 +171,11 @@ class LiteLLMEmbedder:
             raise EmbeddingUnavailable(str(error)) from error
         except (OpenAIError, httpx.HTTPError, LookupError, TypeError, AttributeError) as error:
             # A malformed answer raises whatever litellm runs into.
-            raise EmbeddingUnavailable(_describe(error), retry_after=_read_retry_after(error)) from error
+            headers = getattr(error, "litellm_response_headers", None) or {}
+            pause = str(headers.get("retry-after", ""))
+            # A date instead of seconds is rare; then the cooldown counts.
+            seconds = float(pause) if pause.replace(".", "", 1).isdecimal() else None
+            raise EmbeddingUnavailable(_describe(error), retry_after=seconds) from error
 
     async def _call_differently(self, texts: Sequence[str]) -> Any:
         from litellm.exceptions import BadRequestError
@@ -192,8 +196,22 @@ class LiteLLMEmbedder:
     async def _call(self, texts: Sequence[str], size: dict[str, int] | None = None) -> Any:
         if size is None:
             size = {"dimensions": DIMENSIONS} if self._accepts_dimensions else {}
+        bare = self.model.removeprefix("openai/")
+        is_openai = bare != self.model
+        if not is_openai:
+            try:
+                is_openai = str(self._litellm.get_llm_provider(self.model)[1]) == "openai"
+            except self._litellm.exceptions.BadRequestError:
+                # litellm does not know the name, so it must be a model of the server in OPENAI_BASE_URL.
+                is_openai = self._base_url is not None and "/" not in bare
+        model = {"model": self.model}
+        if is_openai and self._base_url is None:
+            model = {"model": f"openai/{bare}", **({"api_key": self._key} if self._key else {})}
+        elif is_openai and self._base_url is not None:
+            # litellm's lightest client for the protocol.
+            model = {"model": f"hosted_vllm/{bare}", "api_base": self._base_url, "api_key": self._key or "none"}
         return await self._litellm.aembedding(
-            **self._model_arguments(), **size, input=list(texts), drop_params=True, num_retries=0, max_retries=0
+            **model, **size, input=list(texts), drop_params=True, num_retries=0, max_retries=0
         )
 
     async def load(self) -> None:
@@ -201,25 +219,6 @@ class LiteLLMEmbedder:
         async with self._loading:
             if self._litellm is None:
                 self._litellm = await asyncio.to_thread(_import_litellm)
-
-    def _model_arguments(self) -> dict[str, Any]:
-        """Return litellm's arguments for the model; `hosted_vllm` is its lightest OpenAI-compatible client."""
-        bare = self.model.removeprefix("openai/")
-        if not self._is_openai(bare):
-            return {"model": self.model}
-        if self._base_url is None:
-            return {"model": f"openai/{bare}", **({"api_key": self._key} if self._key else {})}
-        key = self._key or "none"
-        return {"model": f"hosted_vllm/{bare}", "api_base": self._base_url, "api_key": key}
-
-    def _is_openai(self, bare: str) -> bool:
-        if bare != self.model:
-            return True
-        try:
-            return str(self._litellm.get_llm_provider(self.model)[1]) == "openai"
-        except self._litellm.exceptions.BadRequestError:
-            # litellm does not know the name, so it must be a model of the server in OPENAI_BASE_URL.
-            return self._base_url is not None and "/" not in bare
 
     def _read(self, answer: Any, texts: Sequence[str]) -> Embedded:
         rows = sorted(answer.data, key=lambda row: row["index"])
@@ -252,13 +251,6 @@ def _describe(error: Exception) -> str:
         400: "check EMBEDDING_MODEL: the provider refuses any text",
     }.get(status or 0)
     return ": ".join(part for part in (name, remedy) if part)
-
-
-def _read_retry_after(error: Exception) -> float | None:
-    headers = getattr(error, "litellm_response_headers", None) or {}
-    value = str(headers.get("retry-after", ""))
-    # A date instead of seconds is rare; then the cooldown counts.
-    return float(value) if value.replace(".", "", 1).isdecimal() else None
 
 
 def _import_litellm() -> Any:

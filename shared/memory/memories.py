@@ -185,11 +185,17 @@ class MemoryOfUser:
         memory that is wanted `everywhere` is visible in all places of the person. Raises `ToolError` for a text that is
         empty or too long, `MemoryFull` when the user has `capacity` memories.
         """
+        content = clean(content).strip()
+        if not content:
+            raise ToolError("There is nothing to remember: the text is empty.")
+        if len(content) > MAX_CONTENT_CHARS:
+            most = f"{MAX_CONTENT_CHARS:,} characters"
+            raise ToolError(f"A memory has at most {most}, this has {len(content):,}: say it in fewer words.")
         user_id, place = self.visibility.user_id, self.visibility.place
         new = NewMemory(
             user_id,
             Origin(place, self.conversation_id, turn_id=self.turn_id),
-            _validated_content(content),
+            content,
             said_at=self.clock.now(),
             source=source,
             speaker=self.speaker,
@@ -278,14 +284,3 @@ class MemoryOfUser:
         async with self.database.transaction() as session:
             await act_in(session, self.visibility)
             yield session
-
-
-def _validated_content(content: str) -> str:
-    content = clean(content).strip()
-    if not content:
-        raise ToolError("There is nothing to remember: the text is empty.")
-    if len(content) > MAX_CONTENT_CHARS:
-        raise ToolError(
-            f"A memory has at most {MAX_CONTENT_CHARS:,} characters, this has {len(content):,}: say it in fewer words."
-        )
-    return content

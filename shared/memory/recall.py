@@ -113,13 +113,12 @@ def choose(rows: Sequence[Any], search: Search) -> list[Any]:
             break
         else:
             groups.append([(row, words)])
-    best = [min(group, key=lambda pair: _rank(pair[0]))[0] for group in groups]
-    return (best or echoes)[: search.k]
-
-
-def _rank(row: Any) -> int:
     # Parley's own answers are turns, too.
-    return STANDS_FOR.index(row.source) + int(row.is_from_bot)
+    best = [
+        min((row for row, _ in group), key=lambda row: STANDS_FOR.index(row.source) + int(row.is_from_bot))
+        for group in groups
+    ]
+    return (best or echoes)[: search.k]
 
 
 def says_the_same(one: frozenset[str], other: frozenset[str]) -> bool:

@@ -38,13 +38,18 @@ def split_words(text: str, *, with_single: bool = True) -> list[str]:
     that a query of one character matches.
     """
     words: list[str] = []
-    for piece in PIECE.finditer(_fold(text)):
-        run = piece["run"]
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if not folded.isascii():
+        folded = unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
+    for piece in PIECE.finditer(folded):
+        run, word = piece["run"], piece["word"]
         if run is not None:
-            words.extend(_bigrams(run))
+            words.extend([run[at : at + 2] for at in range(len(run) - 1)] or [run])
             words.extend(run if with_single and len(run) > 1 else ())
-        elif piece["word"] not in STOP_WORDS:
-            words.append(_without_leading_zeros(piece["word"])[:MAX_WORD])
+        elif word not in STOP_WORDS:
+            # Days are written as 05 and as 5.
+            plain = word.lstrip("0") or "0" if word.isdigit() else word
+            words.append(plain[:MAX_WORD])
     return words
 
 
@@ -68,19 +73,3 @@ def content_key(text: str) -> str:
     """Return a hash that is equal for texts that differ only in case, white space and final punctuation."""
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return sha256((folded.rstrip(".!。 ") or folded).encode()).hexdigest()
-
-
-def _fold(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    if folded.isascii():
-        return folded
-    return unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
-
-
-def _bigrams(run: str) -> list[str]:
-    return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
-
-
-def _without_leading_zeros(word: str) -> str:
-    # Days are written as 05 and as 5.
-    return word.lstrip("0") or "0" if word.isdigit() else word

@@ -93,17 +93,24 @@ class Vectors:
         filled = 0
         try:
             while self._clock.monotonic() >= self._paused_until:
-                claimed = await self._claim(most)
-                if claimed:
+                async with self._database.transaction() as session:
+                    parameters = {"model": self._embedder.model, "limit": most}
+                    ids = list((await session.execute(statements.claim_vectors, parameters)).scalars())
+                if ids:
                     await self._embedder.load()
-                filled += await self.fill(claimed, deadline_seconds=BACKGROUND_SECONDS)
-                self._may_switch = self._may_switch or bool(claimed)
-                if len(claimed) < most or limit is not None:
+                filled += await self.fill(ids, deadline_seconds=BACKGROUND_SECONDS)
+                self._may_switch = self._may_switch or bool(ids)
+                if len(ids) < most or limit is not None:
                     break
         except EmbeddingUnavailable as error:
             self._paused_until = self._clock.monotonic() + (error.retry_after or 0)
             return filled
-        await self._switch()
+        switched = SCOPES_PER_SWITCH if self._may_switch else 0
+        while switched == SCOPES_PER_SWITCH:
+            async with self._database.transaction() as session:
+                parameters = {"model": self._embedder.model, "limit": SCOPES_PER_SWITCH}
+                switched = int((await session.execute(statements.switch_vectors, parameters)).scalar_one())
+        self._may_switch = False
         return filled
 
     async def fill(self, memory_ids: Sequence[int], *, deadline_seconds: float = DEADLINE_SECONDS) -> int:
@@ -127,19 +134,6 @@ class Vectors:
                 raise result
         return sum(result for result in results if isinstance(result, int))
 
-    async def _claim(self, limit: int) -> list[int]:
-        async with self._database.transaction() as session:
-            rows = await session.execute(statements.claim_vectors, {"model": self._embedder.model, "limit": limit})
-            return list(rows.scalars())
-
-    async def _switch(self) -> None:
-        switched = SCOPES_PER_SWITCH if self._may_switch else 0
-        while switched == SCOPES_PER_SWITCH:
-            async with self._database.transaction() as session:
-                parameters = {"model": self._embedder.model, "limit": SCOPES_PER_SWITCH}
-                switched = int((await session.execute(statements.switch_vectors, parameters)).scalar_one())
-        self._may_switch = False
-
     async def _fill_batch(self, batch: list[Pending], deadline_seconds: float) -> int:
         texts = [text for memory in batch for text in memory.texts.values()]
         try:
@@ -151,17 +145,14 @@ class Vectors:
             log.warning("embedding_refused", model=self._embedder.model, memory=batch[0].memory_id)
             await self._store([], None, refusals=[batch[0].memory_id])
             return 0
-        await self._charge(batch, embedded.usage)
-        await self._store(batch, embedded)
-        return len(batch)
-
-    async def _charge(self, batch: Sequence[Pending], usage: Usage) -> None:
         shares: defaultdict[Payer, float] = defaultdict(float)
-        whole = sum(entry.chars for entry in batch)
+        whole = sum(memory.chars for memory in batch)
         for memory in batch:
             shares[memory.payer] += memory.chars / whole
         async with self._database.transaction() as session:
-            await charge(session, shares, self._embedder.model, usage=usage)
+            await charge(session, shares, self._embedder.model, usage=embedded.usage)
+        await self._store(batch, embedded)
+        return len(batch)
 
     async def _store(self, batch: Sequence[Pending], embedded: Embedded | None, refusals: Sequence[int] = ()) -> None:
         rows = [(memory.memory_id, kind, memory.version) for memory in batch for kind in memory.texts]
@@ -174,7 +165,7 @@ class Vectors:
             "kinds": [kind for _, kind, _ in rows],
             "versions": [version for _, _, version in rows],
             # Thousands of numbers: the event loop goes on meanwhile.
-            "vectors": await asyncio.to_thread(_to_halfvecs, vectors),
+            "vectors": await asyncio.to_thread(lambda: [to_halfvec(vector) for vector in vectors]),
             "refused": list(refusals),
         }
         async with self._database.transaction() as session:
@@ -230,13 +221,9 @@ def to_halfvec(vector: Sequence[float]) -> str:
     return f"[{','.join(['%.5g'] * len(vector))}]" % tuple(vector)
 
 
-def _to_halfvecs(vectors: Sequence[Sequence[float]]) -> list[str]:
-    return [to_halfvec(vector) for vector in vectors]
-
-
 def _to_pending(row: Any) -> Pending:
     parts = [
-        _said(content, speaker)
+        _with_speaker(content, speaker)
         for content, speaker in (
             (row.before, row.before_speaker),
             (row.content, row.speaker),
@@ -244,12 +231,12 @@ def _to_pending(row: Any) -> Pending:
         )
         if content is not None
     ]
-    texts: dict[Kind, str] = {"turn": dated(_said(row.content, row.speaker), row.said_at)[:MAX_CHARS]}
+    texts: dict[Kind, str] = {"turn": dated(_with_speaker(row.content, row.speaker), row.said_at)[:MAX_CHARS]}
     if len(parts) > 1:
         texts["window"] = dated("\n".join(parts), row.said_at)[:MAX_CHARS]
     return Pending(row.memory_id, (row.user_id, row.conversation_id), version=row.version, texts=texts)
 
 
-def _said(content: str, speaker: str | None) -> str:
+def _with_speaker(content: str, speaker: str | None) -> str:
     # Questions name people, and most messages don't name their writer.
     return f"{speaker}: {content}" if speaker else content

@@ -58,7 +58,14 @@ def load_settings(env_file: Path | None = None, *, more_names: Collection[str] =
     """
     env_file = env_file or find_env_file()
     if env_file.is_file():
-        from_file = _read(env_file)
+        try:
+            variables = dotenv_values(env_file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{env_file} can't be read ({error}); it is a text file in UTF-8.") from None
+        without = [name for name, value in variables.items() if value is None]
+        if without:
+            raise ConfigurationError(f"{env_file}: {without[0]} has no value; write {without[0]}=… or remove the line.")
+        from_file = {name: value for name, value in variables.items() if value is not None}
         if home := from_file.get("PARLEY_HOME"):
             from_file["PARLEY_HOME"] = str(env_file.absolute().parent / home)
         _refuse_unknown(from_file, env_file, frozenset(more_names))
@@ -106,17 +113,6 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
         return Settings.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(first_fault(error)) from None
-
-
-def _read(env_file: Path) -> dict[str, str]:
-    try:
-        variables = dotenv_values(env_file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{env_file} can't be read ({error}); it is a text file in UTF-8.") from None
-    without = [name for name, value in variables.items() if value is None]
-    if without:
-        raise ConfigurationError(f"{env_file}: {without[0]} has no value; write {without[0]}=… or remove the line.")
-    return {name: value for name, value in variables.items() if value is not None}
 
 
 def _refuse_unknown(names: Mapping[str, str], env_file: Path, more_names: frozenset[str]) -> None:

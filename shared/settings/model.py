@@ -47,8 +47,8 @@ def find_folder() -> Path:
     that this program runs from; else, of a program that is installed without its project, one in the person's home.
     """
     here, program = Path.cwd(), Path(__file__).resolve().parents[2]
-    found = next((folder for folder in (here, *here.parents, program) if _is_ours(folder)), None)
-    return found or Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute() / "parley"
+    project = next((folder for folder in (here, *here.parents, program) if _is_ours(folder)), None)
+    return project or Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute() / "parley"
 
 
 def _is_ours(folder: Path) -> bool:
@@ -293,9 +293,9 @@ class Settings(BaseModel):
         """
         prefix = f"{module.upper()}_"
         names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # each of these classes is a dataclass
-        given = {name: value for name in names if (value := os.environ.get(prefix + name.upper()))}
+        values = {name: value for name in names if (value := os.environ.get(prefix + name.upper()))}
         try:
-            settings: ModuleSettings = _build_adapter(kind).validate_python(given)  # type: ignore[arg-type]  # it is hashable
+            settings: ModuleSettings = _build_adapter(kind).validate_python(values)  # type: ignore[arg-type]  # it is hashable
         except ValidationError as error:
             raise ConfigurationError(first_fault(error, prefix)) from None
         return settings
