@@ -25,12 +25,12 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types import Tool as McpTool
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from adapters.terminal import terminal_place, terminal_sender
-from adapters.web.api.bodies import Name
+from adapters.web.api.bodies import Name, check_place
 from adapters.web.app import listen, run_server, to_config
 from agent.app import App
 from agent.people.participants import ResolvedUser, resolve_conversation, resolve_user
@@ -76,6 +76,15 @@ class NamedPlace(BaseModel):
     channel: Name
     thread: Name | None = None
     is_direct: bool = False
+
+    @model_validator(mode="after")
+    def _fits(self) -> "NamedPlace":
+        check_place(self.to_place())
+        return self
+
+    def to_place(self) -> Place:
+        """Return the place."""
+        return Place(**self.model_dump())
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +140,12 @@ class ModuleServer:
         try:
             person = NamedPerson.model_validate(identity)
             direct = {"platform": person.platform, "channel": person.platform_user_id, "is_direct": True}
-            place = NamedPlace.model_validate(meta.get(PLACE) or direct)
+            place = NamedPlace.model_validate(meta.get(PLACE) or direct).to_place()
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise ToolError(f"The person or the place is not named well: {where}: {first['msg']}.") from None
-        return _Call(Sender(person.platform, person.platform_user_id), Place(**place.model_dump()), call_id)
+        return _Call(Sender(person.platform, person.platform_user_id), place, call_id)
 
     async def _prepare(self, call: _Call, tool: Tool) -> tuple[CallScope, ToolContext]:
         app = self._app

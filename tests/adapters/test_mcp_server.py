@@ -182,9 +182,11 @@ async def test_characters_that_no_table_can_keep_are_no_fault_of_ours_in_a_name(
             "knowledge__remember", {"content": "Ann likes tea"}, person=person, place=place, call_id="\x00"
         )
         refusal = await call("knowledge__list_memories", {}, person={"platform": "test", "platform_user_id": " \x00"})
+        far = await call("knowledge__list_memories", {}, person=ANN, place=dict.fromkeys(place, "\u4e00" * 200))
 
     assert kept["content"] == "Ann likes tea"
     assert "may not be empty" in refusal["message"]
+    assert "characters together" in far["message"]
     assert await parley.value("SELECT platform_user_id FROM user_platform_links") == "ann"
 
 

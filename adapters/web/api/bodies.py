@@ -36,6 +36,7 @@ LARGE_BYTES = 256_000
 DRAINED = 4
 MAX_CONTENT = 100_000
 MAX_NAME = 200
+MAX_PLACE_CHARS = 2400
 ADAPTER = "http"
 MAX_ATTACHMENTS = 20
 MAX_CREDENTIALS = 10
@@ -154,6 +155,14 @@ def _not_blank(value: str) -> str:
     return value
 
 
+def check_place(place: Place) -> None:
+    """Raise `ValueError` for a place whose names are too long together for the indexes of the tables."""
+    if len(place.key) > MAX_PLACE_CHARS:
+        raise ValueError(
+            f"the names of the place may have {MAX_PLACE_CHARS:,} characters together, encoded as in a URL"
+        )
+
+
 def _check(rule: Callable[[str], str]) -> Callable[[str], str]:
     def checked(value: str) -> str:
         try:
@@ -227,6 +236,7 @@ class SentMessage(Closed):
     def _says_something(self) -> "SentMessage":
         if not self.content.strip() and not self.attachments and self.confirmation is None:
             raise ValueError("content: it may be empty only when there are attachments or a confirmation")
+        check_place(self.place)
         return self
 
     @property

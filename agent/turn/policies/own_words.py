@@ -53,6 +53,8 @@ class OwnWords:
         return self._have(text)
 
     def _have(self, text: str) -> bool:
+        if is_disguised(text) and not any(text in source for source in self._sources):
+            return False
         words, marked = split_words(text), _split_marked(text)
         row = " ".join(words)
         if marked != words:
@@ -130,13 +132,22 @@ def is_telling(value: str | float) -> bool:
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in its order, in one form whatever their case, width and punctuation around them."""
-    return [POSSESSIVE.sub("", word) for word in WORD.findall(unicodedata.normalize("NFKC", text).casefold())]
+    # Not `casefold`, for which ß is ss: a host with the one is another than that with the other.
+    return [POSSESSIVE.sub("", word) for word in WORD.findall(unicodedata.normalize("NFKC", text).lower())]
+
+
+def is_disguised(text: str) -> bool:
+    """Return whether a text has wide or invisible letters: what it names may be another thing than without them."""
+    if text.isascii():
+        return False
+    as_it_stands = [POSSESSIVE.sub("", word) for word in WORD.findall(unicodedata.normalize("NFC", text).lower())]
+    return as_it_stands != split_words(text) or any(unicodedata.category(letter) == "Cf" for letter in text)
 
 
 def _split_marked(text: str) -> list[str]:
     """Return the words of a text with the marks that change what they name."""
     marked = []
-    for token in unicodedata.normalize("NFKC", text).casefold().split():
+    for token in unicodedata.normalize("NFKC", text).lower().split():
         word = WORD.search(token)
         if word is None:
             marks = "".join(mark for mark in token if mark in MARKS_BEFORE)

@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
+from secrets import randbelow
 from urllib.parse import urlsplit
 
 import pytest
@@ -50,6 +51,23 @@ async def test_long_headers_and_bodies_in_tiny_pieces_are_taken(site: Site) -> N
     )
 
     assert response.json()["content"] == "You said: hello"
+
+
+async def test_a_place_whose_names_no_index_can_keep_is_refused_and_what_comes_beside_it_is_answered(
+    site: Site,
+) -> None:
+    # Of letters without a pattern, which no index can compress.
+    names = ["".join(chr(0x4E00 + randbelow(0x5000)) for _ in range(200)) for _ in range(4)]
+    fields = ("platform", "platform_server_id", "platform_channel_id", "platform_thread_id")
+
+    refused, *others = await asyncio.gather(
+        site.posts("hello", **dict(zip(fields, names, strict=True))),
+        *(site.posts("hello", platform_user_id=person) for person in "abc"),
+    )
+
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
+    assert [other.status_code for other in others] == [200, 200, 200]
+    assert (await site.posts("hello", platform_channel_id=names[0])).status_code == 200
 
 
 @pytest.mark.parametrize("mark", ["%00", "a%00b", "%ED%A0%80", "%C0%80", "%2500"])

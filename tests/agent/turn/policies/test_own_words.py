@@ -68,6 +68,24 @@ def test_parts_joins_and_other_values_are_not(value: Any) -> None:
     assert not OwnWords(TEXTS).say(value)
 
 
+SAID = "Mail info@strasse.example and \uff42\uff4f\uff42 👩\u200d🚀, STRASSE’S Größe"
+
+
+@pytest.mark.parametrize(
+    "value", ["INFO@strasse.example", "bob", "\uff42\uff4f\uff42 👩\u200d🚀", "größe", "strasse's", "Gro\u0308ße"]
+)
+def test_the_same_letters_are_said_whatever_their_case_and_composition(value: str) -> None:
+    assert OwnWords([SAID]).say(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["info@stra\u00dfe.example", "info@strasse.example\u200b", "\uff49nfo@strasse.example", "\u00adbob", "stra\u00dfe"],
+)
+def test_letters_that_name_something_else_are_not(value: str) -> None:
+    assert not OwnWords([SAID]).say(value)
+
+
 @pytest.mark.parametrize(
     ("words", "time"),
     [
