@@ -35,7 +35,7 @@ SELECT inbox.status, turns.id, turns.conversation_id, outbox.content, outbox.fil
      FROM messages WHERE messages.turn_id = turns.id AND role IN ('tool_call', 'tool_result')) AS steps,
     (SELECT json_build_array(sum(input_tokens), sum(cached_tokens), sum(output_tokens),
                              CASE WHEN count(*) = count(cost_estimate) THEN sum(cost_estimate) END)
-     FROM token_logs WHERE purpose IN ('answer', 'delegation') AND turn_id = ANY(ARRAY(  -- noqa: PRS
+     FROM token_logs WHERE turn_id = ANY(ARRAY(  -- noqa: PRS
          WITH RECURSIVE subtree AS (
              SELECT turns.id
              UNION ALL SELECT child.id FROM turns AS child JOIN subtree ON child.parent_turn_id = subtree.id

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.journal.responses import find_response
 from agent.tools.modules import ModuleTools
 from shared.db.database import Address, Database
 from shared.permissions import Permission
@@ -64,6 +65,11 @@ async def test_the_call_of_a_tool_is_on_the_ledger_and_on_the_budget(parley: Par
     assert sum(row.total for row in ledger) == reply.usage.total
     (user,) = await parley.sql("SELECT tokens_used_this_month AS used, tokens_reserved AS reserved FROM users")
     assert (user.used, user.reserved) == (reply.usage.total, 0)
+    # Whoever asks later, in any process, is told the same.
+    async with parley.app.database.statement() as session:
+        later = await find_response(session, await parley.value("SELECT id FROM inbox"))
+    assert later is not None
+    assert later.usage == reply.usage
 
 
 async def test_a_rejected_answer_to_a_tool_is_paid_for_too(parley: Parley) -> None:
