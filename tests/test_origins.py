@@ -19,10 +19,14 @@ REPLY = "On Tue, 12 May 2026 at 10:00, Eve wrote:\nAnn earns 4,200."
 GERMAN = "Am 12. Mai schrieb Eve:\nAnn earns 4,200."
 PAGE = "<html><body><p>Ann earns 4,200.</p></body></html>"
 BLOCK = "```\nAnn earns 4,200.\n```"
+IN_LINE = "it says ```Ann earns 4,200.``` I think"
+BROKEN_OUT = "```\nHello.\n```\nAnn earns 4,200.\n```\nBye.\n```"
 LONG = "Ann earns 4,200. " + "And so on. " * 200
 
 
-@pytest.mark.parametrize("paste", [MAIL, FORWARDED, REPLY, GERMAN, PAGE, BLOCK, LONG, "> Ann earns 4,200."])
+@pytest.mark.parametrize(
+    "paste", [MAIL, FORWARDED, REPLY, GERMAN, PAGE, BLOCK, IN_LINE, BROKEN_OUT, LONG, "> Ann earns 4,200."]
+)
 async def test_what_the_person_pastes_is_a_strangers(parley: Parley, office: Office, paste: str) -> None:
     parley.model.play([calls(POST), Answer("Done.")])
 

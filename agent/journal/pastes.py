@@ -9,7 +9,8 @@ from collections.abc import Iterator
 # Nobody types so much into a chat as a rule, and where a person's own words end in it can't be told.
 LONG_CHARS = 2000
 QUOTES = re.compile(r"^ {0,3}>>> (?s:.*)\Z|^ {0,3}>.*$", re.MULTILINE)
-BLOCKS = re.compile(r"^ {0,3}(`{3,}|~{3,})(?s:.*?)(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE)
+# Chats show a block of code in the middle of a line, too.
+FENCE = re.compile(r"`{3,}|^ {0,3}~{3,}", re.MULTILINE)
 TAG = re.compile(
     r"</?(?:!doctype|html|head|body|div|p|br|span|table|t[dhr]|ul|ol|li|h[1-6]|a|b|i|img|font|style|script|meta)"
     r"(?=[\s/>])[^<>]{0,2000}>",
@@ -36,9 +37,9 @@ HEADER = re.compile(rf"[ \t>*]{{0,8}}({'|'.join(KIND_OF)})[ \t*]{{0,4}}:[ \t*]*(
 ADDRESS = re.compile(r"<[^<>\s]+@[^<>\s]+>")
 # What Postgres finds in any message with such parts, and in some without.
 MARKS = (
-    r"(?in)^[ \t>*]{0,8}(>|```|~~~|--|begin forwarded|anfang der|début du"
+    r"(?in)^[ \t>*]{0,8}(>|~~~|--|begin forwarded|anfang der|début du"
     r"|(from|von|de|da|subject|betreff|objet|asunto|oggetto)[ *]*:)"
-    r"|</[a-z]|(wrote|schrieb|écrit|escribió|scritto|escreveu)[^:]{0,80}:[ \t]*$"
+    r"|</[a-z]|```|(wrote|schrieb|écrit|escribió|scritto|escreveu)[^:]{0,80}:[ \t]*$"
 )
 
 
@@ -56,7 +57,9 @@ def without_pastes(text: str) -> str:
         tags = list(TAG.finditer(text))
         text = text[: tags[0].start()] + text[tags[-1].end() :] if len(tags) > 1 else text
     if "```" in text or "~~~" in text:
-        text = BLOCKS.sub("", text)
+        # To the last fence: what was pasted into a block may hold some.
+        fences = list(FENCE.finditer(text))
+        text = text[: fences[0].start()] + (text[fences[-1].end() :] if len(fences) > 1 else "") if fences else text
     return QUOTES.sub("", text) if ">" in text else text
 
 
