@@ -34,7 +34,7 @@ class Scene:
     typed: str = "SELECT 1"
 
 
-pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(900)]
 
 
 async def list_points(server: URL, home: Path, last_tool: str, scene: Scene = Scene()) -> list[str]:

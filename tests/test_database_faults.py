@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from io import BytesIO
@@ -26,8 +26,8 @@ from tests.standins.openai_api.script import held
 from tests.support.connections import connected
 from tests.support.given_database import given_database
 from tests.support.next_release import write_next_release
-from tests.support.parley import Parley, open_parley
-from tests.support.recovery import cut_connections
+from tests.support.parley import Parley, message, open_parley
+from tests.support.recovery import answered, cut_connections
 
 FULL = """
 CREATE SEQUENCE refused;
@@ -65,7 +65,7 @@ async def test_a_disk_that_is_full_for_a_while_fails_no_turn_and_leaves_nothing_
     parley.model.play(answer)
     accepted = await parley.accept("hello")
     await parley.model.until(1)
-    async with full_disk(parley.app.database) as owner, asyncio.timeout(30):
+    async with full_disk(parley.app.database) as owner, asyncio.timeout(100):
         gate.set()
         # The answer was tried to be stored several times.
         while await owner.fetchval("SELECT last_value FROM refused") < 3:
@@ -97,7 +97,7 @@ async def test_a_worker_is_stopped_while_its_database_is_away_and_another_one_an
         await model.until(1)
         async with away(postgres, address):
             stopped.cancel()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 await asyncio.gather(stopped, return_exceptions=True)
         gate.set()
         async with open_parley(settings, address, model):
@@ -134,7 +134,8 @@ async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley
     await asyncio.to_thread(run_pg_restore, address, major, [dump.getvalue()], options=options)
 
     for number in range(3):
-        assert (await parley.ask(f"hello again {number}")).error is None
+        error, _ = await answered(parley, message(f"hello again {number}"))
+        assert error is None
     assert await parley.value("SELECT count(*) FROM turns WHERE status = 'answered'") == 6
 
 
@@ -151,6 +152,31 @@ async def test_a_stale_plan_in_a_transaction_counts_as_a_lost_connection(databas
                 await session.execute(text("SELECT * FROM kept"))
         async with database.transaction() as session:
             assert list((await session.execute(text("SELECT * FROM kept"))).keys()) == ["id", "more"]
+
+
+async def test_a_table_that_a_restore_replaces_during_a_statement_counts_as_a_lost_connection(
+    database: Database,
+) -> None:
+    tables = "CREATE TABLE kept (id int); GRANT SELECT ON kept TO parley_app;"
+    function = "CREATE FUNCTION of_kept() RETURNS SETOF int LANGUAGE sql BEGIN ATOMIC SELECT id FROM kept; END"
+    async with connected(database.address) as owner:
+        await owner.execute(tables + function)
+        async with owner.transaction():
+            await owner.execute("DROP TABLE kept CASCADE")
+            reading = asyncio.create_task(read_kept(database))
+            while not await owner.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+                assert not reading.done(), reading
+            await owner.execute(tables + function)
+
+        with pytest.raises(DatabaseLost):
+            await reading
+        assert await read_kept(database) == []
+
+
+async def read_kept(database: Database) -> Sequence[object]:
+    """Read a table by a function that knows it by its id."""
+    async with database.statement() as session:
+        return (await session.execute(text("SELECT * FROM of_kept()"))).all()
 
 
 async def test_a_process_waits_at_the_start_until_the_database_takes_connections(
@@ -226,7 +252,7 @@ def start_waiting(work: Callable[[], Awaitable[object]]) -> asyncio.Task[bool]:
 async def until_said(capsys: pytest.CaptureFixture[str], task: asyncio.Task[object], text: str) -> str:
     """Wait until a process has written this, and return all that it wrote."""
     output = ""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while text not in output:
             await asyncio.wait({task}, timeout=0.05)
             assert not task.done(), task

@@ -23,9 +23,9 @@ from agent.queue.outbox import Reply
 from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope
 from shared.clock import SystemClock
-from shared.db.database import Address, Database, DatabaseLost
+from shared.db.database import Address, Database
 from shared.db.embedded.server import start_postgres
-from shared.messages import IncomingMessage, Place
+from shared.messages import Place
 from shared.settings import Settings
 from shared.tools import Tool
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -34,6 +34,7 @@ from tests.support.connections import run_as_owner
 from tests.support.parley import Parley, message, open_parley
 from tests.support.recovery import (
     SilentDatabase,
+    answered,
     control,
     cut_connections,
     losing_acknowledgements,
@@ -65,15 +66,6 @@ async def own_address(own_home: Path) -> Address:
     address = Address(server.url.set(database=name), is_embedded=True)
     await update_tables(address)
     return address
-
-
-async def accept_patiently(database: Database, event: IncomingMessage) -> int:
-    """Store an event as an adapter does: retry until it is stored, and only then acknowledge."""
-    while True:
-        try:
-            return (await inbox.accept(database, event)).inbox_id
-        except DatabaseLost:
-            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -113,13 +105,6 @@ async def test_a_restart_of_postgres_during_turns_loses_nothing(
         assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
         assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
         assert await repeated_effects(parley) == []
-
-
-async def answered(parley: Parley, event: IncomingMessage) -> tuple[str | None, str]:
-    """Store an event and wait for its answer; return the error and the text."""
-    async with asyncio.timeout(60):
-        response = await parley.app.events.response(await accept_patiently(parley.app.database, event))
-    return response.error, response.content
 
 
 async def test_a_turn_that_loses_all_connections_again_and_again_is_answered_all_the_same(

@@ -12,7 +12,7 @@ TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53", "57014", "57P", "5803
 # After a restore or a change of the tables, a connection may keep a plan that no longer fits: only a new one helps.
 # A statement that the server does not know any more, a plan of other columns, a row of the catalogue that is gone.
 UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
-STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed")
+STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed", "could not open relation with OID")
 
 # Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
 REFUSED = (DBAPIError, asyncpg.PostgresError)

@@ -37,7 +37,7 @@ WAVE: list[Any] = [
     {"tool_calls": [{"name": "stage__read"}, {"name": "stage__effect"}]},
     "It is done.",
 ]
-TIMEOUT = 60
+TIMEOUT = 100
 # These tables contain a turn's outcome, which a worker that wakes up late must not change.
 DECIDED = ("turns", "messages", "turn_events", "token_logs", "inbox", "outbox", "file_records", "users", "stage_posts")
 
@@ -200,7 +200,12 @@ async def run_with_fault(stage: Stage, first: WorkerAtWork, second: Sequence[Any
     first.signal(signal.SIGCONT)
     await first.stop()
     await successor.stop()
-    return [] if await decided(stage) == before else ["the worker that woke up late changed something"]
+    after = await decided(stage)
+    return [
+        f"the worker that woke up late changed {was} to {now}"
+        for was, now in zip(before, after, strict=True)
+        if was != now
+    ]
 
 
 async def decided(stage: Stage) -> list[Any]:

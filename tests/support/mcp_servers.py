@@ -19,7 +19,7 @@ VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest')
 
 
 async def add_server(
-    parley: Parley, name: str = "far", args: tuple[str, ...] = (str(STAND_IN),), seconds: float = 20, **columns: Any
+    parley: Parley, name: str = "far", args: tuple[str, ...] = (str(STAND_IN),), seconds: float = 60, **columns: Any
 ) -> None:
     """Add a stdio server as an admin does who knows that no stranger writes into its results.
 
@@ -58,7 +58,7 @@ async def until(parley: Parley, is_so: Callable[[set[str]], bool]) -> None:
 
 async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
     """Wait until this returns something, and return that."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(100):
         while True:
             if result := await check():
                 return result

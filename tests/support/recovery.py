@@ -15,10 +15,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from adapters.cli.compose import open_app
 from adapters.cli.worker import build_worker
 from agent.app import App
+from agent.queue import inbox
 from agent.queue.outbox import Senders
 from shared.db.database import Address, Database, DatabaseLost
 from shared.db.driver import Connection
 from shared.db.embedded.server import find_server
+from shared.messages import IncomingMessage
 from shared.settings import Settings
 from tests.crash.worker import is_of_turn
 from tests.standins.openai_api import OpenAIStub
@@ -35,6 +37,22 @@ def replaced(app: App, **parts: Any) -> App:
         own = {name: parts.pop(name) for name in list(parts) if name in getattr(app, group).__dataclass_fields__}
         groups[group] = replace(getattr(app, group), **own)
     return replace(app, **groups, **parts)
+
+
+async def accept_patiently(database: Database, event: IncomingMessage) -> int:
+    """Store an event as an adapter does: retry until it is stored, and only then acknowledge."""
+    while True:
+        try:
+            return (await inbox.accept(database, event)).inbox_id
+        except DatabaseLost:
+            await asyncio.sleep(0.05)
+
+
+async def answered(parley: Parley, event: IncomingMessage) -> tuple[str | None, str]:
+    """Store an event and wait for its answer; return the error and the text."""
+    async with asyncio.timeout(100):
+        response = await parley.app.events.response(await accept_patiently(parley.app.database, event))
+    return response.error, response.content
 
 
 @asynccontextmanager
@@ -143,7 +161,7 @@ class LosingAcknowledgements:
         """Return messages to send, until a turn has made fewer commits than the one that is lost."""
         while self.database.count >= self.database.lost:
             self.database.count, self.database.lost = 0, self.database.lost + 1
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(100):
                 yield f"message {self.lost}"
         assert self.lost > 5
 

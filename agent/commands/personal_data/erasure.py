@@ -69,7 +69,7 @@ async def erase(database: Database, storage: Storage, erasure_id: int) -> Erased
         await _erase_files(database, storage, erasure_id)
         await _redact_quotes(database, storage, erasure_id)
         async with database.long_transaction() as session:
-            # False when another file has come in meanwhile.
+            # False when something of the person has come in meanwhile, another file for instance.
             is_erased = bool((await session.execute(statements.erase_person, {"id": erasure_id})).scalar_one())
     async with database.transaction() as session:
         row = (await session.execute(statements.read_erasure, {"id": erasure_id})).one()

@@ -1,6 +1,10 @@
 -- Erases a person: what they wrote and what was answered to it, their memories with words and vectors, their accounts on
 -- platforms. Summaries that were made of their messages are withdrawn and written again. The ledger keeps its numbers
--- without the person. Content in storage is deleted before: returns false, and changes nothing, while a file is left.
+-- without the person. Content in storage is deleted before: returns false, and changes nothing, while a file is left, or when
+-- something of the person has come in meanwhile; whoever calls it tries again.
+--
+-- Order of locks, as whoever works for this person takes them: scopes of memories and memories, messages that wait, turns with
+-- their messages and conversations, and the person last.
 --
 -- Runs with the rights of its owner: memories are hidden from everybody else.
 CREATE FUNCTION public.parley_erase_person(p_erasure_id bigint)
@@ -8,7 +12,9 @@ RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_user_id bigint;
+    v_memory_ids bigint[];
     v_turn_ids bigint[];
+    v_inbox_ids bigint[];
     v_accounts bigint;
     v_memories bigint;
     v_messages bigint;
@@ -20,14 +26,36 @@ BEGIN
     IF NOT FOUND THEN
         RETURN true;
     END IF;
+    PERFORM FROM public.memory_scopes AS s
+    WHERE s.id IN (SELECT m.scope_id FROM public.memories AS m WHERE m.user_id = v_user_id) ORDER BY s.id FOR UPDATE;
+    v_memory_ids := ARRAY(SELECT m.id FROM public.memories AS m WHERE m.user_id = v_user_id ORDER BY m.id FOR UPDATE);
+    PERFORM FROM public.inbox AS m JOIN public.user_platform_links AS l USING (platform, platform_user_id)
+    WHERE l.user_id = v_user_id AND m.status = 'waiting' ORDER BY m.id FOR UPDATE OF m;
+    v_turn_ids := ARRAY(SELECT t.id FROM public.turns AS t WHERE t.user_id = v_user_id ORDER BY t.id FOR UPDATE);
+    -- An account may have been linked to another person since: what it wrote in turns of this one goes, too.
+    v_inbox_ids := ARRAY(
+        SELECT m.id FROM public.inbox AS m WHERE m.turn_id = ANY (v_turn_ids) OR EXISTS (
+            SELECT FROM public.user_platform_links AS l
+            WHERE l.user_id = v_user_id AND m.platform = l.platform AND m.platform_user_id = l.platform_user_id
+        ) ORDER BY m.id FOR UPDATE
+    );
+    PERFORM FROM public.conversations AS c
+    WHERE c.id IN (SELECT t.conversation_id FROM public.turns AS t WHERE t.id = ANY (v_turn_ids))
+        OR c.is_direct AND c.user_id = v_user_id
+    ORDER BY c.id FOR UPDATE;
     -- Whoever inserts a row of this person waits for this lock, and then finds nobody.
     PERFORM FROM public.users WHERE id = v_user_id FOR UPDATE;
-    IF EXISTS (SELECT FROM public.file_records AS f WHERE f.user_id = v_user_id) THEN
+    IF EXISTS (SELECT FROM public.file_records AS f WHERE f.user_id = v_user_id)
+       OR EXISTS (SELECT FROM public.memories AS m WHERE m.user_id = v_user_id AND m.id <> ALL (v_memory_ids))
+       OR EXISTS (SELECT FROM public.turns AS t WHERE t.user_id = v_user_id AND t.id <> ALL (v_turn_ids))
+       OR EXISTS (
+           SELECT FROM public.inbox AS m JOIN public.user_platform_links AS l USING (platform, platform_user_id)
+           WHERE l.user_id = v_user_id AND m.id <> ALL (v_inbox_ids)
+       ) THEN
         RETURN false;
     END IF;
-    v_turn_ids := ARRAY(SELECT t.id FROM public.turns AS t WHERE t.user_id = v_user_id);
     PERFORM public.parley_forget_summaries(v_turn_ids);
-    DELETE FROM public.memories WHERE user_id = v_user_id;
+    DELETE FROM public.memories WHERE id = ANY (v_memory_ids);
     GET DIAGNOSTICS v_memories = ROW_COUNT;
     DELETE FROM public.outbox WHERE turn_id = ANY (v_turn_ids);
     -- Messages for which no turn began were answered, too.
@@ -42,17 +70,10 @@ BEGIN
     -- Whoever waits for an answer is told, and what runs ends: both find nothing any more.
     PERFORM pg_notify('parley_turns', jsonb_build_object('inbox', jsonb_build_array(m.id), 'end', true)::text)
     FROM public.inbox AS m
-    WHERE m.status IN ('waiting', 'claimed') AND (m.turn_id = ANY (v_turn_ids) OR EXISTS (
-        SELECT FROM public.user_platform_links AS l
-        WHERE l.user_id = v_user_id AND m.platform = l.platform AND m.platform_user_id = l.platform_user_id
-    ));
+    WHERE m.id = ANY (v_inbox_ids) AND m.status IN ('waiting', 'claimed');
     PERFORM pg_notify('parley_stops', t.id::text) FROM public.turns AS t
     WHERE t.id = ANY (v_turn_ids) AND t.status = 'running';
-    -- An account may have been linked to another person since: what it wrote in turns of this one goes, too.
-    DELETE FROM public.inbox WHERE turn_id = ANY (v_turn_ids) OR EXISTS (
-        SELECT FROM public.user_platform_links AS l
-        WHERE l.user_id = v_user_id AND inbox.platform = l.platform AND inbox.platform_user_id = l.platform_user_id
-    );
+    DELETE FROM public.inbox WHERE id = ANY (v_inbox_ids);
     GET DIAGNOSTICS v_received = ROW_COUNT;
     -- Platforms and modules erase what no foreign key leads to.
     FOR v_function IN
@@ -78,4 +99,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.parley_erase_person IS
-    'Erases a person with all rows of theirs; false while content of their files is left in storage.';
+    'Erases a person with all rows of theirs; false while content of their files is left, or when something has come in meanwhile.';

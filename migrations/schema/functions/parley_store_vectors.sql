@@ -24,6 +24,10 @@ BEGIN
         RETURN v_dimensions;
     END IF;
 
+    -- Before the memories, as everywhere: the scopes that get their first vector.
+    PERFORM FROM public.memory_scopes AS s
+    WHERE s.vector_model IS NULL AND s.id IN (SELECT m.scope_id FROM public.memories AS m WHERE m.id = ANY (p_ids))
+    ORDER BY s.id FOR NO KEY UPDATE;
     -- Whoever changes a text or a neighbour changes these rows, too; what they have committed is seen by the next statement.
     PERFORM FROM public.memories AS m WHERE m.id = ANY (p_ids || p_refused) ORDER BY m.id FOR NO KEY UPDATE;
     WITH given AS (

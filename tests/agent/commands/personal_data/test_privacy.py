@@ -218,6 +218,41 @@ async def test_an_erasure_that_was_interrupted_is_continued(
     assert again.counts["files"] == 1
 
 
+BLOCKED = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "SELECT FROM inbox FOR UPDATE",
+        "SELECT FROM turns FOR NO KEY UPDATE",
+        "SELECT FROM conversations FOR NO KEY UPDATE",
+        "SELECT FROM memory_scopes FOR UPDATE",
+        "SELECT FROM memories FOR NO KEY UPDATE",
+    ],
+)
+async def test_whoever_works_for_a_person_and_their_erasure_wait_for_each_other_in_no_circle(
+    parley: Parley, ann: int, owner: asyncpg.Connection, lock: str
+) -> None:
+    account, erasure_id = await account_of(parley), await erasure_of(parley, ann)
+    storage = parley.app.files.storage
+    while files := await parley.sql("SELECT id, minio_key FROM file_records"):
+        for file in files:
+            await storage.delete(file.minio_key)
+            await parley.sql("DELETE FROM file_records WHERE id = :id", id=file.id)
+
+    async with owner.transaction():
+        await owner.execute(lock)
+        erasing = asyncio.create_task(erase(parley.app.database, storage, erasure_id))
+        while not await owner.fetchval(BLOCKED):
+            assert not erasing.done(), erasing
+        # What every new row does that names the person.
+        await owner.execute("SELECT FROM users WHERE id = $1 FOR KEY SHARE", ann)
+    await erasing
+
+    assert await owner.fetchval(LEFT, ann, account) == 0
+
+
 async def test_a_receipt_that_was_changed_is_refused(parley: Parley, ann: int) -> None:
     erased = await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, ann))
     signed = erased.to_receipt(SECRETS)

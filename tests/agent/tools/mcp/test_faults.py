@@ -22,7 +22,7 @@ async def test_a_server_that_was_killed_is_connected_again(parley: Parley) -> No
     first = await result(parley, "far__pid")
     os.kill(first, signal.SIGKILL)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while isinstance(second := await result(parley, "far__pid"), dict):
             pass
 
@@ -39,12 +39,15 @@ async def test_a_server_that_dies_in_the_middle_of_a_call_is_an_error_and_the_ne
 
 
 async def test_a_call_that_hangs_ends_at_its_time_limit_and_the_others_of_its_wave_are_answered(parley: Parley) -> None:
-    await add_far(parley, seconds=1)
+    await add_far(parley)
+    # Only the call that hangs may take as little time as that; the other server is another program.
+    await add_server(parley, "slow", seconds=1)
+    await until(parley, lambda tool_names: "slow.hang" in tool_names)
 
-    reply = await play(parley, ("far__hang", {}), ("far__add", {"a": 1}), ("knowledge__list_memories", {}))
+    reply = await play(parley, ("slow__hang", {}), ("far__add", {"a": 1}), ("knowledge__list_memories", {}))
 
     hung, total, memories = [call.result for call in reply.tool_calls_made]
-    assert hung["message"] == "far.hang took longer than 1 seconds."
+    assert hung["message"] == "slow.hang took longer than 1 seconds."
     assert total == 2
     assert "error" not in memories
 
@@ -116,8 +119,8 @@ async def test_streamable_http_serves_the_same_and_is_connected_again(parley: Pa
     await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
     async with served_over_http(port):
         await parley.sql(
-            "INSERT INTO mcp_servers (name, transport, url, required_permission, timeout_seconds, reads_untrusted)"
-            " VALUES ('web', 'http', :url, 'guest', 5, false)",
+            "INSERT INTO mcp_servers (name, transport, url, required_permission, reads_untrusted)"
+            " VALUES ('web', 'http', :url, 'guest', false)",
             url=f"http://127.0.0.1:{port}/mcp",
         )
         await until(parley, lambda tool_names: "web.add" in tool_names)
