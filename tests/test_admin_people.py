@@ -136,6 +136,26 @@ async def test_the_view_makes_a_permission_lasting_and_gives_it_an_end(parley: P
     assert await psql.rows(state) == [("user", True, False)]
 
 
+async def test_a_permission_named_in_the_view_lasts_whatever_else_changes_with_it(parley: Parley, psql: Psql) -> None:
+    await ann(parley)
+    for_a_day = "SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')"
+    state = "SELECT permission, permission_until IS NULL, budget, name, time_zone FROM admin.users"
+    await psql.run(for_a_day)
+    await psql.run("UPDATE admin.users SET permission = 'admin', permission_until = permission_until, name = 'Dr. Ann'")
+    assert await psql.rows(state) == [("admin", False, 5000, "Dr. Ann", "UTC")], "it names the end, too"
+
+    await psql.run("UPDATE admin.users SET permission = 'admin', name = 'Ann'; UPDATE admin.users SET budget = 5")
+    assert await psql.rows(state) == [("admin", True, 5, "Ann", "UTC")]
+
+    await psql.run(for_a_day)
+    await psql.run("UPDATE admin.users SET permission = 'admin', budget = 7, time_zone = 'Asia/Tokyo'")
+    assert await psql.rows(state) == [("admin", True, 7, "Ann", "Asia/Tokyo")]
+
+    statements = ("UPDATE admin.users SET permission = 'admin'", for_a_day, "UPDATE admin.users SET name = 'A'")
+    await psql.run("; ".join(("BEGIN", *statements, "COMMIT")))
+    assert await psql.rows(state) == [("admin", False, 7, "A", "Asia/Tokyo")], "a statement says nothing of the next"
+
+
 async def test_a_permission_that_has_ended_counts_nowhere(parley: Parley, psql: Psql) -> None:
     await ann(parley)
     await psql.run("SELECT admin.grant_permission('discord', 'Ann', 'admin', now() + interval '1 day')")

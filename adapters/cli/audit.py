@@ -7,15 +7,13 @@ import typer
 
 from adapters.cli.console import complain, say, show_table
 from adapters.cli.opening import list_rows
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 app = typer.Typer(help="What admins have changed: list, undo, verify.", no_args_is_help=True)
 
 MOST_CHARS = 80
-LIST = """
-SELECT id, to_char(at, 'YYYY-MM-DD HH24:MI') AS at, who, action || ' ' || "table" || ' ' || row_id AS what,
-       before, after, undone_by
-FROM admin.audit WHERE CAST(:table AS text) IS NULL OR "table" = :table LIMIT :limit
-"""
 
 
 @app.command("list")
@@ -24,7 +22,7 @@ def list_entries(
     limit: int = typer.Option(20, min=1, max=1000, help="How many, the newest first."),
 ) -> None:
     """Show what was changed, by whom, from what to what."""
-    rows = list_rows(LIST, table=table, limit=limit)
+    rows = list_rows(statements.list_changes, table=table, limit=limit)
     if not rows:
         say("Nothing has been changed yet." if table is None else f"Nothing has been changed in {table}.")
         return
@@ -37,7 +35,7 @@ def list_entries(
 @app.command("undo")
 def undo(entry: int = typer.Argument(min=1, help="The number that `parley audit list` shows.")) -> None:
     """Take one change back; it counts from the next message on, and can be undone itself."""
-    say(list_rows("SELECT admin.undo(:entry) AS done", entry=entry)[0].done)
+    say(list_rows(statements.undo, entry=entry)[0].done)
 
 
 @app.command("verify")
@@ -45,12 +43,11 @@ def verify(
     expect: str | None = typer.Option(None, help="A last hash that was noted before: is that entry still there?"),
 ) -> None:
     """Check that nobody has changed the log; ends with 1 when somebody has."""
-    row = list_rows("SELECT * FROM parley_verify_audit()")[0]
+    row = list_rows(statements.verify_audit)[0]
     if row.first_broken is not None:
         complain(f"entry {row.first_broken} of audit_log was changed, or the one before it was removed")
         raise typer.Exit(1)
-    statement = "SELECT id FROM audit_log WHERE encode(hash, 'hex') = :expect"
-    if expect is not None and not list_rows(statement, expect=expect.lower()):
+    if expect is not None and not list_rows(statements.find_by_hash, hash=expect.lower()):
         complain("the log ends before the entry with this hash: the newest entries were removed")
         raise typer.Exit(1)
     if not row.entries:

@@ -3,23 +3,21 @@
 from typing import Any
 
 import typer
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli import limits
 from adapters.cli.console import say, show_fields, show_table
 from adapters.cli.opening import in_transaction
 from adapters.cli.users import WHO, call_admin, find_user, to_budget
+from shared.db.statements import load_statements
 from shared.settings import Settings
+
+statements = load_statements(__file__)
 
 app = typer.Typer(help="What people may spend.", no_args_is_help=True)
 app.add_typer(limits.app)
 
 COLUMNS = ("name", "budget", "used", "reserved", "renews_at")
-LIST = """
-SELECT id, name, budget, used, reserved, renews_at FROM admin.users
-WHERE CAST(:id AS bigint) IS NULL OR id = :id ORDER BY used DESC, id LIMIT :limit
-"""
 
 
 @app.command("show")
@@ -31,7 +29,7 @@ def show_budgets(
 
     async def work(session: AsyncSession, _settings: Settings) -> list[Any]:
         user_id = None if who is None else await find_user(session, who)
-        return list((await session.execute(text(LIST), {"id": user_id, "limit": limit})).all())
+        return list((await session.execute(statements.list_budgets, {"id": user_id, "limit": limit})).all())
 
     rows = in_transaction(work)
     if who is not None:
@@ -44,8 +42,7 @@ def show_budgets(
 @app.command("set")
 def set_budget(who: str = WHO, tokens: str = typer.Argument(metavar="TOKENS|unlimited", help="Per 30 days.")) -> None:
     """Set what a person may spend in 30 days, as admin.set_budget does. Counts from the next message on."""
-    statement = "SELECT admin.set_budget(:platform, :account, :tokens)"
-    say(call_admin(statement, who, tokens=to_budget(tokens)))
+    say(call_admin(statements.set_budget_of_account, who, tokens=to_budget(tokens)))
 
 
 def _shown(value: object) -> str:

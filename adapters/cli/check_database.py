@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import TextClause, select
 
 from adapters.cli.compose import BUILT_IN_MODULES
 from adapters.cli.findings import Finding
@@ -19,8 +19,10 @@ from agent.llm.cooldowns import REMEDIES, to_cause_line
 from shared.clock import SystemClock
 from shared.db.connections import Server
 from shared.db.database import Address, Database, check
+from shared.db.driver import DIALECT
 from shared.db.migrations import EARLIER, VERSIONS, find_revision, is_earlier, list_revisions, newest_revision
 from shared.db.roles import ROLES, check_roles
+from shared.db.statements import load_statements
 from shared.errors import FileDamaged, FileLost, ParleyError, Unavailable
 from shared.files.storage import open_storage
 from shared.files.stored_file import StoredContent
@@ -28,48 +30,14 @@ from shared.memory.vectors import read_progress
 from shared.models import Skill
 from shared.settings import Settings, load_secrets
 
+statements = load_statements(__file__)
+
 CONNECT_SECONDS = 10
 MOST_SECONDS_APART = 2.0
 
-SERVER = """
-SELECT now() AS now,
-       (SELECT default_version FROM pg_available_extensions WHERE name = 'vector') AS available,
-       (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS installed
-"""
-ROLE = "SELECT current_user AS name, rolsuper OR rolbypassrls AS sees_all FROM pg_roles WHERE rolname = current_user"
-LEDGER = """
-SELECT (SELECT count(*) FROM token_logs) AS calls, (SELECT count(*) FROM parley_budget_differences()) AS different
-"""
-BACKLOG = """
-SELECT reply.adapter, count(*) AS replies, max(extract(epoch FROM now() - reply.created_at)) AS age,
-       (SELECT max(error) FROM outbox AS failing
-        WHERE failing.adapter = reply.adapter AND failing.status IN ('pending', 'claimed')) AS cause
-FROM outbox AS reply WHERE status IN ('pending', 'claimed') GROUP BY reply.adapter ORDER BY reply.adapter
-"""
 # A reply that is younger may be on its way.
 WAITS_SECONDS = 60
-# What only an operator can mend, unless the model has answered since.
-ROUTES = """
-SELECT subject AS model, detail AS cause, last_at FROM event_totals
-WHERE kind = 'route_failure' AND detail = ANY ($1) AND last_at > now() - interval '1 hour'
-      AND NOT EXISTS (SELECT FROM token_logs WHERE model = subject AND token_logs.created_at > last_at)
-ORDER BY subject, detail
-"""
-NEWEST_FILES = """
-SELECT id, minio_key, filename, sha256 FROM (
-    SELECT *, sum(size_bytes) OVER (ORDER BY id DESC) AS bytes FROM file_records WHERE status = 'stored'
-    ORDER BY id DESC LIMIT 100
-) AS newest WHERE bytes <= $1
-"""
 MOST_BYTES = 200 * 1024 * 1024
-PERSONAS = "SELECT name, allowed_modules, default_model FROM personas ORDER BY name"
-SERVERS = """
-SELECT 'MCP server' AS kind, name, enabled, last_error, last_connected_at IS NOT NULL AS was_reached,
-       (SELECT count(*) FROM mcp_tools WHERE server_id = mcp_servers.id AND NOT approved) AS held_back
-FROM mcp_servers
-UNION ALL SELECT 'agent', name, is_enabled, last_error, url IS NULL OR card_fetched_at IS NOT NULL, 0 FROM agents
-ORDER BY kind DESC, name
-"""
 
 
 @dataclass
@@ -111,7 +79,7 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
 async def _check_server(address: Address, postgres: Server) -> AsyncIterator[Finding]:
     kind = "embedded" if address.is_embedded else "given by DATABASE_URL"
     before = SystemClock().now()
-    server = (await _fetch(address, SERVER, as_owner=True))[0]
+    server = (await _fetch(address, statements.read_server, as_owner=True))[0]
     yield Finding("ok", "database", f"{kind}, {postgres}")
     yield _check_extension(server["installed"], server["available"])
     yield _check_clock(before, server["now"])
@@ -138,7 +106,7 @@ def _check_clock(before: datetime, theirs: datetime) -> Finding:
 
 async def _look_at_files(address: Address, settings: Settings) -> Finding:
     # The newest: reading all of them may take hours, and `parley backup` does.
-    rows = await _fetch(address, NEWEST_FILES, MOST_BYTES, as_owner=True)
+    rows = await _fetch(address, statements.list_newest_files, MOST_BYTES, as_owner=True)
     storage, wrong = open_storage(settings, load_secrets(settings)), []
     async with aclosing(storage):
         for row in rows:
@@ -156,7 +124,7 @@ async def _look_at_files(address: Address, settings: Settings) -> Finding:
 
 async def _check_rows(address: Address, installation: Installation) -> AsyncIterator[Finding]:
     yield await _check_roles(address)
-    for row in await _fetch(address, BACKLOG, as_owner=True):
+    for row in await _fetch(address, statements.list_waiting_replies, as_owner=True):
         verb = "waits" if row["replies"] == 1 else "wait"
         backlog = f"{row['replies']} {verb} for {row['adapter']}, the oldest for {timedelta(seconds=int(row['age']))}"
         if row["age"] <= WAITS_SECONDS:
@@ -169,11 +137,11 @@ async def _check_rows(address: Address, installation: Installation) -> AsyncIter
     async for finding in _look_at_listed_skills(address, installation.skills):
         yield finding
     yield await _look_at_files(address, installation.settings)
-    servers = await _fetch(address, SERVERS, as_owner=True)
+    servers = await _fetch(address, statements.list_servers, as_owner=True)
     for server in servers:
         yield _check_remote(server)
     modules = {*installation.modules, *(server["name"] for server in servers), *BUILT_IN_MODULES}
-    for persona in await _fetch(address, PERSONAS, as_owner=True):
+    for persona in await _fetch(address, statements.list_personas, as_owner=True):
         if persona["default_model"]:
             installation.found_models.append((f"the persona {persona['name']}", persona["default_model"]))
         for name in sorted({*json.loads(persona["allowed_modules"] or "[]")} - modules):
@@ -182,13 +150,15 @@ async def _check_rows(address: Address, installation: Installation) -> AsyncIter
             yield Finding("warn", "persona", text)
     yield await _look_at_audit(address)
     yield await _look_at_ledger(address)
-    for route in await _fetch(address, ROUTES, [model_cause.value for model_cause in REMEDIES], as_owner=True):
+    for route in await _fetch(
+        address, statements.list_failing_models, [model_cause.value for model_cause in REMEDIES], as_owner=True
+    ):
         sentence = to_cause_line(route["model"], Cause(route["cause"]))
         yield Finding("fail", "model", f"at {route['last_at']:%H:%M} UTC: {sentence}")
 
 
 async def _check_roles(address: Address) -> Finding:
-    role = (await _fetch(address, ROLE))[0]
+    role = (await _fetch(address, statements.read_role))[0]
     if role["sees_all"]:
         text = f"the program works as {role['name']}, which row-level security does not bind; it has to be parley_app"
         return Finding("fail", "roles", text)
@@ -216,10 +186,10 @@ def _check_remote(row: Any) -> Finding:
     return Finding("ok", "remote", f"{name} was reached")
 
 
-async def _fetch(address: Address, query: str, *parameters: Any, as_owner: bool = False) -> Sequence[Any]:
+async def _fetch(address: Address, statement: TextClause, *parameters: Any, as_owner: bool = False) -> Sequence[Any]:
     connection = await address.connect(as_owner=as_owner)
     try:
-        rows: Sequence[Any] = await connection.fetch(query, *parameters)
+        rows: Sequence[Any] = await connection.fetch(str(statement.compile(dialect=DIALECT)), *parameters)
     finally:
         await connection.close()
     return rows
@@ -236,7 +206,7 @@ async def _look_at_vectors(address: Address, model: str) -> Finding:
 
 
 async def _look_at_audit(address: Address) -> Finding:
-    row = (await _fetch(address, "SELECT entries, first_broken FROM parley_verify_audit()", as_owner=True))[0]
+    row = (await _fetch(address, statements.verify_audit, as_owner=True))[0]
     if row["first_broken"] is None:
         return Finding("ok", "audit", f"changes by admins: {row['entries']:,}, none of them altered since")
     text = f"entry {row['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
@@ -244,7 +214,7 @@ async def _look_at_audit(address: Address) -> Finding:
 
 
 async def _look_at_ledger(address: Address) -> Finding:
-    row = (await _fetch(address, LEDGER, as_owner=True))[0]
+    row = (await _fetch(address, statements.compare_ledger, as_owner=True))[0]
     if row["different"]:
         text = f"different: {row['different']:,}; `parley budget check` shows them, and reconcile repairs"
         return Finding("warn", "ledger", text)

@@ -7,11 +7,14 @@ import typer
 
 from adapters.cli.console import is_json, say, show_json, show_table
 from adapters.cli.opening import in_transaction
+from shared.db.statements import load_statements
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
     from shared.settings import Settings
+
+statements = load_statements(__file__)
 
 app = typer.Typer()
 SHOWN_CHARS = 200
@@ -44,9 +47,7 @@ def explain_turn(
     """Tell all about a turn: persona, tools, prompt, budget, routes, tool calls, cost, delivery."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> Any:
-        from sqlalchemy import text
-
-        return await session.scalar(text("SELECT admin.explain_turn(:turn)"), {"turn": turn})
+        return await session.scalar(statements.explain_turn, {"turn": turn})
 
     story = in_transaction(work)
     if is_json():

@@ -4,19 +4,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import typer
-from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.console import say, show_table
 from adapters.cli.opening import in_transaction
 from adapters.cli.users import NEW, WHO, call_admin, find_user, set_permission, to_permission
 from shared.clock import SystemClock
+from shared.db.statements import load_statements
 from shared.permissions import Permission
 from shared.settings import Settings
 
-app = typer.Typer(help="Who may more than a guest.", no_args_is_help=True)
+statements = load_statements(__file__)
 
-LIST = "SELECT coalesce(name, role) AS who, by, permission, server, budget FROM admin.grants ORDER BY by, who"
+app = typer.Typer(help="Who may more than a guest.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -24,7 +24,7 @@ def list_grants() -> None:
     """List the people who may more than a guest, and the roles of servers that give more."""
 
     async def work(session: AsyncSession, _settings: Settings) -> list[Any]:
-        return list((await session.execute(text(LIST))).all())
+        return list((await session.execute(statements.list_grants)).all())
 
     rows = in_transaction(work)
     show_table(("who", "by", "permission", "server", "budget"), rows, empty="Nobody may more than a guest.")
@@ -40,8 +40,7 @@ def add_grant(
     """Give a person a permission, with the budget that belongs to it. Counts from the next message on."""
     permission = to_permission(level)
     if until is not None:
-        statement = "SELECT admin.grant_permission(:platform, :account, :level, :until)"
-        say(call_admin(statement, who, new=new, level=permission.label, until=to_end(until)))
+        say(call_admin(statements.grant_permission, who, new=new, level=permission.label, until=to_end(until)))
         return
 
     async def work(session: AsyncSession, _settings: Settings) -> str:

@@ -6,6 +6,9 @@ import typer
 
 from adapters.cli.console import say, show_table
 from adapters.cli.opening import list_rows
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 app = typer.Typer()
 
@@ -13,7 +16,7 @@ app = typer.Typer()
 @app.command("list")
 def list_limits() -> None:
     """Show every limit: what is used, reserved and left, and when it begins again."""
-    rows = list_rows("SELECT * FROM admin.budgets")
+    rows = list_rows(statements.list_limits)
     if not rows:
         say("There are no limits.")
         return
@@ -40,7 +43,7 @@ def list_limits() -> None:
 @app.command("check")
 def check() -> None:
     """Compare what limits have counted with the ledger; ends with 1 when they differ."""
-    rows = list_rows("SELECT * FROM parley_budget_differences()")
+    rows = list_rows(statements.list_differences)
     if rows:
         _show_differences(rows)
         raise typer.Exit(1)
@@ -50,7 +53,7 @@ def check() -> None:
 @app.command("reconcile")
 def reconcile() -> None:
     """Set what limits have counted to what the ledger says, and show what was changed."""
-    rows = list_rows("SELECT * FROM parley_reconcile()")
+    rows = list_rows(statements.reconcile)
     if rows:
         _show_differences(rows)
     say(f"{len(rows)} counters were set to the sum of the ledger." if rows else "Nothing had to be changed.")

@@ -7,12 +7,16 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from adapters.cli.console import progress
+from shared.db.statements import load_statements
 
 if TYPE_CHECKING:
+    from sqlalchemy import TextClause
     from sqlalchemy.ext.asyncio import AsyncSession
 
     from shared.db.database import Address, Database
     from shared.settings import Settings
+
+statements = load_statements(__file__)
 
 Result = TypeVar("Result")
 # The state of an error that a function of ours raises: its message is a sentence for people.
@@ -115,7 +119,6 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
     settings = read_settings(quiet=True)
 
     async def whole() -> Result:
-        from sqlalchemy import text
         from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
         from agent.people.billing.budget import store_defaults
@@ -125,7 +128,7 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
         async with opened_database(settings) as database:
             try:
                 async with database.transaction() as session:
-                    await session.execute(text("SELECT set_config('parley.actor', 'cli', true)"))
+                    await session.execute(statements.name_actor)
                     await store_defaults(session, settings)
                     return await work(session, settings)
             except (IntegrityError, DataError) as error:
@@ -145,12 +148,10 @@ def _reason(error: BaseException | None) -> str:
     return f"{cause}" if not detail else f"{getattr(cause, 'message', cause)}. {detail}"
 
 
-def list_rows(statement: str, **parameters: Any) -> list[Any]:
+def list_rows(statement: "TextClause", **parameters: Any) -> list[Any]:
     """Run one statement in a transaction of its own and return its rows."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
-        from sqlalchemy import text
-
-        return list((await session.execute(text(statement), parameters)).all())
+        return list((await session.execute(statement, parameters)).all())
 
     return in_transaction(work)

@@ -8,6 +8,7 @@ import typer
 
 from adapters.cli.console import say, show_table
 from adapters.cli.opening import in_transaction
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
 
     from shared.settings import Settings
 
+statements = load_statements(__file__)
+
 app = typer.Typer()
 NAME = typer.Argument(help="The persona's name, also that of a deleted one.")
-VERSIONS = """
-SELECT version, to_char(at, 'YYYY-MM-DD HH24:MI') AS at, who, action, turns, name, fields
-FROM admin.persona_versions WHERE persona_id = admin.find_persona(:name) ORDER BY version
-"""
 
 
 @app.command("history")
@@ -72,19 +71,15 @@ def roll_back(
     """Make a persona what it was in a version; it counts from the next message on, and is a new version itself."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> str:
-        from sqlalchemy import text
-
         parameters = {"name": name, "version": version}
-        return str(await session.scalar(text("SELECT admin.rollback_persona(:name, :version)"), parameters))
+        return str(await session.scalar(statements.roll_back, parameters))
 
     say(in_transaction(work))
 
 
 def _list_versions(name: str) -> list[Any]:
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
-        from sqlalchemy import text
-
-        return list((await session.execute(text(VERSIONS), {"name": name})).all())
+        return list((await session.execute(statements.list_versions, {"name": name})).all())
 
     return in_transaction(work)
 

@@ -13,6 +13,7 @@ from adapters.cli import dry_run, persona_versions
 from adapters.cli.console import complain, say, show_fields, show_table
 from adapters.cli.drafts import COLUMNS, read_draft, to_draft
 from adapters.cli.opening import in_transaction
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from shared.models import Persona
     from shared.settings import Settings
+
+statements = load_statements(__file__)
 
 app = typer.Typer(help="Which persona answers in which place.", no_args_is_help=True)
 app.add_typer(persona_versions.app)
@@ -191,10 +194,7 @@ async def _get(session: "AsyncSession", name: str) -> "Persona":
 
 
 async def _store_values(session: "AsyncSession", persona_id: int | None, values: dict[str, Any]) -> int:
-    from sqlalchemy import text
-
-    statement = text("SELECT parley_store_persona(:id, CAST(:values AS jsonb))")
-    number = await session.scalar(statement, {"id": persona_id, "values": json.dumps(values)})
+    number = await session.scalar(statements.store_persona, {"id": persona_id, "values": json.dumps(values)})
     return int(number)
 
 

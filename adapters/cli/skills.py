@@ -7,6 +7,7 @@ import typer
 
 from adapters.cli.console import complain, say, show_table
 from adapters.cli.opening import in_transaction
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
@@ -15,13 +16,9 @@ if TYPE_CHECKING:
     from agent.tools.skills.folder import Examined
     from shared.settings import Settings
 
-app = typer.Typer(help="Skills: list, add, show, remove.", no_args_is_help=True)
+statements = load_statements(__file__)
 
-# By skill, the personas that list it; a name that is no skill is listed too.
-LISTED = """
-SELECT listed.name, array_agg(personas.name ORDER BY personas.name) AS personas
-FROM personas, jsonb_array_elements_text(personas.skills) AS listed(name) GROUP BY listed.name
-"""
+app = typer.Typer(help="Skills: list, add, show, remove.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -141,9 +138,7 @@ def remove_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
 
 async def find_listed(session: "AsyncSession") -> dict[str, list[str]]:
     """Return the names of skills that personas list, each with the names of these personas."""
-    from sqlalchemy import text
-
-    return {row.name: list(row.personas) for row in (await session.execute(text(LISTED))).all()}
+    return {row.name: list(row.personas) for row in (await session.execute(statements.list_skills_of_personas)).all()}
 
 
 def examine_folder(settings: "Settings") -> "tuple[list[Examined], list[str]]":

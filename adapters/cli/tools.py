@@ -8,22 +8,18 @@ import typer
 
 from adapters.cli.console import complain, say, show_table
 from adapters.cli.opening import find_database, read_settings
+from shared.db.statements import load_statements
 
 if TYPE_CHECKING:
     from agent.tools.modules import Module
     from shared.settings import Settings
     from shared.tools import Tool
 
+statements = load_statements(__file__)
+
 app = typer.Typer()
 
 COLUMNS = ("tool", "source", "needs", "state", "tokens", "description")
-# The newest version of each tool that an MCP server has listed, and the servers that have listed none.
-LIST_MCP = """
-SELECT DISTINCT ON (server.name, tool.name) server.name AS server, server.transport, server.required_permission,
-       server.enabled, server.last_error, tool.name, tool.description, tool.input_schema, tool.approved
-FROM mcp_servers AS server LEFT JOIN mcp_tools AS tool ON tool.server_id = server.id
-ORDER BY server.name, tool.name, tool.last_seen_at DESC, tool.id DESC
-"""
 
 
 @app.command("tools")
@@ -93,7 +89,6 @@ def _to_row(tool: "Tool", module: "Module") -> tuple[str, ...]:
 
 
 async def _list_mcp(settings: "Settings") -> list[Any]:
-    from sqlalchemy import text
     from sqlalchemy.exc import SQLAlchemyError
 
     from shared.db.database import Database
@@ -106,7 +101,7 @@ async def _list_mcp(settings: "Settings") -> list[Any]:
         database = Database(find_database(settings), pool_size=1)
         try:
             async with database.transaction() as session:
-                return list((await session.execute(text(LIST_MCP))).all())
+                return list((await session.execute(statements.list_mcp_tools)).all())
         finally:
             await database.close()
     except (ParleyError, SQLAlchemyError, OSError) as error:

@@ -9,31 +9,24 @@ import typer
 
 from adapters.cli.console import progress, say, show_fields, show_json, show_table
 from adapters.cli.opening import in_transaction, opened_database, read_settings
+from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.permissions import Permission
 
 if TYPE_CHECKING:
+    from sqlalchemy import TextClause
     from sqlalchemy.ext.asyncio import AsyncSession
 
     from shared.files.storage import Storage
     from shared.settings import Settings
+
+statements = load_statements(__file__)
 
 app = typer.Typer(help="People, with permission, budget and accounts.", no_args_is_help=True)
 WHO = typer.Argument(
     metavar="WHO", help="A user's number (12), an account (discord:80351110224678912) or an account's name."
 )
 NEW = typer.Option(False, "--new", help="Make the user when this account has never written.")
-
-LIST = """
-SELECT id, nullif(name, 'user ' || id) AS name, permission AS permission_level, budget, used, reserved,
-       renews_at AS budget_reset_at, time_zone, accounts
-FROM admin.users WHERE CAST(:id AS bigint) IS NULL OR id = :id ORDER BY id DESC LIMIT :limit
-"""
-SET_PERMISSION = """
-SELECT parley_set_permission(:user_id, :permission)
-"""
-
-ACCOUNT = "SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :id ORDER BY id LIMIT 1"
 
 
 @app.command("list")
@@ -96,12 +89,8 @@ def set_budget(
     budget = to_budget(tokens)
 
     async def work(session: "AsyncSession", _settings: "Settings") -> int:
-        from sqlalchemy import text
-
         user_id = await find_user(session, who, is_new=new)
-        await session.execute(
-            text("SELECT parley_set_budget(:user_id, :budget)"), {"user_id": user_id, "budget": budget}
-        )
+        await session.execute(statements.set_budget, {"user_id": user_id, "budget": budget})
         return user_id
 
     user_id = in_transaction(work)
@@ -111,13 +100,13 @@ def set_budget(
 @app.command("pause")
 def pause(who: str = WHO) -> None:
     """Answer this person with one sentence only, until `resume`; nothing of theirs is lost."""
-    say(call_admin("SELECT admin.pause_user(:platform, :account)", who))
+    say(call_admin(statements.pause_user, who))
 
 
 @app.command("resume")
 def resume(who: str = WHO) -> None:
     """Answer a paused person again."""
-    say(call_admin("SELECT admin.resume_user(:platform, :account)", who))
+    say(call_admin(statements.resume_user, who))
 
 
 @app.command("link")
@@ -194,9 +183,7 @@ def _open_storage(settings: "Settings") -> "Storage":
 
 
 async def _read(session: "AsyncSession", user_id: int | None, limit: int) -> list[Any]:
-    from sqlalchemy import text
-
-    return list((await session.execute(text(LIST), {"id": user_id, "limit": limit})).all())
+    return list((await session.execute(statements.list_users, {"id": user_id, "limit": limit})).all())
 
 
 async def find_user(session: "AsyncSession", who: str, *, is_new: bool = False) -> int:
@@ -250,23 +237,19 @@ async def _find_by_name(session: "AsyncSession", name: str) -> int:
 
 
 async def _nearest(session: "AsyncSession", name: str) -> str:
-    from sqlalchemy import text
-
-    rows = (await session.scalars(text("SELECT DISTINCT name FROM admin.users ORDER BY name LIMIT 10000"))).all()
+    rows = (await session.scalars(statements.list_names)).all()
     nearest = get_close_matches(name, rows, n=1)
     return f" (the nearest name is {nearest[0]})" if nearest else ""
 
 
-def call_admin(statement: str, who: str, *, new: bool = False, **arguments: object) -> str:
+def call_admin(statement: "TextClause", who: str, *, new: bool = False, **arguments: object) -> str:
     """Call a function of the schema `admin` for one of a person's accounts, and return its sentence."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> str:
-        from sqlalchemy import text
-
         user_id = await find_user(session, who, is_new=new)
-        link = (await session.execute(text(ACCOUNT), {"id": user_id})).one()
+        link = (await session.execute(statements.find_account, {"id": user_id})).one()
         parameters = {"platform": link.platform, "account": link.platform_user_id, **arguments}
-        return str(await session.scalar(text(statement), parameters))
+        return str(await session.scalar(statement, parameters))
 
     return in_transaction(work)
 
@@ -278,10 +261,8 @@ async def read_user(session: "AsyncSession", user_id: int) -> Any:
 
 async def set_permission(session: "AsyncSession", user_id: int, permission: Permission) -> str:
     """Give a person this permission for ever; return a sentence."""
-    from sqlalchemy import text
-
     parameters = {"user_id": user_id, "permission": permission.label}
-    await session.execute(text(SET_PERMISSION), parameters)
+    await session.execute(statements.set_permission, parameters)
     user = await read_user(session, user_id)
     limit = "unlimited budget" if user.budget is None else f"{user.budget:,} tokens in 30 days"
     return f"user {user_id} ({user.name or user.accounts}): {permission.label}, {limit}"

@@ -14,7 +14,6 @@ from typing import Any
 from uuid import uuid4
 
 import asyncpg
-from sqlalchemy import bindparam, select, text
 
 from agent.journal.steps import Event
 from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders
@@ -25,7 +24,6 @@ from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
-from shared.models import InboxMessage, TurnEvent
 from shared.models.base import to_id
 
 statements = load_statements(__file__)
@@ -35,21 +33,6 @@ LOOK_AGAIN_SECONDS = 60.0
 LAST_EVENT = "turn_complete"
 # A connection that only listens is asked whether it still is one: a silent network ends nothing.
 PING_SECONDS, PONG_SECONDS = 4.0, 4.0
-
-EVENTS_AFTER = (
-    select(TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
-    .join(InboxMessage, InboxMessage.turn_id == TurnEvent.turn_id)
-    .where(
-        InboxMessage.id == bindparam("inbox_id"),
-        TurnEvent.seq.between(bindparam("after") + 1, bindparam("last")),
-    )
-    .order_by(TurnEvent.seq)
-)
-# A note alone stops no turn, because every role may send one; the turn of an erased person has no row any more.
-IS_STOPPED = text("""
-SELECT :turn_id <= pg_sequence_last_value(pg_get_serial_sequence('turns', 'id')::regclass)
-    AND NOT EXISTS (SELECT FROM turns WHERE id = :turn_id AND NOT stop_requested) AS is_stopped
-""")
 
 log = get_logger()
 
@@ -182,7 +165,9 @@ class Listener(TurnReaders):
         with outage.bridged():
             async with self._database.statement() as session:
                 parameters = {"inbox_id": inbox_id, "after": after, "last": MAX_SEQ if last is None else last}
-                events = [Event(*row) for row in (await session.execute(EVENTS_AFTER, parameters)).all()]
+                events = [
+                    Event(*row) for row in (await session.execute(statements.list_events_after, parameters)).all()
+                ]
             return events or await self._read_set_aside(inbox_id, outage)
         return []
 
@@ -258,7 +243,7 @@ class Listener(TurnReaders):
         # When the database is lost now, the turn sees the request with its next step.
         with contextlib.suppress(DatabaseLost):
             async with self._database.statement() as session:
-                is_stopped = (await session.execute(IS_STOPPED, {"turn_id": turn_id})).scalar_one()
+                is_stopped = (await session.execute(statements.is_stopped, {"turn_id": turn_id})).scalar_one()
             for cancellation in self._observers.of_cancellations if is_stopped else ():
                 cancellation(turn_id)
 

@@ -1,8 +1,5 @@
 -- name: supersede_memory
--- What the person asked to remember is not replaced by what a model read.
-UPDATE memories AS old SET superseded_by = new.id FROM memories AS new
-WHERE old.id = :old AND new.id = :new AND old.id <> new.id AND old.source = 'fact' AND old.superseded_by IS NULL
-  AND old.user_id = new.user_id AND old.scope_id = new.scope_id;
+SELECT parley_supersede_memory(:old, :new);
 
 -- name: claim_turns
 SELECT turn_id FROM unremembered_turns ORDER BY turn_id LIMIT :limit FOR UPDATE SKIP LOCKED;

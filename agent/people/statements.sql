@@ -14,19 +14,12 @@ WITH identity AS (
     WHERE link.platform = :sender_platform AND link.platform_user_id = :platform_user_id
 ), persona AS (
     SELECT * FROM parley_find_persona(NULL, :platform, :server, :channel)
-), conversation AS (
-    INSERT INTO conversations (platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id,
-                               persona_id, summary_due_at)
-    SELECT :platform, :server, :channel, :thread, CAST(:is_direct AS boolean), identity.id, persona.id,
-           -- When a worker looks whether the conversation has paused; never for requests that are not remembered.
-           CASE WHEN CAST(:is_remembered AS boolean) THEN now() + interval '30 minutes' END
-    FROM identity LEFT JOIN persona ON true
-    -- The time is kept while it is set, so that the turns of a lively conversation need not change the index.
-    ON CONFLICT ON CONSTRAINT uq_conversations_place DO UPDATE
-    SET last_active_at = now(), persona_id = excluded.persona_id, is_summarized = false,
-        summary_due_at = coalesce(conversations.summary_due_at, excluded.summary_due_at)
-    -- A row that was there before is locked by its update.
-    RETURNING id, summary, window_turn_id, summarized_turn_id, user_id AS owner_id, xmax = 0 AS is_new
+), conversation AS MATERIALIZED (
+    SELECT place.* FROM identity LEFT JOIN persona ON true
+    CROSS JOIN LATERAL parley_resolve_conversation(
+        :platform, :server, :channel, :thread, CAST(:is_direct AS boolean), identity.id, persona.id,
+        CAST(:is_remembered AS boolean)
+    ) AS place
 )
 SELECT identity.id AS identity_id, identity.level AS identity_permission_level,
        identity.is_paused AS identity_is_paused, identity.display_name AS identity_display_name,
@@ -72,13 +65,9 @@ SELECT * FROM parley_find_persona(:id, NULL, NULL, NULL);
 
 -- name: resolve_conversation
 -- As in `find_participants`, for a person and a persona that are known.
-INSERT INTO conversations (platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id,
-                           persona_id, summary_due_at)
-VALUES (:platform, :server, :channel, :thread, :is_direct, :user_id, :persona_id, now() + interval '30 minutes')
-ON CONFLICT ON CONSTRAINT uq_conversations_place DO UPDATE
-SET last_active_at = now(), persona_id = excluded.persona_id, is_summarized = false,
-    summary_due_at = coalesce(conversations.summary_due_at, excluded.summary_due_at)
-RETURNING id, summary, window_turn_id, summarized_turn_id, user_id AS owner_id, xmax = 0 AS is_new;
+SELECT * FROM parley_resolve_conversation(
+    :platform, :server, :channel, :thread, :is_direct, :user_id, :persona_id, p_is_remembered => true
+);
 
 -- name: rename_account
 SELECT parley_rename_account(:link_id, :username);

@@ -189,6 +189,13 @@ ORDER BY entry.id DESC;
 COMMENT ON VIEW admin.audit IS 'What was changed, by whom, newest first; SELECT admin.undo(id) takes it back.';
 
 CREATE TRIGGER change_user INSTEAD OF UPDATE ON admin.users FOR EACH ROW EXECUTE FUNCTION admin.change_user();
+-- Triggers of one time fire in the order of their names.
+CREATE TRIGGER name_permission BEFORE UPDATE OF permission ON admin.users
+    FOR EACH STATEMENT EXECUTE FUNCTION admin.name_permission('yes');
+CREATE TRIGGER name_permission_until BEFORE UPDATE OF permission_until ON admin.users
+    FOR EACH STATEMENT EXECUTE FUNCTION admin.name_permission('');
+CREATE TRIGGER named_permission AFTER UPDATE ON admin.users
+    FOR EACH STATEMENT EXECUTE FUNCTION admin.name_permission('');
 CREATE TRIGGER change_persona INSTEAD OF UPDATE ON admin.personas FOR EACH ROW EXECUTE FUNCTION admin.change_persona();
 
 GRANT SELECT ON ALL TABLES IN SCHEMA admin TO parley_app;

@@ -8,11 +8,11 @@ parameters by name. The text never changes, so that each connection plans a stat
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, text
-from sqlalchemy.sql.elements import TextClause
-from sqlalchemy.types import TypeEngine
+if TYPE_CHECKING:
+    from sqlalchemy import TextClause
+    from sqlalchemy.types import TypeEngine
 
 FILE = "statements.sql"
 NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -21,34 +21,35 @@ COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
 class Statements:
-    """The statements of one file, each an attribute."""
+    """The statements of one file, each an attribute; `types` are those of parameters by name."""
 
-    def __init__(self, statements: Mapping[str, TextClause]) -> None:
-        self._statements = statements
+    def __init__(self, texts: Mapping[str, str], types: "Mapping[str, TypeEngine[Any]]") -> None:
+        self._texts = texts
+        self._types = types
 
-    def __getattr__(self, name: str) -> TextClause:
-        """Return a statement."""
-        try:
-            return self._statements[name]
-        except KeyError:
-            raise AttributeError(f"{FILE} has no statement named {name}") from None
+    def __getattr__(self, name: str) -> "TextClause":
+        """Return a statement, which is made once."""
+        # Not at the top: commands of the terminal that run none start without SQLAlchemy, and in half the time.
+        from sqlalchemy import bindparam, text
+
+        if name not in self._texts:
+            raise AttributeError(f"{FILE} has no statement named {name}")
+        sql = self._texts[name]
+        names = self._types.keys() & PARAMETER.findall(sql)
+        statement = text(sql).bindparams(*(bindparam(name, type_=self._types[name]) for name in names))
+        setattr(self, name, statement)
+        return statement
 
 
-def load_statements(python_file: str, types: Mapping[str, TypeEngine[Any]] | None = None) -> Statements:
-    """Return the statements beside a Python file; `types` are those of parameters whose type Postgres can't know."""
-    return Statements(read_statements(Path(python_file).with_name(FILE), types or {}))
+def load_statements(python_file: str, types: "Mapping[str, TypeEngine[Any]] | None" = None) -> Statements:
+    """Return the statements beside a Python file; `types` are those of parameters whose type Postgres can't know.
 
-
-def read_statements(path: Path, types: Mapping[str, TypeEngine[Any]]) -> dict[str, TextClause]:
-    """Return the statements of a file by name; raises `ValueError` when two have one name."""
+    Raises `ValueError` when two have one name.
+    """
+    path = Path(python_file).with_name(FILE)
     _, *parts = NAME.split(path.read_text("utf-8"))
     names, bodies = parts[::2], parts[1::2]
     if len(set(names)) < len(names):
         raise ValueError(f"{path} has two statements of one name")
-    return {name: _to_clause(body, types) for name, body in zip(names, bodies, strict=True)}
-
-
-def _to_clause(body: str, types: Mapping[str, TypeEngine[Any]]) -> TextClause:
-    sql = COMMENT.sub("", body).strip().removesuffix(";")
-    names = types.keys() & PARAMETER.findall(sql)
-    return text(sql).bindparams(*(bindparam(name, type_=types[name]) for name in names))
+    texts = {name: COMMENT.sub("", body).strip().removesuffix(";") for name, body in zip(names, bodies, strict=True)}
+    return Statements(texts, types or {})

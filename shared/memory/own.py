@@ -13,8 +13,6 @@ from shared.memory.visibility import TYPES, Visibility, act_for, act_in
 
 statements = load_statements(__file__, TYPES)
 
-COLUMNS = "id, content, scope, source, said_at, speaker, is_from_bot"
-
 
 @dataclass(frozen=True, slots=True)
 class OwnMemory:
@@ -90,14 +88,8 @@ async def forget_visible(
 
     The turn `asked_in` is forgotten with them. Returns how many memories there were; without any, nothing changes.
     """
-    parameters = {"user_id": user_id, "ids": list(ids)}
-    rows = (await session.execute(statements.list_turns, parameters)).all()
-    if rows:
-        turn_ids = sorted({turn_id for turn_id in (*(row.turn_id for row in rows), asked_in) if turn_id is not None})
-        # First: it waits for a worker that makes memories of these turns just now, which locks in this order.
-        await session.execute(statements.forget_turns, {"user_id": user_id, "turn_ids": turn_ids})
-        await session.execute(statements.forget_memories, parameters)
-    return len(rows)
+    parameters = {"user_id": user_id, "ids": list(ids), "asked_in": asked_in}
+    return int((await session.execute(statements.forget_memories, parameters)).scalar_one())
 
 
 async def forget_all(session: AsyncSession, user_id: int) -> int:

@@ -39,14 +39,8 @@ SELECT id, content, scope, source, said_at, speaker, is_from_bot FROM memories W
 -- name: count_own
 SELECT count(*) FROM memories WHERE user_id = :user_id;
 
--- name: list_turns
-SELECT turn_id FROM memories WHERE user_id = :user_id AND id = ANY(:ids);
-
--- name: forget_turns
-SELECT parley_forget_turns(:user_id, :turn_ids);
-
 -- name: forget_memories
-DELETE FROM memories WHERE user_id = :user_id AND id = ANY(:ids);
+SELECT parley_forget_memories(:user_id, :ids, :asked_in);
 
 -- name: forget_all
 SELECT parley_forget_all(:user_id);

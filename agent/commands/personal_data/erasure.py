@@ -54,7 +54,7 @@ class Erased:
 
 async def request_erasure(session: AsyncSession, user_id: int) -> int | None:
     """Store the wish to erase this person and return its id; None if there is no such person and never was."""
-    return (await session.execute(statements.request_erasure, {"user_id": user_id})).scalar_one_or_none()
+    return (await session.execute(statements.request_erasure, {"user_id": user_id})).scalar_one()
 
 
 async def find_erasure(session: AsyncSession, user_id: int) -> int | None:
@@ -100,7 +100,7 @@ async def _erase_files(database: Database, storage: Storage, erasure_id: int) ->
         for file in files:
             await storage.delete(file.minio_key)
         async with database.transaction() as session:
-            await session.execute(statements.remove_files, {"id": erasure_id, "file_ids": [file.id for file in files]})
+            await session.execute(statements.erase_files, {"id": erasure_id, "file_ids": [file.id for file in files]})
 
 
 async def _redact_quotes(database: Database, storage: Storage, erasure_id: int) -> None:

@@ -67,10 +67,7 @@ FROM users WHERE id = :user_id;
 SELECT id, filename, mime_type, size_bytes, status, created_at FROM file_records WHERE user_id = :user_id ORDER BY id;
 
 -- name: request_erasure
-WITH made AS (
-    INSERT INTO erasures (user_id) SELECT id FROM users WHERE id = :user_id ON CONFLICT DO NOTHING RETURNING id
-)
-SELECT id FROM made UNION ALL SELECT id FROM erasures WHERE user_id = :user_id LIMIT 1;
+SELECT parley_request_erasure(:user_id);
 
 -- name: find_erasure
 SELECT id FROM erasures WHERE user_id = :user_id;
@@ -85,12 +82,8 @@ SELECT id, user_id, created_at, finished_at, erased FROM erasures WHERE id = :id
 SELECT f.id, f.minio_key FROM file_records AS f JOIN erasures AS e ON e.user_id = f.user_id
 WHERE e.id = :id AND e.finished_at IS NULL ORDER BY f.id LIMIT :step;
 
--- name: remove_files
-WITH removed AS (DELETE FROM file_records WHERE id = ANY(:file_ids) RETURNING id)
-UPDATE erasures SET erased = erased || jsonb_build_object(
-    'files', coalesce((erased ->> 'files')::bigint, 0) + (SELECT count(*) FROM removed)
-)
-WHERE id = :id;
+-- name: erase_files
+SELECT parley_erase_files(:id, :file_ids);
 
 -- name: list_own_messages
 SELECT inbox.id, inbox.platform, inbox.platform_event_id

@@ -7,24 +7,15 @@ so that the call runs with that user's permission and budget.
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import text
-
 from agent.people.participants import ResolvedUser, resolve_user, with_roles
 from agent.people.pauses import PersonPaused
 from agent.turn.confirmations.decisions import lacks_level
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import ApprovalNeeded, ConfirmationClosed
 from shared.messages import Decision, IncomingMessage, PlatformContext, Sender
 
-# With the roles in which the asked user was seen last, which may be later than the question.
-ASKED = text("""
-SELECT asked.approver_level, inbox.place_key, inbox.platform, inbox.platform_user_id, inbox.platform_username,
-       inbox.platform_context, member_roles.roles
-FROM confirmations AS asked JOIN inbox ON inbox.turn_id = asked.turn_id
-LEFT JOIN member_roles ON member_roles.platform = inbox.platform AND member_roles.server = inbox.platform_server_id
-    AND member_roles.platform_user_id = inbox.platform_user_id
-WHERE asked.id = :id ORDER BY inbox.id DESC LIMIT 1
-""")
+statements = load_statements(__file__)
 
 
 async def to_answer_of_asked(database: Database, message: IncomingMessage) -> IncomingMessage:
@@ -38,7 +29,7 @@ async def to_answer_of_asked(database: Database, message: IncomingMessage) -> In
     if decision is None:
         return message
     async with database.transaction() as session:
-        row = (await session.execute(ASKED, {"id": decision.confirmation_id})).one_or_none()
+        row = (await session.execute(statements.find_asked_user, {"id": decision.confirmation_id})).one_or_none()
         if row is None or row.place_key != message.place.key:
             raise ConfirmationClosed
         is_asked = (row.platform, row.platform_user_id) == (message.sender.platform, message.sender.platform_user_id)

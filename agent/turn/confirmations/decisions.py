@@ -16,11 +16,14 @@ from agent.people.participants import ResolvedUser
 from agent.queue.job import Waiting
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.confirmations.questions import list_calls
-from agent.turn.confirmations.rows import FIND, answer_question
+from agent.turn.confirmations.rows import answer_question
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import ApprovalNeeded, ConfirmationClosed, ConfirmationExpired, Refusal
 from shared.permissions import Permission
 from shared.text import count_tokens
+
+statements = load_statements(__file__)
 
 # A typed answer; group 1 is a yes.
 TYPED = re.compile(r"\s*(?ai:(yes|y)|no|n)[.!]*\s*")
@@ -105,7 +108,7 @@ async def apply_answer(
         "inbox_id": answer.inbox_id,
         "id": answer.confirmation_id,
     }
-    row = (await session.execute(FIND, parameters)).one_or_none()
+    row = (await session.execute(statements.find_question, parameters)).one_or_none()
     if row is None:
         return DecisionResult(refusal=ConfirmationClosed()) if answer.confirmation_id is not None else None
     match evaluate(answer, row):
@@ -145,7 +148,7 @@ async def note_answer(session: Session, result: DecisionResult | None, user_id: 
 
 
 def evaluate(answer: GivenAnswer, row: Any) -> Evaluation:
-    """Return what an answer means for a question (a row of `FIND`).
+    """Return what an answer means for a question (a row of `find_question`).
 
     A typed yes counts only if the question was the last reply to this user in this conversation: otherwise it may
     refer to something else. A message that arrived before the question was asked is not an answer to it.

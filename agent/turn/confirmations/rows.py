@@ -4,43 +4,16 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import TextClause
 
 from agent.journal.steps import TurnKey
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.confirmations.questions import list_calls
 from shared.db.database import Database
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 
-FIND = text("""
-SELECT asked.id, asked.call_id, asked.tool, asked.arguments, asked.question, asked.reason, asked.agent, asked.status,
-    asked.approver_level, asked.expires_at > now() AS is_fresh, message.created_at > asked.created_at AS is_after,
-    asked.turn_id = (
-        SELECT max(turns.id) FROM turns
-        WHERE turns.conversation_id = :conversation_id AND turns.user_id = :user_id AND turns.id < :turn_id
-          AND turns.parent_turn_id IS NULL
-    ) AS is_last
-FROM confirmations AS asked JOIN inbox AS message ON message.id = :inbox_id
-WHERE asked.conversation_id = :conversation_id AND asked.user_id = :user_id
-  AND asked.id = coalesce(CAST(:id AS bigint), asked.id)
-ORDER BY asked.id DESC LIMIT 1 FOR UPDATE OF asked
-""")
-CLOSE = text("""
-UPDATE confirmations SET status = 'expired' WHERE conversation_id = :conversation_id AND status = 'pending'
-""")
-RESERVE_ID = text("SELECT nextval(pg_get_serial_sequence('confirmations', 'id'))")
-ASK = text("SELECT parley_ask(:user_id, NULL, NULL, CAST(:question AS jsonb))")
-ANSWER = text("SELECT parley_answer(:id, :user_id, :status, :turn_id, :approved_by)")
-FIND_OF_COMMAND = text("""
-SELECT id FROM confirmations WHERE user_id = :user_id AND turn_id IS NULL AND status = 'pending'
-""")
-USE = text("SELECT * FROM parley_use_yes(:id, :turn_id, :attempt)")
-FIND_USED = text("""
-SELECT confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent
-FROM confirmations JOIN turns ON turns.id = confirmations.answered_turn_id AND turns.user_id = confirmations.user_id
-WHERE confirmations.id = :id AND confirmations.status = 'used'
-  AND turns.id = :turn_id AND turns.attempt = :attempt AND turns.status = 'running'
-""")
+statements = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +58,13 @@ async def consume(database: Database, key: TurnKey, confirmation_id: int) -> Agr
     Returns None when it was consumed before, or another attempt runs the turn: the calls may then already have run.
     """
     async with database.statement() as session:
-        return await _find_agreed(session, USE, confirmation_id, key=key)
+        return await _find_agreed(session, statements.use_yes, confirmation_id, key=key)
 
 
 async def find_consumed(database: Database, key: TurnKey, confirmation_id: int) -> Agreed | None:
     """Return an approval that this turn has consumed for the first of its calls; None when another attempt runs it."""
     async with database.statement() as session:
-        return await _find_agreed(session, FIND_USED, confirmation_id, key=key)
+        return await _find_agreed(session, statements.find_used, confirmation_id, key=key)
 
 
 async def _find_agreed(
@@ -104,13 +77,13 @@ async def _find_agreed(
 
 async def close_questions(session: Session, conversation_id: int) -> None:
     """Expire the open questions of a conversation: a later yes there is an ordinary message."""
-    await session.execute(CLOSE, {"conversation_id": conversation_id})
+    await session.execute(statements.close_questions, {"conversation_id": conversation_id})
 
 
 async def reserve_question(session: Session, request: ApprovalRequest) -> NewQuestion:
     """Return the question of a turn with its number, which the reply names; `end_turn` stores it."""
     return NewQuestion(
-        id=(await session.execute(RESERVE_ID)).scalar_one(),
+        id=(await session.execute(statements.reserve_id)).scalar_one(),
         call_id=request.call_id,
         tool=request.tool,
         arguments=request.arguments,
@@ -128,7 +101,7 @@ async def ask_about_command(session: Session, user_id: int, command: str, argume
         None, None, command, arguments=arguments, arguments_hash=_hash(arguments), question=command, reason="command"
     )
     parameters = {"user_id": user_id, "question": json.dumps(asdict(question))}
-    return int((await session.execute(ASK, parameters)).scalar_one())
+    return int((await session.execute(statements.ask_about_command, parameters)).scalar_one())
 
 
 async def use_yes_to_command(session: Session, user_id: int, confirmation_id: int) -> Agreed | None:
@@ -138,12 +111,12 @@ async def use_yes_to_command(session: Session, user_id: int, confirmation_id: in
     """
     if not await answer_question(session, user_id, confirmation_id, status="approved"):
         return None
-    return await _find_agreed(session, USE, confirmation_id)
+    return await _find_agreed(session, statements.use_yes, confirmation_id)
 
 
 async def deny_command(session: Session, user_id: int) -> bool:
     """Answer the open question of a command to this person with no; return whether there was one."""
-    row = (await session.execute(FIND_OF_COMMAND, {"user_id": user_id})).one_or_none()
+    row = (await session.execute(statements.find_question_of_command, {"user_id": user_id})).one_or_none()
     return row is not None and await answer_question(session, user_id, row.id, status="denied")
 
 
@@ -158,7 +131,7 @@ async def answer_question(
 ) -> bool:
     """Store the answer of this person to an open question; return whether it was open."""
     parameters = {"id": confirmation_id, "user_id": user_id, "status": status}
-    row = await session.execute(ANSWER, parameters | {"turn_id": turn_id, "approved_by": approved_by})
+    row = await session.execute(statements.answer, parameters | {"turn_id": turn_id, "approved_by": approved_by})
     return bool(row.scalar_one())
 
 

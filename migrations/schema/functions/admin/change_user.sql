@@ -7,9 +7,9 @@ BEGIN
     END IF;
     UPDATE public.users SET display_name = NEW.name WHERE id = OLD.id AND NEW.name IS DISTINCT FROM OLD.name;
     UPDATE public.users SET time_zone = NEW.time_zone WHERE id = OLD.id AND NEW.time_zone IS DISTINCT FROM OLD.time_zone;
-    -- Whoever writes the permission that somebody has until a date means for ever; such a statement changes nothing else.
+    -- Whoever writes the permission that somebody has until a date means for ever.
     IF NEW.permission IS DISTINCT FROM OLD.permission OR NEW.permission_until IS DISTINCT FROM OLD.permission_until
-       OR NEW IS NOT DISTINCT FROM OLD AND OLD.permission_until IS NOT NULL THEN
+       OR OLD.permission_until IS NOT NULL AND current_setting('parley.names_permission', true) = 'yes' THEN
         PERFORM public.parley_set_permission(OLD.id, NEW.permission, CASE
             WHEN NEW.permission_until IS DISTINCT FROM OLD.permission_until THEN NEW.permission_until END);
     END IF;

@@ -3,7 +3,6 @@ CREATE FUNCTION admin.erase_user(platform text, account text, sure boolean DEFAU
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_id bigint := admin.find_user(platform, account);
-    v_erasure bigint;
 BEGIN
     IF NOT sure THEN
         RAISE EXCEPTION 'this can''t be undone: % turns, % memories and % files of % (user %) go; say sure => true',
@@ -15,9 +14,7 @@ BEGIN
     ) THEN
         RAISE EXCEPTION '% is the last owner; make somebody else owner first', account;
     END IF;
-    INSERT INTO public.erasures (user_id) VALUES (v_id) ON CONFLICT DO NOTHING;
-    SELECT id INTO v_erasure FROM public.erasures WHERE user_id = v_id;
-    RETURN format('%s is being erased, files in the storage included; SELECT finished_at FROM erasures WHERE id = %s says when it is done', account, v_erasure);
+    RETURN format('%s is being erased, files in the storage included; SELECT finished_at FROM erasures WHERE id = %s says when it is done', account, public.parley_request_erasure(v_id));
 END
 $$;
 COMMENT ON FUNCTION admin.erase_user IS
