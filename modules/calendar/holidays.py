@@ -67,7 +67,8 @@ def _days(holiday: Holiday, year: int | None, today: date) -> DateRange:
     if not ranges:
         raise ToolError(f"I have no date of {holiday.name} in {year or today.year}.")
     if year is not None and len(ranges) > 1:
-        again = f"There is another one that year, from {short_date(_first_day(ranges[1]))}."
+        first = add_days(ranges[1].start, 1) if ranges[1].begins_at_sunset else ranges[1].start
+        again = f"There is another one that year, from {short_date(first)}."
         return replace(ranges[0], note=f"{ranges[0].note} {again}".strip())
     return ranges[0]
 
@@ -84,13 +85,12 @@ def _span(holiday: Holiday, first: date) -> DateRange:
     return DateRange(start, last, note, begins_at_sunset=holiday.begins_at_sunset)
 
 
-def _first_day(date_range: DateRange) -> date:
-    return add_days(date_range.start, 1) if date_range.begins_at_sunset else date_range.start
-
-
 def _of_country(key: str, year: int) -> Holiday | None:
     """Return a holiday from the list of a country that is named before or after it: "national day in norway"."""
-    for words, country in _splits(key):
+    pieces = key.split()
+    pairs = [(" ".join(pieces[:at]), " ".join(pieces[at:])) for at in range(1, len(pieces))]
+    country_last = [(before.removesuffix(" in").removesuffix(" of"), after) for before, after in pairs]
+    for words, country in country_last + [(after, before) for before, after in pairs]:
         letters = countries().get(country)
         if letters is None:
             continue
@@ -107,41 +107,27 @@ def _of_country(key: str, year: int) -> Holiday | None:
 
 def list_of_country(country: str, year: int) -> tuple[str, list[dict[str, str]]]:
     """Return the two-letter code of a country and its holidays in a year; raises `ToolError` with similar names."""
-    letters = _to_letters(country)
+    text = country.strip()
+    key = _key(text)
+    letters = text.upper() if text.upper() in countries().values() else countries().get(key)
+    if letters is None:
+        near = get_close_matches(key, countries(), n=5, cutoff=MIN_SUGGESTION_SIMILARITY)
+        raise ToolError(f"I know no country {text[:MAX_NAME_CHARS]!r}.", nearest=near)
     if not FIRST_YEAR <= year <= LAST_YEAR:
         raise ToolError(f"I know holidays from {FIRST_YEAR} to {LAST_YEAR}.")
-    entries = [_to_entry(day, name) for day, names in list_days(letters, year).items() for name in names]
+    entries = []
+    for day, names in list_days(letters, year).items():
+        for name in names:
+            evening = {"begins_at_sunset_of": add_days(day, -1).isoformat()} if _begins_at_sunset(name) else {}
+            entries.append({"date": day.isoformat(), "name": name, **evening})
     if not entries:
         raise ToolError(f"I have no holidays of {letters} in {year}.")
     return letters, entries
 
 
-def _to_letters(country: str) -> str:
-    text = country.strip()
-    if text.upper() in set(countries().values()):
-        return text.upper()
-    key = _key(text)
-    if key in countries():
-        return countries()[key]
-    near = get_close_matches(key, countries(), n=5, cutoff=MIN_SUGGESTION_SIMILARITY)
-    raise ToolError(f"I know no country {text[:MAX_NAME_CHARS]!r}.", nearest=near)
-
-
-def _to_entry(day: date, name: str) -> dict[str, str]:
-    evening = {"begins_at_sunset_of": add_days(day, -1).isoformat()} if _begins_at_sunset(name) else {}
-    return {"date": day.isoformat(), "name": name, **evening}
-
-
 def _begins_at_sunset(name: str) -> bool:
     holiday = _by_key().get(_key(name))
     return holiday is not None and holiday.begins_at_sunset
-
-
-def _splits(key: str) -> list[tuple[str, str]]:
-    words = key.split()
-    pairs = [(words[:at], words[at:]) for at in range(1, len(words))]
-    ends = [(" ".join(left).removesuffix(" in").removesuffix(" of"), " ".join(right)) for left, right in pairs]
-    return ends + [(" ".join(right), " ".join(left)) for left, right in pairs]
 
 
 @lru_cache(maxsize=1)

@@ -27,10 +27,10 @@ def list_days(country: str, year: int) -> dict[date, tuple[str, ...]]:
         return {}
     english = next((language for language in national_days.supported_languages if language.startswith("en_")), None)
     language = ENGLISH if ENGLISH in national_days.supported_languages else english
-    left_out = set() if country in SCHOOL_HOLIDAY_COUNTRIES else EXCLUDED_CATEGORIES
-    categories = [category for category in national_days.supported_categories if category not in left_out]
+    exclusions = set() if country in SCHOOL_HOLIDAY_COUNTRIES else EXCLUDED_CATEGORIES
+    categories = [category for category in national_days.supported_categories if category not in exclusions]
     days = holidays.country_holidays(country, years=year, observed=False, language=language, categories=categories)
-    return {day: tuple(_without_remark(name) for name in names.split("; ")) for day, names in sorted(days.items())}
+    return {day: tuple(name.partition(" (")[0] for name in names.split("; ")) for day, names in sorted(days.items())}
 
 
 def first_days(country: str, name: str, year: int) -> Iterator[date]:
@@ -53,7 +53,3 @@ def countries() -> dict[str, str]:
     others = {"us": "US", "usa": "US", "america": "US", "uk": "GB", "britain": "GB", "england": "GB"}
     german = {"deutschland": "DE", "oesterreich": "AT", "schweiz": "CH", "frankreich": "FR", "italien": "IT"}
     return {normalise(name): letters for name, letters in (letters_by_name | others | german).items()}
-
-
-def _without_remark(name: str) -> str:
-    return name.partition(" (")[0]

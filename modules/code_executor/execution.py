@@ -5,7 +5,6 @@ import json
 import re
 import signal
 from asyncio import AbstractEventLoop
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,7 +15,7 @@ from modules.code_executor.workspaces import list_workspace, read_workspace, upd
 from shared.errors import ToolError
 from shared.log import get_logger
 from shared.messages import Author
-from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, REPORT, STATE, Job, Limits
+from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, REPORT, STATE, Job
 from shared.sandbox.runs import Ended, run_confined
 from shared.sandbox.tree import read_file, remove
 from shared.tasks import FairPool
@@ -47,7 +46,7 @@ class Request:
 class _Outcome:
     ended: Ended
     output: str
-    made: Made
+    products: Made
     report: dict[str, list[str]]
     state: bytes | None
     # Who chose the names of the files that the code has read; None when it has read none, and no variables.
@@ -83,9 +82,15 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
     try:
         before = await asyncio.to_thread(fill_folder, folder, files, state)
         loaded = sum(map(len, files.values())) + len(state or b"")
+        limits = replace(
+            settings.limits,
+            folder_bytes=settings.limits.folder_bytes + loaded,
+            folder_files=settings.limits.folder_files + len(files),
+            tasks=SHELL_TASKS if request.is_shell else settings.limits.tasks,
+        )
         job = Job(
             folder,
-            _limits(settings, request, files=len(files), loaded_bytes=loaded),
+            limits,
             command=SHELL if request.is_shell else None,
             keeps_state=request.keeps_state,
         )
@@ -104,16 +109,6 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
             log.warning("run_folder_left", folder=folder.name)
 
 
-def _limits(settings: CodeExecutorSettings, request: Request, *, files: int, loaded_bytes: int) -> Limits:
-    limits = settings.limits
-    return replace(
-        limits,
-        folder_bytes=limits.folder_bytes + loaded_bytes,
-        folder_files=limits.folder_files + files,
-        tasks=SHELL_TASKS if request.is_shell else limits.tasks,
-    )
-
-
 def _read_report(job: Job, request: Request) -> tuple[dict[str, list[str]], bytes | None]:
     # Written by the confined process, so by the code, if it wants: names at most.
     try:
@@ -129,21 +124,19 @@ async def _store(
     context: ToolContext, request: Request, outcome: _Outcome
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     files, refusals = [], []
-    for name, content in outcome.made.files.items():
+    for name, content in outcome.products.files.items():
+        author = None
+        # A name that the code does not spell may stand in what it has read; None: whoever wrote the code chose it.
+        if outcome.authors is not None and name not in request.code and not FIGURE.fullmatch(name):
+            author = outcome.authors.get(name, "stranger")
         try:
-            file = await context.storage.create(name, content, author=_find_author(name, request.code, outcome.authors))
+            file = await context.storage.create(name, content, author=author)
         except ToolError as error:
             refusals.append(f"{clean(name)}: {error}")
         else:
             files.append({**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url})
-    return files, {"files_not_stored": refusals, "more_files": _shorten(outcome.made.left_out)}
-
-
-def _find_author(name: str, code: str, authors: Mapping[str, Author] | None) -> Author | None:
-    # A name that the code does not spell may stand in what it has read; None: whoever wrote the code chose it.
-    if authors is None or name in code or FIGURE.fullmatch(name):
-        return None
-    return authors.get(name, "stranger")
+    more_files = [clean(name)[:100] for name in outcome.products.left_out[:20]]
+    return files, {"files_not_stored": refusals, "more_files": more_files}
 
 
 def _describe(outcome: _Outcome, limit: int) -> dict[str, Any]:
@@ -152,15 +145,14 @@ def _describe(outcome: _Outcome, limit: int) -> dict[str, Any]:
         # The end has the error, if there was one.
         left_out = f"\n… {len(output) - limit:,} characters left out …\n"
         output = output[: limit // 2] + left_out + output[-limit // 2 :]
-    return {"output": output, "error": _find_error(outcome.ended)}
-
-
-def _find_error(ended: Ended) -> str | None:
+    ended, error = outcome.ended, None
     if ended.stopped is not None:
-        return f"Stopped: {ended.stopped}."
-    if ended.status < 0:
-        return f"It was ended by the signal {signal.Signals(-ended.status).name}."
-    return f"It ended with the exit status {ended.status}." if ended.status else None
+        error = f"Stopped: {ended.stopped}."
+    elif ended.status < 0:
+        error = f"It was ended by the signal {signal.Signals(-ended.status).name}."
+    elif ended.status:
+        error = f"It ended with the exit status {ended.status}."
+    return {"output": output, "error": error}
 
 
 def _describe_state(outcome: _Outcome, most_mb: int) -> dict[str, Any]:
@@ -169,7 +161,3 @@ def _describe_state(outcome: _Outcome, most_mb: int) -> dict[str, Any]:
     if len(outcome.state) > most_mb * MEGABYTE:
         return {"variables": f"None were kept: they take more than {most_mb} MB; delete what is not needed, with del."}
     return {"variables": outcome.report["kept"], "variables_not_kept": outcome.report["left_out"]}
-
-
-def _shorten(names: Sequence[str]) -> list[str]:
-    return [clean(name)[:100] for name in names[:20]]

@@ -30,25 +30,21 @@ def _draw(chart: dict[str, Any]) -> bytes:
     if chart["kind"] == "pie":
         axes.pie(values, labels=labels, autopct="%1.1f%%", startangle=90, counterclock=False)
     else:
-        _plot(axes, labels, values, is_line=chart["kind"] == "line")
+        places = range(len(labels))
+        if chart["kind"] == "line":
+            axes.plot(places, values, marker="o")
+        else:
+            axes.bar(places, values)
+        is_long = sum(map(len, labels)) > 60
+        axes.set_xticks(places, labels, rotation=45 if is_long else 0, ha="right" if is_long else "center")
+        axes.ticklabel_format(axis="y", style="plain", useOffset=False)
+        axes.grid(visible=True, axis="y", alpha=0.3)
+        axes.set_axisbelow(True)
         axes.set_ylabel(_plain(chart["measure"]))
     axes.set_title(_plain(chart["title"]), wrap=True)
     image = io.BytesIO()
     figure.savefig(image, format="png")
     return image.getvalue()
-
-
-def _plot(axes: Any, labels: list[str], values: list[float], *, is_line: bool) -> None:
-    places = range(len(labels))
-    if is_line:
-        axes.plot(places, values, marker="o")
-    else:
-        axes.bar(places, values)
-    is_long = sum(map(len, labels)) > 60
-    axes.set_xticks(places, labels, rotation=45 if is_long else 0, ha="right" if is_long else "center")
-    axes.ticklabel_format(axis="y", style="plain", useOffset=False)
-    axes.grid(visible=True, axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
 
 
 def _plain(text: str) -> str:

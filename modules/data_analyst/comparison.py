@@ -93,21 +93,20 @@ def _to_result(answer: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]
         "total_source_b": to_number(total_b),
         "total_diff": to_number(total_a - total_b),
     }
-    top = [_to_difference(row, keys) for row in answer["top"]]
+    top = []
+    for values, *figures, status in answer["top"]:
+        a, b, difference, percentage = (None if figure is None else to_number(Decimal(figure)) for figure in figures)
+        top.append(
+            {
+                "key": dict(zip(keys, values, strict=True)),
+                "source_a_value": a,
+                "source_b_value": b,
+                "absolute_diff": difference,
+                "percentage_diff": percentage,
+                "status": status,
+            }
+        )
     return {"summary": summary, "top_differences": top, "interpretation": _interpret(counts, total_a, total_b)}
-
-
-def _to_difference(row: Sequence[Any], keys: Sequence[str]) -> dict[str, Any]:
-    values, *figures, status = row
-    a, b, difference, percentage = (None if figure is None else to_number(Decimal(figure)) for figure in figures)
-    return {
-        "key": dict(zip(keys, values, strict=True)),
-        "source_a_value": a,
-        "source_b_value": b,
-        "absolute_diff": difference,
-        "percentage_diff": percentage,
-        "status": status,
-    }
 
 
 def _interpret(counts: Mapping[str, int], total_a: Decimal, total_b: Decimal) -> str:
@@ -127,13 +126,9 @@ def _interpret(counts: Mapping[str, int], total_a: Decimal, total_b: Decimal) ->
     parts = [f"{counts[status]:,} {description}" for status, description in words.items() if counts[status]]
     # Rounded down: what is not all never reads as 100%.
     share = f"{counts['match'] * 1000 // rows / 10:g}%"
-    agreement = f"Of {rows:,} keys {counts['match']:,} agree ({share})"
-    return f"{agreement}; {', '.join(parts)}. {_compare_totals(total_a, total_b)}"
-
-
-def _compare_totals(total_a: Decimal, total_b: Decimal) -> str:
+    agreement = f"Of {rows:,} keys {counts['match']:,} agree ({share}); {', '.join(parts)}."
     if total_a == total_b:
-        return "The totals are equal."
+        return f"{agreement} The totals are equal."
     larger, by = ("A", total_a - total_b) if total_a > total_b else ("B", total_b - total_a)
-    share = f" ({by * 100 / abs(total_a):.2f}% of A's)" if total_a else ""
-    return f"The total of {larger} is larger by {by.normalize():f}{share}."
+    share_of_a = f" ({by * 100 / abs(total_a):.2f}% of A's)" if total_a else ""
+    return f"{agreement} The total of {larger} is larger by {by.normalize():f}{share_of_a}."

@@ -56,7 +56,13 @@ class FileSource:
         task = {"sql": query.text, "parameters": query.parameters, "limit": limit}
         task |= {"max_chars": MAX_CELL_CHARS + 1, "max_columns": MAX_COLUMNS}
         answer = await self._run({"task": "fetch"} | task)
-        rows = [tuple(map(_read_cell, row, answer["numbers"])) for row in answer["rows"]]
+        rows = [
+            tuple(
+                Decimal(text) if is_number and text is not None else text
+                for text, is_number in zip(row, answer["numbers"], strict=False)
+            )
+            for row in answer["rows"]
+        ]
         return to_rows(answer["columns"], rows, limit)
 
     async def export(self, query: Query, folder: Path, side: str) -> dict[str, Any]:
@@ -129,7 +135,3 @@ async def run_task(files: FilesOfUser, task: Mapping[str, Any], settings: Analys
     if ended.status != 0 or not result:
         raise ToolError("The source could not do that; ask for less at once.")
     return result
-
-
-def _read_cell(text: str | None, is_number: bool) -> Any:
-    return Decimal(text) if is_number and text is not None else text

@@ -51,7 +51,19 @@ def main() -> None:
         _refuse("the package duckdb is missing. The operator can install Parley with its extra, parley[analysis].")
     task = json.load(sys.stdin)
     try:
-        json.dump(_run(duckdb, task), sys.stdout)
+        options: dict[str, Any] = {
+            "memory_limit": f"{task['memory_mb']}MB",
+            "threads": 2,
+            "temp_directory": ".",
+            "preserve_insertion_order": False,
+        }
+        connection = duckdb.connect(":memory:", config=options)
+        connection.execute("SET TimeZone = 'UTC'")
+        paths = ", ".join(_quoted(path) for path in task["paths"])
+        connection.execute(f"SET allowed_paths = [{paths}]")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        json.dump(TASKS[task["task"]](duckdb, connection, task), sys.stdout)
     except (duckdb.Error, Refused) as error:
         _refuse(str(error).partition("\n\n")[0])
 
@@ -60,17 +72,6 @@ def _refuse(reason: str) -> None:
     sys.stderr.write(reason[:1000])
     sys.stderr.flush()
     sys.exit(REFUSED)
-
-
-def _run(duckdb: Any, task: dict[str, Any]) -> dict[str, Any]:
-    options = {"memory_limit": f"{task['memory_mb']}MB", "threads": 2, "temp_directory": "."}
-    connection = duckdb.connect(":memory:", config=options | {"preserve_insertion_order": False})
-    connection.execute("SET TimeZone = 'UTC'")
-    paths = ", ".join(_quoted(path) for path in task["paths"])
-    connection.execute(f"SET allowed_paths = [{paths}]")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return TASKS[task["task"]](duckdb, connection, task)
 
 
 def _describe(_duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, Any]:
@@ -98,8 +99,18 @@ def _fetch(duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, Any]
 
 def _compare(_duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, Any]:
     keys = [f"k{at}" for at in range(task["keys"])]
+    columns = ", ".join(f"'{key}': 'VARCHAR'" for key in keys) + f", 'value': '{DECIMAL}'"
     for side in ("a", "b"):
-        _load_side(connection, side, task[side], keys=keys)
+        source = task[side]
+        if "file" in source:
+            _make_view(connection, source["file"])
+            connection.execute(SIDE.format(side=side, sql=source["sql"]), source["parameters"])
+        else:
+            query = (
+                f"SELECT * FROM read_csv({_quoted(source['csv'])}, header = false, auto_detect = false, delim = ',',"
+                f" quote = '\"', escape = '\"', allow_quoted_nulls = false, columns = {{{columns}}})"
+            )
+            connection.execute(SIDE.format(side=side, sql=query))
     joined = JOINED.format(
         keys=", ".join(f"coalesce(a.{key}, b.{key}) AS {key}" for key in keys),
         on=" AND ".join(f"a.{key} IS NOT DISTINCT FROM b.{key}" for key in keys),
@@ -114,19 +125,6 @@ def _compare(_duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, A
         "top": [[list(row[: len(keys)]), *_figures(row[len(keys) :])] for row in top],
         "memory_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
-
-
-def _load_side(connection: Any, side: str, source: dict[str, Any], *, keys: list[str]) -> None:
-    if "file" in source:
-        _make_view(connection, source["file"])
-        connection.execute(SIDE.format(side=side, sql=source["sql"]), source["parameters"])
-        return
-    columns = ", ".join(f"'{key}': 'VARCHAR'" for key in keys) + f", 'value': '{DECIMAL}'"
-    query = (
-        f"SELECT * FROM read_csv({_quoted(source['csv'])}, header = false, auto_detect = false, delim = ',',"
-        f" quote = '\"', escape = '\"', allow_quoted_nulls = false, columns = {{{columns}}})"
-    )
-    connection.execute(SIDE.format(side=side, sql=query))
 
 
 def _figures(row: tuple[Any, ...]) -> list[Any]:
@@ -151,12 +149,11 @@ def _make_view(connection: Any, file: dict[str, str]) -> None:
     fractions = {column for column, kind, *_ in columns if kind in FRACTIONS}
     types = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in fractions)
     # Fractions are read as decimals and not through binary floating point.
-    select_list = ", ".join(_as_decimal(column) if column in fractions else _name(column) for column, *_ in columns)
+    select_list = ", ".join(
+        f"CAST({_name(column)} AS {DECIMAL}) AS {_name(column)}" if column in fractions else _name(column)
+        for column, *_ in columns
+    )
     connection.execute(f"{view} {select_list} FROM {reader}{f', types = {{{types}}}' if types else ''})")
-
-
-def _as_decimal(column: str) -> str:
-    return f"CAST({_name(column)} AS {DECIMAL}) AS {_name(column)}"
 
 
 def _is_number(kind: str) -> bool:

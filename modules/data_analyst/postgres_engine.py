@@ -67,7 +67,11 @@ class PostgresSource:
             columns = (await connection.prepare(sql)).get_attributes()
             if not 0 < len(columns) <= MAX_COLUMNS:
                 raise ToolError(f"Give one SELECT of 1 to {MAX_COLUMNS} columns.")
-            select_list = ", ".join(_shortened(f"c{at}", column.type.name) for at, column in enumerate(columns))
+            # Cut in the database, so that a huge value is never sent.
+            select_list = ", ".join(
+                f"c{at}" if column.type.name in SHORT_TYPES else f"left(CAST(c{at} AS text), {MAX_CELL_CHARS + 1})"
+                for at, column in enumerate(columns)
+            )
             names = ", ".join(f"c{at}" for at in range(len(columns)))
             # As a subquery, it can be nothing but a query; a comment at its end ends with the line.
             shortened = f"SELECT {select_list} FROM ({sql}\n) AS found({names}) LIMIT {limit + 1}"
@@ -128,8 +132,3 @@ class PostgresSource:
             connection.terminate()
             raise Unavailable(f"The login of the source {self.name} may write; give it one that may only read.")
         return connection
-
-
-def _shortened(column: str, kind: str) -> str:
-    # In the database, so that a huge value is never sent.
-    return column if kind in SHORT_TYPES else f"left(CAST({column} AS text), {MAX_CELL_CHARS + 1})"

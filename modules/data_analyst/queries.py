@@ -153,13 +153,9 @@ def _build_where(relation: Relation, filters: Filters) -> tuple[str, tuple[str, 
     conditions = [
         _compare(relation.find(name), operator, value, parameters=parameters)
         for name, condition in filters.items()
-        for operator, value in _list_comparisons(condition)
+        for operator, value in (condition.items() if isinstance(condition, dict) else [("=", condition)])
     ]
     return (f" WHERE {' AND '.join(conditions)}" if conditions else ""), tuple(parameters)
-
-
-def _list_comparisons(condition: Condition) -> list[tuple[str, Scalar | list[Scalar]]]:
-    return list(condition.items()) if isinstance(condition, dict) else [("=", condition)]
 
 
 def _compare(column: Column, operator: str, value: Scalar | list[Scalar], *, parameters: list[str]) -> str:
@@ -171,14 +167,11 @@ def _compare(column: Column, operator: str, value: Scalar | list[Scalar], *, par
         if operator not in {"=", "!="}:
             raise ToolError(f"null can be compared with = and != only, not with {operator}.")
         return f"{name} IS {'NOT ' if operator == '!=' else ''}NULL"
-    parameters.append(_to_parameter(value))
+    if isinstance(value, bool):
+        parameters.append("true" if value else "false")
+    else:
+        parameters.append(clean(value) if isinstance(value, str) else str(Decimal(str(value))))
     parameter = f"CAST(${len(parameters)} AS text)"
     if operator == "contains":
         return f"strpos(lower(CAST({name} AS text)), lower({parameter})) > 0"
     return f"{name} {'<>' if operator == '!=' else operator} CAST({parameter} AS {column.type})"
-
-
-def _to_parameter(value: str | bool | int | float) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return clean(value) if isinstance(value, str) else str(Decimal(str(value)))

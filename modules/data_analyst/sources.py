@@ -39,7 +39,8 @@ async def list_sources_for(context: ToolContext) -> list[Source]:
     """Return the sources that the person may use, by name."""
     async with context.transaction() as session:
         sources = await session.scalars(select(Source).where(Source.is_enabled).order_by(Source.name))
-        return [source for source in sources if _may_use(context.user.permission, source)]
+        permission = context.user.permission
+        return [source for source in sources if permission >= min(map(Permission.from_label, source.allowed_roles))]
 
 
 async def get_source(context: ToolContext, name: str) -> Source:
@@ -60,7 +61,3 @@ def open_engine(context: ToolContext, source: Source) -> Engine:
     return PostgresSource(
         source.name, source.url or "", password=password, relation=source.relation or "", settings=settings
     )
-
-
-def _may_use(permission: Permission, source: Source) -> bool:
-    return permission >= min(Permission.from_label(allowed_role) for allowed_role in source.allowed_roles)

@@ -43,7 +43,8 @@ def to_json_value(value: Any) -> Any:
         return value if isfinite(value) else str(value)
     if isinstance(value, Decimal):
         return to_number(value)
-    return _shorten(clean(str(value)))
+    text = clean(str(value))
+    return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 1]}…"
 
 
 def to_number(value: Decimal) -> int | float | str:
@@ -53,7 +54,3 @@ def to_number(value: Decimal) -> int | float | str:
     if len(value.normalize().as_tuple().digits) > EXACT_DIGITS or abs(value.adjusted()) > EXACT_DIGITS:
         return f"{value:f}"
     return int(value) if value == value.to_integral_value() else float(value)
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 1]}…"

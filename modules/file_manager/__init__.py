@@ -8,7 +8,6 @@ from shared.documents.pages import to_page
 from shared.documents.reading import read_text
 from shared.files.file_types import EXCEL, WORD
 from shared.files.storage import MAX_LISTED
-from shared.files.stored_file import StoredFile
 from shared.permissions import Permission
 from shared.tools import ToolContext, tool
 
@@ -63,7 +62,17 @@ async def list_files(context: ToolContext, skip: int = 0) -> list[dict[str, Any]
     Example: {} -> notes.md
     """
     skip = min(max(skip, 0), MAX_SKIPPED)
-    return [_describe(file) for file in await context.storage.list(limit=MAX_LISTED, skip=skip)]
+    return [
+        {
+            # Before the name: a long result is cut at its end.
+            **file.note,
+            "file_id": file.file_id,
+            "filename": file.filename,
+            "mime_type": file.mime_type,
+            "size_bytes": file.size_bytes,
+        }
+        for file in await context.storage.list(limit=MAX_LISTED, skip=skip)
+    ]
 
 
 # For users, because what guests are offered stays small.
@@ -104,14 +113,3 @@ async def delete_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     """
     file = await context.storage.delete(file_id)
     return {**file.note, "deleted": True, "filename": file.filename}
-
-
-def _describe(file: StoredFile) -> dict[str, Any]:
-    return {
-        # Before the name: a long result is cut at its end.
-        **file.note,
-        "file_id": file.file_id,
-        "filename": file.filename,
-        "mime_type": file.mime_type,
-        "size_bytes": file.size_bytes,
-    }

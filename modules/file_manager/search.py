@@ -29,7 +29,13 @@ async def search(files: FilesOfUser, query: str) -> dict[str, Any]:
     stored_files = await files.list(limit=MAX_NAMES)
     matches = [_to_result(file) for file in stored_files if _has_all(words, file.filename)][:MAX_FOUND]
     match_ids = {match["file_id"] for match in matches}
-    readable = [file for file in stored_files if file.file_id not in match_ids and _is_readable(file)]
+    readable = [
+        file
+        for file in stored_files
+        if file.file_id not in match_ids
+        and not file.mime_type.startswith(TEXTLESS)
+        and file.size_bytes <= MAX_READ_BYTES
+    ]
     queue = iter(readable[:MAX_READ] if len(matches) < MAX_FOUND else ())
     with suppress(TimeoutError):
         async with asyncio.timeout(SEARCH_SECONDS):
@@ -43,34 +49,23 @@ async def _search_texts(
 ) -> None:
     """Add files of `queue` to `matches` until it is full."""
     for file in queue:
-        text = await _find_text(files, file)
+        try:
+            stored_file, content = await files.read(file.file_id)
+            text = await read_text(files, stored_file, content, seconds=READ_SECONDS)
+        except ToolError:
+            # A file without text, or one that has just been deleted, is no error of the search.
+            continue
         if _has_all(words, text):
-            matches.append({**_to_result(file), "text": _excerpt(text, words[0])})
+            at = max(0, text.lower().find(words[0]))
+            excerpt = " ".join(text[max(0, at - AROUND) : at + AROUND].split())
+            matches.append({**_to_result(file), "text": excerpt})
         if len(matches) == MAX_FOUND:
             return
-
-
-async def _find_text(files: FilesOfUser, file: StoredFile) -> str:
-    try:
-        stored_file, content = await files.read(file.file_id)
-        return await read_text(files, stored_file, content, seconds=READ_SECONDS)
-    except ToolError:
-        # A file without text, or one that has just been deleted, is no error of the search.
-        return ""
-
-
-def _is_readable(file: StoredFile) -> bool:
-    return not file.mime_type.startswith(TEXTLESS) and file.size_bytes <= MAX_READ_BYTES
 
 
 def _has_all(words: list[str], text: str) -> bool:
     text = text.lower()
     return all(word in text for word in words)
-
-
-def _excerpt(text: str, word: str) -> str:
-    at = max(0, text.lower().find(word))
-    return " ".join(text[max(0, at - AROUND) : at + AROUND].split())
 
 
 def _to_result(file: StoredFile) -> dict[str, Any]:

@@ -98,19 +98,15 @@ def _fitting(context: ToolContext, memories: Iterable[StoredMemory | RecalledMem
     for position, memory in enumerate(memories):
         entry = {"memory_id": memory.id, "content": memory.content, "said_at": f"{memory.said_at:%Y-%m-%d}"}
         if isinstance(memory, RecalledMemory):
-            entry |= _describe(memory)
+            # Who said it, and the messages around it.
+            speaker = "you" if memory.is_from_bot else memory.speaker
+            entry |= {"speaker": speaker} if speaker else {}
+            entry |= {
+                side: f"{'you' if neighbour.is_from_bot else neighbour.speaker or 'somebody'}: {neighbour.content}"
+                for side, neighbour in (("before", memory.before), ("after", memory.after))
+                if neighbour is not None
+            }
         room -= len(json.dumps(entry, ensure_ascii=False))
         if room < 0 and position:
             return
         yield entry
-
-
-def _describe(memory: RecalledMemory) -> dict[str, Any]:
-    """Return what is known beside the text of a message: who said it, and the messages around it."""
-    speaker = "you" if memory.is_from_bot else memory.speaker
-    around = {
-        side: f"{'you' if neighbour.is_from_bot else neighbour.speaker or 'somebody'}: {neighbour.content}"
-        for side, neighbour in (("before", memory.before), ("after", memory.after))
-        if neighbour is not None
-    }
-    return ({"speaker": speaker} if speaker else {}) | around

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from modules.pms.models import Booking, Room
+from modules.pms.models import Booking
 from modules.pms.reservations import get_booking, list_own, occupy
 from modules.pms.stays import Stay, get_offer, list_nights, list_offers, read_stay, today_of
 from shared.errors import ToolError
@@ -77,7 +77,13 @@ async def list_bookings(context: ToolContext) -> dict[str, Any]:
 
     Example: {} -> "booking_id": 1
     """
-    return {"bookings": [_to_fields(booking, room) for booking, room in await list_own(context)]}
+    bookings = []
+    for booking, room in await list_own(context):
+        money = {"total": f"{booking.total:.2f}", "currency": room.currency}
+        hold_fields = {"held_until": booking.held_until.isoformat(timespec="minutes")} if booking.held_until else {}
+        about = {"booking_id": booking.id, "status": booking.status, "room": room.name}
+        bookings.append({**about, **_to_stay(booking).to_fields(), **money, **hold_fields})
+    return {"bookings": bookings}
 
 
 @tool(requires=Permission.USER, confirms=True)
@@ -101,10 +107,3 @@ def _to_stay(booking: Booking) -> Stay:
     days = booking.stay
     # The database writes every range of days with its first day and without its last.
     return Stay(days.lower or date.min, days.upper or date.max, booking.guests)
-
-
-def _to_fields(booking: Booking, room: Room) -> dict[str, Any]:
-    money = {"total": f"{booking.total:.2f}", "currency": room.currency}
-    hold_fields = {"held_until": booking.held_until.isoformat(timespec="minutes")} if booking.held_until else {}
-    about = {"booking_id": booking.id, "status": booking.status, "room": room.name}
-    return {**about, **_to_stay(booking).to_fields(), **money, **hold_fields}

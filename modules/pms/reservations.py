@@ -30,7 +30,13 @@ async def occupy(context: ToolContext, offer: Offer, stay: Stay, *, is_hold: boo
     booking.total, booking.status = offer.total, "held" if is_hold else "booked"
     try:
         async with context.transaction() as session:
-            await _free_room(session, booking)
+            # Without the lock, two inserts that wait for each other would be a deadlock.
+            await session.execute(select(Room.id).where(Room.id == offer.room_id).with_for_update(key_share=True))
+            is_over = (Booking.held_until <= func.now()) | (Booking.user_id == context.user.id)
+            in_the_way = (Booking.room_id == offer.room_id) & Booking.stay.op("&&")(stay.days)
+            await session.execute(
+                update(Booking).where(in_the_way, Booking.status == "held", is_over).values(status="cancelled")
+            )
             if is_hold:
                 await _limit_holds(session, context)
                 until = timedelta(minutes=context.settings(PmsSettings).hold_minutes)
@@ -59,16 +65,6 @@ async def list_own(context: ToolContext) -> list[tuple[Booking, Room]]:
     query = _own(context).where(func.upper(Booking.stay) >= today).order_by(Booking.stay, Booking.id).limit(MAX_LISTED)
     async with context.transaction() as session:
         return [(row[0], row[1]) for row in await session.execute(query)]
-
-
-async def _free_room(session: AsyncSession, booking: Booking) -> None:
-    # Without the lock, two inserts that wait for each other would be a deadlock.
-    await session.execute(select(Room.id).where(Room.id == booking.room_id).with_for_update(key_share=True))
-    is_over = (Booking.held_until <= func.now()) | (Booking.user_id == booking.user_id)
-    in_the_way = (Booking.room_id == booking.room_id) & Booking.stay.op("&&")(booking.stay)
-    await session.execute(
-        update(Booking).where(in_the_way, Booking.status == "held", is_over).values(status="cancelled")
-    )
 
 
 async def _limit_holds(session: AsyncSession, context: ToolContext) -> None:

@@ -47,7 +47,7 @@ class Stay:
         """Return the stay in words."""
         nights = "1 night" if self.nights == 1 else f"{self.nights} nights"
         guests = "1 guest" if self.guests == 1 else f"{self.guests} guests"
-        return f"{_written(self.check_in)} to {_written(self.check_out)}, {nights}, {guests}"
+        return f"{_in_words(self.check_in)} to {_in_words(self.check_out)}, {nights}, {guests}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,11 @@ async def list_offers(session: AsyncSession, stay: Stay, user_id: int, *, room_i
 
 async def get_offer(session: AsyncSession, stay: Stay, user_id: int, *, room: str) -> Offer:
     """Return the price of a room; raises `ToolError` with others when it is not to be had."""
-    room_id = await _get_room_id(session, room)
+    rooms = {row.name: row.id for row in await session.execute(statements.list_rooms)}
+    name = clean(room).strip().lower()
+    room_id = next((int(room_id) for room_name, room_id in rooms.items() if room_name.lower() == name), None)
+    if room_id is None:
+        raise ToolError(f"There is no room {room[:80]}.", rooms=list(rooms))
     offers = await list_offers(session, stay, user_id, room_id=room_id)
     if not offers:
         others = [offer.room for offer in await list_offers(session, stay, user_id)]
@@ -108,14 +112,6 @@ async def list_nights(session: AsyncSession, stay: Stay, room_id: int) -> list[d
     ]
 
 
-async def _get_room_id(session: AsyncSession, name: str) -> int:
-    rooms = {row.name: row.id for row in await session.execute(statements.list_rooms)}
-    for room_name, room_id in rooms.items():
-        if room_name.lower() == clean(name).strip().lower():
-            return int(room_id)
-    raise ToolError(f"There is no room {name[:80]}.", rooms=list(rooms))
-
-
 def today_of(context: ToolContext) -> date:
     """Return the current date where the person is."""
     try:
@@ -125,5 +121,5 @@ def today_of(context: ToolContext) -> date:
     return context.clock.now().astimezone(zone).date()
 
 
-def _written(day: date) -> str:
+def _in_words(day: date) -> str:
     return f"{day:%A}, {day.day} {day:%B} {day.year}"

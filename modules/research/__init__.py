@@ -1,10 +1,9 @@
 """Tools for the web: search, news, pages, summaries."""
 
 import json
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from modules.research.engines import MAX_RESULTS, Engine, Found, Query, Since, find_engine
+from modules.research.engines import MAX_RESULTS, Query, Since, find_engine
 from modules.research.pages import Page, fetch_page
 from modules.research.settings import ResearchSettings
 from modules.research.summaries import MAX_CHARS, summarize
@@ -69,7 +68,21 @@ async def fetch_webpage(context: ToolContext, url: str, offset: int = 0) -> dict
     Example: {"url": "https://town.example/bridge"} -> It opens on 3 May 2026.
     """
     page = await fetch_page(context, url)
-    return _to_result(page, offset, context.app_settings.tool_result_max_chars)
+    # Leaves room for the links, and for the escapes that JSON adds for quotes and line breaks.
+    limit = context.app_settings.tool_result_max_chars
+    start = min(max(offset, 0), len(page.text))
+    part = page.text[start : start + max(100, limit // 2)]
+    result: dict[str, Any] = {**_head(page), "text": part}
+    if start + len(part) < len(page.text):
+        result["note"] = f"{len(page.text):,} characters in all; read on with offset {start + len(part)}."
+    room = limit // 5
+    links = []
+    for link in page.links if start == 0 else ():
+        room -= len(link["text"]) + len(link["url"]) + 24
+        if room < 0:
+            break
+        links.append(link)
+    return {**result, "links": links} if links else result
 
 
 @tool(
@@ -109,47 +122,25 @@ async def _search(context: ToolContext, query: Query) -> dict[str, Any]:
     if len(text) > MAX_QUERY_CHARS:
         raise ToolError(f"query is too long; it may have {MAX_QUERY_CHARS:,} characters.")
     search_query = Query(text, min(max(query.count, 1), MAX_RESULTS), query.kind, since=query.since)
-    match = await _engine(context).search(context.http, search_query)
-    if not match:
-        return {"results": [], "note": "Nothing was found; try other words."}
-    return {"results": list(_fitting(match, context.app_settings.tool_result_max_chars * 3 // 4))}
-
-
-def _fitting(hits: Sequence[Found], room: int) -> Iterator[dict[str, str]]:
-    for position, hit in enumerate(hits):
-        result = {"title": hit.title, "url": hit.url, "snippet": hit.snippet, "date": hit.date}
-        if not hit.date:
-            del result["date"]
-        room -= len(json.dumps(result, ensure_ascii=False))
-        if room < 0 and position:
-            return
-        yield result
-
-
-def _engine(context: ToolContext) -> Engine:
     engine = find_engine(context.settings(ResearchSettings))
     if engine is None:
         raise ToolError(f"There is no search: {NOT_CONFIGURED}.")
-    return engine
+    hits = await engine.search(context.http, search_query)
+    if not hits:
+        return {"results": [], "note": "Nothing was found; try other words."}
+    # Up to the size limit of results, so that the result is not cut in the middle of one.
+    room = context.app_settings.tool_result_max_chars * 3 // 4
+    results: list[dict[str, str]] = []
+    for hit in hits:
+        fields = {"title": hit.title, "url": hit.url, "snippet": hit.snippet}
+        fields |= {"date": hit.date} if hit.date else {}
+        room -= len(json.dumps(fields, ensure_ascii=False))
+        if room < 0 and results:
+            break
+        results.append(fields)
+    return {"results": results}
 
 
 def _head(page: Page) -> dict[str, Any]:
     fields = {"title": page.title, "author": page.author, "date": page.date}
     return {"url": page.url, **{name: value for name, value in fields.items() if value}}
-
-
-def _to_result(page: Page, offset: int, limit: int) -> dict[str, Any]:
-    # Leaves room for the links, and for the escapes that JSON adds for quotes and line breaks.
-    start = min(max(offset, 0), len(page.text))
-    part = page.text[start : start + max(100, limit // 2)]
-    result: dict[str, Any] = {**_head(page), "text": part}
-    if start + len(part) < len(page.text):
-        result["note"] = f"{len(page.text):,} characters in all; read on with offset {start + len(part)}."
-    room = limit // 5
-    links = []
-    for link in page.links if start == 0 else ():
-        room -= len(link["text"]) + len(link["url"]) + 24
-        if room < 0:
-            break
-        links.append(link)
-    return {**result, "links": links} if links else result

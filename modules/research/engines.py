@@ -1,7 +1,7 @@
 """The search engines: each converts a query to a request, and the response to results."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
 from typing import Any, Literal, Protocol
@@ -81,7 +81,7 @@ class SearXNG:
         }
         response = await _send(http, "GET", f"{self.url.rstrip('/')}/search", params=parameters)
         hint = "RESEARCH_SEARXNG_URL; a SearXNG server answers with 403 unless search.formats includes json"
-        return _read(_json(response, hint).get("results"), "content", ("publishedDate",), count=query.count)
+        return _to_results(_json(response, hint).get("results"), "content", ("publishedDate",), count=query.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Brave:
         headers = {"X-Subscription-Token": self.key, "Accept": "application/json"}
         answer = _json(await _send(http, "GET", address, params=parameters, headers=headers), "RESEARCH_BRAVE_API_KEY")
         results = answer.get("results") if query.kind == "news" else _mapping(answer.get("web")).get("results")
-        return _read(results, "description", ("page_age", "age"), count=query.count)
+        return _to_results(results, "description", ("page_age", "age"), count=query.count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Tavily:
         }
         headers = {"Authorization": f"Bearer {self.key}"}
         response = await _send(http, "POST", f"{self.url.rstrip('/')}/search", json=parameters, headers=headers)
-        return _read(
+        return _to_results(
             _json(response, "RESEARCH_TAVILY_API_KEY").get("results"), "content", ("published_date",), count=query.count
         )
 
@@ -151,10 +151,12 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _read(results: Any, snippet: str, dates: Sequence[str], *, count: int) -> list[Found]:
+def _to_results(results: Any, snippet: str, dates: Sequence[str], *, count: int) -> list[Found]:
     """Return the first `count` results with different URLs; the arguments name the engine's fields."""
     hits: dict[str, Found] = {}
-    for entry in _objects(results):
+    for entry in results if isinstance(results, list) else ():
+        if not isinstance(entry, Mapping):
+            continue
         url = clean(str(entry.get("url") or "")).strip()
         if len(hits) == count or not url.lower().startswith(("http://", "https://")) or len(url) > MAX_URL_CHARS:
             continue
@@ -169,11 +171,6 @@ def _read(results: Any, snippet: str, dates: Sequence[str], *, count: int) -> li
             ),
         )
     return list(hits.values())
-
-
-def _objects(results: Any) -> Iterator[Mapping[str, Any]]:
-    items: Iterable[Any] = results if isinstance(results, list) else ()
-    return (item for item in items if isinstance(item, Mapping))
 
 
 def _plain(value: Any, limit: int) -> str:

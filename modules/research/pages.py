@@ -57,13 +57,8 @@ async def fetch_page(context: ToolContext, url: str) -> Page:
 
     Raises `ToolError` when it may not be opened, is too large, or has no text; `Unavailable` when its server fails.
     """
-    page = _PAGES.get(url)
-    if page is None:
-        page = _PAGES[url] = await _read(context, await _fetch(context, url))
-    return page
-
-
-async def _fetch(context: ToolContext, url: str) -> Response:
+    if (page := _PAGES.get(url)) is not None:
+        return page
     limit = context.settings(ResearchSettings).max_page_mb * MEGABYTE
     response = await context.http.get(url, headers=ACCEPT, timeout_seconds=FETCH_SECONDS, max_bytes=limit)
     if response.status >= 500 or response.status == 429:
@@ -72,12 +67,15 @@ async def _fetch(context: ToolContext, url: str) -> Response:
         raise ToolError(
             f"The page can't be read: its server answers with status {response.status}.", status=response.status
         )
-    return response
+    page = _PAGES[url] = await _to_page(context, response)
+    return page
 
 
-async def _read(context: ToolContext, response: Response) -> Page:
-    kind = _to_type(response)
-    if kind == HTML:
+async def _to_page(context: ToolContext, response: Response) -> Page:
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = detect_type(response.body, media_type)
+    is_html = media_type == "application/xhtml+xml" or IS_HTML.search(response.body[:2000])
+    if kind == HTML or (kind.startswith("text/") and is_html):
         return await _read_html(context, response)
     if can_parse(kind):
         text = await parse(context.storage, response.url, kind, content=response.body, seconds=PARSE_SECONDS)
@@ -85,14 +83,6 @@ async def _read(context: ToolContext, response: Response) -> Page:
     if kind.startswith("text/") or kind == "application/json":
         return Page(response.url, (await decode_text(response.body)).strip())
     raise ToolError(f"There is no text to read: it is {cut(kind, 60)}. Pages, PDF, Word, Excel and text can be read.")
-
-
-def _to_type(response: Response) -> str:
-    declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    kind = detect_type(response.body, declared)
-    if kind.startswith("text/") and (declared == "application/xhtml+xml" or IS_HTML.search(response.body[:2000])):
-        return HTML
-    return kind
 
 
 async def _read_html(context: ToolContext, response: Response) -> Page:

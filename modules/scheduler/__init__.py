@@ -16,7 +16,7 @@ from shared.permissions import Permission
 from shared.schedules.conditions import MISSING, Comparison, Condition, Value, find_value
 from shared.schedules.jobs import Action, Check, Job
 from shared.schedules.phrases import read_repetition
-from shared.schedules.timing import Timing, at_interval, by_cron, once
+from shared.schedules.timing import at_interval, by_cron, once
 from shared.tasks import run_on_text
 from shared.text import clean, cut
 from shared.tools import ToolContext, tool
@@ -51,7 +51,16 @@ async def add_job(
     Example: {"text": "Stand-up in ten minutes.", "every": "weekday at 8:30"} -> "job_id": 2
     """
     zone = time_zone or context.user.time_zone
-    timing = _read_timing(context, zone, at=at, every=every, cron=cron)
+    if sum(option is not None for option in (at, every, cron)) != 1:
+        raise ToolError("Give one of at, every and cron.")
+    get_zone(zone)
+    now = context.clock.now()
+    if cron is not None:
+        timing = by_cron(cron, zone)
+    elif every is not None:
+        timing = read_repetition(every, now, zone)
+    else:
+        timing = once(read_moment(at or "", now, zone, week_start=context.user.week_start), zone)
     return _to_result(await context.schedule(text, timing, action=action), zone)
 
 
@@ -117,8 +126,8 @@ async def list_jobs(context: ToolContext) -> dict[str, Any]:
     Example: {} -> "jobs": [
     """
     jobs = await context.jobs.list()
-    shown: dict[str, Any] = {"jobs": [_to_result(job, context.user.time_zone) for job in jobs]}
-    return shown | _mark(jobs)
+    result: dict[str, Any] = {"jobs": [_to_result(job, context.user.time_zone) for job in jobs]}
+    return result | _mark(jobs)
 
 
 @tool(requires=Permission.USER, acts=False)
@@ -149,18 +158,6 @@ async def resume_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     """
     job = await context.jobs.resume(job_id)
     return _to_result(job, context.user.time_zone) | _mark([job])
-
-
-def _read_timing(context: ToolContext, zone: str, at: str | None, every: str | None, cron: str | None) -> Timing:
-    if sum(option is not None for option in (at, every, cron)) != 1:
-        raise ToolError("Give one of at, every and cron.")
-    get_zone(zone)
-    now = context.clock.now()
-    if cron is not None:
-        return by_cron(cron, zone)
-    if every is not None:
-        return read_repetition(every, now, zone)
-    return once(read_moment(at or "", now, zone, week_start=context.user.week_start), zone)
 
 
 def _mark(jobs: Sequence[Job]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Asks a service that speaks Open-Meteo's protocol; its answers are kept for a while."""
 
 import math
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +101,12 @@ async def find_places(context: ToolContext, name: str) -> list[FoundPlace]:
     query = {"name": name, "count": "10", "format": "json"}
     answer = await _load(context, _PLACES, f"{settings.geocoding_url.rstrip('/')}/v1/search", query=query)
     results = answer.get("results")
-    places = _to_places(results if isinstance(results, list) else ())
+    places = []
+    for result in results if isinstance(results, list) else ():
+        latitude, longitude = (_number(result, key) for key in ("latitude", "longitude"))
+        if latitude is not None and longitude is not None:
+            parts = [clean(str(result[key])) for key in ("name", "admin1", "country") if result.get(key)]
+            places.append(FoundPlace(cut(", ".join(dict.fromkeys(parts)), 150), latitude, longitude))
     matches = [place for place in places if region.lower() in place.label.lower()]
     if not matches:
         others = [place.label for place in places[:MAX_PLACES]]
@@ -156,16 +161,6 @@ async def _load(
             raise Unavailable(f"The weather service answers with status {response.status}.")
         cache[key] = answer
     return cache[key]
-
-
-def _to_places(results: Iterable[Any]) -> list[FoundPlace]:
-    places = []
-    for result in results:
-        latitude, longitude = (_number(result, name) for name in ("latitude", "longitude"))
-        if latitude is not None and longitude is not None:
-            parts = [clean(str(result[name])) for name in ("name", "admin1", "country") if result.get(name)]
-            places.append(FoundPlace(cut(", ".join(dict.fromkeys(parts)), 150), latitude, longitude))
-    return places
 
 
 def _number(result: Any, name: str) -> float | None:
