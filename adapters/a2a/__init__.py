@@ -6,7 +6,6 @@ the first request, because most installations are never called by another agent.
 
 import asyncio
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,9 +13,6 @@ from starlette.routing import Route
 
 from adapters.a2a.bodies import with_checked_body
 from adapters.web.guard import app_of, with_token
-
-if TYPE_CHECKING:
-    from adapters.a2a.rpc import Dispatcher
 
 PATH = "/a2a"
 # Clients of version 0.3 and older look at the second path.
@@ -44,15 +40,11 @@ async def get_card(request: Request) -> Response:
 async def post_call(request: Request) -> Response:
     """Answer one JSON-RPC call with a JSON object or with an event stream."""
     call = await with_checked_body(request, app_of(request))
-    return await (await _dispatcher(request)).handle_requests(call)
-
-
-async def _dispatcher(request: Request) -> "Dispatcher":
     state = request.app.state
     if not hasattr(state, "a2a"):
         await asyncio.to_thread(import_module, "adapters.a2a.rpc")
         from adapters.a2a.rpc import Dispatcher
 
         state.a2a = Dispatcher(app_of(request))
-    dispatcher: Dispatcher = state.a2a
-    return dispatcher
+    response: Response = await state.a2a.handle_requests(call)
+    return response

@@ -72,10 +72,18 @@ async def to_incoming(
     is_direct = metadata.person is not None and metadata.person.is_direct
     # A message without a context begins a new one; if it is sent twice, both have to get the same context.
     context_id = ids.context_id or _derive_context_id(sender, ids.message_id)
-    content = _content(message.parts)
+    texts = [
+        json.dumps(MessageToDict(part.data), ensure_ascii=False) if part.HasField("data") else part.text
+        for part in message.parts
+    ]
+    content = "\n".join(text for text in texts if text)
+    if len(content) > MAX_CONTENT:
+        raise invalid("message.parts", f"their text has more than {MAX_CONTENT:,} characters")
     attachments = await _store_files(app, message.parts)
     if not content.strip() and not attachments:
         raise invalid("message.parts", "there is neither text nor a file in them")
+    # Peers that name nobody share an account, but no memories and no files; a context has its own history.
+    is_nobody = (sender.platform, sender.platform_user_id) == (PLATFORM, NOBODY)
     return IncomingMessage(
         adapter=ADAPTER,
         sender=sender,
@@ -86,13 +94,8 @@ async def to_incoming(
         attachments=attachments,
         platform_message_id=ids.message_id,
         wants_stream=wants_stream,
-        # Peers that name nobody share an account, but no memories and no files; a context has its own history.
-        request=ProgramRequest(has_conversation=True, is_anonymous=True) if _is_nobody(sender) else None,
+        request=ProgramRequest(has_conversation=True, is_anonymous=True) if is_nobody else None,
     )
-
-
-def _is_nobody(sender: Sender) -> bool:
-    return (sender.platform, sender.platform_user_id) == (PLATFORM, NOBODY)
 
 
 def _read_metadata(params: SendMessageRequest, headers: Mapping[str, str]) -> MessageMetadata:
@@ -128,33 +131,24 @@ def _derive_context_id(sender: Sender, message_id: str) -> str:
     return hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32]
 
 
-def _content(parts: Any) -> str:
-    texts = [part.text if part.HasField("text") else _as_json(part) for part in parts]
-    content = "\n".join(text for text in texts if text)
-    if len(content) > MAX_CONTENT:
-        raise invalid("message.parts", f"their text has more than {MAX_CONTENT:,} characters")
-    return content
-
-
-def _as_json(part: Part) -> str:
-    return json.dumps(MessageToDict(part.data), ensure_ascii=False) if part.HasField("data") else ""
-
-
 async def _store_files(app: App, parts: Any) -> tuple[Attachment, ...]:
     files = [part for part in parts if part.HasField("raw") or part.HasField("url")]
     if len(files) > MAX_ATTACHMENTS:
         raise invalid("message.parts", f"there are more than {MAX_ATTACHMENTS} files in them")
     # All addresses are checked before the first file is stored.
-    linked = [_linked(part) if part.HasField("url") else None for part in files]
-    return tuple([link or await _stored(app, part) for part, link in zip(files, linked, strict=True)])
+    links = [_to_link(part) if part.HasField("url") else None for part in files]
+    attachments: list[Attachment] = []
+    for part, link in zip(files, links, strict=True):
+        if link is not None:
+            attachments.append(link)
+        else:
+            filename, mime_type = part.filename or "file", cut(part.media_type, 200) or NO_TYPE
+            file = await store_content(app, filename, mime_type, content=part.raw)
+            attachments.append(replace(file, author="stranger"))
+    return tuple(attachments)
 
 
-async def _stored(app: App, part: Part) -> Attachment:
-    filename, mime_type = part.filename or "file", cut(part.media_type, 200) or NO_TYPE
-    return replace(await store_content(app, filename, mime_type, content=part.raw), author="stranger")
-
-
-def _linked(part: Part) -> Attachment:
+def _to_link(part: Part) -> Attachment:
     # Files with an address are fetched later, during the turn, through the egress guard.
     try:
         url = ADDRESS.validate_python(part.url)

@@ -226,35 +226,34 @@ class TaskUpdates:
 
     def __init__(self, row: TaskRow) -> None:
         self._row = row
-        self._sent = ""
+        self._text = ""
         # Text before a tool call is not part of the answer: the next piece of text replaces it.
         self._replaces = True
         self._message: Event | None = None
 
     def of_event(self, event: Event) -> Iterator[Update]:
         """Yield the updates that follow from this event."""
-        if event.name == "turn_started":
-            yield self._row.status_update(TaskStatus(state=TaskState.TASK_STATE_WORKING))
-        elif event.name == "tool_call":
-            self._replaces = True
-        elif event.name == "text_delta":
-            self._replaces = self._replaces or bool(event.payload.get("reset"))
-            if event.payload["text"]:
-                yield self._add(event.payload["text"])
-        elif event.name == "message":
-            self._message = event
-        elif event.name == "turn_complete" and self._message is not None:
-            yield from self._end(TaskEnd.of_events(self._message, event))
-
-    def _end(self, end: TaskEnd) -> Iterator[Update]:
-        if end.error is None:
-            self._replaces = self._replaces or not end.content.startswith(self._sent)
-            rest = end.content if self._replaces else end.content[len(self._sent) :]
-            yield self._add(rest, end.file_parts, is_last=True)
-        yield self._row.status_update(self._row.status_of(end), end)
+        match event.name:
+            case "turn_started":
+                yield self._row.status_update(TaskStatus(state=TaskState.TASK_STATE_WORKING))
+            case "tool_call":
+                self._replaces = True
+            case "text_delta":
+                self._replaces = self._replaces or bool(event.payload.get("reset"))
+                if event.payload["text"]:
+                    yield self._add(event.payload["text"])
+            case "message":
+                self._message = event
+            case "turn_complete" if self._message is not None:
+                end = TaskEnd.of_events(self._message, event)
+                if end.error is None:
+                    self._replaces = self._replaces or not end.content.startswith(self._text)
+                    rest = end.content if self._replaces else end.content[len(self._text) :]
+                    yield self._add(rest, end.file_parts, is_last=True)
+                yield self._row.status_update(self._row.status_of(end), end)
 
     def _add(self, text: str, files: list[Part] | None = None, *, is_last: bool = False) -> Update:
-        self._sent = text if self._replaces else self._sent + text
+        self._text = text if self._replaces else self._text + text
         update = TaskArtifactUpdateEvent(
             task_id=self._row.id,
             context_id=self._row.context_id,

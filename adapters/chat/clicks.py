@@ -65,28 +65,34 @@ async def accept_click(app: "App", click: Click) -> None:
     # Who may decide is stored with the question for confirmation.
     if click.account != button.asker and button.action != CHOICE:
         await _refuse(click)
-    elif button.is_over(app.clock.now()):
+        return
+    if button.is_over(app.clock.now()):
         await click.whisper(OVER)
-    elif button.action == STOP:
-        await click.whisper(STOPPING if await _stop(app, button) else ENDED)
-    elif button.action in (GOOD, BAD):
-        await click.whisper(THANKS if await _vote(app, button) else GONE)
-    elif button.action == RUN:
-        await _run(app, click)
-    elif (row := await _find_turn(app, button)) is None:
+        return
+    parameters: dict[str, Any] = {"turn_id": button.turn_id, "asker": button.asker}
+    if button.action == STOP:
+        async with app.database.statement() as session:
+            running = (await session.execute(statements.find_running_turn, parameters)).one_or_none()
+        is_stopping = running and await request_stop(app.database, Place.from_row(running), running.user_id)
+        await click.whisper(STOPPING if is_stopping else ENDED)
+        return
+    if button.action in (GOOD, BAD):
+        parameters["score"] = 1 if button.action == GOOD else -1
+        async with app.database.statement() as session:
+            vote = (await session.execute(statements.store_vote, parameters)).one_or_none()
+        await click.whisper(GONE if vote is None else THANKS)
+        return
+    if button.action == RUN:
+        line = to_line(button)
+        await (click.whisper(GONE) if line is None else _run_line(app, click, line))
+        return
+    async with app.database.statement() as session:
+        row = (await session.execute(statements.find_turn, {"turn_id": button.turn_id})).one_or_none()
+    # That this person wrote everything which the turn answers is checked in the database: an id can be made up.
+    if row is None or not row.asked or any(inbox_row["user"] != button.asker for inbox_row in row.asked):
         await click.whisper(GONE)
-    elif button.action == AGAIN:
-        await _ask_again(click, row)
-    else:
-        await _choose(app, click, row)
-
-
-async def _run(app: "App", click: Click) -> None:
-    line = to_line(click.button)
-    if line is None:
-        await click.whisper(GONE)
-    else:
-        await _run_line(app, click, line)
+        return
+    await (_ask_again(click, row) if button.action == AGAIN else _choose(app, click, row))
 
 
 async def _run_line(app: "App", click: Click, line: str) -> None:
@@ -132,28 +138,3 @@ async def _choose(app: "App", click: Click, row: Any) -> None:
 
 async def _refuse(click: Click) -> None:
     await click.whisper(NOT_YOURS.format(asker=click.button.asker.rpartition(":")[2]))
-
-
-async def _find_turn(app: "App", button: Button) -> Any:
-    """Return the button's turn (a row of `TURN`); None unless that person wrote everything that it answers."""
-    async with app.database.statement() as session:
-        row = (await session.execute(statements.find_turn, {"turn_id": button.turn_id})).one_or_none()
-    # Checked in the database, because an id can be made up.
-    if row is None or not row.asked or any(inbox_row["user"] != button.asker for inbox_row in row.asked):
-        return None
-    return row
-
-
-async def _stop(app: "App", button: Button) -> bool:
-    """Cancel the button's turn; return whether it was running."""
-    async with app.database.statement() as session:
-        parameters = {"turn_id": button.turn_id, "asker": button.asker}
-        row = (await session.execute(statements.find_running_turn, parameters)).one_or_none()
-    return row is not None and await request_stop(app.database, Place.from_row(row), row.user_id)
-
-
-async def _vote(app: "App", button: Button) -> bool:
-    """Store a vote; return False if its turn no longer exists."""
-    parameters = {"turn_id": button.turn_id, "asker": button.asker, "score": 1 if button.action == GOOD else -1}
-    async with app.database.statement() as session:
-        return (await session.execute(statements.store_vote, parameters)).one_or_none() is not None

@@ -1,6 +1,5 @@
 """Live text: one message that is edited while the answer is generated, at most once a second."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from shared.errors import ParleyError, Unavailable
@@ -46,38 +45,29 @@ async def show_live(turn: "LiveTurn", live_message: LiveMessage, *, after: float
         log.info("live_message_ended", turn=turn.turn_id, cause=str(error))
 
 
-@dataclass(slots=True)
-class _Shown:
-    # The text that the platform has confirmed; `quiet` are the seconds since anything was shown.
-    message_id: str | None
-    text: str = ""
-    quiet: float = TYPING_LASTS
-
-
 async def _show_growing(turn: "LiveTurn", live_message: LiveMessage) -> None:
-    state = _Shown(await turn.find_message())
+    message_id = await turn.find_message()
+    # The text that the platform has confirmed, and the seconds since anything was shown.
+    visible_text, quiet_seconds = "", TYPING_LASTS
     while True:
         try:
-            await _update(turn, live_message, state)
+            text = to_live_text(turn)
+            has_grown = text not in ("", visible_text)
+            if has_grown and message_id is None:
+                message_id = await live_message.post(text)
+                await turn.keep_message(message_id)
+            elif has_grown and message_id is not None:
+                await live_message.edit(message_id, text)
+            elif quiet_seconds >= TYPING_LASTS:
+                await live_message.type()
+                quiet_seconds = 0.0
+            if has_grown:
+                visible_text, quiet_seconds = text, 0.0
         except Unavailable as error:
             log.info("live_text_late", turn=turn.turn_id, cause=str(error))
         if await turn.ends_within(SECONDS_PER_EDIT):
             return
-        state.quiet += SECONDS_PER_EDIT
-
-
-async def _update(turn: "LiveTurn", live_message: LiveMessage, state: _Shown) -> None:
-    text = to_live_text(turn)
-    if text and text != state.text:
-        if state.message_id is None:
-            state.message_id = await live_message.post(text)
-            await turn.keep_message(state.message_id)
-        else:
-            await live_message.edit(state.message_id, text)
-        state.text, state.quiet = text, 0.0
-    elif state.quiet >= TYPING_LASTS:
-        await live_message.type()
-        state.quiet = 0.0
+        quiet_seconds += SECONDS_PER_EDIT
 
 
 def to_live_text(turn: "LiveTurn") -> str:

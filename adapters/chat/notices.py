@@ -28,16 +28,14 @@ async def notify_asker(
     send_direct: Callable[[str, str], Awaitable[object]],
 ) -> None:
     """Tell the asker why there is no reply in `channel`; without a `reason` nothing is sent."""
-    if reason is None or asker is None or reply.place.is_direct or await _was_notified(app, reply, asker):
+    if reason is None or asker is None or reply.place.is_direct:
         return
+    parameters = {"platform": reply.place.platform, "channel": reply.place.channel, "asker": asker}
+    async with app.database.statement() as session:
+        if (await session.execute(statements.was_notified, parameters)).scalar_one():
+            return
     try:
         await send_direct(asker, NOTICE.format(channel=channel, reason=reason))
     except (Undeliverable, Unavailable) as error:
         # A person who accepts no direct messages can't be told.
         log.info("notice_not_sent", reply=reply.id, cause=str(error))
-
-
-async def _was_notified(app: "App", reply: "Reply", asker: str) -> bool:
-    parameters = {"platform": reply.place.platform, "channel": reply.place.channel, "asker": asker}
-    async with app.database.statement() as session:
-        return bool((await session.execute(statements.was_notified, parameters)).scalar_one())

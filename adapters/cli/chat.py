@@ -94,9 +94,14 @@ class LocalWorker:
 
     async def ensure_worker(self) -> None:
         """Start a worker in this process if no other is alive."""
-        is_ours_alive = self._work is not None and not self._work.done()
-        if is_ours_alive or await self._is_one_alive():
+        from agent.queue.heartbeats import LiveWorkers
+
+        if self._work is not None and not self._work.done():
             return
+        self._workers = self._workers or LiveWorkers()
+        async with self._app.database.transaction() as session:
+            if await self._workers.find(session, self._app.clock.monotonic()):
+                return
         from adapters.cli.worker import build_worker
 
         self._work = asyncio.create_task(build_worker(self._app).run(), name="worker")
@@ -116,10 +121,3 @@ class LocalWorker:
             await asyncio.sleep(WATCH_SECONDS)
             with suppress(DatabaseLost):
                 await self.ensure_worker()
-
-    async def _is_one_alive(self) -> bool:
-        from agent.queue.heartbeats import LiveWorkers
-
-        self._workers = self._workers or LiveWorkers()
-        async with self._app.database.transaction() as session:
-            return await self._workers.find(session, self._app.clock.monotonic())

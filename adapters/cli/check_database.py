@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
@@ -81,27 +81,21 @@ async def _check_server(address: Address, postgres: Server) -> AsyncIterator[Fin
     before = SystemClock().now()
     server = (await _fetch(address, statements.read_server, as_owner=True))[0]
     yield Finding("ok", "database", f"{kind}, {postgres}")
-    yield _check_extension(server["installed"], server["available"])
-    yield _check_clock(before, server["now"])
-
-
-def _check_extension(installed: str | None, available: str | None) -> Finding:
-    if installed is not None:
-        return Finding("ok", "extension", f"pgvector {installed}")
-    if available is not None:
-        return Finding("ok", "extension", f"pgvector {available} is there; the first migration installs it")
-    return Finding(
-        "fail", "extension", "this Postgres has no pgvector; on Debian: apt-get install postgresql-NN-pgvector"
-    )
-
-
-def _check_clock(before: datetime, theirs: datetime) -> Finding:
-    after = SystemClock().now()
-    apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
+    after, now = SystemClock().now(), server["now"]
+    if server["installed"] is not None:
+        yield Finding("ok", "extension", f"pgvector {server['installed']}")
+    elif server["available"] is not None:
+        text = f"pgvector {server['available']} is there; the first migration installs it"
+        yield Finding("ok", "extension", text)
+    else:
+        text = "this Postgres has no pgvector; on Debian: apt-get install postgresql-NN-pgvector"
+        yield Finding("fail", "extension", text)
+    apart = max((before - now).total_seconds(), (now - after).total_seconds(), 0.0)
     if apart > MOST_SECONDS_APART:
         text = f"this machine and the database are {apart:.0f} s apart; let NTP set both (timedatectl set-ntp true)"
-        return Finding("warn", "clock", text)
-    return Finding("ok", "clock", f"{after:%Y-%m-%d %H:%M:%S} UTC, as the database has it")
+        yield Finding("warn", "clock", text)
+    else:
+        yield Finding("ok", "clock", f"{after:%Y-%m-%d %H:%M:%S} UTC, as the database has it")
 
 
 async def _look_at_files(address: Address, settings: Settings) -> Finding:

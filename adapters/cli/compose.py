@@ -118,13 +118,6 @@ async def open_app(
         yield app
 
 
-async def _rank_tools(app: App) -> None:
-    # Where not all tools fit, the most used ones are offered; a database that is away now is no reason not to start.
-    with suppress(DatabaseLost):
-        async with app.database.statement() as session:
-            app.toolbox.rank(await read_tool_use(session), app.settings.default_guest_modules)
-
-
 async def _exchange_prices(router: Router, database: Database, settings: Settings) -> None:
     # Where the database does not answer yet, tasks of the worker do so later.
     with suppress(DatabaseLost):
@@ -153,11 +146,17 @@ async def note_known_words(app: App, *, with_models: bool = True) -> None:
 
 
 async def _connect(app: App, peers: RemoteAgents, closing: AsyncExitStack) -> None:
-    await _rank_tools(app)
+    # Where not all tools fit, the most used ones are offered; a database that is away now is no reason not to start.
+    with suppress(DatabaseLost):
+        async with app.database.statement() as session:
+            app.toolbox.rank(await read_tool_use(session), app.settings.default_guest_modules)
     # Almost everything is read with each message; these are kept, until an admin changes something.
     app.events.on_change(peers.forget_cards)
     app.events.on_change(app.toolbox.forget_offers)
-    await _open_senders(app, closing)
+    for sender in app.senders.values():
+        if isinstance(sender, NeedsApp):
+            closing.push_async_callback(sender.aclose)
+            await sender.open(app)
 
 
 def list_routes() -> list["Route"]:
@@ -181,10 +180,3 @@ async def _end_orphans(app: App) -> None:
 def _list_origins(senders: Senders) -> dict[str, str]:
     platforms = [sender for sender in senders.values() if isinstance(sender, ChatPlatform)]
     return {name: url for platform in platforms for name, url in platform.settings.origins.items()}
-
-
-async def _open_senders(app: App, closing: AsyncExitStack) -> None:
-    for sender in app.senders.values():
-        if isinstance(sender, NeedsApp):
-            closing.push_async_callback(sender.aclose)
-            await sender.open(app)

@@ -52,27 +52,26 @@ def open_psql(
         raise typer.BadParameter("--readonly and --superuser exclude each other.")
     address = find_database(read_settings(quiet=True))
     role = None if superuser else READONLY_ROLE if readonly else ADMIN_ROLE
+
+    async def work(role: str) -> None:
+        from shared.db.database import check
+        from shared.db.programs import check_options
+        from shared.db.roles import check_roles
+
+        await check(address)
+        connection = await address.connect(as_owner=True)
+        try:
+            await check_roles(connection, [role])
+        finally:
+            await connection.close()
+        if not address.is_embedded:
+            await check_options(address, f"-crole={role}", f"SELECT current_user = '{role}'")  # one of our roles
+
     if role is not None:
-        asyncio.run(_check_role(address, role))
+        asyncio.run(work(role))
     # psql cancels a query with Ctrl+C.
     signal.signal(signal.SIGINT, lambda *_: None)
     raise typer.Exit(_run_client(address, "psql", context.args, role=role))
-
-
-async def _check_role(address: "Address", role: str) -> None:
-
-    from shared.db.database import check
-    from shared.db.programs import check_options
-    from shared.db.roles import check_roles
-
-    await check(address)
-    connection = await address.connect(as_owner=True)
-    try:
-        await check_roles(connection, [role])
-    finally:
-        await connection.close()
-    if not address.is_embedded:
-        await check_options(address, f"-crole={role}", f"SELECT current_user = '{role}'")  # one of our roles
 
 
 @app.command("dump")
@@ -119,17 +118,13 @@ def _run_client(
 
     path = find_program(program, is_embedded=address.is_embedded)
     # The log of changes names whoever types them, also where several people work as one role.
-    with connection_string(address, role=role, options=f"{_actor_option()} {options}") as target:
-        # As a child process, because the embedded server stops with the last process that uses it.
-        code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
-    return code if code >= 0 else 128 - code
-
-
-def _actor_option() -> str:
     try:
         name = getpass.getuser()
     except (OSError, KeyError):
         # A container's user may have a number only.
         name = str(os.getuid())
-    escaped = name.replace("\\", "\\\\").replace(" ", "\\ ")
-    return f"-cparley.actor=psql:{escaped}"
+    actor = name.replace("\\", "\\\\").replace(" ", "\\ ")
+    with connection_string(address, role=role, options=f"-cparley.actor=psql:{actor} {options}") as target:
+        # As a child process, because the embedded server stops with the last process that uses it.
+        code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
+    return code if code >= 0 else 128 - code

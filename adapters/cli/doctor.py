@@ -6,7 +6,6 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import asdict
-from pathlib import Path
 
 import typer
 
@@ -45,20 +44,19 @@ def examine(
     ),
 ) -> None:
     """Check that everything is in order: each line says OK or what to do; exit code 1 when something fails."""
-    if asyncio.run(_show(call)):
-        raise typer.Exit(1)
-
-
-async def _show(call: bool) -> bool:
-    """Show the findings as they come; return whether something fails."""
     findings: list[Finding] = []
-    with progress("looking at everything"):
+
+    async def show() -> None:
         async for finding in _examine(call):
             findings.append(finding)
-            line = f"{typer.style(f'{finding.level:4}', COLOURS[finding.level])}  {finding.subject:9} {finding.text}"
-            say(line)
+            level = typer.style(f"{finding.level:4}", COLOURS[finding.level])
+            say(f"{level}  {finding.subject:9} {finding.text}")
+
+    with progress("looking at everything"):
+        asyncio.run(show())
     keep_rows([asdict(finding) for finding in findings])
-    return any(finding.level == "fail" for finding in findings)
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(1)
 
 
 async def _examine(call: bool) -> AsyncIterator[Finding]:
@@ -78,7 +76,12 @@ async def _examine(call: bool) -> AsyncIterator[Finding]:
         yield finding
     yield _look_at_open_files()
     yield await _look_at_storage(settings)
-    yield await _look_at_sandbox()
+    if (fault := await Sandbox().find_fault()) is not None:
+        remedy = f"documents, images, recordings and data files are not opened. {REMEDY}."
+        yield Finding("fail", "sandbox", f"{fault}; {remedy}")
+    else:
+        text = "attacks on it fail here; documents, images and other files are opened in it"
+        yield Finding("ok", "sandbox", text)
     for finding in _look_at_modules(modules):
         yield finding
     if usable:
@@ -108,7 +111,13 @@ def _look_at_home(settings: Settings) -> Iterator[Finding]:
         yield Finding("fail", "space", f"{text}; Postgres stops when it is full: make room.")
     else:
         yield Finding("warn" if free < LITTLE_SPACE else "ok", "space", text)
-    yield from (_look_at_secret(home / name) for name in SECRET_FILES)
+    for path in (home / name for name in SECRET_FILES):
+        if not path.exists():
+            yield Finding("ok", path.name, "is made at the first start, unless the setting gives it")
+        elif (mode := path.stat().st_mode & 0o777) & 0o077:
+            yield Finding("warn", path.name, f"others can read it (mode {mode:o}); run: chmod 600 {path}")
+        else:
+            yield Finding("ok", path.name, f"kept in {path}, mode {mode:o}")
 
 
 def _look_at_open_files() -> Finding:
@@ -117,15 +126,6 @@ def _look_at_open_files() -> Finding:
         remedy = f"allow {FEW_FILES} or more (ulimit -Hn, LimitNOFILE= of systemd, ulimits of Docker)"
         return Finding("warn", "files", f"a process may open {limit} files and connections; {remedy}")
     return Finding("ok", "files", f"a process may open {'any number of' if limit < 0 else limit} files and connections")
-
-
-def _look_at_secret(path: Path) -> Finding:
-    if not path.exists():
-        return Finding("ok", path.name, "is made at the first start, unless the setting gives it")
-    mode = path.stat().st_mode & 0o777
-    if mode & 0o077:
-        return Finding("warn", path.name, f"others can read it (mode {mode:o}); run: chmod 600 {path}")
-    return Finding("ok", path.name, f"kept in {path}, mode {mode:o}")
 
 
 async def _look_at_storage(settings: Settings) -> Finding:
@@ -143,14 +143,6 @@ async def _look_at_storage(settings: Settings) -> Finding:
     if came_back != content:
         return Finding("fail", "storage", f"{where}: what was read is not what was written")
     return Finding("ok", "storage", f"{where}: written, read and removed")
-
-
-async def _look_at_sandbox() -> Finding:
-    fault = await Sandbox().find_fault()
-    if fault is not None:
-        off = "documents, images, recordings and data files are not opened"
-        return Finding("fail", "sandbox", f"{fault}; {off}. {REMEDY}.")
-    return Finding("ok", "sandbox", "attacks on it fail here; documents, images and other files are opened in it")
 
 
 def _look_at_modules(modules: FoundModules) -> Iterator[Finding]:

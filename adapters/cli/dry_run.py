@@ -51,12 +51,18 @@ def dry_run(
     yes: bool = typer.Option(False, "--yes", help="Don't ask before it costs anything."),
 ) -> None:
     """Let a changed persona answer recorded turns again; nothing is sent or stored with people, and no tool runs."""
+    numbers = [part.strip() for part in (turns or "").split(",") if part.strip()]
+    if (
+        not all(number.isascii() and number.isdecimal() and len(number) < 19 for number in numbers)
+        or len(numbers) > MOST_TURNS
+    ):
+        raise typer.BadParameter(f"--turns takes at most {MOST_TURNS} numbers of turns, comma-separated.")
     wish = _Wish(
         name,
         prompt=prompt_file.read_text(encoding="utf-8").strip() if prompt_file else None,
         model=model,
         version=version,
-        turns=_split(turns),
+        turns=tuple(map(int, numbers)),
         last=last,
         payer=payer,
         yes=yes,
@@ -85,7 +91,20 @@ async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
         run = DryRun(running.turns, await _find_payer(running, wish.payer))
         prepared = await _prepare(running, run, wish)
         if not wish.yes:
-            _show_estimate(prepared)
+            rows = [
+                (
+                    plan.recorded.id,
+                    plan.recorded.user.name,
+                    plan.recorded.question[:60],
+                    plan.tokens,
+                    _dollars(plan.dollars),
+                )
+                for plan in prepared
+            ]
+            show_table(("turn", "who", "message", "about tokens", "at most $"), rows)
+            prices = [plan.dollars for plan in prepared if plan.dollars is not None]
+            dollars = _dollars(sum(prices) if len(prices) == len(prepared) else None)
+            say(f"{len(prepared)} turns, about {sum(plan.tokens for plan in prepared):,} tokens, at most {dollars} $")
             typer.confirm("Answer them again?", abort=True)
         replayed = []
         for number, plan in enumerate(prepared, start=1):
@@ -154,17 +173,6 @@ async def _changed(session: Any, persona: "ResolvedPersona", wish: _Wish) -> "Re
     return persona if wish.model is None else replace(persona, model=wish.model)
 
 
-def _show_estimate(prepared: "list[Prepared]") -> None:
-    rows = [
-        (plan.recorded.id, plan.recorded.user.name, plan.recorded.question[:60], plan.tokens, _dollars(plan.dollars))
-        for plan in prepared
-    ]
-    show_table(("turn", "who", "message", "about tokens", "at most $"), rows)
-    prices = [plan.dollars for plan in prepared if plan.dollars is not None]
-    dollars = _dollars(sum(prices) if len(prices) == len(prepared) else None)
-    say(f"{len(prepared)} turns, about {sum(plan.tokens for plan in prepared):,} tokens, at most {dollars} $")
-
-
 def _show(replayed: "list[Replayed]") -> None:
     from agent.commands.dry_run.replay import total
 
@@ -199,13 +207,3 @@ def _to_json(replayed: "Replayed") -> dict[str, Any]:
 
 def _dollars(dollars: float | None) -> str:
     return "unknown" if dollars is None else f"{dollars:.6f}"
-
-
-def _split(turns: str | None) -> tuple[int, ...]:
-    numbers = [part.strip() for part in (turns or "").split(",") if part.strip()]
-    if (
-        not all(number.isascii() and number.isdecimal() and len(number) < 19 for number in numbers)
-        or len(numbers) > MOST_TURNS
-    ):
-        raise typer.BadParameter(f"--turns takes at most {MOST_TURNS} numbers of turns, comma-separated.")
-    return tuple(map(int, numbers))

@@ -54,28 +54,49 @@ def explain_turn(
         show_json(story)
         return
     _show_turn(story)
-    _show_tools(story["tools"])
+    if (tools := story["tools"]) is not None:
+        say(f"{'tools':13} {', '.join(tools['offered']) or 'none'}")
+        if tools["found_by_search"]:
+            say(f"{'by search':13} {', '.join(tools['found_by_search'])}: there was no room for them")
+        for rule, names in tools["removed"].items():
+            say(f"{'removed':13} {', '.join(names)}: {rule}")
     for part, words in _list_context(story["context"]):
         say(f"{part:13} {words}")
-    rows = story | story["budget"] | {"memories": story["context"].get("memories")}
+    tables = story | story["budget"] | {"memories": story["context"].get("memories")}
     for name in TABLES:
-        _show_rows(name.replace("_", " "), rows[name] or [], full=full)
+        rows = tables[name] or []
+        say(f"\n{name.replace('_', ' ')}{'' if rows else ': none'}")
+        if rows:
+            columns = list(dict.fromkeys(column for row in rows for column in row))
+            show_table(
+                [column.replace("_", " ") for column in columns],
+                [[_to_cell(row.get(column), full) for column in columns] for row in rows],
+            )
 
 
 def _show_turn(story: dict[str, Any]) -> None:
     turn, place, person, persona = story["turn"], story["place"], story["person"], story["persona"]
     where = " / ".join(place[part] for part in ("platform", "server", "channel", "thread") if place[part])
     takeovers = f", attempt {turn['attempt']}" if turn["attempt"] > 1 else ""
+    description = str(persona["name"])
+    if persona["version"] is not None:
+        description += f", version {persona['version']}"
+        if persona["is_deleted"]:
+            description += " (deleted since)"
+        elif persona["newest_version"] != persona["version"]:
+            description += f" (now it is version {persona['newest_version']})"
+    dollars = story["dollars"]
+    price = "of unknown price" if dollars is None else f"{dollars:.6f}".rstrip("0").rstrip(".") + " $"
     lines = {
         "turn": f"{turn['id']}: {turn['status']}{takeovers}, {turn['seconds']} s",
         "place": f"{where} (conversation {place['conversation']})",
         "user": f"{person['id']}, {person['permission']}" if person else "deleted, no permission",
         "agent": f"{turn['agent']}, asked in turn {turn['parent_turn']} by the call {turn['parent_call']}",
-        "persona": _describe_persona(persona),
+        "persona": f"{description}: {persona['why']}" if persona["why"] else description,
         "model": f"{turn['model'] or 'none answered'}, {turn['model_calls']} calls",
         "mode": f"{turn['mode']}, waves of tools: {turn['waves']}",
         "started": turn["started_at"][:19].replace("T", " "),
-        "cost": f"{story['budget']['spent'] or 0} tokens, {_dollars(story['dollars'])}",
+        "cost": f"{story['budget']['spent'] or 0} tokens, {price}",
         "held budget": f"{story['budget']['held'] or 'none'}",
         "complete": "no: the answer was given before the work was done",
         "error": f"{turn['error'] or '-'}: {turn['cause'] or 'no cause noted'}",
@@ -90,31 +111,6 @@ def _show_turn(story: dict[str, Any]) -> None:
     for name, line in lines.items():
         if conditions.get(name, True):
             say(f"{name:13} {line}" if name != "held budget" else f"{name}: {line}")
-
-
-def _describe_persona(persona: dict[str, Any]) -> str:
-    description = str(persona["name"])
-    if persona["version"] is not None:
-        description += f", version {persona['version']}"
-        if persona["is_deleted"]:
-            description += " (deleted since)"
-        elif persona["newest_version"] != persona["version"]:
-            description += f" (now it is version {persona['newest_version']})"
-    return f"{description}: {persona['why']}" if persona["why"] else description
-
-
-def _dollars(dollars: float | None) -> str:
-    return "of unknown price" if dollars is None else f"{dollars:.6f}".rstrip("0").rstrip(".") + " $"
-
-
-def _show_tools(tools: dict[str, Any] | None) -> None:
-    if tools is None:
-        return
-    say(f"{'tools':13} {', '.join(tools['offered']) or 'none'}")
-    if tools["found_by_search"]:
-        say(f"{'by search':13} {', '.join(tools['found_by_search'])}: there was no room for them")
-    for rule, names in tools["removed"].items():
-        say(f"{'removed':13} {', '.join(names)}: {rule}")
 
 
 def _list_context(context: dict[str, Any]) -> list[tuple[str, str]]:
@@ -168,16 +164,6 @@ def _to_words(value: Any) -> str:
     return str(value)
 
 
-def _show_rows(name: str, rows: list[dict[str, Any]], *, full: bool) -> None:
-    say(f"\n{name}{'' if rows else ': none'}")
-    if rows:
-        columns = list(dict.fromkeys(column for row in rows for column in row))
-        show_table(
-            [column.replace("_", " ") for column in columns],
-            [[_cell(row.get(column), full) for column in columns] for row in rows],
-        )
-
-
-def _cell(value: Any, full: bool) -> str:
+def _to_cell(value: Any, full: bool) -> str:
     words = "" if value in (None, "") else _to_words(value)
     return words if full or len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}… ({len(words):,} characters)"

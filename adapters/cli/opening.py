@@ -42,30 +42,24 @@ def read_settings(*, quiet: bool = False) -> "Settings":
 def find_database(settings: "Settings") -> "Address":
     """Return the database's address; the embedded one is started."""
     from shared.db.database import locate
-
-    _prepare_home(settings)
-    if settings.database_url is not None:
-        return locate(settings)
-    is_new = not (settings.parley_home / "postgres").exists()
-    with progress("making a new Postgres (a few seconds, once)" if is_new else "starting Postgres"):
-        return locate(settings)
-
-
-def _prepare_home(settings: "Settings") -> None:
     from shared.errors import ConfigurationError
     from shared.settings.home import make_private
 
-    if settings.database_url and settings.api_token and settings.secret_key:
-        # With a given database nothing is stored in the home directory.
-        return
     home = settings.parley_home
-    try:
-        make_private(home)
-        is_ours = os.access(home, os.W_OK | os.X_OK)
-    except OSError:
-        is_ours = False
-    if not is_ours:
-        raise ConfigurationError(f"PARLEY_HOME: {home} can't be made or written; set it to a folder of yours.")
+    # With a given database nothing is stored in the home directory.
+    if not (settings.database_url and settings.api_token and settings.secret_key):
+        try:
+            make_private(home)
+            is_ours = os.access(home, os.W_OK | os.X_OK)
+        except OSError:
+            is_ours = False
+        if not is_ours:
+            raise ConfigurationError(f"PARLEY_HOME: {home} can't be made or written; set it to a folder of yours.")
+    if settings.database_url is not None:
+        return locate(settings)
+    is_new = not (home / "postgres").exists()
+    with progress("making a new Postgres (a few seconds, once)" if is_new else "starting Postgres"):
+        return locate(settings)
 
 
 @asynccontextmanager

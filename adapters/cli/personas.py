@@ -59,7 +59,11 @@ def show_persona(name: str = NAME) -> None:
 
     values = in_transaction(work)
     prompt = values["system_prompt"]
-    fields = {key: _to_text(value) for key, value in values.items() if key != "system_prompt" and value is not None}
+    fields = {
+        key: (", ".join(map(str, value)) if isinstance(value, list) else str(value))
+        for key, value in values.items()
+        if key != "system_prompt" and value is not None
+    }
     show_fields(fields | {"prompt": f"\n\n{prompt}"}, values=values)
 
 
@@ -226,10 +230,6 @@ def _split(names: str | None) -> list[str] | None:
 
 def _to_values(persona: "Persona") -> dict[str, Any]:
     return {name: getattr(persona, name) for name in COLUMNS}
-
-
-def _to_text(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _row(persona: Any) -> tuple[object, ...]:

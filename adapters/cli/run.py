@@ -13,7 +13,6 @@ from shared import __version__
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
     from agent.app import App
-    from shared.settings import Settings
 
 app = typer.Typer()
 
@@ -105,13 +104,6 @@ def make_link(
     say(link)
 
 
-def _describe_trial(settings: "Settings") -> str:
-    # A call would cost tokens at every start.
-    return (
-        "; not tried: `parley doctor --call` does" if settings.llm_models and not settings.debug_mock_responses else ""
-    )
-
-
 async def _say_connected(platform: "ChatPlatform") -> None:
     await platform.connected.wait()
     say(f"  {platform.name:9} listening")
@@ -142,12 +134,15 @@ async def _list_addresses(running_app: "App") -> list[str]:
     server = await read_server(connection)
     await connection.close()
     where = f"embedded, in {shorten(settings.parley_home / 'postgres')}" if is_embedded else f"DATABASE_URL: {server}"
+    # A call would cost tokens at every start.
+    is_tried_later = settings.llm_models and not settings.debug_mock_responses
+    trial = "; not tried: `parley doctor --call` does" if is_tried_later else ""
     return [
         f"  page      {one_time_link(running_app, who)}",
         f"            opens once, within 10 minutes, as {name}; `parley link` makes another",
         "  terminal  parley chat",
         f"  API       {base.rstrip('/')}/v1/messages and /v1/chat/completions, with {token}",
-        f"  model     {describe_models(settings)}{_describe_trial(settings)}",
+        f"  model     {describe_models(settings)}{trial}",
         *([f"            {describe_remedy()}"] if is_offline(settings) else []),
         f"  recall    {describe_recall(settings)[1]}",
         f"  database  {where}",

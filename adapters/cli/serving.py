@@ -77,7 +77,18 @@ def allow_many_files() -> None:
 
 async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> bool:
     """Return whether a signal has ended it."""
-    stopping = _catch_signals()
+    # The first SIGTERM or SIGINT stops the parts; a second one ends the process at once.
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopping.set()
+        end_within(END_SECONDS, EXIT_STATUS)
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(signal_number)
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop)
     # In a thread, so that a signal is noticed meanwhile.
     address = await asyncio.to_thread(find_database, settings)
     if not await _wait_for_database(partial(prepare, settings, address), stopping):
@@ -93,15 +104,37 @@ async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]
     can_answer = asyncio.Event()
     if not app.models.router.is_slow_to_load():
         can_answer.set()
-    tasks = await _start(app, parts, can_answer)
+    tasks = [asyncio.create_task(listener.listen(app), name=listener.name) for listener in parts.listeners]
+    if parts.worker:
+        tasks.append(asyncio.create_task(_work(app, can_answer), name="worker"))
+    if parts.web:
+        # Imported here because a worker serves no HTTP.
+        from adapters.web import serve as serve_web
+
+        listening = asyncio.Event()
+        tasks.append(
+            asyncio.create_task(serve_web(app, lambda _host, _port: listening.set(), mounted=list_routes()), name="web")
+        )
+        await asyncio.wait(
+            {tasks[-1], asyncio.create_task(listening.wait(), name="listening")}, return_when=asyncio.FIRST_COMPLETED
+        )
     await _wait_for_database(partial(note_known_words, app, with_models=False), stopping)
     await _wait_for_database(partial(on_ready, app), stopping)
     # After the start, because importing the models' library takes seconds.
     warming = asyncio.create_task(_warm(app, can_answer, answers=parts.worker), name="warm")
-    task = asyncio.create_task(stopping.wait(), name="signal")
+    signalled = asyncio.create_task(stopping.wait(), name="signal")
     with watched():
-        await asyncio.wait({task, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-        await _stop(tasks, [warming, task], is_asked=stopping.is_set())
+        await asyncio.wait({signalled, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        if stopping.is_set():
+            complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
+        ended = [part for part in tasks if part.done()]
+        for running in (*tasks, warming, signalled):
+            running.cancel()
+        await asyncio.gather(*tasks, warming, signalled, return_exceptions=True)
+        # The error that ended a part is raised.
+        for part in ended:
+            log.error("part_ended", part=part.get_name())
+            part.result()
 
 
 @contextmanager
@@ -167,53 +200,6 @@ async def _work(app: App, can_answer: asyncio.Event) -> None:
     worker = build_worker(app)
     await can_answer.wait()
     await worker.run()
-
-
-async def _start(app: App, parts: Parts, can_answer: asyncio.Event) -> list[asyncio.Task[None]]:
-    tasks = [asyncio.create_task(listener.listen(app), name=listener.name) for listener in parts.listeners]
-    if parts.worker:
-        tasks.append(asyncio.create_task(_work(app, can_answer), name="worker"))
-    if parts.web:
-        # Imported here because a worker serves no HTTP.
-        from adapters.web import serve as serve_web
-
-        listening = asyncio.Event()
-        tasks.append(
-            asyncio.create_task(serve_web(app, lambda _host, _port: listening.set(), mounted=list_routes()), name="web")
-        )
-        await asyncio.wait(
-            {tasks[-1], asyncio.create_task(listening.wait(), name="listening")}, return_when=asyncio.FIRST_COMPLETED
-        )
-    return tasks
-
-
-async def _stop(tasks: Sequence[asyncio.Task[None]], others: Sequence[asyncio.Task[object]], *, is_asked: bool) -> None:
-    """Stop the parts, then raise the error that ended one of them."""
-    if is_asked:
-        complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
-    ended = [task for task in tasks if task.done()]
-    for task in (*tasks, *others):
-        task.cancel()
-    await asyncio.gather(*tasks, *others, return_exceptions=True)
-    for task in ended:
-        log.error("part_ended", part=task.get_name())
-        task.result()
-
-
-def _catch_signals() -> asyncio.Event:
-    """Return an event that the first SIGTERM or SIGINT sets; a second one exits at once."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        stopping.set()
-        end_within(END_SECONDS, EXIT_STATUS)
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(signal_number)
-
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop)
-    return stopping
 
 
 def with_free_port(settings: Settings) -> Settings:

@@ -67,7 +67,20 @@ def add_skill(
     replace: bool = typer.Option(False, "--replace", help="Replace the row of this name."),
 ) -> None:
     """Copy a skill with its files into the table."""
-    values = _read(path)
+    from agent.tools.skills.folder import INSTRUCTIONS, SkillFolder
+    from agent.tools.skills.format import WrongSkill, parse_skill
+
+    path = path.resolve()
+    try:
+        if path.is_file():
+            skill, files = parse_skill(path.read_text("utf-8", errors="replace")), {}
+        else:
+            folder = SkillFolder(path.parent)
+            skill = folder.read(path.name)
+            files = {file: folder.read_file(path.name, file) for file in skill.files}
+    except (WrongSkill, OSError) as error:
+        raise Refusal(f"{path.name or INSTRUCTIONS}: {error}.") from None
+    values = {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}
 
     async def work(session: "AsyncSession", _settings: "Settings") -> None:
         from sqlalchemy import delete, select
@@ -158,20 +171,3 @@ def examine_folder(settings: "Settings") -> "tuple[list[Examined], list[str]]":
         for skill in skills
         for problem in skill.problems
     ]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    from agent.tools.skills.folder import INSTRUCTIONS, SkillFolder
-    from agent.tools.skills.format import WrongSkill, parse_skill
-
-    path = path.resolve()
-    try:
-        if path.is_file():
-            skill, files = parse_skill(path.read_text("utf-8", errors="replace")), {}
-        else:
-            folder = SkillFolder(path.parent)
-            skill = folder.read(path.name)
-            files = {file: folder.read_file(path.name, file) for file in skill.files}
-    except (WrongSkill, OSError) as error:
-        raise Refusal(f"{path.name or INSTRUCTIONS}: {error}.") from None
-    return {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}

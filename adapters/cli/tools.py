@@ -13,7 +13,6 @@ from shared.db.statements import load_statements
 if TYPE_CHECKING:
     from agent.tools.modules import Module
     from shared.settings import Settings
-    from shared.tools import Tool
 
 statements = load_statements(__file__)
 
@@ -78,14 +77,10 @@ def _to_rows(module: "Module") -> Iterator[tuple[str, ...]]:
     if not module.tools:
         yield module.name, module.source, "", "", "", "(has no tools)"
     for tool in sorted(module.tools, key=lambda tool: tool.name):
-        yield _to_row(tool, module)
-
-
-def _to_row(tool: "Tool", module: "Module") -> tuple[str, ...]:
-    reason = module.off.get(tool.name)
-    state = "on" if reason is None else f"off: {reason}"
-    summary = tool.description.partition("\n")[0]
-    return tool.name, module.source, tool.requires.label, state, str(_count(tool.schema)), summary
+        reason = module.off.get(tool.name)
+        state = "on" if reason is None else f"off: {reason}"
+        summary = tool.description.partition("\n")[0]
+        yield tool.name, module.source, tool.requires.label, state, str(_count(tool.schema)), summary
 
 
 async def _list_mcp(settings: "Settings") -> list[Any]:

@@ -119,8 +119,12 @@ def link(
     platform, account_id = _account(account)
 
     async def work(session: "AsyncSession", _settings: "Settings") -> int:
+        from sqlalchemy import func, select
+
         user_id = await find_user(session, who)
-        await _link(session, user_id, platform, account_id=account_id, may_move=move)
+        owner = await session.scalar(select(func.parley_link_account(user_id, platform, account_id, move)))
+        if owner != user_id:
+            raise Refusal(f"{platform}:{account_id} belongs to user {owner}; --move takes it from there.")
         return user_id
 
     say(f"user {in_transaction(work)}: {platform}:{account_id} is linked")
@@ -160,19 +164,19 @@ def erase(
     erasure_id = in_transaction(work)
     if erasure_id is None:
         raise Refusal("This can't be undone: rows, memories, messages and files of this person go. Add --yes.")
+
+    async def erase_all() -> str:
+        from agent.commands.personal_data.erasure import erase as erase_person
+        from shared.settings import load_secrets
+
+        settings = read_settings(quiet=True)
+        async with opened_database(settings) as database, aclosing(_open_storage(settings)) as storage:
+            erasure = await erase_person(database, storage, erasure_id)
+        return erasure.to_receipt(load_secrets(settings))
+
     with progress("erasing rows, memories, messages and files"):
-        receipt = asyncio.run(_erase(erasure_id))
+        receipt = asyncio.run(erase_all())
     say(receipt)
-
-
-async def _erase(erasure_id: int) -> str:
-    from agent.commands.personal_data.erasure import erase as erase_person
-    from shared.settings import load_secrets
-
-    settings = read_settings(quiet=True)
-    async with opened_database(settings) as database, aclosing(_open_storage(settings)) as storage:
-        erased = await erase_person(database, storage, erasure_id)
-    return erased.to_receipt(load_secrets(settings))
 
 
 def _open_storage(settings: "Settings") -> "Storage":
@@ -232,14 +236,10 @@ async def _find_by_name(session: "AsyncSession", name: str) -> int:
     if len(rows) > 1:
         raise Refusal(f"Several users are called {name}: {', '.join(map(str, rows))}; say which by number.")
     if not rows:
-        raise Refusal(f"There is no user called {name}{await _nearest(session, name)}; `parley user list` shows them.")
+        nearest = get_close_matches(name, (await session.scalars(statements.list_names)).all(), n=1)
+        hint = f" (the nearest name is {nearest[0]})" if nearest else ""
+        raise Refusal(f"There is no user called {name}{hint}; `parley user list` shows them.")
     return rows[0]
-
-
-async def _nearest(session: "AsyncSession", name: str) -> str:
-    rows = (await session.scalars(statements.list_names)).all()
-    nearest = get_close_matches(name, rows, n=1)
-    return f" (the nearest name is {nearest[0]})" if nearest else ""
 
 
 def call_admin(statement: "TextClause", who: str, *, new: bool = False, **arguments: object) -> str:
@@ -266,14 +266,6 @@ async def set_permission(session: "AsyncSession", user_id: int, permission: Perm
     user = await read_user(session, user_id)
     limit = "unlimited budget" if user.budget is None else f"{user.budget:,} tokens in 30 days"
     return f"user {user_id} ({user.name or user.accounts}): {permission.label}, {limit}"
-
-
-async def _link(session: "AsyncSession", user_id: int, platform: str, account_id: str, *, may_move: bool) -> None:
-    from sqlalchemy import func, select
-
-    owner = await session.scalar(select(func.parley_link_account(user_id, platform, account_id, may_move)))
-    if owner != user_id:
-        raise Refusal(f"{platform}:{account_id} belongs to user {owner}; --move takes it from there.")
 
 
 def to_spent(user: Any) -> str:

@@ -89,13 +89,10 @@ class _Watchdog(threading.Thread):
                 self._report("blocked_process_ended", self._end_after)
                 os._exit(EXIT_STATUS)
             if not missed:
-                self._ask()
-
-    def _ask(self) -> None:
-        self._is_waiting = True
-        with suppress(RuntimeError):
-            # It raises when the loop is closed, which is the end of the process.
-            self._loop.call_soon_threadsafe(self._on_answer)
+                self._is_waiting = True
+                with suppress(RuntimeError):
+                    # It raises when the loop is closed, which is the end of the process.
+                    self._loop.call_soon_threadsafe(self._on_answer)
 
     def _on_answer(self) -> None:
         self._is_waiting = False

@@ -95,18 +95,45 @@ class _Call:
 
 
 class ModuleServer:
-    """The tools of some modules as an MCP server; without `at_terminal`, every call has to name its person."""
+    """The tools of some modules as an MCP server; without `at_terminal`, every call has to name its person.
+
+    Raises `ConfigurationError` for an unknown module.
+    """
 
     def __init__(self, app: App, modules: Sequence[str] = (), at_terminal: ResolvedUser | None = None) -> None:
         self._app = app
         self._at_terminal = at_terminal
-        self._tools = _by_listed_name(app.toolbox.tools, modules)
+        # By the names under which they are listed: without the module's name if there is only one.
+        module_names = sorted({tool.module for tool in app.toolbox.tools})
+        unknown = [module for module in modules if module not in module_names]
+        if unknown:
+            raise ConfigurationError(
+                f"There is no module {unknown[0]!r} with tools; there are: {', '.join(module_names)}."
+            )
+        # Tools that end a turn are left out: there is no turn to end.
+        tools = [tool for tool in app.toolbox.tools if not tool.ends_turn and (not modules or tool.module in modules)]
+        self._tools = {tool.run.__name__ if len(modules) == 1 else tool.wire_name: tool for tool in tools}
         self.protocol: Server[dict[str, Any]] = Server(
             "parley", version=__version__, on_list_tools=self._list, on_call_tool=self._call
         )
 
     async def _list(self, _context: Context, _page: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_to_mcp_tool(name, tool) for name, tool in self._tools.items()])
+        return ListToolsResult(
+            tools=[
+                McpTool(
+                    name=name,
+                    description=tool.description,
+                    # Left out of prompts, where they would cost tokens.
+                    input_schema={
+                        "$schema": DIALECT,
+                        "additionalProperties": False,
+                        **tool.schema["function"]["parameters"],
+                    },
+                    annotations=ToolAnnotations(read_only_hint=tool.read_only),
+                )
+                for name, tool in self._tools.items()
+            ]
+        )
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
         tool = self._tools.get(params.name)
@@ -130,7 +157,11 @@ class ModuleServer:
 
     def _read_call(self, context: Context, meta: Mapping[str, Any]) -> _Call:
         call_id = clean(str(meta.get(CALL_ID) or context.request_id))[:200]
-        identity = meta.get(PERSON) or _person_in_headers(context.request)
+        headers: Mapping[str, str] = getattr(context.request, "headers", {})
+        header_fields = {"platform": headers.get("parley-platform"), "platform_user_id": headers.get("parley-user")}
+        identity = (
+            meta.get(PERSON) or {name: value for name, value in header_fields.items() if value is not None} or None
+        )
         if identity is None and self._at_terminal is not None:
             return _Call(terminal_sender(), terminal_place(terminal_sender()), call_id)
         if identity is None:
@@ -175,30 +206,6 @@ class ModuleServer:
         return CallScope(caller, persona, call.place, can_ask=False), context
 
 
-def _by_listed_name(tools: Sequence[Tool], modules: Sequence[str]) -> dict[str, Tool]:
-    """Return the tools by the name under which they are listed, without the module's name if there is only one.
-
-    Raises `ConfigurationError` for an unknown module.
-    """
-    module_names = sorted({tool.module for tool in tools})
-    unknown = [module for module in modules if module not in module_names]
-    if unknown:
-        raise ConfigurationError(f"There is no module {unknown[0]!r} with tools; there are: {', '.join(module_names)}.")
-    # Tools that end a turn are left out: there is no turn to end.
-    served = [tool for tool in tools if not tool.ends_turn and (not modules or tool.module in modules)]
-    return {tool.run.__name__ if len(modules) == 1 else tool.wire_name: tool for tool in served}
-
-
-def _to_mcp_tool(name: str, tool: Tool) -> McpTool:
-    return McpTool(
-        name=name,
-        description=tool.description,
-        # Left out of prompts, where they would cost tokens.
-        input_schema={"$schema": DIALECT, "additionalProperties": False, **tool.schema["function"]["parameters"]},
-        annotations=ToolAnnotations(read_only_hint=tool.read_only),
-    )
-
-
 def _to_result(content: str, *, is_error: bool) -> CallToolResult:
     # Structured content has to be an object; every result is wrapped in one, so that clients need not distinguish.
     return CallToolResult(
@@ -206,12 +213,6 @@ def _to_result(content: str, *, is_error: bool) -> CallToolResult:
         structured_content={"result": json.loads(content)},
         is_error=is_error,
     )
-
-
-def _person_in_headers(request: Any) -> dict[str, str] | None:
-    headers: Mapping[str, str] = getattr(request, "headers", {})
-    parameters = {"platform": headers.get("parley-platform"), "platform_user_id": headers.get("parley-user")}
-    return {name: value for name, value in parameters.items() if value is not None} or None
 
 
 async def serve_stdio(server: ModuleServer) -> None:
@@ -262,7 +263,8 @@ class _Guard:
             if name == b"origin" and not self._is_ours(value, is_address=_is_loopback):
                 reason = "Pages of other sites may not call this server; set PUBLIC_URL to the address of yours."
                 return JSONResponse({"error": "foreign_origin", "message": reason}, 403)
-        if self._is_authorized(dict(headers)):
+        scheme, _, token = dict(headers).get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token):
             return None
         reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
         return JSONResponse({"error": "unauthorized", "message": reason}, 401, {"WWW-Authenticate": "Bearer"})
@@ -273,10 +275,6 @@ class _Guard:
         except ValueError:
             return False
         return host in self._names or is_address(host)
-
-    def _is_authorized(self, headers: Mapping[bytes, bytes]) -> bool:
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
 
 
 async def _without_deep_nesting(receive: Receive) -> Receive:

@@ -61,20 +61,17 @@ class Chat:
         if self._output.wants_stream:
             loop.add_signal_handler(signal.SIGINT, self._interrupt)
         try:
-            await self._talk()
+            while (text := await self._reader.read()) is not None:
+                try:
+                    goes_on = await self._on_input(text)
+                except ParleyError as error:
+                    self._output.note(str(error))
+                    continue
+                if not goes_on:
+                    return
         finally:
             if self._output.wants_stream:
                 loop.remove_signal_handler(signal.SIGINT)
-
-    async def _talk(self) -> None:
-        while (text := await self._reader.read()) is not None:
-            try:
-                goes_on = await self._on_input(text)
-            except ParleyError as error:
-                self._output.note(str(error))
-                continue
-            if not goes_on:
-                return
 
     async def _on_input(self, text: str) -> bool:
         """Handle one input; return False if it ends the conversation."""
@@ -89,7 +86,11 @@ class Chat:
         if not line and not self._files:
             return True
         if (name := commands.find_credential_form(line)) is not None:
-            await self._enter_credential(name)
+            value = await self._reader.read_secret(f"{name}: ")
+            if value is None:
+                self._output.note("Nothing was kept.")
+            else:
+                self._output.write(await commands.keep_credential(self._app, self._sender, name, value=value))
             return True
         reply = await commands.answer(self._app, self._sender, self._place, text=text)
         if reply is None:
@@ -98,13 +99,6 @@ class Chat:
         hints = [ATTACH_HELP] if line.lower() == "/help" else []
         self._output.write("\n".join([reply.text, *hints, *(describe_file(asdict(file)) for file in reply.files)]))
         return not reply.quit
-
-    async def _enter_credential(self, name: str) -> None:
-        value = await self._reader.read_secret(f"{name}: ")
-        if value is None:
-            self._output.note("Nothing was kept.")
-            return
-        self._output.write(await commands.keep_credential(self._app, self._sender, name, value=value))
 
     def _attach(self, path: Path) -> None:
         self._files.append(path)
@@ -125,11 +119,7 @@ class Chat:
         )
         accepted = await retry_on_lost_db(lambda: self._app.inbox.accept(message), STORE_SECONDS)
         self._files.clear()
-        await self._follow(accepted.inbox_id)
-
-    async def _follow(self, inbox_id: int) -> None:
-        """Show the answer while it arrives."""
-        self._watching = asyncio.create_task(self._watch(inbox_id))
+        self._watching = asyncio.create_task(self._watch(accepted.inbox_id))
         try:
             await asyncio.wait([self._watching])
             if self._watching.cancelled():

@@ -106,7 +106,12 @@ class LiveOutput:
     def show(self, event: Event) -> None:
         """Show one event of a turn."""
         if event.name == "text_delta":
-            self._grow(event.payload)
+            if event.payload.get("reset") and self._shown:
+                self.note("(the answer begins anew)")
+            text = harmless(event.payload["text"])
+            if text:
+                self._write(text)
+                self._shown += text
         elif event.name == "tool_call":
             self.note(f"· {describe_call(event.payload)}")
             self.wait()
@@ -114,29 +119,18 @@ class LiveOutput:
             self.note(f"  {harmless(event.payload['tool'])} failed")
             self.wait()
         elif event.name == "message":
-            self._finish(event.payload)
-
-    def _grow(self, payload: dict[str, Any]) -> None:
-        if payload.get("reset") and self._shown:
-            self.note("(the answer begins anew)")
-        text = harmless(payload["text"])
-        if text:
-            self._write(text)
-            self._shown += text
-
-    def _finish(self, payload: dict[str, Any]) -> None:
-        whole = harmless(payload["content"])
-        # The streamed text is a preview; the stored message is authoritative.
-        if self._shown and whole.startswith(self._shown.rstrip()):
-            self._write(whole[len(self._shown) :])
-        elif whole:
+            whole = harmless(event.payload["content"])
+            # The streamed text is a preview; the stored message is authoritative.
+            if self._shown and whole.startswith(self._shown.rstrip()):
+                self._write(whole[len(self._shown) :])
+            elif whole:
+                self._end_line()
+                self._write(whole)
+            self._shown = whole
             self._end_line()
-            self._write(whole)
-        self._shown = whole
-        self._end_line()
-        for file in payload["files"]:
-            self._write(f"{describe_file(file)}\n")
-        self._write("\n")
+            for file in event.payload["files"]:
+                self._write(f"{describe_file(file)}\n")
+            self._write("\n")
 
     def _end_line(self) -> None:
         self._write("" if not self._shown or self._shown.endswith("\n") else "\n")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from shared.credentials.typed import without_typed
 
 if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
+    pass
 
 CHUNK_BYTES = 64 * 1024
 
@@ -66,7 +66,31 @@ class PersonAtKeyboard:
     """A prompt with history and completion; Alt+Enter inserts a line break."""
 
     def __init__(self, history: Path, commands: Iterable[str]) -> None:
-        self._session = _new_session(history, list(commands))
+        # Imported here because a pipe does not need it.
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.completion import WordCompleter
+        from prompt_toolkit.history import FileHistory
+        from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+        # The history is readable by its owner only.
+        history.touch(mode=0o600)
+        keys = KeyBindings()
+
+        class Kept(FileHistory):
+            def store_string(self, string: str) -> None:
+                super().store_string(without_typed(string))
+
+        @keys.add("escape", "enter")
+        def _new_line(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        self._session: PromptSession[str] = PromptSession(
+            history=Kept(history),
+            key_bindings=keys,
+            completer=WordCompleter(list(commands), sentence=True),
+            complete_while_typing=False,
+            enable_open_in_editor=True,
+        )
 
     async def read(self) -> str | None:
         """Return the input, None after Ctrl+D; Ctrl+C only clears the line."""
@@ -80,42 +104,11 @@ class PersonAtKeyboard:
 
     async def read_secret(self, prompt: str) -> str | None:
         """Return what is typed, shown as asterisks; None after Ctrl+C or Ctrl+D."""
+        from prompt_toolkit import PromptSession
+
+        # Without the history of the other one.
+        session: PromptSession[str] = PromptSession()
         try:
-            return await _new_secret_session().prompt_async(prompt, is_password=True, handle_sigint=False)
+            return await session.prompt_async(prompt, is_password=True, handle_sigint=False)
         except (KeyboardInterrupt, EOFError):
             return None
-
-
-def _new_secret_session() -> "PromptSession[str]":
-    # Without the history of the other one.
-    from prompt_toolkit import PromptSession
-
-    return PromptSession()
-
-
-def _new_session(history: Path, commands: list[str]) -> "PromptSession[str]":
-    # Imported here because a pipe does not need it.
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-
-    # The history is readable by its owner only.
-    history.touch(mode=0o600)
-    keys = KeyBindings()
-
-    class Kept(FileHistory):
-        def store_string(self, string: str) -> None:
-            super().store_string(without_typed(string))
-
-    @keys.add("escape", "enter")
-    def _new_line(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    return PromptSession(
-        history=Kept(history),
-        key_bindings=keys,
-        completer=WordCompleter(commands, sentence=True),
-        complete_while_typing=False,
-        enable_open_in_editor=True,
-    )

@@ -18,12 +18,11 @@ from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.db.embedded.server import start_postgres
 from shared.settings import Settings
-from tests.agent.turn.policies.test_approval import answered
 from tests.crash.stage import Stage, WorkerAtWork, open_stage
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import run_as_owner
 from tests.support.parley import message, open_parley
-from tests.support.recovery import control
+from tests.support.recovery import answered, control
 
 pytestmark = pytest.mark.soak
 SECONDS = 180
