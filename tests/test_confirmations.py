@@ -9,7 +9,8 @@ from sqlalchemy.exc import IntegrityError
 
 from agent import commands
 from shared.db.database import Address
-from shared.messages import AgentResponse, Decision
+from shared.messages import AgentResponse, Decision, PlatformContext
+from shared.permissions import Permission
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.support.office import MAIL, Office, age, calls, new_office, open_office, parley_of_office, statuses
@@ -218,6 +219,48 @@ async def test_later_model_answers_do_not_change_a_confirmed_call(parley: Parley
     assert office.sent == [("bob", "See you at eight.")]
     assert reply.content.startswith("Send “All my secrets.” to eve?")
     assert await statuses(parley) == ["used", "pending"]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "UPDATE users SET permission_level = 'user' WHERE id = :bob",
+        "UPDATE users SET permission_until = now() - interval '1 minute', permission_after = 'user' WHERE id = :bob",
+        "UPDATE users SET paused_at = now() WHERE id = :bob",
+    ],
+)
+async def test_an_approvers_yes_that_waited_for_its_turn_counts_only_with_the_permission_of_that_moment(
+    parley: Parley, office: Office, loss: str
+) -> None:
+    office.approver = Permission.ADMIN
+    parley.model.play([Answer("Hi."), calls(MAIL), Answer("Sent.")])
+    await parley.ask("hello", user="bob", server="acme")
+    bob = await parley.value("UPDATE users SET permission_level = 'admin' RETURNING id")
+    question = await parley.ask("mail Bob", server="acme")
+    assert question.confirmation is not None
+    decision = Decision(question.confirmation.id, approved=True, approved_by=bob)
+
+    await parley.sql(loss, bob=bob)
+    reply = await parley.ask("yes", server="acme", decision=decision)
+
+    assert (reply.error, office.sent, await statuses(parley)) == ("approval_needed", [], ["pending"])
+
+
+async def test_an_approver_by_a_role_of_the_place_is_one_when_the_turn_begins(parley: Parley, office: Office) -> None:
+    office.approver = Permission.ADMIN
+    parley.model.play([Answer("Hi."), calls(MAIL), Answer("Sent.")])
+    context = PlatformContext(role_ids=("keepers",))
+    await parley.ask("hello", user="bob", server="acme", platform_context=context)
+    bob = await parley.value("SELECT id FROM users")
+    await parley.sql(
+        "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('test', 'acme', 'keepers', 'admin')"
+    )
+    question = await parley.ask("mail Bob", server="acme")
+    assert question.confirmation is not None
+    decision = Decision(question.confirmation.id, approved=True, approved_by=bob)
+
+    assert (await parley.ask("yes", server="acme", decision=decision)).content == "Sent."
+    assert len(office.sent) == 1
 
 
 async def test_the_table_refuses_changed_arguments(parley: Parley) -> None:

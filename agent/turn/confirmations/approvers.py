@@ -1,7 +1,7 @@
 """Lets another user approve a call: somebody in the same place with the permission that the question requires.
 
-Permission and pause are checked when they answer. The approval is then treated as a message of the user who was asked,
-so that the call runs with that user's permission and budget.
+Permission and pause are checked when they answer, and again when the turn of the answer begins. The approval is treated
+as a message of the user who was asked, so that the call runs with that user's permission and budget.
 """
 
 from dataclasses import replace

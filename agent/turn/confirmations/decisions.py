@@ -107,6 +107,7 @@ async def apply_answer(
         "turn_id": turn_id,
         "inbox_id": answer.inbox_id,
         "id": answer.confirmation_id,
+        "approved_by": answer.approved_by,
     }
     row = (await session.execute(statements.find_question, parameters)).one_or_none()
     if row is None:
@@ -121,12 +122,19 @@ async def apply_answer(
         case "again":
             fields = (row.call_id, row.tool, row.arguments, row.question, row.reason, row.agent, row.approver_level)
             return DecisionResult(again=ApprovalRequest(*fields))
-        case "agreed" if answer.approved_by is None and lacks_level(user.permission, row.approver_level):
+        case "agreed" if lacks_level(_permission_of(answer, user, row), row.approver_level):
             return DecisionResult(refusal=ApprovalNeeded(level=row.approver_level))
         case verdict:
             status = "approved" if verdict == "agreed" else "denied"
             steps = _to_steps(verdict, row, turn_id)
             return DecisionResult(steps, confirmation_id=row.id, status=status, approved_by=answer.approved_by)
+
+
+def _permission_of(answer: GivenAnswer, user: ResolvedUser, row: Any) -> Permission:
+    # Of another person who has approved, at this moment: it may have been lost while the answer waited for its turn.
+    if answer.approved_by is None:
+        return user.permission
+    return max(map(Permission.from_label, row.approver_permissions), default=Permission.GUEST)
 
 
 def lacks_level(permission: Permission, label: str | None) -> bool:
