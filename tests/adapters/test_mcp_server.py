@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -15,9 +14,13 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from pydantic import SecretStr
 
+from adapters.cli.compose import open_app
+from adapters.mcp.server import ModuleServer, serve_http
 from adapters.terminal import terminal_sender
 from shared.db.database import Address
+from shared.settings import Settings
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley
 
@@ -52,14 +55,14 @@ def environment(address: Address, home: Path) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running(address: Address, home: Path, **settings: str) -> AsyncIterator[tuple[Process, str]]:
+async def running(address: Address, home: Path) -> AsyncIterator[tuple[Process, str]]:
     """Run `parley mcp --http` on the test's database; give the process and its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "adapters.cli", "mcp", "--http", "--port", "0",
-        env=environment(address, home) | settings, stderr=PIPE,
+        env=environment(address, home), stderr=PIPE,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             response = await _told_address(process)
         yield process, response
     finally:
@@ -69,10 +72,15 @@ async def running(address: Address, home: Path, **settings: str) -> AsyncIterato
 
 
 @pytest.fixture
-async def url(address: Address, tmp_path: Path) -> AsyncIterator[str]:
-    """The address of `parley mcp --http` on the test's database."""
-    async with running(address, tmp_path) as (_, response):
-        yield response
+async def url(settings: Settings, address: Address) -> AsyncIterator[str]:
+    """The address of such a server on the test's database; another process would cost seconds and show nothing more."""
+    public = {"api_token": SecretStr(TOKEN), "public_url": "https://chat.example.org"}
+    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    async with open_app(settings.model_copy(update=public), address) as app:
+        serving = asyncio.create_task(serve_http(app, ModuleServer(app, ()), 0, on_start=told.set_result))
+        yield await told
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 async def _told_address(process: Process) -> str:
@@ -129,13 +137,10 @@ HOSTS = [
 ]
 
 
-async def test_pages_and_hosts_of_others_are_refused(address: Address, tmp_path: Path) -> None:
+async def test_pages_and_hosts_of_others_are_refused(url: str) -> None:
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     parameters = {"authorization": f"Bearer {TOKEN}", "accept": "application/json, text/event-stream"}
-    async with (
-        running(address, tmp_path, PUBLIC_URL="https://chat.example.org") as (_, url),
-        httpx2.AsyncClient(headers=parameters, trust_env=False) as http,
-    ):
+    async with httpx2.AsyncClient(headers=parameters, trust_env=False) as http:
         statuses = [(await http.post(url, json=ping, headers=headers)).status_code for headers, _ in HOSTS]
 
     assert statuses == [status for _, status in HOSTS]
@@ -260,9 +265,15 @@ async def test_the_server_checks_permission_and_persona_as_well(url: str, parley
 
 
 async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
-    url: str, parley: Parley, address: Address, tmp_path: Path
+    parley: Parley, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.environ["MCP_TEST_PARLEY"] = TOKEN
+    monkeypatch.setenv("MCP_TEST_PARLEY", TOKEN)
+    async with running(address, tmp_path) as (_, url):
+        await check_the_same(url, parley, environment(address, tmp_path))
+
+
+async def check_the_same(url: str, parley: Parley, variables: dict[str, str]) -> None:
+    """Let the model call each tool here, in the process at this address, and in one that is started for its pipes."""
     await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)")
     await parley.sql("INSERT INTO users (permission_level) VALUES ('owner')")
     await parley.sql(
@@ -275,9 +286,9 @@ async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
         headers=json.dumps({"Authorization": "Bearer ${MCP_TEST_PARLEY}"}),
         command=sys.executable,
         args='["-m", "adapters.cli", "mcp"]',
-        env=json.dumps(environment(address, tmp_path)),
+        env=json.dumps(variables),
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             if {tool.module for tool in parley.app.toolbox.tools} >= {"web", "pipes"}:
                 break
