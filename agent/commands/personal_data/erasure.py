@@ -54,7 +54,8 @@ class Erased:
 
 async def request_erasure(session: AsyncSession, user_id: int) -> int | None:
     """Store the wish to erase this person and return its id; None if there is no such person and never was."""
-    return (await session.execute(statements.request_erasure, {"user_id": user_id})).scalar_one()
+    number: int | None = (await session.execute(statements.request_erasure, {"user_id": user_id})).scalar_one()
+    return number
 
 
 async def find_erasure(session: AsyncSession, user_id: int) -> int | None:
