@@ -67,19 +67,6 @@ def to_plain_name(name: str) -> str:
     return plain if plain and is_plain_name(plain) else "somebody"
 
 
-def is_nested_deep(text: str) -> bool:
-    """Return whether brackets in a JSON text, outside of its strings, are nested deeper than `MAX_DEPTH`."""
-    level = 0
-    for part in BRACKETS.finditer(text):
-        if part[0] in "[{":
-            level += 1
-            if level > MAX_DEPTH:
-                return True
-        elif part[0] in "]}":
-            level -= 1
-    return False
-
-
 def cut_nesting(text: str, levels: int) -> str:
     """Return a JSON text with null for each list and object that is nested deeper."""
     pieces, level, start = [], 0, 0

@@ -134,14 +134,16 @@ CREATE VIEW admin.budgets AS
 WITH limits AS (
     SELECT 'person' AS kind, coalesce(person.name, 'user ' || u.id) AS name, '30 days' AS period, 'tokens' AS unit,
            standing.budget::numeric AS allowed, granted.tokens::numeric AS granted, standing.used::numeric AS used,
-           standing.reserved::numeric AS reserved, standing.resets_at, 'users' AS "table", u.id
+           standing.reserved::numeric AS reserved, standing.resets_at, 'users' AS "table", u.id,
+           NULL::text AS platform, NULL::text AS server
     FROM public.users AS u JOIN admin.users AS person USING (id) CROSS JOIN LATERAL public.parley_budget(
         u.token_budget_monthly, u.budget_from_roles, u.tokens_used_this_month, u.tokens_reserved, u.budget_reset_at
     ) AS standing CROSS JOIN LATERAL public.parley_granted(u.id, NULL, NULL) AS granted
     WHERE u.token_budget_monthly IS NOT NULL
     UNION ALL
     SELECT 'server', coalesce(s.name, s.platform || ':' || s.platform_server_id), '30 days', 'tokens', standing.budget,
-           granted.tokens, standing.used, standing.reserved, standing.resets_at, 'servers', s.id
+           granted.tokens, standing.used, standing.reserved, standing.resets_at, 'servers', s.id, s.platform,
+           s.platform_server_id
     FROM public.servers AS s CROSS JOIN LATERAL public.parley_budget(
         s.token_budget_monthly, NULL, s.tokens_used_this_month, s.tokens_reserved, s.budget_reset_at
     ) AS standing CROSS JOIN LATERAL public.parley_granted(NULL, s.id, NULL) AS granted
@@ -150,7 +152,8 @@ WITH limits AS (
     SELECT b.kind, coalesce(
                person.name, persona.name, b.permission_level,
                concat_ws(':', b.platform, coalesce(server.name, b.platform_server_id), b.role, b.platform_channel_id)
-           ), b.period, one.unit, one.allowed, one.granted, one.used, one.reserved, p.resets_at, 'budgets', b.id
+           ), b.period, one.unit, one.allowed, one.granted, one.used, one.reserved, p.resets_at, 'budgets', b.id,
+           server.platform, server.platform_server_id
     FROM public.budgets AS b CROSS JOIN LATERAL public.parley_limit_period(b.period, b.resets_at) AS p
     CROSS JOIN LATERAL public.parley_granted(NULL, NULL, b.id) AS granted
     CROSS JOIN LATERAL (VALUES
@@ -163,7 +166,7 @@ WITH limits AS (
     WHERE one.allowed IS NOT NULL
 )
 SELECT kind, name, period, unit, allowed, granted, used, reserved, greatest(0, allowed + granted - used - reserved) AS "left",
-       resets_at, "table", id
+       resets_at, "table", id, platform, server
 FROM limits ORDER BY used / nullif(allowed + granted, 0) DESC NULLS LAST;
 COMMENT ON VIEW admin.budgets IS
     'Every limit: allowed, granted on top, used, reserved by running calls, left, and when it begins again; the fullest first.';

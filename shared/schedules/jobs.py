@@ -5,7 +5,7 @@ same server. Another person's job is answered like one that does not exist.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
@@ -165,9 +165,8 @@ class JobsOfUser:
 
     async def list(self, limit: int = 100) -> Sequence[Job]:
         """Return the open jobs, those that are due next first, paused ones last."""
-        parameters = self._scope | {"limit": limit}
         async with self.database.transaction() as session:
-            return [to_job(row) for row in (await session.execute(statements.list_jobs, parameters)).all()]
+            return await self._find(session, OPEN, limit=limit)
 
     async def cancel(self, job_id: int) -> Job:
         """End a job, which may be taken back until its row is removed; raises `NotFound`."""
@@ -196,13 +195,8 @@ class JobsOfUser:
             due = job.timing.next_after(self.clock.now())
             if due is None:
                 raise ToolError(f"The time of job {job_id} has passed; cancel it and make a new one.")
-            return to_job((await session.execute(statements.resume_job, {"id": job_id, "next_due_at": due})).one())
-
-    @property
-    def _scope(self) -> dict[str, Any]:
-        place = self.place
-        server = place.channel if place.server is None else place.server
-        return {"user_id": self.user_id, "is_direct": place.is_direct, "platform": place.platform, "server": server}
+            await session.execute(statements.resume_job, {"id": job_id, "next_due_at": due})
+            return replace(job, status="active", next_due_at=due, error=None)
 
     async def _check_number(self, session: AsyncSession) -> None:
         number = (await session.execute(statements.count_jobs, {"user_id": self.user_id})).scalar_one()
@@ -210,13 +204,28 @@ class JobsOfUser:
             raise ToolError(f"There are {self.limits.most} jobs already, which is the limit; cancel one first.")
 
     async def _get(self, session: AsyncSession, job_id: int, statuses: Sequence[Status] = OPEN) -> Job:
-        row = None
+        jobs: Sequence[Job] = ()
         if 0 < job_id <= MAX_ID:
-            parameters = self._scope | {"id": job_id, "statuses": list(statuses)}
-            row = (await session.execute(statements.lock_job, parameters)).one_or_none()
-        if row is None:
+            await session.execute(statements.lock_job, {"id": job_id, "user_id": self.user_id})
+            jobs = await self._find(session, statuses, job_id=job_id, limit=1)
+        if not jobs:
             raise NotFound(what="job")
-        return to_job(row)
+        return jobs[0]
+
+    async def _find(
+        self, session: AsyncSession, statuses: Sequence[Status], *, limit: int, job_id: int | None = None
+    ) -> Sequence[Job]:
+        place = self.place
+        parameters = {
+            "user_id": self.user_id,
+            "id": job_id,
+            "statuses": list(statuses),
+            "is_direct": place.is_direct,
+            "platform": place.platform,
+            "server": place.channel if place.server is None else place.server,
+            "limit": limit,
+        }
+        return [to_job(row) for row in (await session.execute(statements.find_jobs, parameters)).all()]
 
     async def find_origin(self, session: AsyncSession) -> Origin:
         """Return how the person wrote in this turn, or here last; raises `ToolError` if no person did."""

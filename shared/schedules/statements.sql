@@ -1,6 +1,9 @@
--- name: list_jobs
-SELECT id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
-expires_at, error, author FROM scheduled_jobs WHERE user_id = :user_id AND status IN ('active', 'paused') AND EXISTS (
+-- name: find_jobs
+-- Those of a person that are visible in a place: in a direct conversation all, elsewhere those of the server.
+SELECT id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool, expires_at,
+       error, author
+FROM scheduled_jobs
+WHERE user_id = :user_id AND id = coalesce(CAST(:id AS bigint), id) AND status = ANY(:statuses) AND EXISTS (
     SELECT FROM conversations AS origin WHERE origin.id = scheduled_jobs.conversation_id AND (:is_direct OR (
         NOT origin.is_direct AND origin.platform = :platform
         AND coalesce(origin.platform_server_id, origin.platform_channel_id) = :server
@@ -9,13 +12,7 @@ expires_at, error, author FROM scheduled_jobs WHERE user_id = :user_id AND statu
 ORDER BY status, next_due_at, id LIMIT :limit;
 
 -- name: lock_job
-SELECT id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
-expires_at, error, author FROM scheduled_jobs WHERE id = :id AND user_id = :user_id AND status = ANY(:statuses) AND EXISTS (
-    SELECT FROM conversations AS origin WHERE origin.id = scheduled_jobs.conversation_id AND (:is_direct OR (
-        NOT origin.is_direct AND origin.platform = :platform
-        AND coalesce(origin.platform_server_id, origin.platform_channel_id) = :server
-    ))
-) FOR UPDATE;
+SELECT id FROM scheduled_jobs WHERE id = :id AND user_id = :user_id FOR UPDATE;
 
 -- name: cancel_job
 UPDATE scheduled_jobs SET status = 'cancelled', next_due_at = NULL, ended_at = now() WHERE id = :id;
@@ -24,9 +21,7 @@ UPDATE scheduled_jobs SET status = 'cancelled', next_due_at = NULL, ended_at = n
 UPDATE scheduled_jobs SET status = 'paused', error = NULL WHERE id = :id;
 
 -- name: resume_job
-UPDATE scheduled_jobs SET status = 'active', next_due_at = :next_due_at, ended_at = NULL, error = NULL WHERE id = :id
-RETURNING id, action, content, kind, time_zone, starts_at, every, unit, cron, status, next_due_at, check_tool,
-expires_at, error, author;
+UPDATE scheduled_jobs SET status = 'active', next_due_at = :next_due_at, ended_at = NULL, error = NULL WHERE id = :id;
 
 -- name: lock_jobs_of_user
 -- Of one person, one after the other: so that the limit holds.

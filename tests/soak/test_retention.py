@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.cli.worker import build_worker
-from agent.queue.maintenance.retention import list_kinds, remove_expired
+from agent.queue.maintenance.retention import list_days, remove_expired
 from agent.queue.maintenance.steps import Steps
 from agent.queue.maintenance.totals import count_finished
 from shared.clock import SystemClock
@@ -29,7 +29,7 @@ METRICS_SECONDS = 0.3
 
 async def size_of_what_expires(address: Address, settings: Settings) -> int:
     """Return the bytes of the tables that are kept short, after the vacuum that the server would do by itself."""
-    tables = [kind.table for kind in list_kinds(settings)]
+    tables = list(list_days(settings))
     async with connected(address) as owner:
         await owner.execute(f"VACUUM ANALYZE {', '.join(tables)}")
         sizes = [await owner.fetchval("SELECT pg_total_relation_size($1::regclass)", table) for table in tables]

@@ -59,5 +59,5 @@ async def find_exhausted(session: AsyncSession, user_id: int, place: Place) -> L
 
 
 def _to_limit(row: Any) -> Limit:
-    server = None if row.platform is None else (row.platform, row.platform_server_id)
+    server = None if row.platform is None else (row.platform, row.server)
     return Limit(*(*row[:9], server))

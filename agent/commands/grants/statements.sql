@@ -1,33 +1,22 @@
 -- name: find_limit
 -- With the server that it belongs to; of a limit of tokens and dollars the one that is fuller.
-SELECT limits."table", limits.id, limits.kind, limits.name, limits.period, limits.unit,
-       limits.allowed + limits.granted AS whole, limits.used, limits.resets_at,
-       servers.platform, servers.platform_server_id
-FROM admin.budgets AS limits LEFT JOIN budgets ON limits."table" = 'budgets' AND budgets.id = limits.id
-LEFT JOIN servers ON (limits."table" = 'servers' AND servers.id = limits.id)
-    OR (servers.platform = budgets.platform AND servers.platform_server_id = budgets.platform_server_id)
-WHERE limits."table" = :table AND limits.id = :id
-ORDER BY limits.used / nullif(limits.allowed + limits.granted, 0) DESC NULLS LAST LIMIT 1;
+SELECT "table", id, kind, name, period, unit, allowed + granted AS whole, used, resets_at, platform, server
+FROM admin.budgets WHERE "table" = :table AND id = :id
+ORDER BY used / nullif(allowed + granted, 0) DESC NULLS LAST LIMIT 1;
 
 -- name: find_exhausted_limit
 -- The one that refuses a person in a place.
-SELECT limits."table", limits.id, limits.kind, limits.name, limits.period, limits.unit,
-       limits.allowed + limits.granted AS whole, limits.used, limits.resets_at,
-       servers.platform, servers.platform_server_id
-FROM admin.budgets AS limits LEFT JOIN budgets ON limits."table" = 'budgets' AND budgets.id = limits.id
-LEFT JOIN servers ON (limits."table" = 'servers' AND servers.id = limits.id)
-    OR (servers.platform = budgets.platform AND servers.platform_server_id = budgets.platform_server_id)
-CROSS JOIN (
-    SELECT conversations.id, conversations.persona_id FROM conversations
-    WHERE platform = :platform AND platform_server_id IS NOT DISTINCT FROM :server AND platform_channel_id = :channel
-      AND platform_thread_id IS NOT DISTINCT FROM :thread
-) AS place
-WHERE limits.used >= limits.allowed + limits.granted AND (
-    (limits."table" = 'users' AND limits.id = :user_id)
-    OR (limits."table" = 'servers' AND servers.platform = :platform AND servers.platform_server_id = :server)
-    OR (limits."table" = 'budgets' AND limits.id = ANY(parley_find_budgets(:user_id, place.id, place.persona_id)))
+SELECT "table", id, kind, name, period, unit, allowed + granted AS whole, used, resets_at, platform, server
+FROM admin.budgets WHERE used >= allowed + granted AND (
+    ("table" = 'users' AND id = :user_id)
+    OR ("table" = 'servers' AND platform = :platform AND server = :server)
+    OR ("table" = 'budgets' AND id IN (
+        SELECT unnest(parley_find_budgets(:user_id, place.id, place.persona_id)) FROM conversations AS place
+        WHERE place.platform = :platform AND place.platform_server_id IS NOT DISTINCT FROM :server
+          AND place.platform_channel_id = :channel AND place.platform_thread_id IS NOT DISTINCT FROM :thread
+    ))
 )
-ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], limits."table"), limits.id LIMIT 1;
+ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], "table"), id LIMIT 1;
 
 -- name: take_notices
 SELECT * FROM parley_take_notices(20);

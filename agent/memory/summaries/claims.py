@@ -4,7 +4,8 @@ A worker that dies loses its lease, and another one begins again from the transc
 lease has ended, or after a summary was withdrawn, is not stored.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,15 +25,15 @@ class Claim:
     """A conversation that this worker summarises until `lease`, with the summary it has.
 
     `is_wanted` is False when people are still talking. `user_id` is whose turns are summarised in a direct
-    conversation. `error` is why the last attempt failed. `tokens_held` is what a worker held that died during its model
-    call.
+    conversation, `done_turn_id` the last one that is done. `error` is why the last attempt failed. `tokens_held` is
+    what a worker held that died during its model call.
     """
 
     id: int
     place: Place
     user_id: int | None
     summary: str | None
-    summarized_turn_id: int
+    done_turn_id: int
     lease: datetime
     last_active_at: datetime
     error: str | None
@@ -58,7 +59,23 @@ class NewSummary:
 async def claim(session: Session, limit: int) -> list[Claim]:
     """Claim up to `limit` conversations that are due."""
     rows = (await session.execute(statements.claim_summaries, {"limit": limit})).all()
+    return to_claims(rows)
+
+
+def to_claims(rows: Iterable[Any]) -> list[Claim]:
+    """Return the claims of rows that `parley_claim_conversations` has returned."""
     return [Claim(row[0], Place(*row[1:6]), *row[6:]) for row in rows]
+
+
+async def work_on(claimed: Iterable[Claim], work: Callable[[Claim], Awaitable[None]]) -> None:
+    """Do the work for all claims at once; raises what one of them raised when all are done.
+
+    That one is claimed again when its lease has expired.
+    """
+    results = await asyncio.gather(*(work(claim) for claim in claimed), return_exceptions=True)
+    for error in results:
+        if isinstance(error, BaseException):
+            raise error
 
 
 async def store(session: Session, claimed: Claim, new: NewSummary) -> bool:

@@ -5,8 +5,8 @@ is deleted meanwhile ends it. `conversations.facts_turn_id` moves on with the fa
 for facts twice.
 """
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from agent.llm.completions import ModelRequest
 from agent.llm.router import Router
@@ -21,7 +21,7 @@ from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.log import get_logger
 from shared.memory.memories import Memories
-from shared.messages import Place, Sampling
+from shared.messages import Sampling
 
 statements = load_statements(__file__)
 
@@ -47,21 +47,15 @@ class FactReader:
         count = 0
         while (model := await self._router.find_summary_model()) and (claimed := await self._claim()):
             count += len(claimed)
-            results = await asyncio.gather(*(self._read(claim, model) for claim in claimed), return_exceptions=True)
-            for error in results:
-                if isinstance(error, BaseException):
-                    # The others are done; this one is claimed again when its lease has expired.
-                    raise error
+            await claims.work_on(claimed, partial(self._read, model=model))
         return count
 
     async def _claim(self) -> list[Claim]:
         async with self._database.statement() as session:
-            rows = (
-                await session.execute(statements.claim_facts, {"limit": WIDTH, "turns": TURNS, "tokens": TOKENS})
-            ).all()
-        return [Claim(row[0], Place(*row[1:6]), *row[6:]) for row in rows]
+            parameters = {"limit": WIDTH, "turns": TURNS, "tokens": TOKENS}
+            return claims.to_claims((await session.execute(statements.claim_facts, parameters)).all())
 
-    async def _read(self, claimed: Claim, model: str) -> None:
+    async def _read(self, claimed: Claim, *, model: str) -> None:
         await self._model.charge_estimate(claimed)
         async with self._database.statement() as session:
             source = await read_source(session, claimed, self._model.source_tokens(model))

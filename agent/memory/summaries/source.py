@@ -61,7 +61,7 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
     """Read what was said since the summary: whole turns, at most `max_tokens` of them but at least one."""
     parameters = {
         "id": claimed.id,
-        "after": claimed.summarized_turn_id,
+        "after": claimed.done_turn_id,
         "is_direct": claimed.place.is_direct,
         "user_id": claimed.user_id,
         "limit": MAX_LINES,

@@ -1,5 +1,5 @@
 -- name: claim_summaries
-SELECT * FROM parley_claim_summaries(:limit);
+SELECT * FROM parley_claim_conversations(:limit);
 
 -- name: store_summary
 SELECT parley_store_summary(
@@ -26,7 +26,7 @@ SELECT id FROM conversations WHERE id = :id AND summary_claimed_until = :lease F
 SELECT parley_forget_summaries(p_turn_ids => :turn_ids);
 
 -- name: claim_facts
-SELECT * FROM parley_claim_readings(:limit, :turns, :tokens);
+SELECT * FROM parley_claim_conversations(:limit, :turns, :tokens);
 
 -- name: store_facts
 SELECT parley_store_reading(:id, :lease, :last_turn_id) AS is_stored;

@@ -1,6 +1,5 @@
 """Writes the summaries that are due: claims conversations, asks the model, checks what it wrote and stores it."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,11 +44,7 @@ class Summarizer:
         count = 0
         while claimed := await self._claim():
             count += len(claimed)
-            results = await asyncio.gather(*(self._summarise(claim) for claim in claimed), return_exceptions=True)
-            for error in results:
-                if isinstance(error, BaseException):
-                    # The others are done; this one is claimed again when its lease has expired.
-                    raise error
+            await claims.work_on(claimed, self._summarise)
         return count
 
     async def _claim(self) -> list[Claim]:

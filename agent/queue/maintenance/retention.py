@@ -4,10 +4,6 @@ The transcript (`turns` and `messages`) stays, as do the totals. No table is par
 have to contain the month, and then `inbox` could not refuse an event that comes again.
 """
 
-from dataclasses import dataclass
-
-from sqlalchemy import TextClause
-
 from agent.queue.maintenance.steps import Steps
 from shared.db.statements import load_statements
 from shared.log import get_logger
@@ -22,44 +18,36 @@ STEP_ROWS = 500
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of rows, kept for `days`."""
-
-    table: str
-    days: int
-    remove_step: TextClause
-
-
-def list_kinds(settings: Settings) -> tuple[Kind, ...]:
-    """Return what is removed; the inbox first, because the answer to a repeated event is read from the others."""
-    return (
-        Kind("inbox", settings.retention_inbox_days, statements.remove_inbox),
-        Kind("outbox", settings.retention_outbox_days, statements.remove_outbox),
-        Kind("turn_events", settings.retention_events_days, statements.remove_turn_events),
-        Kind("turn_contexts", settings.retention_events_days, statements.remove_turn_contexts),
-        Kind("full_results", settings.retention_events_days, statements.remove_full_results),
-        Kind("confirmations", settings.retention_confirmations_days, statements.remove_confirmations),
-        Kind("scheduled_jobs", settings.retention_scheduled_jobs_days, statements.remove_scheduled_jobs),
-        Kind("token_logs", settings.retention_logs_days, statements.remove_token_logs),
-    )
+def list_days(settings: Settings) -> dict[str, int]:
+    """Return the days of each table; the inbox first, as the answer to a repeated event is read from the others."""
+    return {
+        "inbox": settings.retention_inbox_days,
+        "outbox": settings.retention_outbox_days,
+        "turn_events": settings.retention_events_days,
+        "turn_contexts": settings.retention_events_days,
+        "full_results": settings.retention_events_days,
+        "confirmations": settings.retention_confirmations_days,
+        "scheduled_jobs": settings.retention_scheduled_jobs_days,
+        "token_logs": settings.retention_logs_days,
+    }
 
 
 async def remove_expired(steps: Steps, settings: Settings) -> dict[str, int]:
     """Remove everything that has expired; return the number of removed rows by table."""
-    counts = {kind.table: await _remove_kind(steps, kind) for kind in list_kinds(settings)}
+    counts = {table: await _remove_rows(steps, table, days) for table, days in list_days(settings).items()}
     if any(counts.values()):
         log.info("expired_rows_removed", **counts)
     return counts | {"procrastinate_jobs": await _remove_jobs(steps, settings.retention_queue_days)}
 
 
-async def _remove_kind(steps: Steps, kind: Kind) -> int:
-    count, parameters = 0, {"days": kind.days, "after": 0}
-    statement = kind.remove_step
-    while (rows := await steps.run(statement, parameters)) and rows[0].has_more:
-        count += rows[0].removed
-        parameters["after"] = rows[0].last
-    return count + sum(int(row.removed) for row in rows)
+async def _remove_rows(steps: Steps, table: str, days: int) -> int:
+    count, after, has_more = 0, 0, True
+    while has_more:
+        rows = await steps.run(statements.remove_expired, {"table": table, "days": days, "after": after})
+        if not rows:
+            break
+        count, after, has_more = count + rows[0].removed, rows[0].last, rows[0].has_more
+    return count
 
 
 async def _remove_jobs(steps: Steps, days: int) -> int:
