@@ -22,7 +22,7 @@ from shared.db.database import Address, Database, DatabaseLost
 from shared.db.migrations import migrate
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 from tests.support.connections import connected
 from tests.support.given_database import given_database
 from tests.support.next_release import write_next_release
@@ -61,7 +61,7 @@ async def test_a_message_is_not_accepted_while_the_disk_is_full_and_is_afterward
 
 
 async def test_a_disk_that_is_full_for_a_while_fails_no_turn_and_leaves_nothing_reserved(parley: Parley) -> None:
-    gate, answer = held("It is done.")
+    gate, answer = gated_answer("It is done.")
     parley.model.play(answer)
     accepted = await parley.accept("hello")
     await parley.model.until(1)
@@ -89,7 +89,7 @@ async def away(postgres: URL, address: Address) -> AsyncIterator[None]:
 async def test_a_worker_is_stopped_while_its_database_is_away_and_another_one_answers(
     postgres: URL, settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    gate, answer = held("It is done.")
+    gate, answer = gated_answer("It is done.")
     model.play(answer)
     async with open_parley(settings, address, model, works=False) as parley:
         stopped = asyncio.create_task(build_worker(parley.app, grace=0.1).run())

@@ -97,11 +97,11 @@ async def test_a_restart_of_postgres_during_turns_loses_nothing(
             for number in range(10)
             for kind in ("held", "free")
         ]
-        tasks = [asyncio.create_task(answered(parley, event)) for event in events]
+        tasks = [asyncio.create_task(answer_of(parley, event)) for event in events]
         await model.until(15)
         restarting = asyncio.create_task(control(own_home, "restart", mode))
         more = [message(f"late {number}", channel=f"late-{number}", adapter="fake") for number in range(5)]
-        tasks += [asyncio.create_task(answered(parley, event)) for event in more]
+        tasks += [asyncio.create_task(answer_of(parley, event)) for event in more]
         await restarting
         go.set()
         results = await asyncio.gather(*tasks)
@@ -115,7 +115,7 @@ async def test_a_restart_of_postgres_during_turns_loses_nothing(
         assert await repeated_effects(parley) == []
 
 
-async def answered(parley: Parley, event: IncomingMessage) -> tuple[str | None, str]:
+async def answer_of(parley: Parley, event: IncomingMessage) -> tuple[str | None, str]:
     """Store an event and wait for its answer; return the error and the text."""
     async with asyncio.timeout(60):
         response = await parley.app.events.response(await accept_patiently(parley.app.database, event))
