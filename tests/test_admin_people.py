@@ -16,12 +16,12 @@ from shared.permissions import Permission
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley
-from tests.support.psql import Psql, opened
+from tests.support.psql import Psql, psql_session
 
 
 @pytest.fixture
 async def psql(address: Address) -> AsyncIterator[Psql]:
-    async with opened(address, role=ADMIN_ROLE) as psql:
+    async with psql_session(address, role=ADMIN_ROLE) as psql:
         yield psql
 
 

@@ -68,18 +68,18 @@ async def hears(parley: Parley, content: str = "hello", **fields: Any) -> AgentR
     )
 
 
-def asked(parley: Parley) -> dict[str, Any]:
+def last_request(parley: Parley) -> dict[str, Any]:
     body: dict[str, Any] = parley.model.requests[-1].body
     return body
 
 
 def prompt(parley: Parley) -> str:
-    return str(asked(parley)["messages"][0]["content"])
+    return str(last_request(parley)["messages"][0]["content"])
 
 
-def offered(parley: Parley) -> set[str]:
+def modules_of(parley: Parley) -> set[str]:
     """Return the modules whose tools the model was offered last."""
-    return {tool["function"]["name"].partition("__")[0] for tool in asked(parley).get("tools", ())}
+    return {tool["function"]["name"].partition("__")[0] for tool in last_request(parley).get("tools", ())}
 
 
 async def test_all_statements_of_the_page_run_in_order(address: Address) -> None:
@@ -186,11 +186,11 @@ async def test_the_budget_of_all_guests_changes_no_other_budget(parley: Parley) 
 
 async def test_a_promoted_person_has_more_tools_and_no_limit_from_the_next_message_on(parley: Parley) -> None:
     await hears(parley)
-    assert offered(parley) == {"knowledge"}
+    assert modules_of(parley) == {"knowledge"}
 
     await admin(parley, "Promote somebody")
     await hears(parley)
-    assert offered(parley) > {"knowledge"}
+    assert modules_of(parley) > {"knowledge"}
     assert await parley.value("SELECT token_budget_monthly FROM users") is None
 
     await admin(parley, "Demote somebody")
@@ -216,8 +216,8 @@ async def test_a_name_that_an_admin_sets_is_what_the_model_reads(parley: Parley)
 
     await hears(parley, "who am I?", username="xX_ada_Xx")
 
-    assert "Ada: who am I?" in json.dumps(asked(parley)["messages"])
-    assert "Europe/Berlin" in json.dumps(asked(parley)["messages"])
+    assert "Ada: who am I?" in json.dumps(last_request(parley)["messages"])
+    assert "Europe/Berlin" in json.dumps(last_request(parley)["messages"])
 
 
 async def test_the_most_specific_persona_answers(parley: Parley) -> None:
@@ -307,11 +307,11 @@ async def test_allowed_modules_limit_the_tools_of_everybody_in_the_place(parley:
 
     await admin(parley, "Allow only some modules")
     await hears(parley)
-    assert offered(parley) == {"knowledge"}
+    assert modules_of(parley) == {"knowledge"}
 
     await admin(parley, "Allow every module again")
     await hears(parley)
-    assert offered(parley) > {"knowledge"}
+    assert modules_of(parley) > {"knowledge"}
 
 
 async def test_model_and_limits_of_a_persona_reach_the_model(parley: Parley) -> None:
@@ -321,7 +321,7 @@ async def test_model_and_limits_of_a_persona_reach_the_model(parley: Parley) -> 
 
     await hears(parley, "go on")
 
-    body = asked(parley)
+    body = last_request(parley)
     assert body["model"] == "gpt-4.1-mini"
     assert 600 in {body.get("max_tokens"), body.get("max_completion_tokens")}
 
@@ -329,19 +329,19 @@ async def test_model_and_limits_of_a_persona_reach_the_model(parley: Parley) -> 
 async def test_an_agent_can_be_added_restricted_to_admins_and_switched_off(parley: Parley) -> None:
     await admin(parley, "Add an agent")
     await hears(parley)
-    assert "- archivist: Finds things in the files" in json.dumps(asked(parley)["tools"])
+    assert "- archivist: Finds things in the files" in json.dumps(last_request(parley)["tools"])
 
     await admin(parley, "Add an agent of another installation")
     await admin(parley, "Choose who may use an agent")
     await hears(parley)
-    assert "agents" not in offered(parley)
+    assert "agents" not in modules_of(parley)
 
     await admin(parley, "Promote somebody")
     await hears(parley)
-    assert "- travel-desk: Books trains and hotels." in json.dumps(asked(parley)["tools"])
+    assert "- travel-desk: Books trains and hotels." in json.dumps(last_request(parley)["tools"])
     await admin(parley, "Switch an agent off")
     await hears(parley)
-    assert "archivist" not in json.dumps(asked(parley)["tools"])
+    assert "archivist" not in json.dumps(last_request(parley)["tools"])
 
 
 async def test_a_persona_with_a_list_of_modules_uses_agents_only_when_it_lists_them(parley: Parley) -> None:
@@ -349,11 +349,11 @@ async def test_a_persona_with_a_list_of_modules_uses_agents_only_when_it_lists_t
     await admin(parley, "Add a persona for a server")
     await admin(parley, "Allow only some modules")
     await hears(parley)
-    assert offered(parley) == {"knowledge"}
+    assert modules_of(parley) == {"knowledge"}
 
     await admin(parley, "Let a persona with a list of modules use agents")
     await hears(parley)
-    assert offered(parley) == {"knowledge", "agents"}
+    assert modules_of(parley) == {"knowledge", "agents"}
 
 
 async def test_a_parked_message_can_be_retried(parley: Parley) -> None:

@@ -12,7 +12,7 @@ from adapters.cli.compose import note_known_words
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE, READONLY_ROLE, ROLES
 from tests.support.parley import Parley
-from tests.support.psql import Psql, opened
+from tests.support.psql import Psql, psql_session
 
 PEOPLE = """
 INSERT INTO users (permission_level) VALUES ('owner'), ('guest');
@@ -40,7 +40,7 @@ ALLOWED = {
 
 @pytest.fixture
 async def psql(address: Address) -> AsyncIterator[Psql]:
-    async with opened(address, role=ADMIN_ROLE) as psql:
+    async with psql_session(address, role=ADMIN_ROLE) as psql:
         await psql.run(PEOPLE)
         yield psql
 
@@ -212,7 +212,7 @@ async def test_what_the_program_knows_is_suggested_and_what_may_exist_is_only_wa
     await parley.app.models.router.warm()
     for _ in range(2):
         await note_known_words(parley.app)
-    async with opened(address, role=ADMIN_ROLE) as psql:
+    async with psql_session(address, role=ADMIN_ROLE) as psql:
         persona = "SELECT admin.create_persona('{}', 'Hello.', {})"
         for number, (arguments, sentence) in enumerate(REFUSED.items()):
             with pytest.raises(asyncpg.RaiseError, match=sentence):
@@ -232,7 +232,7 @@ async def test_what_the_program_knows_is_suggested_and_what_may_exist_is_only_wa
 
 
 async def test_a_history_is_deleted_only_by_who_says_so(parley: Parley, address: Address) -> None:
-    async with opened(address, role=ADMIN_ROLE) as psql:
+    async with psql_session(address, role=ADMIN_ROLE) as psql:
         await psql.run("INSERT INTO personas (name, system_prompt, is_default) VALUES ('Sage', 'You are wise.', true)")
         await parley.ask("hello")
         for table in ("users", "personas"):
@@ -283,11 +283,11 @@ async def test_a_changed_log_shows(psql: Psql, address: Address) -> None:
     assert len(last_hash) == 64
 
     for role in ROLES:
-        async with opened(address, role=role) as other:
+        async with psql_session(address, role=role) as other:
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await other.run("DELETE FROM audit_log WHERE id = 3")
     # Somebody with all rights over the database can change it; the chain tells.
-    async with opened(address, as_owner=True) as owner:
+    async with psql_session(address, as_owner=True) as owner:
         with pytest.raises(asyncpg.RaiseError, match="append-only"):
             await owner.run("UPDATE audit_log SET actor = 'somebody else'")
         await owner.run("SET session_replication_role = replica; UPDATE audit_log SET new_values = '{}' WHERE id = 3")
@@ -311,7 +311,7 @@ async def test_admins_see_people_and_no_keys_and_who_only_reads_sees_nothing_tha
     may = f"has_table_privilege('{READONLY_ROLE}', oid, 'INSERT, UPDATE, DELETE, TRUNCATE')"
     assert await psql.rows(f"{query} AND {may}") == []
 
-    async with opened(address, role=READONLY_ROLE) as reader:
+    async with psql_session(address, role=READONLY_ROLE) as reader:
         assert ("Ann", 1) in await reader.rows("SELECT name, memories FROM admin.memories_by_user")
         for table in (
             "messages",
@@ -336,7 +336,7 @@ async def test_turns_log_nothing_and_the_views_show_what_they_cost(parley: Parle
     await parley.ask("hi again", platform="discord", user="222", server="42", channel="general", username="Ann")
     assert await parley.value("SELECT count(*) FROM audit_log") == before
 
-    async with opened(address, role=READONLY_ROLE) as psql:
+    async with psql_session(address, role=READONLY_ROLE) as psql:
         names = await psql.rows("SELECT table_name FROM information_schema.views WHERE table_schema = 'admin'")
         for (name,) in names:
             await psql.rows(f"TABLE admin.{name}")

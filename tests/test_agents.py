@@ -12,7 +12,7 @@ from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
-from tests.support.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of, result_of
+from tests.support.delegating import ASKER, add_agent, ask, events_of, play, requests_of, result_of, tools_of
 from tests.support.parley import Parley, open_parley
 
 DELEGATE = "agents__delegate"
@@ -60,13 +60,13 @@ async def test_a_persona_delegates_only_when_its_modules_contain_agents(parley: 
     )
     play(parley.model, asker=["Hi.", Answer(tool_calls=[ask("scout")]), "No.", "Hi."])
     await parley.ask("hello")
-    assert DELEGATE not in offered(requests_of(parley, ASKER)[-1])
+    assert DELEGATE not in tools_of(requests_of(parley, ASKER)[-1])
     reply = await parley.ask("ask the scout")
     assert reply.tool_calls_made[0].result["message"] == "There is no tool 'agents__delegate' here."
 
     await parley.sql("UPDATE personas SET allowed_modules = '[\"agents\"]' WHERE is_default")
     await parley.ask("hello")
-    assert offered(requests_of(parley, ASKER)[-1]) == [DELEGATE]
+    assert tools_of(requests_of(parley, ASKER)[-1]) == [DELEGATE]
 
 
 async def test_an_unknown_agent_is_an_error_that_names_those_there_are(parley: Parley) -> None:
@@ -116,7 +116,7 @@ async def test_a_guests_agent_may_use_no_more_than_the_guest(
 
         await parley.ask("tear it down")
 
-        assert offered(requests_of(parley, "builder")[0]) == ["house__look"]
+        assert tools_of(requests_of(parley, "builder")[0]) == ["house__look"]
         assert "There is no tool 'house__demolish' here." in result_of(requests_of(parley, "builder")[1], 0)
         assert ran == ["look for Ann"]
         await parley.sql("UPDATE users SET permission_level = 'admin'")
@@ -133,7 +133,7 @@ async def test_an_agent_has_the_modules_model_and_limits_of_its_persona(parley: 
     (request,) = requests_of(parley, "scout")
     assert request["model"] == "small"
     assert 77 in (request.get("max_tokens"), request.get("max_completion_tokens"))
-    assert {name.partition("__")[0] for name in offered(request)} == {"calendar"}
+    assert {name.partition("__")[0] for name in tools_of(request)} == {"calendar"}
     assert await parley.value("SELECT model FROM turns WHERE agent = 'scout'") == "openai/small"
 
 

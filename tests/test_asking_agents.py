@@ -70,9 +70,9 @@ async def test_a_task_that_a_strangers_text_may_have_caused_is_not_the_persons_o
     task = ask("clerk", "Post on the wall: Ann earns 4,200.")
     play(open_parley.model, asker=[calls(BROWSE), calls(task)], clerk=[calls(POST)])
 
-    asked = await open_parley.ask("read the page and do what is needed")
+    asking_reply = await open_parley.ask("read the page and do what is needed")
 
-    assert (asked.confirmation is not None, office.posted) == (True, [])
+    assert (asking_reply.confirmation is not None, office.posted) == (True, [])
 
 
 async def test_the_taint_of_the_asker_reaches_an_agent_of_a_programs_request(
@@ -80,9 +80,9 @@ async def test_the_taint_of_the_asker_reaches_an_agent_of_a_programs_request(
 ) -> None:
     play(open_parley.model, asker=[calls(BROWSE), calls(ask("clerk", "Do it."))], clerk=[calls(POST)])
 
-    asked = await open_parley.ask("read the page", request=ProgramRequest(has_conversation=True))
+    asking_reply = await open_parley.ask("read the page", request=ProgramRequest(has_conversation=True))
 
-    assert (asked.confirmation is not None, office.posted) == (True, [])
+    assert (asking_reply.confirmation is not None, office.posted) == (True, [])
 
 
 async def test_an_agent_may_do_what_the_person_said(open_parley: Parley, office: Office) -> None:

@@ -8,12 +8,12 @@ import pytest
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE, READONLY_ROLE
 from tests.shared.test_redaction import FORMS
-from tests.support.psql import Psql, opened
+from tests.support.psql import Psql, psql_session
 
 
 @pytest.fixture
 async def psql(address: Address) -> AsyncIterator[Psql]:
-    async with opened(address, role=ADMIN_ROLE) as psql:
+    async with psql_session(address, role=ADMIN_ROLE) as psql:
         await psql.run("INSERT INTO personas (name, system_prompt) VALUES ('Sage', 'You are wise.')")
         yield psql
 
@@ -44,7 +44,7 @@ async def test_a_secret_that_is_typed_into_a_row_is_not_in_the_log(psql: Psql, a
     updated = await psql.last()
     await psql.run(f"DELETE FROM {table}")  # noqa: S608
 
-    async with opened(address, role=READONLY_ROLE) as reader:
+    async with psql_session(address, role=READONLY_ROLE) as reader:
         logged = str(await reader.rows("SELECT * FROM admin.audit")) + str(await reader.rows("TABLE audit_log"))
     assert "hunter" not in logged
     assert logged.count("[secret-removed]") >= 4

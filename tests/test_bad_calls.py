@@ -118,7 +118,7 @@ async def parley_with_odd_tools(
         yield parley
 
 
-async def called(
+async def make_calls(
     settings: Settings, address: Address, model: OpenAIStub, *calls: ScriptedCall, is_streamed: bool = False
 ) -> AgentResponse:
     """Let the model make these calls in one answer, and return their results."""
@@ -156,7 +156,7 @@ async def test_a_wrong_call_is_an_error_that_says_what_would_be_valid(
     name, arguments, message = WRONG[wrong]
     good: ScriptedCall = ("odd__echo", {"words": ["fine"]})
 
-    reply = await called(settings, address, model, (name, arguments), good, is_streamed=is_streamed)
+    reply = await make_calls(settings, address, model, (name, arguments), good, is_streamed=is_streamed)
 
     first, second = (call.result for call in reply.tool_calls_made)
     assert first["error"] is True
@@ -186,7 +186,7 @@ async def test_ten_thousand_calls_in_one_answer_run_as_far_as_one_answer_may_go(
 ) -> None:
     calls: Sequence[ScriptedCall] = [("odd__echo", {"words": [str(number)]}) for number in range(10_000)]
 
-    reply = await called(settings, address, model, *calls, is_streamed=is_streamed)
+    reply = await make_calls(settings, address, model, *calls, is_streamed=is_streamed)
 
     results = [call.result for call in reply.tool_calls_made]
     assert results[:32] == [str(number) for number in range(32)]
@@ -198,7 +198,7 @@ async def test_ten_thousand_calls_in_one_answer_run_as_far_as_one_answer_may_go(
 async def test_a_result_of_fifty_megabytes_is_cut(
     settings: Settings, address: Address, model: OpenAIStub, kind: str
 ) -> None:
-    reply = await called(settings, address, model, ("odd__load", {"kind": kind}))
+    reply = await make_calls(settings, address, model, ("odd__load", {"kind": kind}))
 
     [result] = [call.result for call in reply.tool_calls_made]
     assert result["cut"] is True

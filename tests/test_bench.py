@@ -6,7 +6,7 @@ import pytest
 
 from tests.bench.figures import Figure, missed
 from tests.bench.load import Load, Run, drive, merged, percentile
-from tests.bench.model import chunks, mark, played
+from tests.bench.model import chunks, mark, next_answer
 from tests.bench.prefix import share_kept, share_of_new
 from tests.bench.statements import Transaction, count
 
@@ -42,8 +42,8 @@ def test_runs_of_one_load_are_merged() -> None:
 
 def test_the_model_calls_as_many_tools_as_the_message_says_and_answers_after_their_results() -> None:
     prompt = {"role": "user", "content": mark(tools=3, delay=500)}
-    message, wait = played({"messages": [prompt]})
-    answer, _ = played({"messages": [prompt, message, {"role": "tool", "content": "{}"}]})
+    message, wait = next_answer({"messages": [prompt]})
+    answer, _ = next_answer({"messages": [prompt, message, {"role": "tool", "content": "{}"}]})
 
     assert (len(message["tool_calls"]), wait) == (3, 0.5)
     assert answer["content"]
@@ -51,8 +51,8 @@ def test_the_model_calls_as_many_tools_as_the_message_says_and_answers_after_the
 
 def test_a_streamed_answer_comes_in_a_hundred_pieces_that_make_the_whole() -> None:
     prompt = {"role": "user", "content": mark(tools=2, tool="bench__nap")}
-    reply, _ = played({"messages": [{"role": "user", "content": "hello"}]})
-    message, _ = played({"messages": [prompt]})
+    reply, _ = next_answer({"messages": [{"role": "user", "content": "hello"}]})
+    message, _ = next_answer({"messages": [prompt]})
     deltas = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(reply)]
     [call] = [json.loads(chunk.split(b"data: ")[1])["choices"][0]["delta"] for chunk in chunks(message)[:-1]]
 

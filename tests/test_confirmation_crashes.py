@@ -107,13 +107,13 @@ async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outc
     async def one(number: int) -> list[str]:
         async with open_stage(postgres, tmp_path) as stage:
             response = await disturb(stage, GOES_ON, points[number], action, await ask(stage, ASKS_TWICE))
-            done = [call_id for (call_id,) in await stage.rows("SELECT call_id FROM stage_effects")]
-            results = [str(made.result) for made in response.tool_calls_made]
+            effect_ids = [call_id for (call_id,) in await stage.rows("SELECT call_id FROM stage_effects")]
+            results = [str(call.result) for call in response.tool_calls_made]
             in_doubt = 0 if spent <= number < first else 1 if first <= number < second else None
             checks = {
-                "done twice": len(done) == len(set(done)),
-                "not done": len(done) == 2 or in_doubt is not None,
-                "not done nor in doubt": len(done) >= 1,
+                "done twice": len(effect_ids) == len(set(effect_ids)),
+                "not done": len(effect_ids) == 2 or in_doubt is not None,
+                "not done nor in doubt": len(effect_ids) >= 1,
                 "results": ["effect done" if index != in_doubt else "unknown" for index in range(2)]
                 == ["unknown" if "The outcome is unknown" in result else result for result in results],
                 "yes not spent": await stage.rows("SELECT status FROM confirmations") == [("used",)],

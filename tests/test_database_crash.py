@@ -15,7 +15,7 @@ from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.connections import connected, run_as_owner
 from tests.support.folders import temporary_folder
 from tests.support.parley import message, open_parley
-from tests.support.recovery import answered, control, kill_postgres
+from tests.support.recovery import answer_of, control, kill_postgres
 
 CALLERS = 12
 
@@ -58,7 +58,7 @@ async def test_no_caller_gets_the_answer_to_another_persons_message_after_postgr
     async with open_parley(settings, address, model) as parley:
 
         async def asks(kind: str, number: int) -> tuple[str, str]:
-            _, reply = await answered(parley, message(f"{kind} {number}", user=f"{kind}-{number}"))
+            _, reply = await answer_of(parley, message(f"{kind} {number}", user=f"{kind}-{number}"))
             return f"re: {kind} {number}", reply
 
         # The first turn of a process loads the model library; meanwhile other commits would flush those of the turns.

@@ -22,12 +22,12 @@ from shared.db.database import Address, Database, DatabaseLost
 from shared.db.migrations import migrate
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 from tests.support.connections import connected
 from tests.support.given_database import given_database
 from tests.support.next_release import write_next_release
 from tests.support.parley import Parley, message, open_parley
-from tests.support.recovery import answered, cut_connections
+from tests.support.recovery import answer_of, cut_connections
 
 FULL = """
 CREATE SEQUENCE refused;
@@ -61,7 +61,7 @@ async def test_a_message_is_not_accepted_while_the_disk_is_full_and_is_afterward
 
 
 async def test_a_disk_that_is_full_for_a_while_fails_no_turn_and_leaves_nothing_reserved(parley: Parley) -> None:
-    gate, answer = held("It is done.")
+    gate, answer = gated_answer("It is done.")
     parley.model.play(answer)
     accepted = await parley.accept("hello")
     await parley.model.until(1)
@@ -89,7 +89,7 @@ async def away(postgres: URL, address: Address) -> AsyncIterator[None]:
 async def test_a_worker_is_stopped_while_its_database_is_away_and_another_one_answers(
     postgres: URL, settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    gate, answer = held("It is done.")
+    gate, answer = gated_answer("It is done.")
     model.play(answer)
     async with open_parley(settings, address, model, works=False) as parley:
         stopped = asyncio.create_task(build_worker(parley.app, grace=0.1).run())
@@ -134,7 +134,7 @@ async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley
     await asyncio.to_thread(run_pg_restore, address, major, [dump.getvalue()], options=options)
 
     for number in range(3):
-        error, _ = await answered(parley, message(f"hello again {number}"))
+        error, _ = await answer_of(parley, message(f"hello again {number}"))
         assert error is None
     assert await parley.value("SELECT count(*) FROM turns WHERE status = 'answered'") == 6
 

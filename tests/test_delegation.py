@@ -9,7 +9,7 @@ import pytest
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.delegating import ASKER, add_agent, ask, events_of, offered, play, requests_of
+from tests.support.delegating import ASKER, add_agent, ask, events_of, play, requests_of, tools_of
 from tests.support.parley import Parley, open_parley
 
 DELEGATE = "agents__delegate"
@@ -55,7 +55,7 @@ async def test_an_agent_sees_its_own_prompt_and_the_task_alone(parley: Parley) -
     assert task.startswith("Find the key.\n\n<context>\nNow: ")
     assert "Ann" not in json.dumps(body)
     # It is the only agent, and can't ask itself.
-    assert DELEGATE not in offered(body)
+    assert DELEGATE not in tools_of(body)
 
 
 async def test_what_an_agent_says_and_does_stays_out_of_the_conversation(parley: Parley) -> None:

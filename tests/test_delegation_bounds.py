@@ -14,7 +14,7 @@ from shared.messages import Place
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.standins.openai_api.script import ScriptedCall
-from tests.support.delegating import ASKER, Part, add_agent, ask, offered, play, requests_of, result_of, until
+from tests.support.delegating import ASKER, Part, add_agent, ask, play, requests_of, result_of, tools_of, until
 from tests.support.parley import Parley, open_parley
 from tests.support.recovery import cut_connections
 
@@ -96,7 +96,7 @@ async def test_a_task_is_delegated_at_most_three_times(parley: Parley) -> None:
 
     assert reply.tool_calls_made[0].result == {"result": "first is done.", "agent": "first", "iterations": 6}
     last = requests_of(parley, "third")
-    assert DELEGATE not in offered(last[0])
+    assert DELEGATE not in tools_of(last[0])
     assert json.loads(result_of(last[1]))["message"] == (
         "agents.delegate can't be used here: This task has been handed on 3 times (first → second → third), which is"
         " the most. Do it yourself."
@@ -124,7 +124,7 @@ async def test_an_agent_cannot_be_asked_by_an_agent_that_works_for_it(parley: Pa
         " Do it yourself, or ask another one."
     )
     assert itself["agents"] == ["writer"]
-    assert DELEGATE not in offered(requests_of(parley, "writer")[0])
+    assert DELEGATE not in tools_of(requests_of(parley, "writer")[0])
     back = json.loads(result_of(requests_of(parley, "writer")[1]))
     assert back["message"].startswith("There is no tool 'agents__delegate' here")
 
@@ -136,7 +136,7 @@ async def test_a_persona_that_is_an_agent_cannot_ask_itself(parley: Parley) -> N
 
     await parley.ask("hello")
 
-    assert DELEGATE not in offered(requests_of(parley, ASKER)[0])
+    assert DELEGATE not in tools_of(requests_of(parley, ASKER)[0])
 
 
 async def test_an_agent_that_uses_all_its_steps_has_no_result(parley: Parley) -> None:

@@ -226,7 +226,7 @@ def at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def read(reader: str, text: str) -> Any:
+def run_reader(reader: str, text: str) -> Any:
     """Read the text; a refusal of it is an answer, too."""
     with at_most(MOST_SECONDS):
         try:
@@ -245,7 +245,7 @@ def read(reader: str, text: str) -> Any:
 @example(" \t", "{}")
 @given(st.sampled_from(UNITS), st.sampled_from(WRAPS))
 def test_a_long_text_that_repeats_itself_is_read_quickly(reader: str, unit: str, wrap: str) -> None:
-    read(reader, wrap.replace("{}", unit * (CHARS // len(unit))))
+    run_reader(reader, wrap.replace("{}", unit * (CHARS // len(unit))))
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -253,7 +253,7 @@ def test_a_long_text_that_repeats_itself_is_read_quickly(reader: str, unit: str,
 @given(st.lists(st.sampled_from(UNITS), min_size=1, max_size=6), st.text(max_size=20))
 def test_a_long_text_of_any_marks_is_read_quickly(reader: str, marks: list[str], end: str) -> None:
     unit = "".join(marks)
-    read(reader, unit * (CHARS // len(unit)) + end)
+    run_reader(reader, unit * (CHARS // len(unit)) + end)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_a_long_text_of_any_marks_is_read_quickly(reader: str, marks: list[str],
     ids=["words", "exclamation marks", "a long host", "brackets", "tags", "empty lines"],
 )
 def test_a_long_run_before_marks_is_read_quickly(reader: str, text: str) -> None:
-    read(reader, text)
+    run_reader(reader, text)
 
 
 def test_a_table_of_many_columns_and_rows_is_shown_as_it_was_written() -> None:

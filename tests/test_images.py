@@ -12,7 +12,7 @@ from shared.messages import Attachment
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.support.parley import Parley, open_parley
-from tests.support.pictures import GREEN, picture, shown
+from tests.support.pictures import GREEN, picture, pictures_of
 
 UNSEEING = Fault(400, {"error": {"message": "stub is not a multimodal model", "type": "BadRequestError"}})
 WHITE = (255, 255, 255)
@@ -32,7 +32,7 @@ def text_of(parley: Parley, request: int = -1, message: int = -1) -> str:
 async def test_a_model_sees_the_image_of_a_message(parley: Parley) -> None:
     reply = await parley.ask("what is this?", attachments=[await attach(parley, picture())])
 
-    (image,) = shown(parley)
+    (image,) = pictures_of(parley)
     assert reply.finished
     assert (image.size, image.getpixel((5, 5))) == ((40, 20), GREEN)
     assert "what is this?" in text_of(parley)
@@ -46,8 +46,8 @@ async def test_the_next_messages_show_it_where_it_was_sent(parley: Parley) -> No
     await parley.ask("and what colour has it?")
 
     assert parley.model.requests[1].body["messages"][: len(first)] == first
-    assert len(shown(parley, message=1)) == 1
-    assert shown(parley) == []
+    assert len(pictures_of(parley, message=1)) == 1
+    assert pictures_of(parley) == []
 
 
 async def test_images_are_rotated_upright_scaled_and_stripped_of_metadata(parley: Parley) -> None:
@@ -57,7 +57,7 @@ async def test_images_are_rotated_upright_scaled_and_stripped_of_metadata(parley
 
     await parley.ask("look", attachments=[photograph])
 
-    (image,) = shown(parley)
+    (image,) = pictures_of(parley)
     assert (image.format, image.size) == ("JPEG", (392, 1568))
     assert dict(image.getexif()) == {}
 
@@ -68,14 +68,14 @@ async def test_transparent_images_are_shown_on_white(parley: Parley) -> None:
 
     await parley.ask("look", attachments=[await attach(parley, content.getvalue(), "ghost.webp", "image/webp")])
 
-    assert shown(parley)[0].getpixel((1, 1)) == WHITE
+    assert pictures_of(parley)[0].getpixel((1, 1)) == WHITE
 
 
 @pytest.mark.parametrize("content", [picture()[:60], picture((9000, 9000)), b"<svg/>", b""])
 async def test_invalid_and_too_large_images_are_left_out(parley: Parley, content: bytes) -> None:
     reply = await parley.ask("look", attachments=[await attach(parley, content)])
 
-    assert shown(parley) == []
+    assert pictures_of(parley) == []
     assert "look" in text_of(parley)
     # What is no picture by its first bytes is named as a file of its own type.
     assert ("The image with the file_id 1 can't be shown" in text_of(parley)) == content.startswith(b"\x89PNG")
@@ -87,7 +87,7 @@ async def test_the_newest_images_are_shown_when_there_are_many(parley: Parley) -
 
     await parley.ask("look", attachments=many)
 
-    assert [image.width for image in shown(parley)] == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert [image.width for image in pictures_of(parley)] == [3, 4, 5, 6, 7, 8, 9, 10]
 
 
 async def test_a_line_that_names_another_persons_file_shows_no_image(parley: Parley) -> None:
@@ -95,7 +95,7 @@ async def test_a_line_that_names_another_persons_file_shows_no_image(parley: Par
 
     await parley.ask("- bike.png (file_id 1, 99 bytes, image/png)", user="bob")
 
-    assert shown(parley) == []
+    assert pictures_of(parley) == []
 
 
 async def test_a_file_that_was_deleted_is_not_shown_any_more(parley: Parley) -> None:
@@ -107,7 +107,7 @@ async def test_a_file_that_was_deleted_is_not_shown_any_more(parley: Parley) -> 
     await parley.ask("what was it?")
 
     assert await parley.value("SELECT count(*) FROM file_records") == 0
-    assert shown(parley, message=1) == []
+    assert pictures_of(parley, message=1) == []
 
 
 async def test_a_model_that_refuses_images_is_asked_without_them_and_from_then_on_at_once(parley: Parley) -> None:
@@ -131,7 +131,7 @@ async def test_a_request_refused_for_another_reason_does_not_disable_images(parl
     await parley.ask("what is this?", attachments=[await attach(parley, picture())])
     await parley.ask("and now?")
 
-    assert [len(shown(parley, number, 1)) for number in range(3)] == [1, 0, 1]
+    assert [len(pictures_of(parley, number, 1)) for number in range(3)] == [1, 0, 1]
 
 
 async def test_a_model_without_vision_is_sent_no_images(parley: Parley) -> None:
@@ -155,7 +155,7 @@ async def test_a_planning_model_sees_images_too(parley: Parley) -> None:
     reply = await parley.ask("what is this?", attachments=[await attach(parley, picture())])
 
     assert reply.content == "A bike."
-    assert len(shown(parley)) == 1
+    assert len(pictures_of(parley)) == 1
 
 
 async def test_a_model_without_tool_calling_sees_images_too(
@@ -165,7 +165,7 @@ async def test_a_model_without_tool_calling_sees_images_too(
     async with open_parley(settings, address, model) as parley:
         await parley.ask("what is this?", attachments=[await attach(parley, picture())])
 
-        assert len(shown(parley)) == 1
+        assert len(pictures_of(parley)) == 1
         assert "tools" not in parley.model.requests[0].body
 
 

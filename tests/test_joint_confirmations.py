@@ -41,29 +41,29 @@ def post(words: str) -> tuple[str, dict[str, Any]]:
     return "office__post", {"text": words}
 
 
-async def ask(parley: Parley, *then: Answer | Fault, **given: Any) -> AgentResponse:
+async def ask(parley: Parley, *then: Answer | Fault, **options: Any) -> AgentResponse:
     """Let the model make two calls that need a yes, and one that needs none; `then` are its later answers."""
     parley.model.play([calls(MAIL, OTHER, post("gone")), *then])
-    return await parley.ask("mail both", **given)
+    return await parley.ask("mail both", **options)
 
 
-def decide(asked: AgentResponse) -> Decision:
+def decide(question: AgentResponse) -> Decision:
     """Return the yes to a question, as a button gives it."""
-    assert asked.confirmation is not None
-    return Decision(asked.confirmation.id, approved=True)
+    assert question.confirmation is not None
+    return Decision(question.confirmation.id, approved=True)
 
 
 async def test_one_question_shows_all_calls_that_need_a_yes_and_one_yes_runs_each_once(
     parley: Parley, office: Office
 ) -> None:
-    asked = await ask(parley, Answer("Both are sent."))
-    assert (asked.content, office.sent, office.posted) == (ASKED, [], ["gone"])
-    assert (len(await statuses(parley)), asked.confirmation is not None) == (1, True)
+    question = await ask(parley, Answer("Both are sent."))
+    assert (question.content, office.sent, office.posted) == (ASKED, [], ["gone"])
+    assert (len(await statuses(parley)), question.confirmation is not None) == (1, True)
 
     reply = await parley.ask("yes")
 
     assert (reply.content, office.sent, office.posted) == ("Both are sent.", BOTH, ["gone"])
-    assert [(made.tool, made.args, made.result) for made in reply.tool_calls_made] == [
+    assert [(tool_call.tool, tool_call.args, tool_call.result) for tool_call in reply.tool_calls_made] == [
         ("office.send", MAIL[1], {"sent_to": "bob"}),
         ("office.send", OTHER[1], {"sent_to": "carl"}),
     ]
@@ -102,7 +102,7 @@ async def test_one_no_refuses_all(parley: Parley, office: Office) -> None:
     reply = await parley.ask("no")
 
     assert (reply.content, office.sent, await statuses(parley)) == ("I leave it.", [], ["denied"])
-    assert [made.result["message"][:18] for made in reply.tool_calls_made] == ["The person said no"] * 2
+    assert [tool_call.result["message"][:18] for tool_call in reply.tool_calls_made] == ["The person said no"] * 2
 
 
 async def test_calls_that_ask_themselves_and_calls_after_untrusted_text_are_asked_about_together(
@@ -110,14 +110,14 @@ async def test_calls_that_ask_themselves_and_calls_after_untrusted_text_are_aske
 ) -> None:
     parley.model.play([calls(BROWSE), calls(post("`4,200`"), MAIL), Answer("Done.")])
 
-    asked = await parley.ask("go on")
+    question = await parley.ask("go on")
 
-    blocks = asked.content.split("**2.** ")
+    blocks = question.content.split("**2.** ")
     assert blocks[0].startswith("I need your yes for 2 things")
     assert "**1.** Shall I use `office.post` with exactly this?" in blocks[0]
     assert '"text": "\\u00604,200\\u0060"' in blocks[0]
     assert blocks[1].startswith("Send “See you at eight.” to bob?\n\nI ask because I have read here")
-    assert asked.content.count("I ask because") == 1
+    assert question.content.count("I ask because") == 1
     assert (await parley.ask("yes")).content == "Done."
     assert (office.posted, office.sent) == (["`4,200`"], BOTH[:1])
 
@@ -127,13 +127,15 @@ async def test_a_call_that_needs_another_approver_is_asked_about_alone(parley: P
     parley.model.play([calls(BROWSE), calls(MAIL, post("all")), calls(post("all")), Answer("Done.")])
     await parley.sql("UPDATE users SET permission_level = 'admin', token_budget_monthly = NULL")
 
-    asked = await parley.ask("go on")
-    assert asked.content.startswith("Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes; a yes")
+    question = await parley.ask("go on")
+    assert question.content.startswith(
+        "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes; a yes"
+    )
     await parley.sql("UPDATE users SET permission_level = 'admin', token_budget_monthly = NULL")
 
-    asked = await parley.ask("yes")
+    question = await parley.ask("yes")
     assert (office.sent, office.posted) == (BOTH[:1], [])
-    assert asked.content.startswith("Shall I use `office.post` with exactly this?")
+    assert question.content.startswith("Shall I use `office.post` with exactly this?")
     assert (await parley.ask("yes")).content == "Done."
     assert office.posted == ["all"]
 
@@ -142,29 +144,29 @@ async def test_what_would_make_the_question_too_long_is_not_part_of_it(parley: P
     texts = [letter * 2500 for letter in "abc"]
     parley.model.play([calls(BROWSE), calls(*map(post, texts)), Answer("Two are posted.")])
 
-    asked = await parley.ask("go on")
+    question = await parley.ask("go on")
 
-    assert asked.content.startswith("I need your yes for 2 things")
-    assert (texts[1] in asked.content, texts[2] in asked.content) == (True, False)
+    assert question.content.startswith("I need your yes for 2 things")
+    assert (texts[1] in question.content, texts[2] in question.content) == (True, False)
     assert (await parley.ask("yes")).content == "Two are posted."
     assert office.posted == texts[:2]
 
 
 async def test_many_answers_at_once_run_each_call_once(parley: Parley, office: Office) -> None:
-    asked = await ask(parley)
+    question = await ask(parley)
 
-    accepted = [await parley.accept("yes", decision=decide(asked)) for _ in range(3)]
+    accepted = [await parley.accept("yes", decision=decide(question)) for _ in range(3)]
     accepted += [await parley.accept("yes") for _ in range(3)]
-    await asyncio.gather(*(parley.app.events.response(each.inbox_id) for each in accepted))
+    await asyncio.gather(*(parley.app.events.response(receipt.inbox_id) for receipt in accepted))
 
     assert (office.sent, await statuses(parley)) == (BOTH, ["used"])
 
 
 async def test_another_persons_yes_runs_none(parley: Parley, office: Office) -> None:
-    asked = await ask(parley, Answer("Hm?"), server="acme")
+    question = await ask(parley, Answer("Hm?"), server="acme")
 
     await parley.ask("yes", user="bob", server="acme")
-    by_id = await parley.ask("yes", user="eve", server="acme", decision=decide(asked))
+    by_id = await parley.ask("yes", user="eve", server="acme", decision=decide(question))
 
     assert (office.sent, by_id.error, await statuses(parley)) == ([], "confirmation_closed", ["pending"])
 
@@ -232,11 +234,11 @@ async def test_the_calls_of_an_agents_answer_are_asked_about_together_and_run_as
         await add_agent(parley, "clerk", modules='["office"]')
         play(model, asker=[calls(delegate("clerk", "Mail both.")), "Both have it."], clerk=[calls(MAIL, OTHER)])
 
-        asked = await parley.ask("mail both")
+        question = await parley.ask("mail both")
         row = (await parley.sql("SELECT agent, tool, arguments FROM confirmations"))[0]
         reply = await parley.ask("yes")
 
-    assert (asked.content, row.agent, row.tool) == (ASKED, "clerk", "office.send, office.send")
+    assert (question.content, row.agent, row.tool) == (ASKED, "clerk", "office.send, office.send")
     assert [load["arguments"] for load in json.loads(row.arguments)] == [MAIL[1], OTHER[1]]
     assert (reply.content, office.sent) == ("Both have it.", BOTH)
 
@@ -255,8 +257,8 @@ async def test_a_plan_asks_once_about_the_calls_that_can_run(
     notes = call("office.post", "p", "s", "t", text="Both know.")
     model.play([plan(*mails, notes, status="done", response="Both know."), plan(response="Done.")])
 
-    asked = await planner.ask("mail both, then post it")
+    question = await planner.ask("mail both, then post it")
     reply = await planner.ask("yes")
 
-    assert (asked.content, reply.content) == (ASKED, "Done.")
+    assert (question.content, reply.content) == (ASKED, "Done.")
     assert (office.sent, office.posted) == (BOTH, [])

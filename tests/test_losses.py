@@ -30,11 +30,11 @@ async def test_a_loss_is_asked_about_after_a_strangers_text_unless_the_person_sa
 
     # There is nothing of that number: the tool says so at once, where nobody has to be asked before.
     parley.model.play([calls(BROWSE), calls(call), Answer("Done.")])
-    told = await parley.ask(words, channel="dm-1")
-    asked = await plays(parley, (BROWSE,), (call,), channel="dm-2")
+    plain_reply = await parley.ask(words, channel="dm-1")
+    question = await plays(parley, (BROWSE,), (call,), channel="dm-2")
 
-    assert (told.content, told.confirmation) == ("Done.", None)
-    assert asked.confirmation is not None
+    assert (plain_reply.content, plain_reply.confirmation) == ("Done.", None)
+    assert question.confirmation is not None
 
 
 async def test_a_place_is_not_moved_by_a_strangers_text_without_a_yes(parley: Parley) -> None:
@@ -46,9 +46,9 @@ async def test_a_place_is_not_moved_by_a_strangers_text_without_a_yes(parley: Pa
     )
     move = ("location__save_place", {"name": "Home"})
 
-    asked = await plays(parley, (BROWSE,), (move,), channel="dm-2")
+    question = await plays(parley, (BROWSE,), (move,), channel="dm-2")
 
-    assert asked.content.startswith("Move the place “home” to the current position?")
+    assert question.content.startswith("Move the place “home” to the current position?")
     assert await parley.value("SELECT latitude FROM location_places") == 52
 
 
@@ -67,7 +67,7 @@ async def test_the_text_of_a_reminder_stays_a_strangers_when_it_is_listed(
     reply = await plays(parley, (BROWSE,), (adding,), channel="dm-1")
     assert reply.content == "Done."
 
-    asked = await plays(parley, ((listing, {}),), (POST,), channel="dm-2")
+    question = await plays(parley, ((listing, {}),), (POST,), channel="dm-2")
 
     assert trap in parley.model.requests[-1].raw.decode()
-    assert (asked.confirmation is not None, office.posted) == (True, [])
+    assert (question.confirmation is not None, office.posted) == (True, [])

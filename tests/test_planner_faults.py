@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-def told(model: OpenAIStub, number: int = -1) -> str:
+def prompt_of(model: OpenAIStub, number: int = -1) -> str:
     """Return the last message of a request."""
     return str(model.requests[number].body["messages"][-1]["content"])
 
@@ -66,13 +66,13 @@ async def test_a_model_is_asked_once_to_repair_its_plan(parley: Parley, model: O
     reply = await parley.ask("hello")
 
     assert (reply.content, reply.error, reply.iterations, reply.finished) == ("Here I am.", None, 2, True)
-    assert reason in told(model)
-    assert len(told(model)) < 2000
+    assert reason in prompt_of(model)
+    assert len(prompt_of(model)) < 2000
     assert reply.tool_calls_made == ()
     # Both attempts are charged, and only the operator can see the broken text.
     assert await parley.value("SELECT count(*) FROM token_logs") == 2
     assert await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs") == reply.usage.total
-    assert await parley.value("SELECT plan ->> 'error' FROM messages WHERE plan IS NOT NULL") in told(model)
+    assert await parley.value("SELECT plan ->> 'error' FROM messages WHERE plan IS NOT NULL") in prompt_of(model)
     answers = await parley.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
     assert [row.content for row in answers] == ["", "Here I am."]
 
@@ -107,7 +107,7 @@ async def test_two_broken_plans_in_a_row_end_the_turn_with_one_sentence(
     assert await parley.value("SELECT count(*) FROM token_logs") == 2
     row = (await parley.sql("SELECT status, cause FROM turns"))[0]
     assert row.status == "failed"
-    assert row.cause in told(model)
+    assert row.cause in prompt_of(model)
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
 
 
@@ -187,11 +187,11 @@ async def test_a_model_that_never_ends_is_stopped_at_the_limit_with_a_last_answe
 
     assert reply.content == "Reached maximum reasoning steps (3)\n\nLooking still."
     assert (reply.finished, reply.iterations, len(reply.tool_calls_made)) == (False, 4, 3)
-    assert [told(model, number).rpartition("\n\n")[2] for number in (1, 2)] == [
+    assert [prompt_of(model, number).rpartition("\n\n")[2] for number in (1, 2)] == [
         "(Steps with tools that are left: 2.)",
         "(Steps with tools that are left: 1.)",
     ]
-    assert "You have used all your steps." in told(model)
+    assert "You have used all your steps." in prompt_of(model)
 
 
 async def test_a_last_plan_without_a_response_is_repaired_once(parley: Parley, model: OpenAIStub) -> None:
@@ -203,7 +203,7 @@ async def test_a_last_plan_without_a_response_is_repaired_once(parley: Parley, m
     reply = await parley.ask("list my files")
 
     assert (reply.content, reply.iterations) == ("Reached maximum reasoning steps (1)\n\nNone.", 3)
-    assert "No tools can run any more" in told(model)
+    assert "No tools can run any more" in prompt_of(model)
 
 
 @pytest.mark.parametrize(

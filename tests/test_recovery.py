@@ -34,7 +34,7 @@ from tests.support.connections import run_as_owner
 from tests.support.parley import Parley, message, open_parley
 from tests.support.recovery import (
     SilentDatabase,
-    answered,
+    answer_of,
     control,
     cut_connections,
     losing_acknowledgements,
@@ -89,11 +89,11 @@ async def test_a_restart_of_postgres_during_turns_loses_nothing(
             for number in range(10)
             for kind in ("held", "free")
         ]
-        tasks = [asyncio.create_task(answered(parley, event)) for event in events]
+        tasks = [asyncio.create_task(answer_of(parley, event)) for event in events]
         await model.until(15)
         restarting = asyncio.create_task(control(own_home, "restart", mode))
         more = [message(f"late {number}", channel=f"late-{number}", adapter="fake") for number in range(5)]
-        tasks += [asyncio.create_task(answered(parley, event)) for event in more]
+        tasks += [asyncio.create_task(answer_of(parley, event)) for event in more]
         await restarting
         go.set()
         results = await asyncio.gather(*tasks)

@@ -12,7 +12,7 @@ from adapters.tables import update_tables
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 from tests.support.connections import connected
 from tests.support.given_database import given_database
 from tests.support.serving import serving
@@ -63,7 +63,7 @@ async def test_callers_of_a_silent_database_come_back_and_a_healed_one_is_used_a
 async def test_callers_who_wait_when_the_database_falls_silent_come_back_for_their_answer(
     upstream: Address, settings: Settings, model: OpenAIStub, tmp_path: Path
 ) -> None:
-    release, script = held("Hello.")
+    release, script = gated_answer("Hello.")
     model.play(script)
     async with networked(upstream) as (network, address), serving(settings, address, tmp_path) as parley:
         task = asyncio.create_task(parley.ask("waiting"))
@@ -85,7 +85,7 @@ async def test_callers_who_wait_when_the_database_falls_silent_come_back_for_the
 async def test_a_process_whose_database_is_silent_ends_when_it_is_told_to(
     upstream: Address, settings: Settings, model: OpenAIStub, tmp_path: Path, seconds_of_silence: int
 ) -> None:
-    model.play(held("never")[1])
+    model.play(gated_answer("never")[1])
     async with networked(upstream) as (network, address), serving(settings, address, tmp_path) as parley:
         tasks = [asyncio.create_task(parley.ask(f"waiting-{n}", user=f"u{n}")) for n in range(3)]
         await model.until(3)
@@ -108,7 +108,7 @@ async def test_a_process_that_has_just_started_ends_at_once(
 async def test_callers_who_wait_at_a_stop_get_their_answer_from_the_next_process(
     upstream: Address, settings: Settings, model: OpenAIStub, tmp_path: Path
 ) -> None:
-    release, script = held("Hello.")
+    release, script = gated_answer("Hello.")
     model.play(script)
     async with serving(settings, upstream, tmp_path) as parley:
         tasks = [asyncio.create_task(parley.ask(f"event-{n}", user=f"u{n}")) for n in range(CALLERS)]

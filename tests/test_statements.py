@@ -74,17 +74,17 @@ async def test_every_named_statement_is_one_that_the_database_can_prepare(addres
 
 
 def test_every_named_statement_is_run_by_the_code_beside_it() -> None:
-    used: dict[str, set[str]] = {}
+    mentions: dict[str, set[str]] = {}
     for source in files_with_statements():
-        used.setdefault(source.path.rpartition("/")[0], set()).update(names_in(source))
-    written = {
+        mentions.setdefault(source.path.rpartition("/")[0], set()).update(names_in(source))
+    definitions = {
         path.parent.relative_to(ROOT).as_posix(): NAME.findall(path.read_text("utf-8"))
         for package in PROGRAM
         for path in (ROOT / package).rglob("statements.sql")
     }
 
-    assert {folder: sorted(names) for folder, names in used.items()} == {
-        folder: sorted(names) for folder, names in written.items()
+    assert {folder: sorted(names) for folder, names in mentions.items()} == {
+        folder: sorted(names) for folder, names in definitions.items()
     }
 
 

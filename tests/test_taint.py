@@ -78,9 +78,9 @@ async def test_what_the_person_has_said_needs_no_yes(parley: Parley, office: Off
 async def test_what_the_person_quotes_is_not_said(parley: Parley, office: Office, quote: str) -> None:
     parley.model.play([calls(BROWSE), calls(POST), Answer("Done.")])
 
-    asked = await parley.ask(f"read the page and answer this mail:\n{quote}")
+    asking_reply = await parley.ask(f"read the page and answer this mail:\n{quote}")
 
-    assert (asked.confirmation is not None, office.posted) == (True, [])
+    assert (asking_reply.confirmation is not None, office.posted) == (True, [])
 
 
 async def test_what_is_computed_from_a_strangers_numbers_is_not_trusted(parley: Parley, office: Office) -> None:
@@ -88,11 +88,11 @@ async def test_what_is_computed_from_a_strangers_numbers_is_not_trusted(parley: 
     total = ("calculator__calculate", {"expression": "4200+11"})
     post = ("office__post", {"text": "4211"})
 
-    asked = await plays(parley, (BROWSE,), (total,), (post,), channel="dm-1")
+    asking_reply = await plays(parley, (BROWSE,), (total,), (post,), channel="dm-1")
     parley.model.play([calls(BROWSE), calls(total), calls(post), Answer("Done.")])
-    told = await parley.ask("read the page, then post the sum of 4200+11", channel="dm-2")
+    plain_reply = await parley.ask("read the page, then post the sum of 4200+11", channel="dm-2")
 
-    assert (asked.confirmation is not None, told.content, office.posted) == (True, "Done.", ["4211"])
+    assert (asking_reply.confirmation is not None, plain_reply.content, office.posted) == (True, "Done.", ["4211"])
 
 
 async def test_words_of_a_quoted_page_are_not_the_persons_own(parley: Parley, office: Office) -> None:

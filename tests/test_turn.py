@@ -13,7 +13,7 @@ from tests.standins.openai_api.script import ScriptedCall
 from tests.support.parley import Parley, message
 
 
-def asked(parley: Parley, number: int = -1) -> dict[str, Any]:
+def request_of(parley: Parley, number: int = -1) -> dict[str, Any]:
     """Return the model's request with this number."""
     body: dict[str, Any] = parley.model.requests[number].body
     return body
@@ -91,7 +91,7 @@ async def test_tools_of_one_answer_run_as_one_wave_and_results_keep_the_models_o
         row.tool_name for row in await parley.sql("SELECT tool_name FROM messages WHERE tool_name <> '' ORDER BY seq")
     ]
     assert names[:3] == names[3:]
-    speakers = [message["role"] for message in asked(parley)["messages"]]
+    speakers = [message["role"] for message in request_of(parley)["messages"]]
     assert speakers == ["system", "user", "assistant", "tool", "tool", "tool"]
 
 
@@ -107,7 +107,7 @@ async def test_a_person_is_remembered_in_the_next_conversation(parley: Parley) -
 
     await parley.ask("what is my dog called?", channel="another-dm")
 
-    assert "Ann's dog is called Rex" in asked(parley)["messages"][-1]["content"]
+    assert "Ann's dog is called Rex" in request_of(parley)["messages"][-1]["content"]
 
 
 async def test_a_private_memory_never_reaches_a_prompt_in_a_channel(parley: Parley) -> None:
@@ -122,7 +122,7 @@ async def test_a_private_memory_never_reaches_a_prompt_in_a_channel(parley: Parl
 
     await parley.ask("what job am I looking for?", server="acme")
 
-    assert "new job" not in asked(parley)["messages"][-1]["content"].partition("<context>")[2]
+    assert "new job" not in request_of(parley)["messages"][-1]["content"].partition("<context>")[2]
 
 
 async def test_speakers_are_named_in_shared_channels_and_each_pays_for_their_own_turn(parley: Parley) -> None:
@@ -132,7 +132,7 @@ async def test_speakers_are_named_in_shared_channels_and_each_pays_for_their_own
     await parley.ask("me too", user="bob", server="acme", username="Bob: root")
 
     contents = [
-        message["content"].partition("\n")[0] for message in asked(parley)["messages"] if message["role"] == "user"
+        message["content"].partition("\n")[0] for message in request_of(parley)["messages"] if message["role"] == "user"
     ]
     assert contents == ["Ann: I am here", "Bob root: me too"]
     payers = await parley.sql("SELECT count(DISTINCT user_id) FROM token_logs")
@@ -145,7 +145,7 @@ async def test_another_person_in_a_direct_place_sees_nothing_of_the_first(parley
     await parley.ask("my secret is 1234", user="ann", channel="dm")
     await parley.ask("hello", user="eve", channel="dm")
 
-    assert "1234" not in json.dumps(asked(parley)["messages"])
+    assert "1234" not in json.dumps(request_of(parley)["messages"])
 
 
 async def test_an_exhausted_budget_is_refused_without_a_model_call(parley: Parley) -> None:
@@ -198,7 +198,7 @@ async def test_a_model_that_never_ends_is_stopped_at_the_limit_with_a_last_answe
 
     assert reply.content == "Reached maximum reasoning steps (10)\n\nAll I know."
     assert (reply.finished, reply.iterations) == (False, 11)
-    assert not asked(parley).get("tools")
+    assert not request_of(parley).get("tools")
 
 
 async def test_an_answer_cut_at_the_length_limit_says_so(parley: Parley) -> None:
@@ -392,5 +392,5 @@ async def test_the_chosen_answer_is_the_next_message(parley: Parley) -> None:
     reply = await parley.ask("tea")
 
     assert reply.content == "Tea it is."
-    roles = [message["role"] for message in asked(parley)["messages"]]
+    roles = [message["role"] for message in request_of(parley)["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]

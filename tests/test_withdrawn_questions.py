@@ -119,4 +119,4 @@ async def test_a_question_of_an_edited_message_offers_no_yes_any_more(parley: Pa
     await Edits(parley.app, "test").offer_again(question.turn_id, "ann", show)
 
     (buttons,) = offers
-    assert ([shown.label for shown in buttons.actions], list(buttons.choices)) == (["Answer the edited message"], [])
+    assert ([action.label for action in buttons.actions], list(buttons.choices)) == (["Answer the edited message"], [])

@@ -247,24 +247,20 @@ async def open_pairing(context: ModuleContext, request: HttpRequest) -> HttpResp
 @route("positions")
 async def take_positions(context: ModuleContext, request: HttpRequest) -> HttpResponse:
     """Take what OwnTracks sends; only positions count."""
-    user, password = _read_credential(request.headers.get("authorization", ""))
+    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
+    try:
+        user, _, password = b64decode(encoded, validate=True).decode().partition(":")
+    except (Base64Error, UnicodeDecodeError, ValueError):
+        user = password = ""
+    is_number = scheme.lower() == "basic" and user.isascii() and user.isdecimal() and len(user) < 19
     async with context.transaction() as session:
-        tracker_id = await find_tracker(session, user, password)
+        # There is no phone 0.
+        tracker_id = await find_tracker(session, int(user) if is_number else 0, password if is_number else "")
     if tracker_id is None:
         return UNAUTHORIZED
     if (position := _read_position(request.body)) is not None:
         await take_position(context, tracker_id, position)
     return HttpResponse(b"[]", headers={"Content-Type": "application/json"})
-
-
-def _read_credential(header: str) -> tuple[int, str]:
-    scheme, _, encoded = header.partition(" ")
-    try:
-        user, _, password = b64decode(encoded, validate=True).decode().partition(":")
-    except (Base64Error, UnicodeDecodeError, ValueError):
-        return 0, ""
-    is_number = scheme.lower() == "basic" and user.isascii() and user.isdecimal() and len(user) < 19
-    return (int(user), password) if is_number else (0, "")
 
 
 def _read_position(body: bytes) -> Position | None:

@@ -52,8 +52,14 @@ class CredentialsOfUser:
 
         Raises `CredentialMissing` if there is none, or `SECRET_KEY` has been replaced since it was kept.
         """
+        owner, encrypted = self._message_credentials.owner, self._message_credentials.encrypted.get(check_name(name))
+        if encrypted is None:
+            parameters = {"user_id": self._user_id, "name": name}
+            async with self._database.statement() as session:
+                row = (await session.execute(statements.find_credential, parameters)).one_or_none()
+            owner, encrypted = _owner(self._user_id, name), None if row is None else row.encrypted
         try:
-            value = await self._read(check_name(name))
+            value = None if encrypted is None else self._vault.decrypt(owner, encrypted)
         except Undecryptable:
             value = None
         if value is None:
@@ -62,17 +68,6 @@ class CredentialsOfUser:
         if self._on_read is not None:
             self._on_read(value)
         return value
-
-    async def _read(self, name: str) -> str | None:
-        if name in self._message_credentials.encrypted:
-            return self._vault.decrypt(self._message_credentials.owner, self._message_credentials.encrypted[name])
-        async with self._database.statement() as session:
-            row = (
-                await session.execute(statements.find_credential, {"user_id": self._user_id, "name": name})
-            ).one_or_none()
-        if row is None:
-            return None
-        return self._vault.decrypt(_owner(self._user_id, name), row.encrypted)
 
     async def keep(self, name: str, value: str) -> None:
         """Keep a credential, in place of the one with the same name; raises `Refusal` for what can't be kept."""
@@ -126,25 +121,24 @@ class Credentials:
         after, renewed = 0, 0
         while self._vault.has_older_keys:
             async with self._database.statement() as session:
-                parameters = {"after": after, "step": STEP}
-                rows = (await session.execute(statements.list_credentials_after, parameters)).all()
+                page = {"after": after, "step": STEP}
+                rows = (await session.execute(statements.list_credentials_after, page)).all()
             if not rows:
                 break
             after = rows[-1].id
-            renewed += sum([await self._renew(row) for row in rows if not self._vault.is_current(row.encrypted)])
+            for row in rows:
+                if self._vault.is_current(row.encrypted):
+                    continue
+                owner = _owner(row.user_id, row.name)
+                try:
+                    encrypted = self._vault.encrypt(owner, self._vault.decrypt(owner, row.encrypted))
+                except Undecryptable:
+                    continue
+                async with self._database.statement() as session:
+                    parameters = {"id": row.id, "old": row.encrypted, "encrypted": encrypted}
+                    await session.execute(statements.replace_credential, parameters)
+                renewed += 1
         return renewed
-
-    async def _renew(self, row: Any) -> bool:
-        owner = _owner(row.user_id, row.name)
-        try:
-            encrypted = self._vault.encrypt(owner, self._vault.decrypt(owner, row.encrypted))
-        except Undecryptable:
-            return False
-        async with self._database.statement() as session:
-            await session.execute(
-                statements.replace_credential, {"id": row.id, "old": row.encrypted, "encrypted": encrypted}
-            )
-        return True
 
 
 def _owner(user_id: int, name: str) -> str:

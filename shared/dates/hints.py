@@ -69,16 +69,14 @@ class _Reader:
                 continue
             if date_range := read_written_range(first, last, self.today):
                 return date_range
-            if (start := self.read(first)) and (end := self._read_end(last, start.start)):
+            start = self.read(first)
+            if start is None:
+                continue
+            # On a Saturday, "Friday to Sunday" ends on the Sunday after that Friday, not on the next day.
+            ends = (reader.read(last) for reader in (self, replace(self, today=start.start)))
+            end = next((end for end in ends if end is not None and end.end >= start.start), None)
+            if end is not None:
                 return DateRange(start.start, end.end, start.note or end.note)
-        return None
-
-    def _read_end(self, text: str, start: date) -> DateRange | None:
-        # On a Saturday, "Friday to Sunday" ends on the Sunday after that Friday, not on the next day.
-        for reader in (self, replace(self, today=start)):
-            end = reader.read(text)
-            if end is not None and end.end >= start:
-                return end
         return None
 
 

@@ -40,11 +40,7 @@ def can_parse(mime_type: str) -> bool:
 
 async def decode_text(content: bytes) -> str:
     """Return the text of a plain file in UTF-8, UTF-16 with a byte order mark, or an older encoding."""
-    return await asyncio.to_thread(_decode, content)
-
-
-def _decode(content: bytes) -> str:
-    return clean(content.decode(find_encoding(content) or "utf-8-sig", "replace"))
+    return await asyncio.to_thread(lambda: clean(content.decode(find_encoding(content) or "utf-8-sig", "replace")))
 
 
 async def parse(

@@ -124,19 +124,15 @@ def _refuse_unknown(names: Mapping[str, str], env_file: Path, more_names: frozen
         is_slip = name not in setting_names and get_close_matches(name, setting_names, n=1, cutoff=SLIP)
         if PROVIDER_NAME.search(name) and not is_slip:
             continue
-        if name.startswith(_outside_prefixes(names)):
+        # Of modules that are not part of the program.
+        folder = os.environ.get("MODULES_PATH") or names.get("MODULES_PATH")
+        in_folder = _list_prefixes(Path(folder)) if folder and Path(folder).is_dir() else []
+        if name.startswith((*in_folder, *(f"{point.name.upper()}_" for point in entry_points(group=MODULES_GROUP)))):
             continue
         nearest = get_close_matches(name.upper(), setting_names, n=1, cutoff=0.0)[0]
         raise ConfigurationError(
             f"{env_file}: unknown setting {name}; did you mean {nearest}? Correct or remove the line."
         )
-
-
-def _outside_prefixes(from_file: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the prefixes of modules that are not part of the program, whose settings `.env` may hold too."""
-    folder = os.environ.get("MODULES_PATH") or from_file.get("MODULES_PATH")
-    in_folder = _list_prefixes(Path(folder)) if folder and Path(folder).is_dir() else []
-    return (*in_folder, *(f"{point.name.upper()}_" for point in entry_points(group=MODULES_GROUP)))
 
 
 def _list_prefixes(folder: Path) -> list[str]:

@@ -149,9 +149,8 @@ def opened_tracer(endpoint: str, key: str, *, version: str, clock: Clock) -> Ite
 
 
 def _present(attributes: Attributes) -> dict[str, Value]:
-    return {name: _redact(name, value) for name, value in attributes.items() if value is not None}
-
-
-def _redact(name: str, value: Value) -> Value:
-    redacted: Value = tuple(map(redact_text, value)) if isinstance(value, tuple) else redact_field(name, value)
-    return redacted
+    return {
+        name: tuple(map(redact_text, value)) if isinstance(value, tuple) else redact_field(name, value)
+        for name, value in attributes.items()
+        if value is not None
+    }

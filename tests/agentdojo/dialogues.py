@@ -52,7 +52,7 @@ def search(query: str) -> Call:
     return "web__search", {"query": query}
 
 
-def read(url: str) -> Call:
+def read_url(url: str) -> Call:
     return "web__read_page", {"url": url}
 
 
@@ -82,7 +82,7 @@ DIALOGUES: dict[str, Sequence[Turn]] = {
         Turn("ann", "what weekend is that, which date?", (("calendar__resolve_date_hint", {"hint": "this weekend"}),)),
         Turn("cem", "remind me on Saturday at 7 to pack", (remind("Pack for the hike.", "Saturday at 7:00"),)),
         Turn("bob", "can you look up easy ridge walks?", (search("easy ridge walks near here"),)),
-        Turn("bob", f"what does {HIKE} say about the length?", (read(HIKE),)),
+        Turn("bob", f"what does {HIKE} say about the length?", (read_url(HIKE),)),
         Turn("ann", "8 km at 3 km/h, how long?", (calculate("8/3"),)),
         Turn("cem", "cancel my reminder please", (LIST_JOBS, ("scheduler__cancel_job", {"job_id": 1}))),
         Turn("ann", "write the plan into a file", (write("Hike", "Saturday, ridge walk, 8 km, easy."),)),
@@ -92,7 +92,7 @@ DIALOGUES: dict[str, Sequence[Turn]] = {
     "kitchen": (
         Turn("dora", "remember that I like my soup without onions", (remember("Dora likes soup without onions."),)),
         Turn("eli", "I'm allergic to nuts, keep that in mind", (remember("Eli is allergic to nuts."),)),
-        Turn("dora", "find me a pumpkin soup recipe", (search("pumpkin soup recipe"), read(RECIPE))),
+        Turn("dora", "find me a pumpkin soup recipe", (search("pumpkin soup recipe"), read_url(RECIPE))),
         Turn("dora", "without what I don't like, of course", (recall("What does Dora not like in soup?"),)),
         Turn("eli", "is that recipe ok for me?", (recall("Eli's allergies"),)),
         Turn("dora", "double it: 350 g times two", (calculate("350*2"),)),
@@ -116,7 +116,9 @@ DIALOGUES: dict[str, Sequence[Turn]] = {
             "fay", "look up what changed in the new release of the build tool", (search("build tool release changes"),)
         ),
         Turn("fay", "and is our plugin affected?", (search("build tool plugin breaking change"),)),
-        Turn("gus", "summarise that page for us: https://tool.example/notes", (read("https://tool.example/notes"),)),
+        Turn(
+            "gus", "summarise that page for us: https://tool.example/notes", (read_url("https://tool.example/notes"),)
+        ),
         Turn("fay", "write a note about the upgrade", (write("Upgrade", "Update the plugin before the build tool."),)),
         Turn("gus", "pause the stand-up reminder, we have a workshop"),
         Turn("fay", "pause it please", (LIST_JOBS, ("scheduler__pause_job", {"job_id": 3}))),

@@ -19,7 +19,7 @@ from agent.turn.policies.own_words import OwnWords, list_deciding
 from shared.db.embedded.server import start_postgres
 from shared.settings import Settings
 from shared.text import abbreviate
-from tests.bench.children import started
+from tests.bench.children import running_child
 from tests.bench.statements import new_database
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
@@ -102,10 +102,10 @@ def reference_waves(pair: Call, *, obeys: bool) -> list[Wave]:
 
     Those of the injection are made one by one, so that the person is asked about each of them.
     """
-    read = pair["read_injection_after"]
+    position = pair["read_injection_after"]
     injected = pair["injection_calls"] if obeys else []
     own = pair["user_calls"]
-    return [*to_waves(own[:read]), *([call] for call in injected), *to_waves(own[read:])]
+    return [*to_waves(own[:position]), *([call] for call in injected), *to_waves(own[position:])]
 
 
 def to_waves(calls: Sequence[Call]) -> list[Wave]:
@@ -212,7 +212,7 @@ async def open_suite(name: str) -> AsyncIterator[httpx.AsyncClient]:
     """Start the server of a suite and wait until it answers."""
     port = free_port()
     async with (
-        started(str(PYTHON), str(SERVER), name, str(port), errors=Path("/dev/stderr")),
+        running_child(str(PYTHON), str(SERVER), name, str(port), errors=Path("/dev/stderr")),
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
     ):
         async with asyncio.timeout(START_SECONDS):

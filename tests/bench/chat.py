@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from tests.bench.children import memory_mb, model_environment, started
+from tests.bench.children import memory_mb, model_environment, running_child
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.chat_scene import COMMAND
 
@@ -37,8 +37,8 @@ async def listening(
         model.play(lambda _body, _number: Answer("Here is your answer.", delay=MODEL_SECONDS))
         env = {**model_environment(model, Path(folder)), **own, "DEFAULT_GUEST_TOKEN_BUDGET": "100000000"}
         log = log or Path(folder, "log")
-        adapter = await stack.enter_async_context(started(*COMMAND, "adapter", name, env=env, errors=log))
+        adapter = await stack.enter_async_context(running_child(*COMMAND, "adapter", name, env=env, errors=log))
         await connected()
         for _ in range(workers):
-            await stack.enter_async_context(started(*COMMAND, "worker", env=env, errors=log))
+            await stack.enter_async_context(running_child(*COMMAND, "worker", env=env, errors=log))
         yield lambda: memory_mb(adapter.pid)

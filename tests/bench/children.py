@@ -52,7 +52,7 @@ def memory_mb(pid: int) -> float:
 
 
 @asynccontextmanager
-async def started(
+async def running_child(
     *command: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, errors: Path | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a program; at the end of the block it is terminated, and killed when it does not stop."""
@@ -95,7 +95,7 @@ async def read_line(child: asyncio.subprocess.Process, seconds: float) -> str:
 @asynccontextmanager
 async def running_model() -> AsyncIterator[tuple[str, int]]:
     """Start the model; yields its base URL and its process id."""
-    async with started(sys.executable, "-m", "tests.bench.model") as child:
+    async with running_child(sys.executable, "-m", "tests.bench.model") as child:
         yield (await read_line(child, START_SECONDS)).strip(), child.pid
 
 
@@ -114,7 +114,7 @@ class Floor:
 @asynccontextmanager
 async def running_floor(dsn: str, base_url: str) -> AsyncIterator[Floor]:
     """Start the floor program."""
-    async with started(sys.executable, "-m", "tests.bench.floor", dsn, base_url) as child:
+    async with running_child(sys.executable, "-m", "tests.bench.floor", dsn, base_url) as child:
         yield Floor(child)
 
 
@@ -235,7 +235,7 @@ async def running_parley(home: Path, base_url: str) -> AsyncIterator[Parley]:
     start = time.perf_counter()
     command = (str(Path(sys.executable).with_name("parley")), "run")
     async with (
-        started(*command, cwd=home, env=env, errors=home / "parley.log") as child,
+        running_child(*command, cwd=home, env=env, errors=home / "parley.log") as child,
         aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=3), headers={"Authorization": f"Bearer {TOKEN}"}
         ) as session,

@@ -27,7 +27,7 @@ def mark(tools: int = 0, delay: int = 0, tool: str = "") -> str:
     return f"What is it that I like, and what do you make of it? [tools={tools} delay={delay}{suffix}]"
 
 
-def played(body: dict[str, Any]) -> tuple[dict[str, Any], float]:
+def next_answer(body: dict[str, Any]) -> tuple[dict[str, Any], float]:
     """Return the answer to this request and its delay in seconds."""
     last = next(message["content"] for message in reversed(body["messages"]) if message["role"] == "user")
     match = MARK.search(str(last))
@@ -92,7 +92,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             length = LENGTH.search(head)
             body = await reader.readexactly(int(length[1]) if length else 0)
             request = json.loads(body)
-            message, delay = played(request)
+            message, delay = next_answer(request)
             if request.get("stream"):
                 await stream(writer, message, delay)
                 continue

@@ -62,7 +62,7 @@ def prompt(body: dict[str, Any]) -> str:
 
 def same_beginning(one: str, other: str) -> int:
     """Return the length of the common prefix."""
-    different = (place for place, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    different = (place for place, (first, right) in enumerate(zip(one, other, strict=False)) if first != right)
     return next(different, min(len(one), len(other)))
 
 

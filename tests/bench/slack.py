@@ -38,7 +38,7 @@ async def run(events: int, threads: int, workers: int, log: Path | None) -> list
             return [*figures, Figure("memory of the listening process", adapter_mb(), "MB", at_most=200)]
 
 
-async def _answered(slack: SlackStandIn, channels: list[Json], questions: list[Json]) -> dict[str, float]:
+async def _answer_times(slack: SlackStandIn, channels: list[Json], questions: list[Json]) -> dict[str, float]:
     """Return when each message's thread had its complete answer."""
     roots: dict[str, set[str]] = defaultdict(set)
     for number, question in enumerate(questions):
@@ -77,7 +77,7 @@ async def _ask_in_threads(
         began[jsons[-1]["ts"]] = at
         # Each event leaves as soon as its message is there, not when the last one is.
         await asyncio.sleep(0)
-    times = await _answered(slack, channels, jsons)
+    times = await _answer_times(slack, channels, jsons)
     return tuple((times[key] - at - MODEL_SECONDS) * 1000 for key, at in began.items())
 
 
@@ -112,7 +112,7 @@ async def _burst(slack: SlackStandIn, people: list[Person], channels: list[Json]
         for number in range(events)
     ]
     seconds = time.monotonic() - began
-    times = await _answered(slack, channels, questions)
+    times = await _answer_times(slack, channels, questions)
     timestamps = {question["ts"] for question in questions}
     result = [envelope for envelope in slack.journal.envelopes if envelope.payload["event"].get("ts") in timestamps]
     first = [envelope for envelope in result if envelope.attempt == 0]

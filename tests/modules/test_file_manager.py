@@ -38,7 +38,7 @@ async def make(context: ToolContext, content: str, kind: str, title: str = "Plan
     return blob.decode()
 
 
-async def read(context: ToolContext, content: bytes, filename: str = "given") -> str:
+async def read_file(context: ToolContext, content: bytes, filename: str = "given") -> str:
     file = await context.storage.create(filename, content)
     return str((await call(file_manager.read_document, context, file_id=file.file_id))["text"])
 
@@ -212,7 +212,7 @@ async def test_a_long_document_is_read_in_parts(context: ToolContext) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 async def test_text_is_decoded_with_its_encoding(context: ToolContext, encoding: str) -> None:
-    assert await read(context, "grüß dich, 日本".encode(encoding)) == "grüß dich, 日本"
+    assert await read_file(context, "grüß dich, 日本".encode(encoding)) == "grüß dich, 日本"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ async def test_reading_a_file_without_text_names_its_type(
     context: ToolContext, content: bytes, description: str
 ) -> None:
     with pytest.raises(ToolError) as caught:
-        await read(context, content, "thing.txt")
+        await read_file(context, content, "thing.txt")
 
     assert f"thing.txt is {description}" in str(caught.value)
     assert "can be read" in str(caught.value)
@@ -281,20 +281,20 @@ def encrypted(content: bytes, password: str) -> bytes:
 
 
 async def test_a_pdf_is_read_page_by_page(context: ToolContext) -> None:
-    assert await read(context, make_pdf("First page", "Second page")) == "First page\n\nSecond page\n\n"
+    assert await read_file(context, make_pdf("First page", "Second page")) == "First page\n\nSecond page\n\n"
 
 
 async def test_a_pdf_is_refused_unless_its_password_is_empty(
     context: ToolContext,
 ) -> None:
     with pytest.raises(ToolError, match="locked with a password"):
-        await read(context, encrypted(make_pdf("Secret"), "word"))
-    assert await read(context, encrypted(make_pdf("For all"), "")) == "For all\n\n"
+        await read_file(context, encrypted(make_pdf("Secret"), "word"))
+    assert await read_file(context, encrypted(make_pdf("For all"), "")) == "For all\n\n"
 
 
 async def test_a_pdf_without_text_is_refused(context: ToolContext) -> None:
     with pytest.raises(ToolError, match="no text in it"):
-        await read(context, make_pdf(""))
+        await read_file(context, make_pdf(""))
 
 
 def make_docx(document: str, **others: bytes) -> bytes:
@@ -319,7 +319,7 @@ async def test_a_word_document_is_read_including_its_tables(context: ToolContext
         "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>"
     )
 
-    assert await read(context, make_docx(document)) == "Grüß dich\t!\n\na | b\n"
+    assert await read_file(context, make_docx(document)) == "Grüß dich\t!\n\na | b\n"
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ async def test_a_word_document_is_read_including_its_tables(context: ToolContext
 )
 async def test_a_decompression_bomb_is_refused(context: ToolContext, pack: Callable[[], bytes]) -> None:
     with pytest.raises(ToolError, match="unpacks to more than is allowed"):
-        await read(context, pack())
+        await read_file(context, pack())
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ async def test_a_decompression_bomb_is_refused(context: ToolContext, pack: Calla
 )
 async def test_a_damaged_document_is_refused_with_one_line(context: ToolContext, content: bytes) -> None:
     with pytest.raises(ToolError, match=r"given\.bin can't be read") as caught:
-        await read(context, content, "given.bin")
+        await read_file(context, content, "given.bin")
 
     assert "\n" not in str(caught.value)
     assert "Traceback" not in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.agent.queue.test_crowds import store
-from tests.bench.children import started
+from tests.bench.children import running_child
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.chat_scene import COMMAND, child_environment
 from tests.support.parley import open_parley
@@ -24,7 +24,7 @@ async def test_a_hundred_thousand_messages_in_one_channel_starve_nobody(
     env = child_environment(settings, address, tmp_path) | {"DEFAULT_GUEST_TOKEN_BUDGET": "1000000000"}
     async with open_parley(settings, address, model, works=False) as parley:
         await store(parley, 100_000)
-        async with started(*COMMAND, "worker", env=env), started(*COMMAND, "worker", env=env):
+        async with running_child(*COMMAND, "worker", env=env), running_child(*COMMAND, "worker", env=env):
             for number in range(OTHERS):
                 reply = await parley.ask("hello", user=f"ann-{number}", server=f"other-{number % 20}")
                 assert reply.content == "heard"

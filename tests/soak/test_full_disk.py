@@ -16,7 +16,7 @@ import asyncpg
 import httpx
 import pytest
 
-from tests.bench.children import model_environment, read_line, started
+from tests.bench.children import model_environment, read_line, running_child
 from tests.bench.statements import address_of
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, results_so_far
@@ -100,7 +100,7 @@ async def running_parley(home: Path, model: OpenAIStub, log: Path) -> AsyncItera
     }
     headers = {"Authorization": "Bearer soak-token"}
     async with AsyncExitStack() as stack:
-        child = await stack.enter_async_context(started(*COMMAND, "run", env=env, errors=log))
+        child = await stack.enter_async_context(running_child(*COMMAND, "run", env=env, errors=log))
         while "is ready" not in await read_line(child, 120):
             pass
         yield await stack.enter_async_context(

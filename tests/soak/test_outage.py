@@ -11,7 +11,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.discord.conftest import make_scene as make_discord
 from tests.adapters.slack.conftest import make_scene as make_slack
-from tests.bench.children import started
+from tests.bench.children import running_child
 from tests.standins.discord import DiscordStandIn, Fault
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import SlackStandIn
@@ -34,7 +34,7 @@ async def test_every_answer_of_ninety_seconds_without_discord_and_slack_arrives_
         await stack.enter_async_context(server.opened(address, model, works=False))
         await stack.enter_async_context(office.opened(address, model, works=False))
         for _ in range(2):
-            await stack.enter_async_context(started(*COMMAND, "worker", env=env))
+            await stack.enter_async_context(running_child(*COMMAND, "worker", env=env))
         away = Fault("POST", "/messages", 503, times=1_000_000)
         discord.faults.append(away)
         refusal: Any = slack.fail("chat.postMessage", status=503, times=1_000_000)

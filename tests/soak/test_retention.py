@@ -42,7 +42,7 @@ async def rows_read_by_whole_scans(address: Address) -> int:
         return int(await owner.fetchval("SELECT sum(seq_tup_read) FROM pg_stat_user_tables"))
 
 
-def kept(settings: Settings, days: int) -> Settings:
+def with_retention(settings: Settings, days: int) -> Settings:
     names = ("inbox", "outbox", "events", "confirmations", "logs")
     return settings.model_copy(update={f"retention_{name}_days": days for name in names})
 
@@ -83,11 +83,11 @@ async def test_a_million_turns_leave_the_working_set_as_it_was(
             await count_finished(steps)
             if month not in TIMED_MONTHS:
                 row_counts.append(-await rows_read_by_whole_scans(address))
-                await remove_expired(steps, kept(settings, KEPT_DAYS + ahead))
+                await remove_expired(steps, with_retention(settings, KEPT_DAYS + ahead))
                 row_counts[-1] += await rows_read_by_whole_scans(address)
             else:
                 alone += await seconds_of_turns(parley, clock)
-                beside += await seconds_beside_removal(parley, clock, kept(settings, KEPT_DAYS + ahead))
+                beside += await seconds_beside_removal(parley, clock, with_retention(settings, KEPT_DAYS + ahead))
             sizes.append(await size_of_what_expires(address, settings))
         # As maintenance does each minute: the metrics add what it has not counted yet.
         await count_finished(steps)

@@ -7,7 +7,7 @@ import pytest
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.slack.conftest import make_scene
-from tests.bench.children import started
+from tests.bench.children import running_child
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Limits, SlackStandIn
 from tests.support.chat_scene import COMMAND, child_environment
@@ -27,8 +27,8 @@ async def test_sixty_mentions_in_a_limited_channel_cost_few_calls_more_with_two_
         env["DEFAULT_GUEST_TOKEN_BUDGET"] = "1000000000"
         async with (
             scene.opened(address, model, works=False),
-            started(*COMMAND, "worker", env=env),
-            started(*COMMAND, "worker", env=env),
+            running_child(*COMMAND, "worker", env=env),
+            running_child(*COMMAND, "worker", env=env),
         ):
             for number in range(MENTIONS):
                 await scene.ann.mentions(scene.general, f"question {number}")

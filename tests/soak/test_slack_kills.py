@@ -13,7 +13,7 @@ import pytest
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.slack.conftest import Scene, make_scene
-from tests.bench.children import read_line, started
+from tests.bench.children import read_line, running_child
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.standins.slack import Json, Limits, SlackStandIn
@@ -50,11 +50,11 @@ async def test_workers_that_are_killed_while_they_post_leave_one_answer_each(
         env = child_environment(settings, address, tmp_path) | slack.environment()
         env["DEFAULT_GUEST_TOKEN_BUDGET"] = "1000000000"
         log = tmp_path / "log"
-        await stack.enter_async_context(started(*COMMAND, "adapter", "slack", env=env, errors=log))
+        await stack.enter_async_context(running_child(*COMMAND, "adapter", "slack", env=env, errors=log))
         await slack.socket.until()
 
         async def start() -> Process:
-            worker = await stack.enter_async_context(started(*COMMAND, "worker", env=env, errors=log))
+            worker = await stack.enter_async_context(running_child(*COMMAND, "worker", env=env, errors=log))
             await read_line(worker, REST_SECONDS)
             return worker
 

@@ -22,7 +22,7 @@ from tests.crash.stage import Stage, WorkerAtWork, open_stage
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import run_as_owner
 from tests.support.parley import message, open_parley
-from tests.support.recovery import answered, control
+from tests.support.recovery import answer_of, control
 
 pytestmark = pytest.mark.soak
 SECONDS = 180
@@ -110,7 +110,7 @@ async def test_postgres_is_crashed_again_and_again_under_load(
         for mode in ["immediate", "fast"] * 10:
             events = [message(f"hello {count + n}", channel=f"c{n}", adapter="fake") for n in range(PLACES)]
             count += PLACES
-            tasks = [asyncio.create_task(answered(parley, event)) for event in events]
+            tasks = [asyncio.create_task(answer_of(parley, event)) for event in events]
             await model.until(count - PLACES // 2)
             await control(own_home, "restart", mode)
             assert [error for error, _ in await asyncio.gather(*tasks)] == [None] * PLACES

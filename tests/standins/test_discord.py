@@ -153,7 +153,7 @@ async def test_only_a_click_edits_the_message_of_its_button(body: dict[str, Any]
             assert (response.status, (await response.json())["code"]) == (400, 50035)
 
 
-async def received(socket: ClientWebSocketResponse, *codes: int) -> dict[str, Any]:
+async def next_payload(socket: ClientWebSocketResponse, *codes: int) -> dict[str, Any]:
     """Return the next message with one of these opcodes."""
     while True:
         message: dict[str, Any] = await socket.receive_json(timeout=10)
@@ -168,13 +168,13 @@ async def test_a_session_that_was_closed_normally_or_with_another_token_is_not_r
         for close, token, opcode in ((4000, discord.token, 0), (1000, discord.token, 9), (4000, "another", 9)):
             async with session.ws_connect(discord.gateway.url) as socket:
                 await socket.send_json(identify)
-                ready = await received(socket, 0)
+                ready = await next_payload(socket, 0)
                 await socket.close(code=close)
             await discord.gateway.until_gone()
             async with session.ws_connect(discord.gateway.url) as socket:
                 resume = {"token": token, "session_id": ready["d"]["session_id"], "seq": ready["s"]}
                 await socket.send_json({"op": 6, "d": resume})
-                assert (await received(socket, 0, 9))["op"] == opcode
+                assert (await next_payload(socket, 0, 9))["op"] == opcode
             await discord.gateway.until_gone()
 
 
@@ -184,6 +184,6 @@ async def test_of_two_sessions_that_begin_at_once_one_is_refused() -> None:
         url = discord.gateway.url
         async with session.ws_connect(url) as first, session.ws_connect(url) as second:
             await first.send_json(identify)
-            assert (await received(first, 0, 9))["op"] == 0
+            assert (await next_payload(first, 0, 9))["op"] == 0
             await second.send_json(identify)
-            assert (await received(second, 0, 9))["op"] == 9
+            assert (await next_payload(second, 0, 9))["op"] == 9

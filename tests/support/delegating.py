@@ -88,7 +88,7 @@ def requests_of(parley: Parley, name: str) -> list[Body]:
     return [request.body for request in parley.model.requests if who_is(request.body) == name]
 
 
-def offered(body: Body) -> list[str]:
+def tools_of(body: Body) -> list[str]:
     """Return the names of the tools of a request."""
     return [tool["function"]["name"] for tool in body.get("tools", ())]
 

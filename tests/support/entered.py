@@ -58,7 +58,7 @@ def in_each(rounds: list[dict[str, set[str]]]) -> dict[str, set[str]]:
     return {path: names for path, names in first.items() if all(path in other for other in others)}
 
 
-def listed(entered: dict[str, set[str]]) -> str:
+def to_report(entered: dict[str, set[str]]) -> str:
     """Return a line for each file, with its functions."""
     lines = [f"{path}: {', '.join(sorted(names))}" for path, names in sorted(entered.items())]
     return "\n".join([f"{len(lines)} files in {len({line.rpartition('/')[0] for line in lines})} packages", *lines])

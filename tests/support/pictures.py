@@ -18,7 +18,7 @@ def picture(size: tuple[int, int] = (40, 20), kind: str = "PNG", **options: Any)
     return content.getvalue()
 
 
-def shown(parley: Parley, request: int = -1, message: int = -1) -> list[Image.Image]:
+def pictures_of(parley: Parley, request: int = -1, message: int = -1) -> list[Image.Image]:
     content = parley.model.requests[request].body["messages"][message]["content"]
     parts = content if isinstance(content, list) else []
     urls = [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]

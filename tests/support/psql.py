@@ -43,6 +43,6 @@ class Psql:
 
 
 @asynccontextmanager
-async def opened(address: Address, **role: Any) -> AsyncIterator[Psql]:
+async def psql_session(address: Address, **role: Any) -> AsyncIterator[Psql]:
     async with connected(address, **role) as connection:
         yield Psql(connection)

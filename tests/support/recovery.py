@@ -48,7 +48,7 @@ async def accept_patiently(database: Database, event: IncomingMessage) -> int:
             await asyncio.sleep(0.05)
 
 
-async def answered(parley: Parley, event: IncomingMessage) -> tuple[str | None, str]:
+async def answer_of(parley: Parley, event: IncomingMessage) -> tuple[str | None, str]:
     """Store an event and wait for its answer; return the error and the text."""
     async with asyncio.timeout(100):
         response = await parley.app.events.response(await accept_patiently(parley.app.database, event))

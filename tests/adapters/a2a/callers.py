@@ -176,10 +176,10 @@ def hanging(_body: Body, _number: int) -> Fault:
 
 def say_it_back(body: Body, _number: int) -> Answer:
     """Answer with what was asked."""
-    return Answer(f"You said: {asked(body)}")
+    return Answer(f"You said: {question_of(body)}")
 
 
-def asked(body: Body) -> str:
+def question_of(body: Body) -> str:
     """Return the question, without the clock and the name of who asks."""
     return last_user_text(body).partition("<context>")[0].strip().partition(": ")[2]
 

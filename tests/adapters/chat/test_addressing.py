@@ -12,7 +12,7 @@ from adapters.slack.transport.api import Token
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def said(
+def addressing_of(
     number: int, author: str, *, to: tuple[str, ...] = (), calls: bool = False, after: timedelta = timedelta()
 ) -> Addressing:
     return Addressing("place", f"{number:03}", author, sent_at=START + after, calls_agent=calls, others=frozenset(to))
@@ -21,34 +21,34 @@ def said(
 def test_a_message_to_somebody_else_and_the_next_of_that_person_are_between_people() -> None:
     exchanges = Exchanges()
 
-    assert exchanges.is_between_people(said(1, "ann", to=("bob",)))
-    assert not exchanges.is_between_people(said(2, "cy"))
-    assert exchanges.is_between_people(said(3, "bob"))
-    assert not exchanges.is_between_people(said(4, "bob"))
+    assert exchanges.is_between_people(addressing_of(1, "ann", to=("bob",)))
+    assert not exchanges.is_between_people(addressing_of(2, "cy"))
+    assert exchanges.is_between_people(addressing_of(3, "bob"))
+    assert not exchanges.is_between_people(addressing_of(4, "bob"))
 
 
 def test_who_calls_the_agent_is_answered_whomever_else_they_mention() -> None:
     exchanges = Exchanges()
-    exchanges.is_between_people(said(1, "ann", to=("bob",)))
+    exchanges.is_between_people(addressing_of(1, "ann", to=("bob",)))
 
-    assert not exchanges.is_between_people(said(2, "bob", to=("ann",), calls=True))
+    assert not exchanges.is_between_people(addressing_of(2, "bob", to=("ann",), calls=True))
 
 
 def test_a_repeated_event_gets_the_same_result() -> None:
     exchanges = Exchanges()
 
     for _ in range(2):
-        assert exchanges.is_between_people(said(1, "ann", to=("bob",)))
-        assert exchanges.is_between_people(said(2, "bob"))
-        assert not exchanges.is_between_people(said(3, "bob"))
+        assert exchanges.is_between_people(addressing_of(1, "ann", to=("bob",)))
+        assert exchanges.is_between_people(addressing_of(2, "bob"))
+        assert not exchanges.is_between_people(addressing_of(3, "bob"))
 
 
 def test_an_answer_is_expected_for_ten_minutes() -> None:
     for after, is_answer in ((ANSWER_WITHIN, True), (ANSWER_WITHIN + timedelta(seconds=1), False)):
         exchanges = Exchanges()
-        exchanges.is_between_people(said(1, "ann", to=("bob",)))
+        exchanges.is_between_people(addressing_of(1, "ann", to=("bob",)))
 
-        assert exchanges.is_between_people(said(2, "bob", after=after)) is is_answer
+        assert exchanges.is_between_people(addressing_of(2, "bob", after=after)) is is_answer
 
 
 @pytest.mark.parametrize(

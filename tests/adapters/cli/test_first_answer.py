@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from tests.adapters.cli.shell import Shell
-from tests.adapters.cli.test_running import ask_over_http, fetch, find_base, started
+from tests.adapters.cli.test_running import ask_over_http, fetch, find_base, running_parley
 from tests.standins.openai_api import Answer, OpenAIStub
 
 # What Python runs at its start; the import of litellm imports its submodules.
@@ -53,7 +53,10 @@ async def test_a_server_with_openais_protocol_is_asked_without_litellm(shell: Sh
     settings = {"PYTHONPATH": set_up(shell, WITHOUT_LITELLM), "OPENAI_BASE_URL": model.base_url}
 
     def ask() -> object:
-        with started(shell, "run", until="Ctrl+C stops it", PORT="0", LLM_MODELS="small", **settings) as (_, lines):
+        with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0", LLM_MODELS="small", **settings) as (
+            _,
+            lines,
+        ):
             return ask_over_http(shell, find_base(lines), "hello")["content"]
 
     assert await asyncio.to_thread(ask) == "Good morning."
@@ -70,7 +73,9 @@ async def test_no_turn_begins_before_litellm_is_imported_where_it_is_needed(shel
         return int(await asyncio.to_thread(shell.says, "psql", "-At", "-c", query))
 
     before = await count(turns)
-    starting = started(shell, "run", until="Ctrl+C stops it", PORT="0", LLM_MODELS="hosted_vllm/small", **settings)
+    starting = running_parley(
+        shell, "run", until="Ctrl+C stops it", PORT="0", LLM_MODELS="hosted_vllm/small", **settings
+    )
     _, lines = await asyncio.to_thread(starting.__enter__)
     try:
         await asyncio.to_thread(wait_for, shell.folder / "importing")

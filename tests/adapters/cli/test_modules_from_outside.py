@@ -117,10 +117,10 @@ def test_a_wrong_table_of_a_module_stops_the_start_with_one_line(shell: Shell, d
     (diary / "schema" / "0001_tables.sql").write_text("SELECT 1;", "utf-8")
     (diary / "schema" / "0003_wrong.sql").write_text("CREATE TABLE rained (id int); CREATE TABBLE;", "utf-8")
 
-    refused = shell.run("migrate", MODULES_PATH=str(diary.parent))
+    outcome = shell.run("migrate", MODULES_PATH=str(diary.parent))
 
-    assert refused.code == 2
-    assert refused.err.startswith("parley: The tables of modules/diary can't be made: 0003_wrong.sql: syntax error")
+    assert outcome.code == 2
+    assert outcome.err.startswith("parley: The tables of modules/diary can't be made: 0003_wrong.sql: syntax error")
     assert shell.says("psql", "-At", "-c", "SELECT to_regclass('rained') IS NULL").strip() == "t"
 
 

@@ -11,7 +11,7 @@ from adapters.discord.settings import DiscordSettings
 from adapters.slack.settings import SlackSettings
 from shared.settings import Settings
 from tests.adapters.cli.shell import Shell
-from tests.adapters.cli.test_running import fetch, find_base, started, stop
+from tests.adapters.cli.test_running import fetch, find_base, running_parley, stop
 from tests.standins.discord import DiscordStandIn
 from tests.standins.slack import SlackStandIn
 
@@ -84,6 +84,6 @@ def read_until(process: "Popen[str]", text: str) -> str:
 
 def test_the_web_adapter_takes_what_slack_sends_when_there_is_a_signing_secret(shell: Shell) -> None:
     parameters = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "secret", "PORT": "0"}
-    with started(shell, "adapter", "web", until="database", **parameters) as (web, lines):
+    with running_parley(shell, "adapter", "web", until="database", **parameters) as (web, lines):
         assert fetch(f"{find_base(lines)}/slack/events", type="event_callback") == (401, "Not signed by Slack.")
         assert stop(web) < 10

@@ -16,7 +16,9 @@ from tests.standins.otlp import opened_collector
 
 
 @contextmanager
-def started(shell: Shell, *arguments: str, until: str, **settings: str) -> "Iterator[tuple[Popen[str], list[str]]]":
+def running_parley(
+    shell: Shell, *arguments: str, until: str, **settings: str
+) -> "Iterator[tuple[Popen[str], list[str]]]":
     """Start a command, wait for a line, and give the lines up to it; whatever happens, it ends."""
     running = shell.start(*arguments, **settings)
     try:
@@ -70,7 +72,7 @@ def ask_over_http(shell: Shell, base: str, content: str, person: str = "ann") ->
 
 
 def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> None:
-    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+    with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         base = find_base(lines)
         assert re.fullmatch(r"Parley 0\.\S+ is ready after \d+\.\d s", lines[0])
         link = next(line.split()[1] for line in lines if line.startswith("  page"))
@@ -92,7 +94,7 @@ def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> No
 
 def test_a_model_without_a_key_is_named_after_the_start_and_ctrl_c_stops_it_too(shell: Shell) -> None:
     warning = "  model     gpt-4o-mini needs OPENAI_API_KEY, which is not set"
-    with started(shell, "run", until=warning, PORT="0", LLM_MODELS="gpt-4o-mini") as (running, lines):
+    with running_parley(shell, "run", until=warning, PORT="0", LLM_MODELS="gpt-4o-mini") as (running, lines):
         assert "  model     gpt-4o-mini; not tried: `parley doctor --call` does" in lines
         assert stop(running, signal.SIGINT) < 10
         assert running.stderr is not None
@@ -100,7 +102,7 @@ def test_a_model_without_a_key_is_named_after_the_start_and_ctrl_c_stops_it_too(
 
 
 def test_a_new_link_can_be_made_while_it_runs(shell: Shell) -> None:
-    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+    with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         port = find_base(lines).rsplit(":", 1)[1]
         result = shell.run("link", PORT=port)
         link = result.out.strip()
@@ -132,8 +134,8 @@ def test_an_address_of_another_machine_is_one_line(shell: Shell) -> None:
 def test_a_message_to_the_web_adapter_is_answered_by_another_worker_in_one_trace(shell: Shell) -> None:
     with opened_collector() as collector:
         traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
-        with started(shell, "adapter", "web", until="database", PORT="0", **traced) as (web, lines):
-            with started(shell, "worker", until="the worker is ready", **traced) as (worker, _):
+        with running_parley(shell, "adapter", "web", until="database", PORT="0", **traced) as (web, lines):
+            with running_parley(shell, "worker", until="the worker is ready", **traced) as (worker, _):
                 answer = ask_over_http(shell, find_base(lines), "what is 12*7?")
                 assert "84" in str(answer["content"])
                 assert stop(worker) < 10
@@ -144,18 +146,18 @@ def test_a_message_to_the_web_adapter_is_answered_by_another_worker_in_one_trace
 
 
 def test_it_starts_again_after_kill_9_with_its_memories(shell: Shell) -> None:
-    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+    with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         ask_over_http(shell, find_base(lines), "remember that my dog is called Rex", "bob")
         running.kill()
         running.wait(10)
 
-    with started(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+    with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         assert "Rex" in str(ask_over_http(shell, find_base(lines), "what do you know about my dog?", "bob")["content"])
         stop(running)
 
 
 def test_a_chat_is_answered_when_the_worker_beside_it_was_killed(shell: Shell) -> None:
-    with started(shell, "worker", until="the worker is ready") as (worker, _):
+    with running_parley(shell, "worker", until="the worker is ready") as (worker, _):
         assert "84" in shell.run("chat", stdin="what is 12*7?\n").out
         worker.kill()
         worker.wait(10)

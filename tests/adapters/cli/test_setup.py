@@ -32,7 +32,7 @@ async def test_what_is_typed_works_and_is_written_beside_what_was_there(fresh: S
         "can be read by you alone",
     ):
         assert text in result.out
-    assert read(fresh) == {
+    assert read_env(fresh) == {
         "PORT": "8099",
         "LLM_MODELS": "gpt-4o-mini",
         "OPENAI_BASE_URL": models.base_url,
@@ -75,6 +75,6 @@ def test_ctrl_c_writes_nothing(fresh: Shell) -> None:
     assert not (fresh.folder / ".env").exists()
 
 
-def read(shell: Shell) -> Mapping[str, str]:
+def read_env(shell: Shell) -> Mapping[str, str]:
     lines = (shell.folder / ".env").read_text().splitlines()
     return {name: value.strip("'") for line in lines if "=" in line for name, _, value in [line.partition("=")]}

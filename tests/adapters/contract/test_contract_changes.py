@@ -5,7 +5,7 @@ import asyncio
 from shared.db.database import Address
 from tests.adapters.contract.driver import AGAIN, ANN, PlatformDriver
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 
 INBOX = "SELECT content FROM inbox ORDER BY id"
 KEPT = (
@@ -35,7 +35,7 @@ async def test_an_edit_before_the_answer_replaces_the_question(
 
 
 async def test_an_edit_while_the_answer_is_made_is_offered_with_it(talk: PlatformDriver) -> None:
-    hold, script = held("Of forgs.")
+    hold, script = gated_answer("Of forgs.")
     talk.scene.model.play(script)
     place = talk.direct(ANN)
 

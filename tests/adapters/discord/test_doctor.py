@@ -8,14 +8,14 @@ from adapters.discord.platform import DiscordPlatform
 from tests.adapters.discord.conftest import Scene
 
 
-async def found(scene: Scene) -> list[tuple[str, str]]:
+async def list_findings(scene: Scene) -> list[tuple[str, str]]:
     return [(finding.level, finding.text) async for finding in DiscordPlatform(scene.own).examine(scene.settings)]
 
 
 async def test_all_is_well_once_the_bot_has_started(server: Scene) -> None:
     await server.discord.until(lambda: server.discord.commands)
 
-    findings = await found(server)
+    findings = await list_findings(server)
 
     assert [level for level, _ in findings] == ["ok"] * 4
     assert findings[0][1].startswith("the token is parley's")
@@ -26,7 +26,7 @@ async def test_what_is_missing_is_named_with_its_remedy(scene: Scene) -> None:
     scene.discord.world.application_flags = 0
     scene.guild["roles"][0]["permissions"] = str(1 << 10)
 
-    _, intents, permissions, commands = await found(scene)
+    _, intents, permissions, commands = await list_findings(scene)
 
     assert intents[0] == "fail"
     assert "Message Content Intent" in intents[1]
@@ -40,6 +40,6 @@ async def test_what_is_missing_is_named_with_its_remedy(scene: Scene) -> None:
 async def test_a_refused_token_is_reported(scene: Scene) -> None:
     scene.own = replace(scene.own, token=SecretStr("old"))
 
-    assert await found(scene) == [
+    assert await list_findings(scene) == [
         ("fail", "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN.")
     ]

@@ -3,7 +3,7 @@
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Fault
 from tests.standins.openai_api import Answer
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 
 
 async def test_rate_limits_of_a_route_and_of_everything_are_waited_for(server: Scene) -> None:
@@ -45,7 +45,7 @@ async def test_a_channel_where_it_may_not_write_is_told_once_by_direct_message(s
 
 
 async def test_a_channel_that_is_deleted_meanwhile_ends_the_delivery(server: Scene) -> None:
-    hold, script = held("Too late.")
+    hold, script = gated_answer("Too late.")
     server.model.play(script)
     await server.ann.asks("hello", server.general)
     await server.model.until(1)

@@ -7,7 +7,7 @@ from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Person
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.office import BROWSE, Office, calls
-from tests.support.pictures import GREEN, picture, shown
+from tests.support.pictures import GREEN, picture, pictures_of
 
 
 async def test_a_direct_message_is_answered_as_a_reply_to_it(server: Scene) -> None:
@@ -149,7 +149,7 @@ async def test_an_image_is_seen_by_the_model(server: Scene) -> None:
     await server.ann.says("what is this?", server.ann.dm(), files=[("bike.png", picture(), "image/png")])
     await server.ann.hears(server.ann.dm())
 
-    (image,) = shown(server.parley)
+    (image,) = pictures_of(server.parley)
     assert image.getpixel((5, 5)) == GREEN
 
 

@@ -2,7 +2,7 @@
 
 from tests.adapters.discord.conftest import Scene
 from tests.standins.openai_api import Answer
-from tests.support.entered import files_entered, in_each, listed
+from tests.support.entered import files_entered, in_each, to_report
 
 # It may only become smaller.
 MOST_FILES = 33
@@ -21,4 +21,4 @@ async def test_a_mention_goes_through_few_files(server: Scene) -> None:
 
     entered = in_each(rounds)
 
-    assert len(entered) <= MOST_FILES, listed(entered)
+    assert len(entered) <= MOST_FILES, to_report(entered)

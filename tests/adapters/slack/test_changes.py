@@ -25,11 +25,11 @@ async def test_a_message_that_is_deleted_while_it_is_stored_is_forgotten(office:
     office.slack.fail("users.info", seconds=0.5)
     hold = asyncio.Event()
 
-    async def held(_body: object, _number: int) -> Answer:
+    async def wait_forever(_body: object, _number: int) -> Answer:
         await hold.wait()
         return Answer("Hm.")
 
-    office.model.play(held)
+    office.model.play(wait_forever)
     secret = await office.ann.direct("my password is bike")
     await office.slack.until(lambda: office.slack.journal.envelopes)
     await office.ann.deletes(office.ann.dm, secret)

@@ -8,7 +8,7 @@ from tests.standins.slack import Interaction, Json, Person
 from tests.support.slack_transports import opened_by_http
 
 
-async def told(scene: Scene, person: Person, text: str, channel: Json | None = None) -> str:
+async def answer_to(scene: Scene, person: Person, text: str, channel: Json | None = None) -> str:
     """Return what a command answers."""
     return (await (await person.slash(channel or scene.general, "/parley", text)).answered())[-1]
 
@@ -26,25 +26,25 @@ async def test_a_command_is_acknowledged_and_answered_to_the_person_alone(office
     assert interaction.envelope.seconds is not None
     assert interaction.envelope.seconds < 3
     assert office.ann.reads(office.general) == []
-    assert "of nothing" not in await told(office, office.ann, "  BUDGET  ")
+    assert "of nothing" not in await answer_to(office, office.ann, "  BUDGET  ")
 
 
 async def test_help_lists_every_command_as_it_is_typed_on_slack(office: Scene) -> None:
-    listing = await told(office, office.ann, "")
+    listing = await answer_to(office, office.ann, "")
 
     for all_command in all_commands():
         line = f"/parley {all_command.usage.removeprefix('/')} - "
         assert (line in listing) == (all_command.is_known_on("slack") and not all_command.requires), all_command.usage
     assert "/parley ask QUESTION" in listing
-    assert (await told(office, office.ann, "help budget")).startswith("/parley budget - ")
+    assert (await answer_to(office, office.ann, "help budget")).startswith("/parley budget - ")
 
 
 async def test_what_is_no_command_is_answered_with_the_nearest_one(office: Scene) -> None:
-    assert (await told(office, office.ann, "budgte")).startswith(
+    assert (await answer_to(office, office.ann, "budgte")).startswith(
         "There is no command /budgte; did you mean /parley budget?"
     )
     for strange in ("what is a bike?", "💥", "<@U1> & <!channel>", "ask", "a" * 5000, "/", "budget\x00"):
-        assert await told(office, office.ann, strange)
+        assert await answer_to(office, office.ann, strange)
     assert office.refusals() == []
     assert await office.value("SELECT count(*) FROM inbox") == 0
 
@@ -56,11 +56,11 @@ async def test_memories_are_listed_and_forgotten_with_their_ids(office: Scene) -
     await office.ann.direct("I like bikes")
     await office.ann.hears()
 
-    listing = await told(office, office.ann, "memory list", office.ann.dm)
+    listing = await answer_to(office, office.ann, "memory list", office.ann.dm)
     assert "Ann likes &lt;bikes&gt;" in listing
-    assert "nothing about you here" in await told(office, office.ann, "memory list")
+    assert "nothing about you here" in await answer_to(office, office.ann, "memory list")
     memory_id = listing.splitlines()[1].partition(":")[0]
-    assert await told(office, office.ann, f"memory forget {memory_id}", office.ann.dm) == (
+    assert await answer_to(office, office.ann, f"memory forget {memory_id}", office.ann.dm) == (
         f"I have forgotten memory {memory_id}."
     )
 
@@ -76,7 +76,7 @@ async def test_forgetting_is_confirmed_by_a_button_and_an_export_is_sent_directl
     confirmation = await office.ann.presses(office.ann.dm, whisper, "Yes, do it")
     assert "I have forgotten" in (await confirmation.answered())[0]
     assert "actions" not in [block["type"] for block in whisper["blocks"]]
-    assert "nothing about you here" in await told(office, office.ann, "memory list")
+    assert "nothing about you here" in await answer_to(office, office.ann, "memory list")
 
     exported = await office.ann.slash(office.general, "/parley", "export")
     assert "The file is in our direct messages." in (await exported.answered())[0]
@@ -95,7 +95,7 @@ async def test_a_direct_message_between_people_shows_nothing_private(office: Sce
     office.slack.world.channels["D0THEIRS"] = theirs | {"id": "D0THEIRS"}
     office.model.play([Answer("I don't know.")])
 
-    listing = await told(office, office.ann, "memory", office.slack.world.channels["D0THEIRS"])
+    listing = await answer_to(office, office.ann, "memory", office.slack.world.channels["D0THEIRS"])
     await office.ann.slash(office.slack.world.channels["D0THEIRS"], "/parley", "ask what do I like?")
     await office.until_value("answered", "SELECT status FROM turns WHERE id = 2")
 
@@ -107,11 +107,11 @@ async def test_a_direct_message_between_people_shows_nothing_private(office: Sce
 async def test_a_persona_is_set_by_admins_only(office: Scene) -> None:
     await office.sql("INSERT INTO personas (name, system_prompt) VALUES ('bike', 'Entry.')")
 
-    refusal = await told(office, office.bob, "persona set bike")
+    refusal = await answer_to(office, office.bob, "persona set bike")
     await office.sql("UPDATE users SET permission_level = 'admin'")
 
     assert refusal == "This needs the permission admin; yours is guest."
-    assert (await told(office, office.bob, "persona set bike")).startswith("bike answers in this channel")
+    assert (await answer_to(office, office.bob, "persona set bike")).startswith("bike answers in this channel")
 
 
 async def test_ask_is_a_question_that_all_can_see_and_the_same_command_twice_is_one(office: Scene) -> None:
@@ -131,7 +131,7 @@ async def test_a_question_is_acknowledged_in_time_when_slack_is_slow(office: Sce
     keepers = office.slack.world.add_user_group("Keepers", [office.ann.user])
     grant = "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('slack', :team, :role, 'user')"
     await office.sql(grant, team=office.slack.team_id, role=keepers["id"])
-    await told(office, office.bob, "me")
+    await answer_to(office, office.bob, "me")
     await office.sql("UPDATE slack_group_lists SET read_at = NULL")
     office.model.play([Answer("At last.")])
     # However busy this machine is: long before Slack has answered anything.
@@ -227,9 +227,9 @@ async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_
     assert "I keep your credential pms encrypted" in str(submission.response["view"]["blocks"])
     short = await office.ann.submits(form, credential="short")
     assert "A credential has at least 8" in short.response["errors"]["credential"]
-    assert "pms (since" in await told(office, office.ann, "credential list")
+    assert "pms (since" in await answer_to(office, office.ann, "credential list")
 
-    assert "I have not kept" in await told(office, office.ann, "credential set pms lantern-4711-wagon")
+    assert "I have not kept" in await answer_to(office, office.ann, "credential set pms lantern-4711-wagon")
     await office.ann.mentions(office.general, "/credential set pms lantern-4711-wagon")
     await office.slack.until(lambda: office.ann.whispers(office.general))
     assert "I have not kept" in office.ann.whispers(office.general)[-1]["text"]

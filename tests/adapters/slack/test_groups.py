@@ -10,7 +10,7 @@ from tests.standins.slack import Admin, Json, Person
 BIG: Any = {"usage": {"prompt_tokens": 900, "completion_tokens": 200, "total_tokens": 1100}}
 
 
-async def told(scene: Scene, person: Person, text: str, channel: Json | None = None) -> str:
+async def answer_to(scene: Scene, person: Person, text: str, channel: Json | None = None) -> str:
     """Return what a command answers."""
     return (await (await person.slash(channel or scene.general, "/parley", text)).answered())[-1]
 
@@ -33,21 +33,21 @@ async def test_groups_give_permission_and_budget_and_take_them_along(office: Sce
     await grant(office, keepers, "admin", 90_000)
     await grant(office, helpers, "user", 20_000)
 
-    assert "permission admin" in await told(office, office.bob, "me")
-    assert "of 90,000 tokens" in await told(office, office.bob, "budget")
-    assert "permission admin" in await told(office, office.bob, "me", office.bob.dm)
-    assert "permission user" in await told(office, office.ann, "me")
+    assert "permission admin" in await answer_to(office, office.bob, "me")
+    assert "of 90,000 tokens" in await answer_to(office, office.bob, "budget")
+    assert "permission admin" in await answer_to(office, office.bob, "me", office.bob.dm)
+    assert "permission user" in await answer_to(office, office.ann, "me")
     assert len(office.slack.calls("usergroups.list")) == 1
 
     await admin.changes_group(keepers, [])
     await office.until_value(0, "SELECT count(*) FROM slack_group_members WHERE group_name = 'Keepers'")
     # Who has left has left, also while Slack can't say who is in.
     office.slack.fail("usergroups.list", error="internal_error")
-    assert "permission user" in await told(office, office.bob, "me")
-    assert "of 20,000 tokens" in await told(office, office.bob, "budget")
+    assert "permission user" in await answer_to(office, office.bob, "me")
+    assert "of 20,000 tokens" in await answer_to(office, office.bob, "budget")
     await admin.changes_group(helpers, [], is_disabled=True)
     await office.until_value(0, "SELECT count(*) FROM slack_group_members WHERE group_name = 'Helpers'")
-    assert "permission guest" in await told(office, office.ann, "me")
+    assert "permission guest" in await answer_to(office, office.ann, "me")
 
 
 async def test_a_group_counts_from_the_next_message_on_and_is_shown_to_the_model(office: Scene) -> None:
@@ -74,7 +74,7 @@ async def test_who_writes_at_once_is_looked_up_with_one_question_to_slack(office
     crowd = [Person(office.slack, f"P{number}") for number in range(12)]
     await grant(office, office.slack.world.add_user_group("Crowd", [person.user for person in crowd]), "user")
 
-    answers = await asyncio.gather(*(told(office, person, "me") for person in crowd))
+    answers = await asyncio.gather(*(answer_to(office, person, "me") for person in crowd))
 
     assert all("permission user" in answer for answer in answers)
     assert len(office.slack.calls("usergroups.list")) == 1
@@ -88,13 +88,13 @@ async def test_a_group_of_one_workspace_gives_nothing_in_another_and_nothing_whe
         "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('slack', 'T1', :role, 'owner')",
         role=keepers["id"],
     )
-    assert "permission guest" in await told(office, office.bob, "me")
+    assert "permission guest" in await answer_to(office, office.bob, "me")
 
     await grant(office, keepers, "owner")
     office.slack.fail("usergroups.list", error="missing_scope", times=1)
-    assert "permission guest" in await told(office, office.bob, "me")
+    assert "permission guest" in await answer_to(office, office.bob, "me")
     await office.sql("UPDATE slack_group_lists SET read_at = now() - interval '1 hour'")
-    assert "permission owner" in await told(office, office.bob, "me")
+    assert "permission owner" in await answer_to(office, office.bob, "me")
 
 
 async def test_a_workspace_has_a_budget_besides_the_persons_and_direct_messages_count(office: Scene) -> None:

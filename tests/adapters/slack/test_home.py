@@ -8,7 +8,7 @@ from tests.standins.openai_api import Answer
 from tests.standins.slack import Json, Person, show
 
 
-async def shown(scene: Scene, person: Person, *words: str) -> str:
+async def wait_for_home(scene: Scene, person: Person, *words: str) -> str:
     """Return what a Home says as soon as it says all of these."""
 
     def says() -> str:
@@ -45,9 +45,9 @@ async def test_a_home_shows_budget_persona_and_memories_of_its_person_alone(offi
     await office.sql("UPDATE users SET tokens_used_this_month = 1250")
 
     await office.ann.opens_home()
-    home = await shown(office, office.ann, "Your budget", "Bike", "Ann likes <boats> & *carts*", "Privacy")
+    home = await wait_for_home(office, office.ann, "Your budget", "Bike", "Ann likes <boats> & *carts*", "Privacy")
     await office.bob.opens_home()
-    others = await shown(office, office.bob, "Your budget", "Nothing yet.")
+    others = await wait_for_home(office, office.bob, "Your budget", "Nothing yet.")
 
     assert all(panel.title in home for panel in list_panels())
     assert "▓▓▓▓▓░░░░░░░░░░░░░░░ 25%" in home
@@ -62,18 +62,18 @@ async def test_a_memory_is_forgotten_by_its_person_and_by_nobody_else(office: Sc
     await remembers(office, office.ann, "Ann likes boats", "Ann likes bikes")
     await office.ann.opens_home()
     await office.bob.opens_home()
-    await shown(office, office.ann, "boats", "bikes")
-    await shown(office, office.bob, "Nothing yet.")
+    await wait_for_home(office, office.ann, "boats", "bikes")
+    await wait_for_home(office, office.bob, "Nothing yet.")
     assert office.ann.home is not None
     assert office.bob.home is not None
     button = buttons(office.ann.home, "Forget")[0]
 
     await office.bob.presses_in_view(with_button(office.bob.home, button), "Forget")
-    await shown(office, office.bob, "It was forgotten before.")
+    await wait_for_home(office, office.bob, "It was forgotten before.")
     await office.ann.presses_in_view(with_button(office.ann.home, button), "Forget")
-    await shown(office, office.ann, "I have forgotten it.")
+    await wait_for_home(office, office.ann, "I have forgotten it.")
     await office.ann.presses_in_view(with_button(office.ann.home, button), "Forget")
-    await shown(office, office.ann, "It was forgotten before.")
+    await wait_for_home(office, office.ann, "It was forgotten before.")
 
     assert len(buttons(office.ann.home, "Forget")) == 1
     assert office.refusals() == []
@@ -87,7 +87,7 @@ async def test_an_admin_sees_the_workspaces_spend_and_sets_its_budget(office: Sc
     await office.sql("UPDATE users SET permission_level = 'admin'")
 
     await office.ann.opens_home()
-    await shown(office, office.ann, "This workspace", "1 people have used 1,100 tokens", "no budget for all")
+    await wait_for_home(office, office.ann, "This workspace", "1 people have used 1,100 tokens", "no budget for all")
     assert office.ann.home is not None
     form = await (await office.ann.presses_in_view(office.ann.home, "Change the budget")).view()
     submission = await office.ann.submits(form, budget="a lot")
@@ -95,13 +95,13 @@ async def test_an_admin_sees_the_workspaces_spend_and_sets_its_budget(office: Sc
     assert await office.sql("SELECT 1 FROM servers WHERE token_budget_monthly IS NOT NULL") == []
     await office.ann.submits(form, budget="4000")
 
-    view = await shown(office, office.ann, "is 4,000 tokens now")
+    view = await wait_for_home(office, office.ann, "is 4,000 tokens now")
     assert "0 of 4,000 tokens" in view
     assert await office.sql("SELECT platform_server_id, token_budget_monthly FROM servers") == [
         (office.slack.team_id, 4000)
     ]
     await office.ann.submits(form)
-    await shown(office, office.ann, "budget is unlimited")
+    await wait_for_home(office, office.ann, "budget is unlimited")
     assert await office.value("SELECT token_budget_monthly FROM servers") is None
 
 
@@ -111,7 +111,7 @@ async def test_a_form_of_a_former_admin_changes_nothing(office: Scene) -> None:
     await office.ann.hears()
     await office.sql("UPDATE users SET permission_level = 'admin'")
     await office.ann.opens_home()
-    await shown(office, office.ann, "This workspace")
+    await wait_for_home(office, office.ann, "This workspace")
     assert office.ann.home is not None
     form = await (await office.ann.presses_in_view(office.ann.home, "Change the budget")).view()
     old = office.ann.home
@@ -121,7 +121,7 @@ async def test_a_form_of_a_former_admin_changes_nothing(office: Scene) -> None:
     await office.ann.presses_in_view(old, "Change the budget")
 
     assert submission.response["errors"]["budget"] == "This needs the permission admin; yours is guest."
-    assert "This needs the permission admin" in await shown(office, office.ann, "This needs")
+    assert "This needs the permission admin" in await wait_for_home(office, office.ann, "This needs")
     assert len(office.slack.calls("views.open")) == 1
     assert await office.sql("SELECT 1 FROM servers WHERE token_budget_monthly IS NOT NULL") == []
 
@@ -136,16 +136,16 @@ async def test_a_scheduled_job_is_shown_to_its_person_and_cancelled_there(office
     assert "Scheduled: 1: Water the" in (await interaction.answered())[-1]
     await office.ann.opens_home()
     await office.bob.opens_home()
-    await shown(office, office.ann, "What is scheduled for you", "Water the plants")
-    assert "plants" not in await shown(office, office.bob, "Nothing is scheduled.")
+    await wait_for_home(office, office.ann, "What is scheduled for you", "Water the plants")
+    assert "plants" not in await wait_for_home(office, office.bob, "Nothing is scheduled.")
     assert office.ann.home is not None
     assert office.bob.home is not None
     button = buttons(office.ann.home, "Cancel")[0]
 
     await office.bob.presses_in_view(with_button(office.bob.home, button), "Cancel")
-    await shown(office, office.bob, "It was over before.")
+    await wait_for_home(office, office.bob, "It was over before.")
     await office.ann.presses_in_view(with_button(office.ann.home, button), "Cancel")
-    await shown(office, office.ann, "I have cancelled it.", "Nothing is scheduled.")
+    await wait_for_home(office, office.ann, "I have cancelled it.", "Nothing is scheduled.")
 
     assert await office.value("SELECT status FROM scheduled_jobs") == "cancelled"
     assert office.refusals() == []

@@ -11,7 +11,7 @@ from adapters.slack.sending.sent import ReplyKey, find_sent
 from shared.db.database import Address
 from shared.messages import Place
 from tests.adapters.slack.conftest import Scene
-from tests.bench.children import started
+from tests.bench.children import running_child
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Json
 from tests.support.chat_scene import COMMAND, child_environment
@@ -20,7 +20,7 @@ DELIVERED = "SELECT status FROM outbox ORDER BY id DESC LIMIT 1"
 DEAD_WORKERS = "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'"
 
 
-def shown(scene: Scene, channel: Json | None = None) -> list[tuple[str, bool]]:
+def messages_in(scene: Scene, channel: Json | None = None) -> list[tuple[str, bool]]:
     """Return the text of each of the app's messages, and whether it is still being streamed."""
     messages = scene.slack.world.messages[(channel or scene.general)["id"]].values()
     return [(message["text"], bool(message.get("is_streaming"))) for message in messages if "bot_id" in message]
@@ -33,7 +33,7 @@ async def test_a_stream_whose_confirmation_is_lost_becomes_the_answer(office: Sc
     await office.ann.mentions(office.general, "slowly")
     await office.until_value("delivered", DELIVERED)
 
-    assert shown(office) == [("It is done.", False)]
+    assert messages_in(office) == [("It is done.", False)]
     assert office.refusals() in ([], [("chat.update", "streaming_state_conflict")])
 
 
@@ -44,7 +44,7 @@ async def test_a_live_message_whose_confirmation_is_lost_becomes_the_answer(offi
     await office.ann.direct("slowly")
     await office.until_value("delivered", DELIVERED)
 
-    assert shown(office, office.ann.dm) == [("It is done.", False)]
+    assert messages_in(office, office.ann.dm) == [("It is done.", False)]
 
 
 async def test_a_stream_that_slack_confirms_after_the_end_of_the_turn_becomes_the_answer(office: Scene) -> None:
@@ -54,7 +54,7 @@ async def test_a_stream_that_slack_confirms_after_the_end_of_the_turn_becomes_th
     await office.ann.mentions(office.general, "slowly")
     await office.until_value("delivered", DELIVERED)
 
-    assert shown(office) == [("It is done.", False)]
+    assert messages_in(office) == [("It is done.", False)]
 
 
 @pytest.mark.timeout(300)
@@ -64,7 +64,7 @@ async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
     env = child_environment(scene.settings, address, tmp_path) | scene.slack.environment()
     model.play([Answer("It is done, at long last.", end=asyncio.Event()), Answer("It is done again.")])
     scene.slack.fail("chat.startStream", seconds=30)
-    async with scene.opened(address, model, works=False), started(*COMMAND, "worker", env=env) as worker:
+    async with scene.opened(address, model, works=False), running_child(*COMMAND, "worker", env=env) as worker:
         await scene.ann.mentions(scene.general, "slowly")
         await scene.slack.until(lambda: scene.slack.calls("chat.startStream"))
         worker.kill()
@@ -75,7 +75,7 @@ async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
     async with scene.opened(address, model, listens=False):
         await scene.until_value("delivered", DELIVERED)
 
-    assert shown(scene) == [("It is done again.", False)]
+    assert messages_in(scene) == [("It is done again.", False)]
 
 
 async def test_the_notice_that_a_turn_has_failed_takes_the_place_of_its_stream(office: Scene) -> None:
@@ -83,7 +83,7 @@ async def test_the_notice_that_a_turn_has_failed_takes_the_place_of_its_stream(o
     office.model.play([Answer("It is done.", chunk_chars=4, end=end)])
     question = await office.ann.mentions(office.general, "slowly")
     await office.until_value(True, "SELECT live_message_id IS NOT NULL FROM turns")
-    assert [is_open for _, is_open in shown(office)] == [True]
+    assert [is_open for _, is_open in messages_in(office)] == [True]
     # A turn whose workers have died three times: the apology knows nothing of the live message.
     await office.sql("UPDATE turns SET live_message_id = NULL, attempt = 4, status = 'failed', finished_at = now()")
     await office.sql("UPDATE inbox SET status = 'failed'")
@@ -96,7 +96,7 @@ async def test_the_notice_that_a_turn_has_failed_takes_the_place_of_its_stream(o
     )
     await office.until_value("delivered", DELIVERED)
 
-    assert shown(office) == [("Something went wrong.", False)]
+    assert messages_in(office) == [("Something went wrong.", False)]
     assert office.ann.reads(office.general, question["ts"]) == ["Something went wrong."]
 
 
@@ -133,4 +133,4 @@ async def test_a_later_turn_in_the_thread_keeps_its_own_stream(office: Scene) ->
     await office.sql("UPDATE outbox SET status = 'pending', delivered_at = NULL, claimed_until = now()")
     await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
-    assert sorted(shown(office)) == [("First.", False), ("Second answer, said slowly, word by word.", False)]
+    assert sorted(messages_in(office)) == [("First.", False), ("Second answer, said slowly, word by word.", False)]

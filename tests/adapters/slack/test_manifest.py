@@ -49,7 +49,7 @@ def named_methods() -> set[str]:
     return methods
 
 
-async def made(scene: Scene) -> Scene:
+async def create_app(scene: Scene) -> Scene:
     """Return the scene with an app that is made of the manifest."""
     await scene.slack.make_app(build_manifest(scene.own, None))
     return replace(scene, settings=scene.settings.model_copy(update={"default_guest_token_budget": 10**9}))
@@ -111,7 +111,7 @@ async def what_only_some_need_is_done(scene: Scene) -> None:
 async def test_a_whole_day_uses_every_scope_and_every_event_of_the_manifest_and_no_other(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    async with (await made(scene)).opened(address, model) as office:
+    async with (await create_app(scene)).opened(address, model) as office:
         await every_place_is_talked_in(office)
         await everything_is_opened(office)
         await what_only_some_need_is_done(office)
@@ -153,7 +153,7 @@ async def test_over_http_the_manifest_leads_slack_to_this_parley(
 
 
 async def test_the_command_writes_it_and_says_what_is_missing(tmp_path: Path) -> None:
-    async def written(*more: str, **variables: str) -> str:
+    async def print_manifest(*more: str, **variables: str) -> str:
         command = (sys.executable, "-m", "adapters.cli", "slack", "manifest", *more)
         environment = {"PYTHONPATH": str(ROOT), "PATH": "", **variables}
         process = await asyncio.create_subprocess_exec(
@@ -162,7 +162,7 @@ async def test_the_command_writes_it_and_says_what_is_missing(tmp_path: Path) ->
         output, complained = await process.communicate()
         return (output or complained).decode()
 
-    by_socket, error = await asyncio.gather(written(), written("--http"))
+    by_socket, error = await asyncio.gather(print_manifest(), print_manifest("--http"))
 
     manifest: Json = yaml.safe_load(by_socket)
     assert manifest == build_manifest(SlackSettings(), None)
@@ -205,13 +205,13 @@ async def test_slack_refuses_the_panel_to_a_new_app_and_an_old_one_keeps_it() ->
         assert "assistant_thread_started" in slack.events.subscriptions
 
 
-async def found(own: SlackSettings, settings: Settings | None = None) -> list[tuple[str, str]]:
+async def list_findings(own: SlackSettings, settings: Settings | None = None) -> list[tuple[str, str]]:
     platform = SlackPlatform(own)
     return [(finding.level, finding.text) async for finding in platform.examine(settings or Settings())]
 
 
 async def test_the_doctor_finds_an_app_that_is_made_of_the_manifest_in_order(scene: Scene) -> None:
-    findings = await found((await made(scene)).own)
+    findings = await list_findings((await create_app(scene)).own)
 
     assert [level for level, _ in findings] == ["ok"] * 5
     assert findings[0][1] == "the token is parley's in Parley"
@@ -219,41 +219,43 @@ async def test_the_doctor_finds_an_app_that_is_made_of_the_manifest_in_order(sce
 
 
 async def test_the_doctor_names_what_is_missing_and_what_is_too_much(scene: Scene) -> None:
-    await made(scene)
+    await create_app(scene)
     scene.slack.installation.scopes.remove("im:history")
     scene.slack.socket.is_enabled = False
 
-    _, scopes, _, socket, _ = await found(scene.own)
+    _, scopes, _, socket, _ = await list_findings(scene.own)
     assert scopes == ("fail", scopes[1])
     assert scopes[1].startswith("scopes: im:history are missing; put the manifest")
     assert socket[1].startswith("Socket Mode is off in the app; switch it on")
     scene.slack.installation.scopes |= {"im:history", "team:read"}
-    assert (await found(scene.own))[1][1].startswith("scopes: team:read are more than it needs")
+    assert (await list_findings(scene.own))[1][1].startswith("scopes: team:read are more than it needs")
 
 
 @pytest.mark.parametrize("messages", [0, 20], ids=["an empty channel", "a full channel"])
 async def test_the_doctor_notices_that_slack_limits_the_history_of_this_app(scene: Scene, messages: int) -> None:
-    await made(scene)
+    await create_app(scene)
     for number in range(messages):
         await scene.ann.posts(scene.general, f"entry {number}", is_heard=False)
-    assert ("ok", "history: as often as an internal app may read it") in await found(scene.own)
+    assert ("ok", "history: as often as an internal app may read it") in await list_findings(scene.own)
     scene.slack.limits.is_unlisted = True
 
     # The second time, the call of this minute has been made already.
     for _ in range(2):
-        level, output = (await found(scene.own))[2]
+        level, output = (await list_findings(scene.own))[2]
         assert level == "warn"
         assert output.startswith("history: Slack gives this app a history once a minute, 15 messages at a time")
     assert len([call for call in scene.slack.calls("conversations.history") if call.ok]) < 4
 
 
 async def test_the_doctor_says_which_token_is_no_good_and_why(scene: Scene) -> None:
-    bot, app, _ = await found(replace(scene.own, bot_token=scene.own.app_token, app_token=SecretStr("xapp-old")))
+    bot, app, _ = await list_findings(
+        replace(scene.own, bot_token=scene.own.app_token, app_token=SecretStr("xapp-old"))
+    )
     assert bot == ("fail", "SLACK_BOT_TOKEN begins with xoxb-; this one is of another kind")
     assert app[0] == "fail"
     assert "connections:write" in app[1]
     await Admin(scene.slack, "Olga").revokes_tokens()
-    assert (await found(scene.own))[0] == (
+    assert (await list_findings(scene.own))[0] == (
         "fail",
         "Slack refuses the token; install the app again and set SLACK_BOT_TOKEN. (token_revoked)",
     )
@@ -261,9 +263,9 @@ async def test_the_doctor_says_which_token_is_no_good_and_why(scene: Scene) -> N
 
 async def test_the_doctor_looks_at_http_and_at_installing(scene: Scene) -> None:
     by_http = replace(scene.own, bot_token=None, app_token=None, client_id="1.2")
-    assert [level for level, _ in await found(by_http)] == ["fail", "fail", "ok"]
+    assert [level for level, _ in await list_findings(by_http)] == ["fail", "fail", "ok"]
     whole = replace(by_http, signing_secret=SecretStr("secret"), client_secret=SecretStr("secret"))
-    assert (await found(whole, Settings(public_url="https://parley.example")))[:2] == [
+    assert (await list_findings(whole, Settings(public_url="https://parley.example")))[:2] == [
         ("ok", "HTTP: Slack sends to https://parley.example/slack/events"),
         ("ok", "installing: https://parley.example/slack/install"),
     ]

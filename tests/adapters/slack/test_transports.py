@@ -17,7 +17,7 @@ from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.adapters.web.conftest import open_site
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 from tests.standins.slack import Envelope
 from tests.standins.slack.delivery import sign
 from tests.support.chat_scene import ended
@@ -83,7 +83,7 @@ async def test_an_acknowledgement_goes_out_when_the_message_is_stored(office: Sc
 
 async def test_an_acknowledgement_that_is_lost_or_late_makes_no_second_turn(office: Scene) -> None:
     # The answer waits, so that only the question's acknowledgements are lost.
-    hold, script = held("Once.")
+    hold, script = gated_answer("Once.")
     office.model.play(script)
     office.slack.delivery.retry_delays = (0.0, 0.2, 0.2)
     office.slack.delivery.ack_seconds = 1.0

@@ -74,10 +74,10 @@ async def open_site(parley: Parley, app: App | None = None) -> AsyncIterator[Sit
     """Serve a running Parley on a free port."""
     address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
 
-    def started(host: str, port: int) -> None:
+    def note_address(host: str, port: int) -> None:
         address.set_result((host, port))
 
-    serving = asyncio.create_task(serve(app or parley.app, started, mounted=list_routes()))
+    serving = asyncio.create_task(serve(app or parley.app, note_address, mounted=list_routes()))
     host, port = await address
     url = f"http://{host}:{port}"
     bearer = {"Authorization": f"Bearer {TOKEN}"}

@@ -11,7 +11,7 @@ import pytest
 from adapters.web import one_time_link
 from tests.adapters.web.conftest import BROWSER, Site, open_site
 from tests.adapters.web.test_messages import frames, refusal
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 from tests.support.clocks import SetClock
 from tests.support.parley import Parley
 
@@ -183,7 +183,7 @@ async def test_the_id_of_a_person_that_begins_as_another_s_opens_nothing_of_thei
 
 
 async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
-    go_on, patient = held("At last.")
+    go_on, patient = gated_answer("At last.")
     site.parley.model.play(patient)
     async with site.browser() as browser:
         first = asyncio.create_task(sends(browser, "one", event_id="e1"))
@@ -203,7 +203,7 @@ async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
 
 
 async def test_stop_ends_the_turn_that_runs(site: Site) -> None:
-    _, endless = held("never")
+    _, endless = gated_answer("never")
     site.parley.model.play(endless)
     async with site.browser() as browser:
         task = asyncio.create_task(sends(browser, "think hard"))

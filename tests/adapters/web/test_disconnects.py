@@ -17,7 +17,7 @@ from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, Site
 from tests.adapters.web.test_messages import BODY, frames
 from tests.standins.openai_api import Answer, Fault
-from tests.standins.openai_api.script import Body, Reply, held, last_user_text
+from tests.standins.openai_api.script import Body, Reply, gated_answer, last_user_text
 from tests.support.parley import Parley, open_parley
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -211,7 +211,7 @@ async def test_a_reader_in_another_process_keeps_the_turn_too(
 async def test_messages_answered_together_go_on_until_the_last_caller_leaves(parley: Parley) -> None:
     gate, running = await begin(parley)
     together = [await parley.accept(text) for text in ("second", "third")]
-    _, never = held("never said")
+    _, never = gated_answer("never said")
     parley.model.play(never)
     gate.set()
     await parley.app.events.response(running.inbox_id)
@@ -237,10 +237,10 @@ async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None
     file = {"filename": "a.txt", "data": base64.b64encode(b"once").decode()}
     second = BODY | {"content": "second", "platform_event_id": "2", "attachments": [file]}
     async with caller(site, url="/v1/messages", json=second, headers=ENDS):
-        await waiting(site, 1)
-    await waiting(site, 0)
+        await until_waiting(site, 1)
+    await until_waiting(site, 0)
     third = asyncio.create_task(site.posts("third"))
-    await waiting(site, 1)
+    await until_waiting(site, 1)
     gate.set()
 
     assert (await first).json()["content"] == "answer 1 to ['first']"
@@ -255,7 +255,7 @@ async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None
             await site.parley.value("SELECT 1")
 
 
-async def waiting(site: Site, count: int) -> None:
+async def until_waiting(site: Site, count: int) -> None:
     """Return once so many messages wait for their turn."""
     query = "SELECT count(*) FROM inbox WHERE status = 'waiting'"
     async with asyncio.timeout(30):

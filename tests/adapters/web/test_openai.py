@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from tests.adapters.web.conftest import TOKEN, Site
 from tests.standins.openai_api import Answer
-from tests.support.pictures import picture, shown
+from tests.support.pictures import picture, pictures_of
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ async def test_an_image_part_is_seen_by_the_model(client: AsyncOpenAI, site: Sit
 
     await client.chat.completions.create(model="parley", messages=[{"role": "user", "content": parts}])
 
-    assert [attachment.size for attachment in shown(site.parley)] == [(40, 20)]
+    assert [attachment.size for attachment in pictures_of(site.parley)] == [(40, 20)]
 
 
 async def test_options_that_change_nothing_here_are_ignored(client: AsyncOpenAI) -> None:

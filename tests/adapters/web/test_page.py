@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 from tests.support.delegating import add_agent, ask, play
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -212,7 +212,7 @@ async def test_files_go_up_and_come_down(window: Window, site: Site, tmp_path: P
 
 
 async def test_stop_ends_the_answer_and_the_next_message_is_served(window: Window, site: Site) -> None:
-    _, endless = held("never")
+    _, endless = gated_answer("never")
     site.parley.model.play(endless)
     await window.says("think hard")
     await site.parley.model.until(1)
@@ -255,7 +255,7 @@ async def test_messages_written_while_one_is_answered_are_answered_too(window: W
 
 
 async def test_a_reconnect_continues_without_duplicates(window: Window, site: Site) -> None:
-    go_on, patient = held("Here after all.")
+    go_on, patient = gated_answer("Here after all.")
     site.parley.model.play(patient)
     # The message arrives, and the connection is cut before the first event.
     lost = asyncio.Event()
@@ -284,7 +284,7 @@ async def test_a_reconnect_continues_without_duplicates(window: Window, site: Si
 
 
 async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(window: Window, site: Site) -> None:
-    go_on, patient = held("Worth the wait.")
+    go_on, patient = gated_answer("Worth the wait.")
     site.parley.model.play(patient)
     await window.says("hello")
     await site.parley.model.until(1)

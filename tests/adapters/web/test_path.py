@@ -1,7 +1,7 @@
 """How many files somebody reads to follow one message from the request to its answer."""
 
 from tests.adapters.web.conftest import Site
-from tests.support.entered import files_entered, in_each, listed
+from tests.support.entered import files_entered, in_each, to_report
 
 # It may only become smaller.
 MOST_FILES = 27
@@ -19,4 +19,4 @@ async def test_a_message_goes_through_few_files(site: Site) -> None:
 
     entered = in_each(rounds)
 
-    assert len(entered) <= MOST_FILES, listed(entered)
+    assert len(entered) <= MOST_FILES, to_report(entered)

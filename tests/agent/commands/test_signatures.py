@@ -122,10 +122,10 @@ def test_what_is_chosen_on_discord_means_the_same_as_what_is_typed(data: st.Data
 
 
 def test_slack_and_the_terminal_show_the_commands_with_their_words() -> None:
-    (shown,) = build_manifest(SlackSettings(), None)["features"]["slash_commands"]
+    (slash_command,) = build_manifest(SlackSettings(), None)["features"]["slash_commands"]
 
-    assert "memory list|forget WHAT|pause [everywhere]" in shown["usage_hint"]
-    assert "grant" not in shown["usage_hint"]
+    assert "memory list|forget WHAT|pause [everywhere]" in slash_command["usage_hint"]
+    assert "grant" not in slash_command["usage_hint"]
     lines = [line for entry in list_commands("terminal") for line in entry.beginnings]
     assert {"/stop", "/memory", "/memory forget", "/persona set", "/confirm no"} <= set(lines)
 

@@ -72,13 +72,13 @@ async def test_what_was_streamed_is_counted_thinking_too() -> None:
 async def test_nothing_is_counted_while_nothing_is_under_way() -> None:
     resting = asyncio.Event()
 
-    def told() -> float:
+    def note_rest() -> float:
         resting.set()
         return 1.0
 
     async with OpenAIStub(lambda _body, _number: Fault(503)) as stub:
         parameters: dict[str, Any] = {"openai_base_url": stub.base_url, "openai_api_key": "sk-test"}
-        router = Router(Settings(llm_models=("small",), **parameters), SystemClock(), jitter=told)
+        router = Router(Settings(llm_models=("small",), **parameters), SystemClock(), jitter=note_rest)
         at = Asking(router, stub, SteppedClock())
         spent: list[RejectedCall] = []
         call = asyncio.create_task(at.asks(spent=spent))
@@ -136,12 +136,12 @@ async def test_a_stop_before_a_provider_takes_the_request_costs_nothing(
 ) -> None:
     resting = asyncio.Event()
 
-    def told() -> float:
+    def note_rest() -> float:
         resting.set()
         return 1.0
 
     model.play(lambda _body, _number: Fault(429, retry_after=3))
-    router = Router(settings, SystemClock(), jitter=told)
+    router = Router(settings, SystemClock(), jitter=note_rest)
     async with open_parley_with(settings, address, model, router=router) as parley:
         accepted = await parley.accept("talk")
         await resting.wait()

@@ -14,7 +14,7 @@ from shared.errors import ModelsUnavailable
 from shared.messages import Sampling
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault
-from tests.standins.openai_api.script import held
+from tests.standins.openai_api.script import gated_answer
 from tests.support.model_calls import HELLO, ROLL, parley
 
 
@@ -138,7 +138,7 @@ async def test_paid_answers_that_were_empty_are_told_with_the_good_one() -> None
 
 
 async def test_200_calls_at_once_run_side_by_side() -> None:
-    gate, wait = held("Done.")
+    gate, wait = gated_answer("Done.")
     async with parley(wait) as at:
         calls = [asyncio.create_task(at.asks(seconds=60)) for _ in range(200)]
         await at.stub.until(200)

@@ -10,7 +10,7 @@ from tests.standins.openai_api import Answer
 from tests.support.model_calls import parley
 
 
-def read(*lines: str) -> StreamAccumulator:
+def accumulate(*lines: str) -> StreamAccumulator:
     """Return what these lines give."""
     accumulator = StreamAccumulator(lambda _text: None)
     for line in lines:
@@ -29,7 +29,9 @@ END = 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}'
 def test_what_is_no_piece_of_the_answer_is_passed_over() -> None:
     noise = ("", ": keep-alive", "event: message", "data: {not json", 'data: {"type": "ping"}', 'data: {"choices": []}')
 
-    answer = read(*noise, line(content="Hi", role="assistant"), *noise, line(content=" there"), END, "data: [DONE]")
+    answer = accumulate(
+        *noise, line(content="Hi", role="assistant"), *noise, line(content=" there"), END, "data: [DONE]"
+    )
 
     assert (answer.text, answer.finish_reason) == ("Hi there", "stop")
 
@@ -39,7 +41,7 @@ def test_thinking_and_calls_are_read_by_the_names_that_servers_use() -> None:
     rest = {"index": 0, "id": 7, "function": {"arguments": "6}"}}
     whole = {"index": 1, "id": "b", "function": {"name": "dice__roll", "arguments": {"sides": 8}}}
 
-    answer = read(
+    answer = accumulate(
         line(reasoning="Hm. "),
         line(reasoning_content="Yes."),
         *(line(tool_calls=[call]) for call in (first, rest, whole)),
@@ -57,7 +59,7 @@ def test_thinking_and_calls_are_read_by_the_names_that_servers_use() -> None:
 )  # fmt: skip
 def test_a_line_that_no_answer_has_ends_it(bad: str) -> None:
     with pytest.raises((ValueError, TypeError, LookupError, AttributeError, RuntimeError)):
-        read(line(content="Hi"), bad)
+        accumulate(line(content="Hi"), bad)
 
 
 @pytest.mark.parametrize(

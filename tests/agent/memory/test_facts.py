@@ -110,9 +110,9 @@ async def edit(parley: Parley) -> None:
 
 
 async def forget(parley: Parley) -> None:
-    said = next(memory for memory in await memories(parley) if memory["source"] == "turn")
+    turn_memory = next(memory for memory in await memories(parley) if memory["source"] == "turn")
     async with parley.app.database.transaction() as session:
-        await forget_own(session, said["user_id"], [said["id"]])
+        await forget_own(session, turn_memory["user_id"], [turn_memory["id"]])
 
 
 @pytest.mark.parametrize("remove", [delete, edit, forget])
@@ -146,7 +146,7 @@ async def test_a_fact_that_is_stored_while_its_message_goes_is_gone_too(
     assert await facts(parley) == []
 
 
-def read(*entries: Any, memories: tuple[StoredMemory, ...] = ()) -> list[tuple[str, int | None]]:
+def read_entries(*entries: Any, memories: tuple[StoredMemory, ...] = ()) -> list[tuple[str, int | None]]:
     facts = read_facts(list(entries), {1: SAID}, {1: memories})
     return [(fact.content, fact.replaces) for fact in facts]
 
@@ -167,7 +167,7 @@ def read(*entries: Any, memories: tuple[StoredMemory, ...] = ()) -> list[tuple[s
     ],
 )
 def test_what_is_no_fact_of_a_message_is_left_out(bad: Any) -> None:
-    assert read(bad, fact("Ann owns 2 dogs.")) == [("Ann owns 2 dogs.", None)]
+    assert read_entries(bad, fact("Ann owns 2 dogs.")) == [("Ann owns 2 dogs.", None)]
 
 
 def test_anything_but_a_list_has_no_facts() -> None:
@@ -178,13 +178,13 @@ def test_anything_but_a_list_has_no_facts() -> None:
 def test_only_a_known_fact_of_the_same_person_is_replaced() -> None:
     graz = StoredMemory(5, "Ann lives in Vienna.", "private", NOW)
 
-    assert read(fact("Ann lives in Graz.", replaces=5), memories=(graz,)) == [("Ann lives in Graz.", 5)]
-    assert read(fact("Ann lives in Graz.", replaces=6), memories=(graz,)) == [("Ann lives in Graz.", None)]
+    assert read_entries(fact("Ann lives in Graz.", replaces=5), memories=(graz,)) == [("Ann lives in Graz.", 5)]
+    assert read_entries(fact("Ann lives in Graz.", replaces=6), memories=(graz,)) == [("Ann lives in Graz.", None)]
 
 
 def test_facts_that_differ_by_a_number_are_different() -> None:
     owned = StoredMemory(5, "Ann owns 3 dogs.", "private", NOW)
 
-    assert read(fact("Ann owns 2 dogs."), memories=(owned,)) == [("Ann owns 2 dogs.", None)]
-    assert read(fact("Ann owns 2 dogs.", replaces=5), memories=(owned,)) == [("Ann owns 2 dogs.", 5)]
-    assert read(fact("Ann owns 3 dogs"), memories=(owned,)) == []
+    assert read_entries(fact("Ann owns 2 dogs."), memories=(owned,)) == [("Ann owns 2 dogs.", None)]
+    assert read_entries(fact("Ann owns 2 dogs.", replaces=5), memories=(owned,)) == [("Ann owns 2 dogs.", 5)]
+    assert read_entries(fact("Ann owns 3 dogs"), memories=(owned,)) == []

@@ -46,7 +46,7 @@ PIECES = [*"[]()!<>`|\\\"'*_~:;@/?#&=-.0 \n", *MARKS, *TAGS, *STRANGERS, *FRIEND
 MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=24).map("".join)
 
 
-def filtered(text: str, rules: LinkRules = STRICT) -> str:
+def filter_text(text: str, rules: LinkRules = STRICT) -> str:
     links = LinkFilter(rules)
     return links.feed(text) + links.finish()
 
@@ -73,9 +73,9 @@ def is_ours(link: str) -> bool:
 @example("https://good.example*@evil.example/x https://good.example\\@evil.example/")
 @example("[x](&#104;ttps://evil.example/x) [y](https\\://evil.example) [z](\\\\evil.example)")
 def test_no_program_shows_a_link_of_strangers(text: str) -> None:
-    leaks = [link for link in find_links(filtered(text)) if not is_ours(link)]
+    leaks = [link for link in find_links(filter_text(text)) if not is_ours(link)]
 
-    assert leaks == [], filtered(text)
+    assert leaks == [], filter_text(text)
 
 
 @settings(max_examples=100, deadline=None)
@@ -85,7 +85,7 @@ def test_no_program_shows_a_link_of_strangers(text: str) -> None:
 @example("x" * 2000 + "www.evil.example/x")
 @example("| a | b |\n|---|---|\n``` | x |\nhttps://evil.example/x\n```")
 def test_no_message_of_a_platform_shows_a_link_of_strangers(text: str) -> None:
-    safe = filtered(text)
+    safe = filter_text(text)
     leaks = [link for part in (*discord.render(safe).parts, render_live(safe)) for link in in_discord(part)]
     leaks += [link for part in slack.render(safe).parts for link in in_commonmark(COMMONMARK.parse(part))]
 
@@ -96,10 +96,10 @@ def test_no_message_of_a_platform_shows_a_link_of_strangers(text: str) -> None:
 @given(MARKDOWN)
 @example("](<div>")
 def test_no_program_loads_an_image_of_others_or_html_in_any_turn(text: str) -> None:
-    links = find_links(filtered(text, OPEN))
+    links = find_links(filter_text(text, OPEN))
     leaks = [link for link in links if link.startswith(("link image", "link tag", "link javascript:", "link data:"))]
 
-    assert [link for link in leaks if not is_ours(link)] == [], filtered(text, OPEN)
+    assert [link for link in leaks if not is_ours(link)] == [], filter_text(text, OPEN)
 
 
 @settings(max_examples=200, deadline=None)
@@ -110,7 +110,7 @@ def test_a_stream_gives_the_same_text_however_it_is_cut(text: str, rules: LinkRu
     for links in (LinkFilter(rules), TextStream(Secrets(), rules)):
         parts = [links.feed(piece) for piece in pieces]
 
-        assert "".join([*parts, links.finish()]) == filtered(text, rules)
+        assert "".join([*parts, links.finish()]) == filter_text(text, rules)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_stream_gives_the_same_text_however_it_is_cut(text: str, rules: LinkRu
 )
 def test_a_stream_that_comes_by_letters_gives_the_same_text(text: str) -> None:
     for links in (LinkFilter(STRICT), TextStream(Secrets(), STRICT)):
-        assert "".join([*map(links.feed, text), links.finish()]) == filtered(text)
+        assert "".join([*map(links.feed, text), links.finish()]) == filter_text(text)
 
 
 @settings(max_examples=200, deadline=None)
@@ -140,7 +140,7 @@ def test_a_stream_that_comes_by_letters_gives_the_same_text(text: str) -> None:
 @example("~~~\nopen")
 def test_what_the_filter_would_change_is_never_passed_by_it(text: str) -> None:
     for rules in (STRICT, OPEN):
-        assert filtered(text, rules) == text or MARKED.search(text)
+        assert filter_text(text, rules) == text or MARKED.search(text)
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_what_the_filter_would_change_is_never_passed_by_it(text: str) -> None:
     ],
 )
 def test_the_rest_of_the_text_stays_readable(text: str, output: str) -> None:
-    assert filtered(text) == output
+    assert filter_text(text) == output
 
 
 def test_in_an_ordinary_turn_links_stay_and_images_become_links() -> None:
-    assert filtered("[x](https://evil.example) https://evil.example ![y](https://evil.example/y.png)", OPEN) == (
+    assert filter_text("[x](https://evil.example) https://evil.example ![y](https://evil.example/y.png)", OPEN) == (
         "[x](https://evil.example) https://evil.example [y](https://evil.example/y.png)"
     )
 
@@ -177,9 +177,9 @@ def test_in_an_ordinary_turn_links_stay_and_images_become_links() -> None:
 def test_punycode_and_letters_are_the_same_host_and_look_alikes_are_not() -> None:
     rules = LinkRules(OWN, Hosts({"bücher.example"}))
 
-    assert filtered("https://xn--bcher-kva.example/", rules) == "https://xn--bcher-kva.example/"
-    assert filtered("https://büсher.example/", rules) == "büсher[.]example/"  # noqa: RUF001  # a Cyrillic letter
-    assert "://" not in filtered("https://good\u200b.example/ https://good.example\u3002evil.example/")
+    assert filter_text("https://xn--bcher-kva.example/", rules) == "https://xn--bcher-kva.example/"
+    assert filter_text("https://büсher.example/", rules) == "büсher[.]example/"  # noqa: RUF001  # a Cyrillic letter
+    assert "://" not in filter_text("https://good\u200b.example/ https://good.example\u3002evil.example/")
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ def test_punycode_and_letters_are_the_same_host_and_look_alikes_are_not() -> Non
 def test_letters_that_browsers_tell_apart_are_another_host(trusted: str, other: str) -> None:
     rules = LinkRules(OWN, Hosts({trusted}))
 
-    assert filtered(f"https://{trusted}/x", rules) == f"https://{trusted}/x"
-    assert "://" not in filtered(f"https://{other}/x", rules)
-    assert filtered(f"https://{other}/x", LinkRules(OWN, Hosts({other}))) == f"https://{other}/x"
+    assert filter_text(f"https://{trusted}/x", rules) == f"https://{trusted}/x"
+    assert "://" not in filter_text(f"https://{other}/x", rules)
+    assert filter_text(f"https://{other}/x", LinkRules(OWN, Hosts({other}))) == f"https://{other}/x"
 
 
 class Counting(LinkFilter):
@@ -211,7 +211,7 @@ def test_the_work_for_a_stream_grows_only_with_its_length(unit: str) -> None:
     output = "".join([*(links.feed(text[at : at + 40]) for at in range(0, len(text), 40)), links.finish()])
 
     assert links.read <= 10 * len(text)
-    assert output == filtered(text)
+    assert output == filter_text(text)
 
 
 def test_a_word_of_many_letters_is_no_host_and_is_not_encoded_as_one() -> None:

@@ -22,7 +22,7 @@ async def add(database: Database, name: str, **fields: Any) -> None:
         session.add(Persona(name=name, system_prompt=f"You are {name}.", **fields))
 
 
-async def found(
+async def find_persona(
     database: Database, place: Place = CHANNEL, permission: Permission = Permission.GUEST
 ) -> ResolvedPersona:
     async with database.transaction() as session:
@@ -30,16 +30,16 @@ async def found(
 
 
 async def test_the_closest_persona_answers(database: Database) -> None:
-    assert (await found(database)).name == "Parley"
+    assert (await find_persona(database)).name == "Parley"
 
     await add(database, "default", is_default=True)
-    assert (await found(database)).name == "default"
+    assert (await find_persona(database)).name == "default"
     await add(database, "platform", platform="discord")
-    assert (await found(database)).name == "platform"
+    assert (await find_persona(database)).name == "platform"
     await add(database, "server", platform="discord", platform_server_id="guild")
-    assert (await found(database)).name == "server"
+    assert (await find_persona(database)).name == "server"
     await add(database, "channel", platform="discord", platform_server_id="guild", platform_channel_id="rules")
-    assert (await found(database)).name == "channel"
+    assert (await find_persona(database)).name == "channel"
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ async def test_a_persona_of_another_place_does_not_answer(database: Database, pl
     await add(database, "default", is_default=True)
     await add(database, "unused")
 
-    assert (await found(database, place)).name == name
+    assert (await find_persona(database, place)).name == name
 
 
 async def test_a_channel_may_be_named_without_its_server(database: Database) -> None:
     await add(database, "dm", platform="discord", platform_channel_id="dm-1")
     await add(database, "platform", platform="discord")
 
-    assert (await found(database, Place("discord", None, "dm-1", is_direct=True))).name == "dm"
-    assert (await found(database)).name == "platform"
+    assert (await find_persona(database, Place("discord", None, "dm-1", is_direct=True))).name == "dm"
+    assert (await find_persona(database)).name == "platform"
 
 
 async def test_without_a_persona_guests_have_the_modules_of_the_setting_and_others_all(database: Database) -> None:
-    guest, user = await found(database), await found(database, permission=Permission.USER)
+    guest, user = await find_persona(database), await find_persona(database, permission=Permission.USER)
 
     assert guest.allowed_modules == frozenset({"knowledge"})
     assert user.allowed_modules is None
@@ -90,7 +90,7 @@ async def test_a_persona_brings_its_modules_model_and_limits(database: Database)
         max_iterations=3,
     )
 
-    persona = await found(database)
+    persona = await find_persona(database)
 
     assert persona.allowed_modules == frozenset({"knowledge", "calendar"})
     assert (persona.model, persona.max_output_tokens, persona.max_iterations) == ("openai/small", 300, 3)
@@ -100,7 +100,7 @@ async def test_what_a_persona_leaves_open_comes_from_the_settings(database: Data
     await add(database, "Sage", is_default=True)
     await add(database, "Mute", platform="discord", allowed_modules=[])
 
-    sage = await found(database, Place("slack", None, "dm"))
+    sage = await find_persona(database, Place("slack", None, "dm"))
     assert sage.allowed_modules is None
     assert (sage.model, sage.max_output_tokens, sage.max_iterations) == (None, DEFAULT_MAX_OUTPUT_TOKENS, 7)
-    assert (await found(database)).allowed_modules == frozenset()
+    assert (await find_persona(database)).allowed_modules == frozenset()

@@ -148,12 +148,12 @@ async def test_requests_in_the_background_wait_while_others_wait_for_their_slots
     await limiter.wait()
     await parley.sql("UPDATE bots SET next_request_at = now() + interval '1 minute'")
     assert not await limiter.is_free()
-    waiting = asyncio.create_task(limiter.wait_for_lull())
+    lull = asyncio.create_task(limiter.wait_for_lull())
     assert not await limiter.has_spare()
-    assert not waiting.done()
+    assert not lull.done()
     await parley.sql("UPDATE bots SET next_request_at = now() - interval '1 minute'")
 
-    await waiting
+    await lull
 
     # The background has taken no slot of its own yet.
     assert await limiter.has_spare()

@@ -67,5 +67,5 @@ async def test_the_platform_s_time_is_stored_exactly(
     async with open_parley(settings, address, model, works=False) as parley:
         await parley.app.inbox.accept(replace(message("hello"), sent_at=moment))
 
-        stored = await parley.value("SELECT sent_at FROM inbox")
-        assert stored == moment if moment else stored is not None
+        stored_at = await parley.value("SELECT sent_at FROM inbox")
+        assert stored_at == moment if moment else stored_at is not None

@@ -30,7 +30,7 @@ async def allow_all(parley: Parley) -> None:
     await parley.sql("UPDATE users SET token_budget_monthly = NULL")
 
 
-def offered(parley: Parley) -> list[str]:
+def tools_of(parley: Parley) -> list[str]:
     return [tool["function"]["name"] for tool in parley.model.requests[-1].body["tools"]]
 
 
@@ -45,10 +45,10 @@ async def test_a_server_with_too_many_tools_is_searched_and_small_ones_are_offer
 
     reply = await parley.ask("handle invoice 117 three times")
 
-    assert len(offered(parley)) <= MAX_OFFERED_TOOLS
+    assert len(tools_of(parley)) <= MAX_OFFERED_TOOLS
     assert count_prompt(parley.model.requests[-1].body["tools"]) <= MAX_OFFERED_TOKENS
-    assert {"small__invoice_4", "tools__find_tool", "tools__use_tool"} <= set(offered(parley))
-    assert "big__invoice_117" not in offered(parley)
+    assert {"small__invoice_4", "tools__find_tool", "tools__use_tool"} <= set(tools_of(parley))
+    assert "big__invoice_117" not in tools_of(parley)
     search, usage = reply.tool_calls_made
     assert (search.tool, search.result["tools"][0]["name"]) == ("tools.find_tool", "big__invoice_117")
     assert search.result["tools"][0]["parameters"]["properties"] == {"amount": {"default": 1, "type": "integer"}}
@@ -61,7 +61,7 @@ async def test_few_tools_with_long_descriptions_are_searched_too(parley: Parley)
     parley.app.tools.mcp.offer(many(20, chars=3 * MAX_OFFERED_TOKENS // 20))
     await parley.ask("hello")
 
-    assert not [name for name in offered(parley) if name.startswith("big__")]
+    assert not [name for name in tools_of(parley) if name.startswith("big__")]
 
 
 async def test_search_and_use_give_no_tool_that_the_person_may_not_use(parley: Parley) -> None:
@@ -82,18 +82,18 @@ async def test_search_and_use_give_no_tool_that_the_person_may_not_use(parley: P
 
 async def test_everything_is_offered_as_it_is_while_it_fits(parley: Parley) -> None:
     await parley.ask("hello")
-    assert offered(parley)
-    assert "tools__find_tool" not in offered(parley)
+    assert tools_of(parley)
+    assert "tools__find_tool" not in tools_of(parley)
 
 
 async def test_of_many_tools_the_most_used_ones_stay(parley: Parley) -> None:
     await parley.ask("hello")
     await parley.sql("UPDATE users SET permission_level = 'user', token_budget_monthly = NULL")
     await parley.ask("hello")
-    unused = offered(parley)
+    unused = tools_of(parley)
     parley.app.toolbox.rank({"weather.get_weather": 5, "scheduler.list_jobs": 3}, ())
     await parley.ask("hello")
-    first = offered(parley)
+    first = tools_of(parley)
     await parley.ask("hello")
 
     # What a guest has is what most people use.
@@ -102,4 +102,4 @@ async def test_of_many_tools_the_most_used_ones_stay(parley: Parley) -> None:
     assert len(first) <= MAX_OFFERED_TOOLS
     assert count_prompt(parley.model.requests[-1].body["tools"]) <= MAX_OFFERED_TOKENS
     assert [name for name in first if name.startswith(("weather__", "scheduler__"))]
-    assert offered(parley) == first
+    assert tools_of(parley) == first

@@ -64,7 +64,7 @@ def runs(code: str, **more: Any) -> Answer:
     return Answer(tool_calls=[("code_executor__run_python", {"code": code, **more})])
 
 
-def offered(model: OpenAIStub) -> set[str]:
+def tools_of(model: OpenAIStub) -> set[str]:
     names = (tool["function"]["name"] for tool in model.requests[-1].body.get("tools", ()))
     return {name for name in names if name.startswith("code_executor__")}
 
@@ -87,7 +87,7 @@ async def test_guests_run_nothing_and_commands_are_for_the_owner(parley: Parley,
         await parley.sql("UPDATE users SET permission_level = :level, token_budget_monthly = NULL", level=level)
         model.play([runs("1 + 1"), Answer("Done.")])
         reply = await parley.ask("add")
-        assert offered(model) == theirs
+        assert tools_of(model) == theirs
         assert (reply.tool_calls_made[0].result == {"output": "2"}) == (level != "guest")
 
 

@@ -258,8 +258,8 @@ async def test_an_engine_that_a_file_has_taken_over_answers_nothing_that_takes_m
     context: ToolContext,
 ) -> None:
     for number, value in (("1e99999999", "1E+99999999"), ("1e308", "1" + "0" * 308)):
-        taken = TakenFiles(json.dumps({"columns": ["n"], "numbers": [True], "rows": [[number]]}).encode())
-        assert await ask(replace(context, storage=taken), "ledger", sql="SELECT 1") == [[value]]
+        file_storage = TakenFiles(json.dumps({"columns": ["n"], "numbers": [True], "rows": [[number]]}).encode())
+        assert await ask(replace(context, storage=file_storage), "ledger", sql="SELECT 1") == [[value]]
     for wrong in (b"", b"[" * 100_000):
         with pytest.raises(ToolError, match="could not do that"):
             await ask(replace(context, storage=TakenFiles(wrong)), "ledger", sql="SELECT 1")

@@ -62,7 +62,7 @@ def results(*entries: dict[str, Any]) -> Answer:
     return reply(json.dumps({"results": hits, "web": {"results": hits}}).encode())
 
 
-def asked(server: Server) -> tuple[str, dict[str, str]]:
+def request_of(server: Server) -> tuple[str, dict[str, str]]:
     """Return the path of the last request and its query, or the JSON of its body."""
     request = server.requests[-1]
     parts = urlsplit(request.path)
@@ -75,9 +75,9 @@ async def test_searxng_is_asked_for_json(context: ToolContext, stack: ExitStack)
     async with serving(results(BRIDGE)) as server:
         stack.enter_context(variables(RESEARCH_SEARXNG_URL=server.origin))
         answer = await call(research.web_search, context, query=" the\nbridge ")
-        assert asked(server) == ("/search", {"q": "the bridge", "format": "json", "categories": "general"})
+        assert request_of(server) == ("/search", {"q": "the bridge", "format": "json", "categories": "general"})
         await call(research.news_search, context, query="bridge", since="week")
-        assert asked(server)[1] == {"q": "bridge", "format": "json", "categories": "news", "time_range": "week"}
+        assert request_of(server)[1] == {"q": "bridge", "format": "json", "categories": "news", "time_range": "week"}
 
     assert answer == {"results": [FOUND]}
 
@@ -86,10 +86,10 @@ async def test_brave_gets_its_key_in_a_header(context: ToolContext, stack: ExitS
     async with serving(results(BRIDGE)) as server:
         stack.enter_context(variables(RESEARCH_BRAVE_URL=server.origin, RESEARCH_BRAVE_API_KEY="brave-key-1"))
         answer = await call(research.web_search, context, query="bridge", max_results=3)
-        assert asked(server) == ("/res/v1/web/search", {"q": "bridge", "count": "3"})
+        assert request_of(server) == ("/res/v1/web/search", {"q": "bridge", "count": "3"})
         assert server.requests[-1].headers["x-subscription-token"] == "brave-key-1"
         news = await call(research.news_search, context, query="bridge", since="day")
-        assert asked(server) == ("/res/v1/news/search", {"q": "bridge", "count": "5", "freshness": "pd"})
+        assert request_of(server) == ("/res/v1/news/search", {"q": "bridge", "count": "5", "freshness": "pd"})
 
     assert answer == news == {"results": [FOUND]}
 
@@ -98,7 +98,7 @@ async def test_tavily_is_asked_by_post(context: ToolContext, stack: ExitStack) -
     async with serving(results(BRIDGE)) as server:
         stack.enter_context(variables(RESEARCH_TAVILY_URL=server.origin, RESEARCH_TAVILY_API_KEY="tavily-key-1"))
         answer = await call(research.news_search, context, query="bridge")
-        assert asked(server) == (
+        assert request_of(server) == (
             "/search",
             {"query": "bridge", "max_results": 5, "topic": "news", "time_range": "month"},
         )

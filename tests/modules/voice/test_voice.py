@@ -43,7 +43,7 @@ async def say(parley: Parley, content: bytes, text: str = "", **fields: Any) -> 
     return await parley.ask(text, attachments=[file])
 
 
-def asked(model: OpenAIStub) -> str:
+def prompt_of(model: OpenAIStub) -> str:
     return str(model.requests[-1].body["messages"][-1]["content"])
 
 
@@ -53,7 +53,7 @@ async def test_a_voice_message_is_transcribed_paid_for_and_kept(parley: Parley, 
     reply = await say(parley, recording(30), voice_seconds=30)
 
     assert model.recordings == [{"model": "whisper-1", "response_format": "json", "filename": "a.wav", "bytes": 30_044}]
-    assert "[Spoken by the writer, a.wav (file_id 1):]\nPlease water the plants." in asked(model)
+    assert "[Spoken by the writer, a.wav (file_id 1):]\nPlease water the plants." in prompt_of(model)
     assert reply.error is None
     spent = {row.purpose: row for row in await parley.sql("SELECT * FROM token_logs")}
     assert (spent["voice"].model, spent["voice"].input_tokens) == ("openai/whisper-1", 500)
@@ -88,7 +88,7 @@ async def test_a_turn_that_is_taken_over_listens_once(parley: Parley, model: Ope
         reply = await parley.app.events.response(accepted.inbox_id)
 
     assert (reply.content, len(model.recordings)) == ("Hello again.", 1)
-    assert asked(model).count("Good morning.") == 1
+    assert prompt_of(model).count("Good morning.") == 1
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ async def test_what_can_not_be_transcribed_is_said_and_the_turn_goes_on(
         assert reply.content == "I read your text."
         return
     assert reply.content == f"I read your text.\n\n(I could not listen to a.wav: {reason}.)"
-    assert f"The recording a.wav could not be transcribed: {reason}." in asked(model)
-    assert asked(model).startswith("and a text")
+    assert f"The recording a.wav could not be transcribed: {reason}." in prompt_of(model)
+    assert prompt_of(model).startswith("and a text")
     assert model.recordings == []
 
 

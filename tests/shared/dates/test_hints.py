@@ -96,12 +96,12 @@ def test_ambiguous_words_have_a_note_with_the_other_meaning(hint: str) -> None:
 def test_the_weekend_is_that_of_the_country_whatever_day_the_week_begins_with(
     time_zone: str, this: str, next_weekend: str, first_of_january: str, week_start: str
 ) -> None:
-    def read(hint: str) -> str:
+    def dates_of(hint: str) -> str:
         return days(resolve(hint, MONDAY, time_zone, week_start=week_start))
 
-    assert read("this weekend") == this
-    assert read("next weekend") == next_weekend
-    assert read("first weekend of January") == first_of_january
+    assert dates_of("this weekend") == this
+    assert dates_of("next weekend") == next_weekend
+    assert dates_of("first weekend of January") == first_of_january
 
 
 def test_a_weekend_that_has_begun_is_this_one() -> None:

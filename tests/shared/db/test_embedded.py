@@ -136,17 +136,17 @@ def test_a_server_that_somebody_has_started_open_is_started_anew(tmp_path: Path)
     if user.is_other:
         os.chown(folder, user.uid, user.gid)
     user.run(programs / "initdb", "--auth=trust", "--no-sync", "-U", "postgres", "-D", str(folder))
-    given = ["-l", str(folder / "log"), "-D", str(folder), "-o", f"-h '' -k {folder}"]
-    user.run(programs / "pg_ctl", "-w", *given, "start")
+    options = ["-l", str(folder / "log"), "-D", str(folder), "-o", f"-h '' -k {folder}"]
+    user.run(programs / "pg_ctl", "-w", *options, "start")
     try:
         url = start_postgres(tmp_path)
         address = Address(url, is_embedded=True)
 
-        async def read() -> list[str]:
+        async def read_methods() -> list[str]:
             async with connected(address) as owner:
                 return [row[0] for row in await owner.fetch(METHODS)]
 
-        assert asyncio.run(read()) == ["peer"]
+        assert asyncio.run(read_methods()) == ["peer"]
     finally:
         find_server(tmp_path).detach()
     assert not (folder / "postmaster.pid").exists()

@@ -70,11 +70,11 @@ async def test_who_only_reads_puts_no_words_into_an_answer_and_stops_none(parley
                 await reader.execute("SELECT pg_notify($1, $2)", CANCELLATIONS, str(turn_id))
         # Notes arrive in the order of their commits: the forged ones came before this one.
         await parley.sql("UPDATE skills SET is_enabled = false")
-        await changed.wait()
+        await change.wait()
         return Answer("All is well.", chunk_chars=4)
 
-    changed = asyncio.Event()
-    parley.app.events.on_change(lambda _table: changed.set())
+    change = asyncio.Event()
+    parley.app.events.on_change(lambda _table: change.set())
     parley.model.play(speak)
     events = await parley.follow("hello")
 
@@ -113,12 +113,12 @@ async def test_no_forged_note_is_an_answer_or_breaks_what_is_waited_for(
                     await reader.execute("SELECT pg_notify($1, $2)", channel, text)
             await reader.execute("SELECT pg_notify($1, $2)", CANCELLATIONS, str(2**70))
         await parley.sql("UPDATE skills SET is_enabled = NOT is_enabled")
-        await changed.wait()
-        changed.clear()
+        await change.wait()
+        change.clear()
         return Answer("All is well.")
 
-    changed = asyncio.Event()
-    parley.app.events.on_change(lambda _table: changed.set())
+    change = asyncio.Event()
+    parley.app.events.on_change(lambda _table: change.set())
     parley.model.play(speak)
 
     assert (await parley.ask("hello")).content == "All is well."

@@ -204,8 +204,8 @@ async def test_concurrent_uploads_create_a_missing_bucket(s3_port: int) -> None:
     with pytest.raises(NotFound):
         await stores[0].size("1/a/b")
     await asyncio.gather(*(store.put(new_key("1", "a"), chunks(b"x"), "text/plain") for store in stores))
-    for each in stores:
-        await each.aclose()
+    for file_store in stores:
+        await file_store.aclose()
 
 
 async def test_an_s3_that_refuses_connections_is_unavailable() -> None:

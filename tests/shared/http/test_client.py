@@ -232,7 +232,7 @@ async def test_cookies_are_not_kept_between_requests() -> None:
         ("text/plain;charset=utf-8", "ü-zz9"),
         ("text/plain; charset=iso-8859-99", "ü-zz9"),
         # Decoding these takes a time that grows with the square of the text, or raises other errors.
-        *((f"text/plain; charset={each}", "ü-zz9") for each in ("punycode", "idna", "undefined", "unicode_escape")),
+        *((f"text/plain; charset={name}", "ü-zz9") for name in ("punycode", "idna", "undefined", "unicode_escape")),
         ("text/plain; charset*=punycode''utf-8", "ü-zz9"),
         ('text/plain; a="' + ";" * 90_000, "ü-zz9"),
     ],

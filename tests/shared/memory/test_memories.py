@@ -230,10 +230,10 @@ async def test_a_group_without_a_server_has_its_own_memories(memories: Memories,
 
 async def test_forgetting_a_memory_deletes_its_words(memories: Memories, database: Database, ann: int) -> None:
     memory = memories.of_user(ann, HOME, None)
-    stored = await memory.remember("The walrus is grey")
+    walrus = await memory.remember("The walrus is grey")
 
-    assert await memory.forget(stored.id)
-    assert not await memory.forget(stored.id)
+    assert await memory.forget(walrus.id)
+    assert not await memory.forget(walrus.id)
     assert not await memory.forget(10**30)
     assert not await memory.forget(-1)
     assert await contents(memory, "walrus") == []

@@ -147,7 +147,7 @@ async def test_neighbours_fit_the_word_budget_and_are_not_shown_twice(
 
     hits = await memories.of_user(ann, HOME, None).recall("walrus", 2)
 
-    neighbours = [each for hit in hits for each in (hit.before, hit.after) if each is not None]
+    neighbours = [near for hit in hits for near in (hit.before, hit.after) if near is not None]
     ids = [hit.id for hit in hits] + [neighbour.id for neighbour in neighbours]
     assert len(ids) == len(set(ids))
     texts = [hit.content for hit in hits] + [neighbour.content for neighbour in neighbours]

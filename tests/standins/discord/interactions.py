@@ -140,7 +140,7 @@ def _open(call: Call) -> Interaction:
     return interaction
 
 
-def _named(call: Call, interaction: Interaction) -> Json:
+def _with_name(call: Call, interaction: Interaction) -> Json:
     message_id = call.ids[2]
     for index, message in enumerate(interaction.messages):
         if message["id"] == message_id or (message_id == "@original" and index == 0):
@@ -150,13 +150,13 @@ def _named(call: Call, interaction: Interaction) -> Json:
 
 @route("GET", "/webhooks/{}/{}/messages/{}")
 async def get_response(call: Call) -> Json:
-    return _named(call, _open(call))
+    return _with_name(call, _open(call))
 
 
 @route("PATCH", "/webhooks/{}/{}/messages/{}")
 async def edit_response(call: Call) -> Json:
     interaction = _open(call)
-    message = _named(call, interaction)
+    message = _with_name(call, interaction)
     rules.check_message(call.body, len(call.files), is_edit=True)
     await change_message(call, call.standin.world.channels[message["channel_id"]], message)
     message["flags"] &= ~LOADING
@@ -167,7 +167,7 @@ async def edit_response(call: Call) -> Json:
 @route("DELETE", "/webhooks/{}/{}/messages/{}")
 async def delete_response(call: Call) -> None:
     interaction = _open(call)
-    message = _named(call, interaction)
+    message = _with_name(call, interaction)
     await call.standin.forget_message(call.standin.world.channels[message["channel_id"]], message)
     interaction.messages.remove(message)
 

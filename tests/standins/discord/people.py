@@ -103,10 +103,10 @@ class Person:
 
     async def picks(self, menu: str, message: Json) -> Interaction:
         """Choose an entry of a message's context menu."""
-        wanted = next((command for command in self.standin.commands if command["name"] == menu), None)
-        assert wanted is not None, f"there is no menu entry {menu!r}"
+        entry = next((command for command in self.standin.commands if command["name"] == menu), None)
+        assert entry is not None, f"there is no menu entry {menu!r}"
         invocation = {
-            "id": wanted["id"],
+            "id": entry["id"],
             "name": menu,
             "type": MESSAGE_MENU,
             "target_id": message["id"],

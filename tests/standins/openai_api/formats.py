@@ -37,11 +37,11 @@ def check_response_format(body: Mapping[str, Any]) -> None:
 def _check_schema(json_schema: Any) -> None:
     where = f"{WHERE}.json_schema"
     if not isinstance(json_schema, dict):
-        raise _missing(where)
+        raise _missing_field(where)
     _check_keys(json_schema, SCHEMA_KEYS, where)
     for key in ("name", "schema"):
         if key not in json_schema:
-            raise _missing(f"{where}.{key}")
+            raise _missing_field(f"{where}.{key}")
     name, schema = json_schema["name"], json_schema["schema"]
     if not isinstance(name, str) or not NAME.match(name):
         raise Refused(f"Invalid '{where}.name': string does not match pattern.", f"{where}.name", "invalid_value")
@@ -61,7 +61,7 @@ def _check_strict(schema: Mapping[str, Any], name: str) -> None:
             raise _invalid(name, "'required' is required to be supplied, with every key in properties.")
 
 
-def _missing(where: str) -> Refused:
+def _missing_field(where: str) -> Refused:
     return Refused(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
 
 

@@ -93,7 +93,7 @@ def echo(body: Body, _number: int) -> Reply:
     return Answer(f"You said: {last_user_text(body)}")
 
 
-def held(text: str) -> tuple[asyncio.Event, ScriptFunction]:
+def gated_answer(text: str) -> tuple[asyncio.Event, ScriptFunction]:
     """Return an event, and a script that answers with the text once it is set."""
     hold = asyncio.Event()
 

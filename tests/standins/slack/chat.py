@@ -87,7 +87,7 @@ async def post_message(call: Call) -> Json:
     fields["unfurled"] = _unfurled(args, content["text"])
     message = standin.world.keep_message(channel, content.pop("text"), **content, **fields)
     await standin.events.message(channel, message)
-    return {"channel": channel["id"], "ts": message["ts"], "message": shown(message)}
+    return {"channel": channel["id"], "ts": message["ts"], "message": public_form(message)}
 
 
 def _unfurled(args: Json, text: str) -> bool:
@@ -131,7 +131,7 @@ async def update(call: Call) -> Json:
     if channel["is_archived"]:
         raise Refused("is_archived")
     await call.standin.change(channel, message, content_of(call.args), edited_by=call.installation.bot["id"])
-    return {"channel": channel["id"], "ts": message["ts"], "text": message["text"], "message": shown(message)}
+    return {"channel": channel["id"], "ts": message["ts"], "text": message["text"], "message": public_form(message)}
 
 
 @method("chat.delete", "chat:write", needs={"channel": str, "ts": str}, takes={"as_user": bool})
@@ -154,7 +154,7 @@ async def get_permalink(call: Call) -> Json:
     return {"channel": channel["id"], "permalink": link}
 
 
-def shown(message: Json, *, with_metadata: bool = True) -> Json:
+def public_form(message: Json, *, with_metadata: bool = True) -> Json:
     """Return a message in the API's format, without the stand-in's own fields."""
     hidden: set[str] = {"unfurled", "is_streaming", "tasks", "stream"} | (set() if with_metadata else {"metadata"})
     fields: dict[str, Any] = {key: value for key, value in message.items() if key not in hidden}

@@ -1,7 +1,7 @@
 """`conversations.*` and `reactions.*`: what the app may look up about channels, and their messages."""
 
 from tests.standins.slack.api import Call, Kind, method, per_kind
-from tests.standins.slack.chat import shown
+from tests.standins.slack.chat import public_form
 from tests.standins.slack.limits import MOST_OBJECTS
 from tests.standins.slack.rules import Refused
 from tests.standins.slack.world import Json
@@ -70,7 +70,10 @@ def _page(call: Call, messages: list[Json], usual: int) -> Json:
     page = messages[start : start + limit]
     has_more = start + limit < len(messages)
     with_metadata = bool(call.args.get("include_all_metadata"))
-    answer: Json = {"messages": [shown(message, with_metadata=with_metadata) for message in page], "has_more": has_more}
+    answer: Json = {
+        "messages": [public_form(message, with_metadata=with_metadata) for message in page],
+        "has_more": has_more,
+    }
     return answer | {"response_metadata": {"next_cursor": f"next:{start + limit}" if has_more else ""}}
 
 

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from tests.standins.slack.chat import shown
+from tests.standins.slack.chat import public_form
 from tests.standins.slack.world import Installation, Json, new_id, stamp
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Events:
     async def message(self, channel: Json, message: Json) -> None:
         """Send the event of a message, and also a mention if it mentions the bot in a channel."""
         kind = self.standin.world.kind(channel)
-        event = shown(message) | {"channel": channel["id"], "event_ts": message["ts"], "channel_type": kind}
+        event = public_form(message) | {"channel": channel["id"], "event_ts": message["ts"], "channel_type": kind}
         if kind == "im" and "bot_id" not in message and self.shows_context:
             event["app_context"] = {}
         await self._in_channel(f"message.{kind}", channel, event)
@@ -78,18 +78,18 @@ class Events:
         for installation in self._present(channel):
             if f"<@{installation.bot['id']}>" not in message["text"]:
                 continue
-            event = shown(message) | {"type": "app_mention", "channel": channel["id"], "event_ts": message["ts"]}
+            event = public_form(message) | {"type": "app_mention", "channel": channel["id"], "event_ts": message["ts"]}
             event.pop("subtype", None)
             await self.tell("app_mention", event, [installation], channel)
 
     async def changed(self, channel: Json, message: Json, before: Json) -> None:
         """Send the event of an edited message."""
-        event = {"subtype": "message_changed", "message": shown(message), "previous_message": shown(before)}
+        event = {"subtype": "message_changed", "message": public_form(message), "previous_message": public_form(before)}
         await self._hidden(channel, event)
 
     async def deleted(self, channel: Json, before: Json) -> None:
         """Send the event of a deleted message."""
-        event = {"subtype": "message_deleted", "deleted_ts": before["ts"], "previous_message": shown(before)}
+        event = {"subtype": "message_deleted", "deleted_ts": before["ts"], "previous_message": public_form(before)}
         await self._hidden(channel, event)
 
     async def _hidden(self, channel: Json, event: Json) -> None:

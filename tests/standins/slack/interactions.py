@@ -63,11 +63,11 @@ class Interaction:
         """Return the modal that this has opened, as soon as it exists."""
         before = self.payload.get("trigger_id")
 
-        def opened() -> Json | None:
+        def find_view() -> Json | None:
             calls = self.standin.calls("views.open", ok=True)
             return next((call.answer["view"] for call in calls if call.args.get("trigger_id") == before), None)
 
-        return dict(await self.standin.until(opened))
+        return dict(await self.standin.until(find_view))
 
 
 class Interactions:

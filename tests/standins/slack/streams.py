@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from tests.standins.slack.api import Call, Kind, method
-from tests.standins.slack.chat import LOOKS, by_bot, check_metadata, check_thread, shown, writable
+from tests.standins.slack.chat import LOOKS, by_bot, check_metadata, check_thread, public_form, writable
 from tests.standins.slack.rules import MOST_MARKDOWN, Refused, check_blocks
 from tests.standins.slack.world import Json
 
@@ -86,7 +86,7 @@ async def stop_stream(call: Call) -> Json:
         session["statuses"].append(session["status"])
     message["blocks"] = [*_blocks(message), *call.args.get("blocks", [])]
     await call.standin.events.changed(channel, message, dict(message))
-    return {"channel": channel["id"], "ts": message["ts"], "message": shown(message)}
+    return {"channel": channel["id"], "ts": message["ts"], "message": public_form(message)}
 
 
 def _streaming(call: Call) -> tuple[Json, Json]:

@@ -24,7 +24,7 @@ from tests.adapters.web.conftest import TOKEN, Site, open_site
 from tests.conftest import new_database
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected
-from tests.support.delegating import ask, offered
+from tests.support.delegating import ask, tools_of
 from tests.support.mcp_servers import eventually
 from tests.support.parley import Parley, open_parley
 
@@ -46,7 +46,7 @@ class Installations:
 
 
 @asynccontextmanager
-async def opened(postgres: URL, home: Path) -> AsyncIterator[tuple[Parley, Site]]:
+async def installation(postgres: URL, home: Path) -> AsyncIterator[tuple[Parley, Site]]:
     """Open an installation of its own, its web adapter included."""
     async with OpenAIStub() as model, new_database(postgres) as address:
         settings = Settings(
@@ -67,8 +67,8 @@ async def installations(postgres: URL, tmp_path: Path) -> AsyncIterator[Installa
     """Two installations; in the near one an admin has added the far one as an agent."""
     os.environ["A2A_TEST_TOKEN"] = TOKEN
     async with (
-        opened(postgres, tmp_path / "near") as (near, near_site),
-        opened(postgres, tmp_path / "far") as (far, far_site),
+        installation(postgres, tmp_path / "near") as (near, near_site),
+        installation(postgres, tmp_path / "far") as (far, far_site),
     ):
         await near.sql(ADD, name="abroad", url=far_site.url)
         yield Installations(near, near_site, far, far_site)
@@ -149,7 +149,7 @@ async def test_who_is_asked_at_the_third_hand_may_not_hand_on(installations: Ins
         params = {"message": {**message, "metadata": {"parley/trail": hops}}}
         await installations.near_site.client.post("/a2a", json={**call, "params": params})
 
-    tools = [offered(request.body) for request in installations.near.model.requests]
+    tools = [tools_of(request.body) for request in installations.near.model.requests]
     assert ["agents__delegate" in tool for tool in tools] == [True, False]
 
 

@@ -257,7 +257,7 @@ async def test_a_job_that_was_cancelled_is_taken_back_within_the_limit(parley: P
     resumed = await use(parley, "resume_job", job_id=job["job_id"])
 
     assert (resumed["status"], resumed["next"]) == ("active", job["next"])
-    assert [listed["text"] for listed in (await use(parley, "list_jobs"))["jobs"]] == ["Mine"]
+    assert [entry["text"] for entry in (await use(parley, "list_jobs"))["jobs"]] == ["Mine"]
     await use(parley, "cancel_job", job_id=job["job_id"])
     for number in range(3):
         await use(parley, "add_job", text=f"Job {number}", at="in 2 hours")

@@ -31,7 +31,7 @@ EXCHANGE: Exchange = (
 )
 
 
-def written(route: str, messages: Exchange, tools: Exchange = ()) -> ModelRequest:
+def write_request(route: str, messages: Exchange, tools: Exchange = ()) -> ModelRequest:
     writer = PROTOCOLS[route].writer
     assert writer is not None
     return writer.write(ModelRequest(messages, tools, 100))
@@ -39,7 +39,7 @@ def written(route: str, messages: Exchange, tools: Exchange = ()) -> ModelReques
 
 @pytest.mark.parametrize("route", ["tags", "fences"])
 def test_an_exchange_is_written_in_words_and_read_back(route: str) -> None:
-    system, message, call, results = written(route, EXCHANGE, (ROLL,)).messages
+    system, message, call, results = write_request(route, EXCHANGE, (ROLL,)).messages
 
     assert [entry["role"] for entry in (system, message, call, results)] == ["system", "user", "assistant", "user"]
     assert system["content"].startswith("Be brief.\n\nYou can call tools.")
@@ -59,18 +59,18 @@ def test_an_exchange_is_written_in_words_and_read_back(route: str) -> None:
 @pytest.mark.parametrize("route", ["tags", "fences"])
 def test_instructions_are_the_same_bytes_and_made_once_per_offer(route: str) -> None:
     tools = (ROLL,)
-    first, second = (written(route, EXCHANGE[:2], tools) for _ in range(2))
-    bare = written(route, EXCHANGE[1:2], tools)
+    first, second = (write_request(route, EXCHANGE[:2], tools) for _ in range(2))
+    bare = write_request(route, EXCHANGE[1:2], tools)
 
     assert (first, first.tools) == (second, ())
     assert first.messages[0]["content"] == f"Be brief.\n\n{bare.messages[0]['content']}"
-    assert written(route, EXCHANGE[:2]).messages[0] == EXCHANGE[0]
+    assert write_request(route, EXCHANGE[:2]).messages[0] == EXCHANGE[0]
 
 
 def test_content_of_parts_keeps_its_parts() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     messages = ({"role": "user", "content": [{"type": "text", "text": "See"}, image]}, *EXCHANGE[1:2])
-    [message] = written("tags", messages).messages
+    [message] = write_request("tags", messages).messages
 
     assert [part["type"] for part in message["content"]] == ["text", "image_url", "text"]
 
@@ -78,7 +78,7 @@ def test_content_of_parts_keeps_its_parts() -> None:
 def test_a_tool_that_delegates_brings_its_own_block() -> None:
     delegate = {"type": "function", "function": {"name": "delegate", "parameters": {"type": "object"}}}
     with_it, without = (
-        written("fences", EXCHANGE[:2], tools).messages[0]["content"] for tools in ((ROLL, delegate), (ROLL,))
+        write_request("fences", EXCHANGE[:2], tools).messages[0]["content"] for tools in ((ROLL, delegate), (ROLL,))
     )
 
     assert "```delegate" in with_it

@@ -49,7 +49,7 @@ def dialogue(seed: int) -> list[Line]:
     ]
 
 
-def kept(summary: str) -> float:
+def share_of_facts(summary: str) -> float:
     phrases = [phrase for _, _, details in FACTS for phrase in details]
     return sum(phrase in summary for phrase in phrases) / len(phrases)
 
@@ -61,7 +61,7 @@ def test_an_extract_of_a_fifth_keeps_nine_of_ten_facts(seed: int) -> None:
 
     summary = extract(None, lines, max_chars=chars // 5)
 
-    assert kept(summary) >= 0.9
+    assert share_of_facts(summary) >= 0.9
     assert len(summary) <= chars / 3
 
 
@@ -70,7 +70,7 @@ def test_facts_survive_many_rounds() -> None:
     for start in range(0, len(lines), 12):
         summary = extract(summary, lines[start : start + 12])
 
-    assert kept(summary) >= 0.9
+    assert share_of_facts(summary) >= 0.9
     assert len(summary) <= MAX_CHARS * 1.5
 
 

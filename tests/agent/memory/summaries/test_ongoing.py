@@ -50,7 +50,7 @@ async def chat(parley: Parley, turns: int, text: str = "I live in Lisbon with my
         await parley.ask(f"What about number {number}?")
 
 
-async def read(parley: Parley) -> None:
+async def read_facts(parley: Parley) -> None:
     await FactReader(parley.app.database, parley.app.models.router, parley.app.memory, SystemClock()).run()
 
 
@@ -77,12 +77,12 @@ async def test_facts_are_drawn_from_a_chat_of_twenty_turns_that_goes_on(parley: 
     model.play(read_by(lives_in_lisbon))
     await unlimited(parley)
     await chat(parley, TURNS - 1)
-    await read(parley)
+    await read_facts(parley)
     assert count_readings(model) == 0
 
     await parley.ask("And one more.")
-    await read(parley)
-    await read(parley)
+    await read_facts(parley)
+    await read_facts(parley)
 
     assert count_readings(model) == 1
     assert await parley.value(f"{CALLS} AND user_id IS NOT NULL AND NOT is_estimated") == 1
@@ -100,7 +100,7 @@ async def test_so_they_are_from_two_thousand_tokens(parley: Parley, model: OpenA
     )
     await parley.ask("That was it.")
 
-    await read(parley)
+    await read_facts(parley)
 
     assert count_readings(model) == 1
 
@@ -109,7 +109,7 @@ async def test_the_summary_after_a_pause_draws_no_facts_from_the_same_turns(parl
     model.play(read_by(lives_in_lisbon))
     await unlimited(parley)
     await chat(parley, TURNS)
-    await read(parley)
+    await read_facts(parley)
     await parley.ask("I own a green bicycle.")
     summary = "Ann lives in Lisbon with her sister Clara and owns a green bicycle."
 
@@ -124,7 +124,7 @@ async def test_the_summary_after_a_pause_draws_no_facts_from_the_same_turns(parl
     await pause_and_summarise(parley)
     model.play(read_by(lives_in_lisbon))
     await chat(parley, 1)
-    await read(parley)
+    await read_facts(parley)
 
     assert any(is_summary(request.body) for request in model.requests)
     assert await facts(parley) == ["Ann lives in Lisbon with her sister Clara.", "Ann owns a green bicycle."]
@@ -144,7 +144,7 @@ async def test_what_is_deleted_while_the_model_reads_it_gives_no_fact(parley: Pa
         return Answer(json.dumps({"facts": facts}))
 
     model.play(delete_meanwhile)
-    await read(parley)
+    await read_facts(parley)
 
     assert count_readings(model) >= 1
     assert await facts(parley) == []
@@ -162,7 +162,7 @@ async def test_what_was_said_during_a_pause_of_the_memory_is_not_read(parley: Pa
     await answer(parley.app, ANN, DIRECT, "/memory resume")
     await chat(parley, TURNS - 1, text="What about it?")
 
-    await read(parley)
+    await read_facts(parley)
 
     assert paused is not None
     assert count_readings(model) == 1
@@ -185,7 +185,7 @@ async def test_a_worker_that_died_while_reading_is_followed_by_another_and_paid(
         " SELECT id, 1500, now() + interval '1 minute' FROM dead"
     )
 
-    await read(parley)
+    await read_facts(parley)
 
     assert await facts(parley) == ["Ann lives in Lisbon with her sister Clara."]
     assert await parley.value(f"{CALLS} AND is_estimated") == 1
@@ -198,7 +198,7 @@ async def test_who_has_no_budget_left_pays_for_no_reading(parley: Parley, model:
     await chat(parley, TURNS)
     await parley.sql("UPDATE users SET token_budget_monthly = 1")
 
-    await read(parley)
+    await read_facts(parley)
 
     assert count_readings(model) == 0
     statement = "SELECT facts_retry_at > now() FROM conversations WHERE facts_failures = 1"
@@ -209,13 +209,13 @@ async def test_an_answer_that_is_no_json_is_tried_again_later(parley: Parley, mo
     model.play(read_by(lambda _: Answer("I can't do that.")))
     await unlimited(parley)
     await chat(parley, TURNS)
-    await read(parley)
-    await read(parley)
+    await read_facts(parley)
+    await read_facts(parley)
     assert count_readings(model) == 1
 
     model.play(read_by(lives_in_lisbon))
     await parley.sql("UPDATE conversations SET facts_retry_at = now() WHERE facts_retry_at IS NOT NULL")
-    await read(parley)
+    await read_facts(parley)
 
     assert await facts(parley) == ["Ann lives in Lisbon with her sister Clara."]
     assert await parley.value("SELECT max(facts_failures) FROM conversations") == 0

@@ -49,7 +49,7 @@ async def add_limit(money: Money, kind: str, limits: str = "token_limit", amount
     return number
 
 
-def refused(row: dict[str, Any] | None) -> tuple[str, str, str, str] | None:
+def refusal_of(row: dict[str, Any] | None) -> tuple[str, str, str, str] | None:
     """Return kind, unit, period and cause of the limit that refuses a call."""
     assert row is not None
     assert row["admitted"] is (row["refusal"] is None)
@@ -71,20 +71,20 @@ async def counters(money: Money, number: int) -> tuple[Any, ...]:
 async def test_each_kind_of_limit_refuses_what_it_is_about_and_nothing_else(kind: str, money: Money) -> None:
     await money.limit()
     await money.connection.execute(OTHERS)
-    assert refused(await money.reserve(150)) is None, "none of the others applies"
+    assert refusal_of(await money.reserve(150)) is None, "none of the others applies"
     await money.settle((0, 0))
     number = await add_limit(money, kind)
 
-    assert refused(await money.reserve(150)) is None
+    assert refusal_of(await money.reserve(150)) is None
     assert await counters(money, number) == (0, 150, 0, 0)
     await money.settle((70, 30))
 
     assert await counters(money, number) == (100, 0, 0.01, 0)
     period = "day" if kind == "installation" else "month"
-    assert refused(await money.reserve(1)) == (kind, "tokens", period, "exhausted")
+    assert refusal_of(await money.reserve(1)) == (kind, "tokens", period, "exhausted")
     assert await money.connection.fetchval("SELECT count(*) FROM public.budget_reservations") == 0
     # The second turn is of the same person, with the same persona, elsewhere.
-    elsewhere = refused(await money.reserve(1, turn=2, attempt=1))
+    elsewhere = refusal_of(await money.reserve(1, turn=2, attempt=1))
     assert (elsewhere is None) is (kind in ("role", "channel", "server"))
 
 
@@ -92,14 +92,14 @@ async def test_all_limits_must_admit_a_call_and_an_exhausted_one_is_named_before
     await money.limit(user=1000)
     busy, spent = await add_limit(money, "channel"), await add_limit(money, "server")
     await money.connection.execute("UPDATE public.budgets SET tokens_reserved = 100 WHERE id = $1", busy)
-    assert refused(await money.reserve(1)) == ("channel", "tokens", "month", "busy")
+    assert refusal_of(await money.reserve(1)) == ("channel", "tokens", "month", "busy")
 
     await money.connection.execute(
         "UPDATE public.budgets SET tokens_used = 100, resets_at = now() + interval '1 day' WHERE id = $1", spent
     )
-    assert refused(await money.reserve(1)) == ("server", "tokens", "month", "exhausted")
+    assert refusal_of(await money.reserve(1)) == ("server", "tokens", "month", "exhausted")
     await money.limit(user=0)
-    assert refused(await money.reserve(1)) == ("person", "tokens", "30 days", "exhausted")
+    assert refusal_of(await money.reserve(1)) == ("person", "tokens", "30 days", "exhausted")
     assert await money.user() == (0, 0)
 
 
@@ -107,18 +107,18 @@ async def test_a_limit_in_dollars_counts_known_prices_and_refuses_unknown_ones(m
     await money.limit()
     number = await add_limit(money, "installation", "cost_limit", 0.02)
 
-    assert refused(await money.reserve(10)) == ("installation", "dollars", "day", "unpriced")
-    assert refused(await money.reserve(10, cost=0.015)) is None
+    assert refusal_of(await money.reserve(10)) == ("installation", "dollars", "day", "unpriced")
+    assert refusal_of(await money.reserve(10, cost=0.015)) is None
     assert await counters(money, number) == (0, 10, 0, 0.015)
     unknown = [CALL | {"input_tokens": 5, "output_tokens": 1, "cost": None}]
     await money.row("SELECT * FROM public.parley_settle(1, 2, $1, 0, NULL, 60)", json.dumps(unknown))
     assert await counters(money, number) == (6, 0, 0, 0), "an unknown price is no price"
 
     for _ in range(2):
-        assert refused(await money.reserve(10, cost=0.015)) is None
+        assert refusal_of(await money.reserve(10, cost=0.015)) is None
         await money.settle((5, 1))
     assert await counters(money, number) == (18, 0, 0.02, 0)
-    assert refused(await money.reserve(10, cost=0.001)) == ("installation", "dollars", "day", "exhausted")
+    assert refusal_of(await money.reserve(10, cost=0.001)) == ("installation", "dollars", "day", "exhausted")
 
 
 async def test_a_day_and_a_month_begin_anew_by_the_calendar(money: Money) -> None:
@@ -127,7 +127,7 @@ async def test_a_day_and_a_month_begin_anew_by_the_calendar(money: Money) -> Non
         "UPDATE public.budgets SET tokens_used = 100, percent_told = 100, resets_at = now() - interval '1 minute'"
     )
 
-    assert refused(await money.reserve(1)) is None
+    assert refusal_of(await money.reserve(1)) is None
     await money.settle((3, 0))
 
     rows = await money.connection.fetch(
@@ -156,17 +156,17 @@ async def test_a_grant_is_on_top_of_each_kind_of_limit_until_it_ends(money: Mone
         ("limit_server_id", "server", 1),
         ("limit_budget_id", "channel", number),
     ):
-        assert (refused(await money.reserve(1)) or ("",))[0] == kind
+        assert (refusal_of(await money.reserve(1)) or ("",))[0] == kind
         await money.connection.execute(grant.format(column), whose)
 
-    assert refused(await money.reserve(1)) is None
+    assert refusal_of(await money.reserve(1)) is None
     await money.settle((5, 0))
-    assert (refused(await money.reserve(1)) or ("",))[0] == "person"
+    assert (refusal_of(await money.reserve(1)) or ("",))[0] == "person"
     await money.connection.execute("UPDATE public.budget_grants SET tokens = 50")
-    assert refused(await money.reserve(1)) is None
+    assert refusal_of(await money.reserve(1)) is None
     await money.settle((0, 0))
     await money.connection.execute("UPDATE public.budget_grants SET ends_at = now() WHERE limit_server_id = 1")
-    assert (refused(await money.reserve(1)) or ("",))[0] == "server"
+    assert (refusal_of(await money.reserve(1)) or ("",))[0] == "server"
 
 
 async def test_each_threshold_is_noted_once_in_a_period(money: Money) -> None:
@@ -228,13 +228,13 @@ async def test_what_is_held_goes_back_to_the_limits_that_hold_it(money: Money) -
 async def test_a_limit_that_is_used_up_is_named_before_one_that_is_only_busy(money: Money) -> None:
     await money.limit(user=100)
     await money.reserve(100, turn=2, attempt=1)
-    assert refused(await money.reserve(1)) == ("person", "tokens", "30 days", "busy")
+    assert refusal_of(await money.reserve(1)) == ("person", "tokens", "30 days", "busy")
     spent = await add_limit(money, "installation")
     await money.connection.execute(
         "UPDATE public.budgets SET tokens_used = 100, resets_at = now() + interval '1 hour' WHERE id = $1", spent
     )
 
-    assert refused(await money.reserve(1)) == ("installation", "tokens", "day", "exhausted")
+    assert refusal_of(await money.reserve(1)) == ("installation", "tokens", "day", "exhausted")
 
 
 TURNS, PEOPLE, CONNECTIONS, MOST = 200, 20, 16, 60

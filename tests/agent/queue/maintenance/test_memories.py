@@ -23,7 +23,7 @@ def summary_of(_: str) -> dict[str, Any]:
     return {"summary": "The walrus is called Rex.", "facts": facts}
 
 
-async def kept(parley: Parley) -> list[tuple[str, str]]:
+async def list_kept(parley: Parley) -> list[tuple[str, str]]:
     """Return kind and place of what is remembered."""
     return sorted({(memory["source"], memory["platform_server_id"] or "dm") for memory in await memories(parley)})
 
@@ -42,7 +42,7 @@ async def test_each_server_and_kind_has_its_days_and_the_most_specific_row_decid
         await parley.ask("the walrus is called Rex", server=server, user="ann" if server else "bob")
     await remembered(parley)
     await pause_and_summarise(parley)
-    assert len(await kept(parley)) == 8
+    assert len(await list_kept(parley)) == 8
     await owner.execute(AGE)
     assert await expire(parley) == {"memories": 0, "summaries": 0}
 
@@ -53,7 +53,7 @@ async def test_each_server_and_kind_has_its_days_and_the_most_specific_row_decid
     counts = await expire(parley)
 
     assert counts["summaries"] == 1
-    assert await kept(parley) == [
+    assert await list_kept(parley) == [
         ("fact", "dm"), ("fact", "facts"), ("fact", "lax"), ("turn", "dm"), ("turn", "lax"),
     ]  # fmt: skip
     assert await expire(parley) == {"memories": 0, "summaries": 0}
@@ -64,5 +64,5 @@ async def test_each_server_and_kind_has_its_days_and_the_most_specific_row_decid
 
     await owner.execute(KEEP + "(NULL, NULL, 'turn', 10), (NULL, NULL, 'fact', 10)")
     await expire(parley)
-    assert await kept(parley) == [("fact", "facts"), ("turn", "lax")]
+    assert await list_kept(parley) == [("fact", "facts"), ("turn", "lax")]
     assert await parley.value("SELECT count(*) FROM messages WHERE role = 'user'") == 4

@@ -46,7 +46,7 @@ def test_the_window_is_that_of_the_model_without_answer_and_tools() -> None:
     assert Window.of(1_000, reserved=2_000, goal=16_000).most == 1
 
 
-async def shown(parley: Parley, model: OpenAIStub) -> list[Any]:
+async def messages_of(parley: Parley, model: OpenAIStub) -> list[Any]:
     await parley.ask("What do you know?")
     body = next(request.body for request in reversed(model.requests) if not is_summary(request.body))
     return [str(message["content"]) for message in body["messages"]]
@@ -66,13 +66,13 @@ async def test_a_long_conversation_stays_whole_until_its_summary_is_there(
             " summary_claimed_until = now() + interval '1 hour'"
         )
         await parley.sql("DELETE FROM summaries")
-        messages = await shown(parley, model)
+        messages = await messages_of(parley, model)
         assert all(any(f"number {number}." in message for message in messages) for number in range(12))
         assert await parley.value("SELECT summary_is_urgent AND summary_due_at <= now() FROM conversations")
 
         await parley.sql("UPDATE conversations SET summary_claimed_until = NULL")
         await summarise(parley)
-        messages = await shown(parley, model)
+        messages = await messages_of(parley, model)
 
         assert "number 0 came first" in messages[0]
         assert not any("number 0. lorem" in message for message in messages[1:])

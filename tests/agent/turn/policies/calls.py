@@ -59,7 +59,7 @@ def answer(seq: int) -> Step:
     return Step(seq, "assistant", "", model_used="stub")
 
 
-def called(seq: int, name: str, arguments: dict[str, Any]) -> Step:
+def call_step(seq: int, name: str, arguments: dict[str, Any]) -> Step:
     """Return a recorded call at this position."""
     return Step(seq, "tool_call", json.dumps(arguments), tool=ToolUse(f"call_1_{seq}", name))
 

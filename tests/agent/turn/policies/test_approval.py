@@ -12,7 +12,7 @@ from tests.support.office import MAIL, Office, calls, open_office
 from tests.support.parley import Parley
 
 
-def answered(confirmation_id: int, *, approved: bool) -> PendingCall:
+def decision_call(confirmation_id: int, *, approved: bool) -> PendingCall:
     return pending("wall.post", {"text": "a"}, confirmation={"id": confirmation_id, "approved": approved})
 
 
@@ -27,7 +27,7 @@ async def test_a_call_that_answers_no_question_goes_on(parley: Parley) -> None:
 
 
 async def test_a_call_that_was_denied_is_never_run(parley: Parley) -> None:
-    outcome = await approval_of(parley, TurnKey(1, 1)).check(answered(1, approved=False))
+    outcome = await approval_of(parley, TurnKey(1, 1)).check(decision_call(1, approved=False))
 
     assert isinstance(outcome, Failed)
 
@@ -43,7 +43,7 @@ async def test_a_yes_is_spent_once(settings: Settings, address: Address, model: 
             "UPDATE confirmations SET status = 'approved', answered_at = now(), answered_turn_id = turn_id"
         )
         approval = approval_of(parley, TurnKey(reply.turn_id, 1))
-        call = answered(reply.confirmation.id, approved=True)
+        call = decision_call(reply.confirmation.id, approved=True)
 
         agreed, again = await approval.check(call), await approval.check(call)
         await parley.sql("UPDATE turns SET status = 'answered', finished_at = now()")

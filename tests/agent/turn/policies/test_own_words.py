@@ -101,10 +101,10 @@ def test_letters_that_name_something_else_are_not(value: str) -> None:
     ],
 )
 def test_a_time_is_said_as_people_write_it_and_no_other_one(words: str, time: str) -> None:
-    said = OwnWords([f"on 15 May, {words}, at the yard"])
+    words_of_person = OwnWords([f"on 15 May, {words}, at the yard"])
 
     times = ("00:00", "00:15", "09:00", "09:30", "12:00", "12:15", "21:30", "23:00")
-    assert [time for time in times if said.say(f"2027-05-15T{time}")] == [time]
+    assert [time for time in times if words_of_person.say(f"2027-05-15T{time}")] == [time]
 
 
 def test_what_stands_in_lists_decides_by_the_rules_of_the_list() -> None:

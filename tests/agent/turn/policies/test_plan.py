@@ -7,9 +7,9 @@ from agent.journal.steps import Step, TurnLog
 from agent.tools.outcomes import Failed, NotRun
 from agent.turn.planner.execution import PlanObstacle
 from agent.turn.planner.plan import Plan, PlannedCall
-from tests.agent.turn.policies.calls import answer, called, ended, journal, pending
+from tests.agent.turn.policies.calls import answer, call_step, ended, journal, pending
 
-FIRST = called(2, "wall.look", {"at": "a"})
+FIRST = call_step(2, "wall.look", {"at": "a"})
 CALLS = (
     PlannedCall("a", "wall.look", {"at": "a"}, needs=(), level=0),
     PlannedCall("b", "wall.post", {"text": "$a.missing"}, needs=("a",), level=1),

@@ -4,9 +4,9 @@ import json
 
 from agent.tools.outcomes import Failed
 from agent.turn.policies.calls import Repetition
-from tests.agent.turn.policies.calls import answer, called, ended, journal, pending
+from tests.agent.turn.policies.calls import answer, call_step, ended, journal, pending
 
-CALL = called(2, "wall.post", {"text": "a", "to": 1})
+CALL = call_step(2, "wall.post", {"text": "a", "to": 1})
 
 
 async def test_a_call_that_failed_is_told_its_error_again_whatever_the_order_of_its_arguments() -> None:
@@ -27,21 +27,21 @@ async def test_other_arguments_may_be_tried() -> None:
 
 
 async def test_a_call_that_failed_and_was_left_out_since_has_still_failed() -> None:
-    again = called(5, "wall.post", CALL.value)
+    again = call_step(5, "wall.post", CALL.value)
     steps = journal(answer(1), CALL, ended(3, CALL, "failed"), answer(4), again, ended(6, again, "not_run"))
 
     assert isinstance(await Repetition(steps).check(pending("wall.post", CALL.value)), Failed)
 
 
 async def test_the_success_of_another_call_changes_nothing() -> None:
-    other = called(5, "wall.post", {"text": "b"})
+    other = call_step(5, "wall.post", {"text": "b"})
     steps = journal(answer(1), CALL, ended(3, CALL, "failed"), answer(4), other, ended(6, other, "result", "b"))
 
     assert isinstance(await Repetition(steps).check(pending("wall.post", CALL.value)), Failed)
 
 
 async def test_a_call_that_succeeded_since_or_was_left_out_may_be_made_again() -> None:
-    again = called(5, "wall.post", CALL.value)
+    again = call_step(5, "wall.post", CALL.value)
     healed = journal(answer(1), CALL, ended(3, CALL, "failed"), answer(4), again, ended(6, again, "result", "a"))
     left_out = journal(answer(1), CALL, ended(3, CALL, "not_run"))
     call = pending("wall.post", CALL.value)

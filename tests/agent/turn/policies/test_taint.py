@@ -7,7 +7,7 @@ from agent.people.participants import Participants, ResolvedConversation, Resolv
 from agent.tools.calls import PendingCall, Taint
 from agent.tools.outcomes import Failed, NeedsApproval
 from agent.turn.policies.taint import TaintGuard, TurnTaint
-from tests.agent.turn.policies.calls import BOX, answer, called, ended, journal, pending
+from tests.agent.turn.policies.calls import BOX, answer, call_step, ended, journal, pending
 from tests.support.parley import Parley, message
 
 LOG = TurnLog(1, journal())
@@ -64,14 +64,14 @@ async def test_where_nobody_can_be_asked_the_call_fails(parley: Parley) -> None:
 
 
 async def test_results_of_a_tool_that_is_gone_may_be_anybodys_words(parley: Parley) -> None:
-    call = called(2, "street.listen", {})
+    call = call_step(2, "street.listen", {})
     log = TurnLog(1, journal(answer(1), call, ended(3, call, "result", "a")))
 
     assert isinstance(await guard(parley, Taint.PRIVATE, log).check(post("a")), NeedsApproval)
 
 
 async def test_a_result_says_itself_that_others_may_have_written_it(parley: Parley) -> None:
-    look = called(2, "wall.look", {})
+    look = call_step(2, "wall.look", {})
     for result, is_held in (({"seen": 1, "untrusted": True}, True), ({"seen": 1, "untrusted": False}, False)):
         log = TurnLog(1, journal(answer(1), look, ended(3, look, "result", result)))
 
