@@ -20,5 +20,5 @@ async def update_tables(address: Address, modules_path: Path | None = None) -> l
 
     Raises what `migrate` and `install_schemas` raise.
     """
-    changed = ["parley"] if await migrate(address) else []
-    return changed + await install_schemas(address, list_schemas(modules_path))
+    owners = ["parley"] if await migrate(address) else []
+    return owners + await install_schemas(address, list_schemas(modules_path))
