@@ -53,10 +53,7 @@ async def answer(
             session, user, sender=sender, place=place, platform_context=platform_context or PlatformContext()
         )
     request = Request(app, sender, place, user=user, adapter=adapter or place.platform)
-    return await _run(command, request, (match[2] or "").strip())
-
-
-async def _run(command: Command, request: Request, argument: str) -> CommandReply:
+    argument = (match[2] or "").strip()
     try:
         reply = await command.run(request, argument)
     except ParleyError as error:

@@ -32,7 +32,19 @@ async def grant_more(
 ) -> str:
     """List the requests for more, or grant one: what was asked, or another amount, for some days."""
     if request_ is None:
-        return await _list(request)
+        texts = prompts().budgets
+        async with request.app.database.transaction() as session:
+            requests = await list_requests(session, _approver(request))
+        lines = [
+            texts.listed.format(
+                number=request.id,
+                amount=f"{request.amount:,g} {request.limit.unit}",
+                title=request.limit.title,
+                used=request.limit.shown_use,
+            )
+            for request in requests
+        ]
+        return "\n".join(lines) or texts.no_requests
     async with request.app.database.transaction() as session:
         return await decide(session, _approver(request), request_, amount=amount, days=days, is_granted=True)
 
@@ -42,22 +54,6 @@ async def refuse_more(request: Request, request_: Id, *_: str) -> str:
     """Refuse a request for more."""
     async with request.app.database.transaction() as session:
         return await decide(session, _approver(request), request_, amount=None, days=None, is_granted=False)
-
-
-async def _list(request: Request) -> str:
-    texts = prompts().budgets
-    async with request.app.database.transaction() as session:
-        requests = await list_requests(session, _approver(request))
-    lines = [
-        texts.listed.format(
-            number=request.id,
-            amount=f"{request.amount:,g} {request.limit.unit}",
-            title=request.limit.title,
-            used=request.limit.shown_use,
-        )
-        for request in requests
-    ]
-    return "\n".join(lines) or texts.no_requests
 
 
 def _approver(request: Request) -> Approver:

@@ -66,10 +66,20 @@ async def forget_memories(
         case ["about", _, *_]:
             return await _ask_to_forget_about(request, what.split(maxsplit=1)[1])
         case [word] if _is_id(word):
-            return await _forget(request, word.strip("#,"))
+            digits = word.strip("#,")
+            memories, memory_id = request.app.memory.of_user(request.user.id, request.place, None), to_id(digits)
+            if memory_id is not None and await memories.forget(memory_id):
+                return f"I have forgotten memory {memory_id}."
+            return f"You have no memory with the id {abbreviate(digits, MAX_ID_CHARS)}; /memory list shows them."
         case words if all(_is_id(word) for word in words):
             ids = [number for word in words if (number := to_id(word.strip("#,"))) is not None]
-            return await _ask_to_forget(request, ids)
+            async with request.app.database.transaction() as session:
+                own = await get_own(session, Visibility(request.user.id, request.place), ids)
+                if not own:
+                    return "You have no memories with these ids; /memory list shows them."
+                ids = [memory.id for memory in own]
+                number = await ask_for_confirmation(session, request.user.id, "/memory forget", memory_ids=ids)
+            return Answered("\n".join(_to_lines(own)), confirmation=number)
     raise Refusal(USAGE)
 
 
@@ -101,13 +111,6 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
     return f"From now on I remember things {where} again."
 
 
-async def _forget(request: Request, digits: str) -> str:
-    memories, memory_id = request.app.memory.of_user(request.user.id, request.place, None), to_id(digits)
-    if memory_id is not None and await memories.forget(memory_id):
-        return f"I have forgotten memory {memory_id}."
-    return f"You have no memory with the id {abbreviate(digits, MAX_ID_CHARS)}; /memory list shows them."
-
-
 async def _ask_to_forget_all(request: Request) -> Answered:
     async with request.app.database.transaction() as session:
         count = await count_own(session, request.user.id)
@@ -132,16 +135,6 @@ async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
             return "\n".join([nothing, *_to_similar(others)])
         number = await ask_for_confirmation(session, request.user.id, "/memory forget", memory_ids=ids)
     return Answered("\n".join([*_to_lines(own), *_to_similar(others)]), confirmation=number)
-
-
-async def _ask_to_forget(request: Request, ids: Sequence[int]) -> Answered | str:
-    async with request.app.database.transaction() as session:
-        own = await get_own(session, Visibility(request.user.id, request.place), ids)
-        if not own:
-            return "You have no memories with these ids; /memory list shows them."
-        ids = [memory.id for memory in own]
-        number = await ask_for_confirmation(session, request.user.id, "/memory forget", memory_ids=ids)
-    return Answered("\n".join(_to_lines(own)), confirmation=number)
 
 
 def _is_id(word: str) -> bool:

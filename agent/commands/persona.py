@@ -32,21 +32,19 @@ class _Bound:
 async def show_or_bind_persona(request: Request, name: Annotated[str, Keyword("set"), REST_OF_LINE] = "") -> str:
     """Show who answers here; admins bind an existing persona to this channel with `set`."""
     if not name:
-        return await _show(request)
+        async with request.app.database.transaction() as session:
+            persona = await resolve_persona(
+                session, request.place, request.user.permission, settings=request.app.settings
+            )
+        source = "the built-in persona" if persona.id is None else "a persona of this installation"
+        if persona.allowed_modules is None:
+            modules = "all modules that your permission allows"
+        else:
+            modules = f"the modules {', '.join(sorted(persona.allowed_modules)) or '(none)'}"
+        model = f", asks {persona.model} first" if persona.model else ""
+        return f"{persona.name} answers here ({source}){model} and may use {modules}."
     request.require(Permission.ADMIN)
     return await _bind(request, name)
-
-
-async def _show(request: Request) -> str:
-    async with request.app.database.transaction() as session:
-        persona = await resolve_persona(session, request.place, request.user.permission, settings=request.app.settings)
-    source = "the built-in persona" if persona.id is None else "a persona of this installation"
-    if persona.allowed_modules is None:
-        modules = "all modules that your permission allows"
-    else:
-        modules = f"the modules {', '.join(sorted(persona.allowed_modules)) or '(none)'}"
-    model = f", asks {persona.model} first" if persona.model else ""
-    return f"{persona.name} answers here ({source}){model} and may use {modules}."
 
 
 async def _bind(request: Request, name: str) -> str:
@@ -54,7 +52,12 @@ async def _bind(request: Request, name: str) -> str:
     async with request.app.database.transaction() as session:
         before = await _find(session, name)
         if before is not None and before.server_key != (place.platform, place.server):
-            await _require_everywhere(session, request)
+            # Roles on this server must not affect other servers, so only the user's own permission counts.
+            own = (await session.execute(statements.read_own_permission, {"user_id": request.user.id})).scalar_one()
+            if Permission.from_label(own) < Permission.ADMIN:
+                raise Refusal(
+                    "This persona answers elsewhere; to take it from there needs more than a role on this server."
+                )
         bound = func.parley_bind_persona(name, place.platform, place.server, place.channel)
         await session.execute(select(bound))
     get_logger().info("persona_bound", user=request.user.id, place=place.key)
@@ -75,13 +78,6 @@ async def _find(session: AsyncSession, name: str) -> _Bound | None:
         raise Refusal(f"{name} is the default persona, which answers wherever no other does; choose another one.")
     place = " / ".join(part for part in row[:3] if part)
     return _Bound(place, (row.platform, row.platform_server_id)) if place else None
-
-
-async def _require_everywhere(session: AsyncSession, request: Request) -> None:
-    # Roles on this server must not affect other servers, so only the user's own permission counts.
-    own = (await session.execute(statements.read_own_permission, {"user_id": request.user.id})).scalar_one()
-    if Permission.from_label(own) < Permission.ADMIN:
-        raise Refusal("This persona answers elsewhere; to take it from there needs more than a role on this server.")
 
 
 def _described(place: Place) -> str:

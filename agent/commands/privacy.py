@@ -71,10 +71,6 @@ async def confirm(request: Request, number: Id | Literal["no"]) -> str:
                 return f"I have forgotten all of your memories, {count:,} of them. {STILL_SHOWN}"
             case _:
                 erasure_id = await request_erasure(session, user_id)
-    return await _erase(request, erasure_id)
-
-
-async def _erase(request: Request, erasure_id: int | None) -> str:
     if erasure_id is None:
         raise Refusal("Nothing is kept about you.")
     try:

@@ -199,19 +199,6 @@ class Attempts:
             return completion
         return await run_on_text(lambda _: protocol.decode(completion), completion.text)
 
-    def _wait_to_prune(self, name: str, failure: RouteFailed, request: ModelRequest) -> float | None:
-        # One retry with a shorter prompt; after that only a model with a larger window can help.
-        until = self.known.clock.monotonic() + LEARNED_SECONDS
-        self.known.learned_windows[name] = estimate_window(request, failure), until
-        state = self._routes[name]
-        is_first = not state.is_pruned
-        state.is_pruned = True
-        if is_first and self._fit(name) != request:
-            return 0.0
-        _log_failure(name, failure, 1 if is_first else 2)
-        state.window = self.known.window(name) or 0
-        return None
-
     def _note(self, name: str, usage: Usage | None) -> None:
         if usage is not None:
             self.observer.spent.append(RejectedCall(name, usage))
@@ -236,7 +223,17 @@ class Attempts:
             self._routes[name].images_refused = failure.cause
             return 0.0
         if failure.cause is Cause.TOO_LONG:
-            return self._wait_to_prune(name, failure, request)
+            # One retry with a shorter prompt; after that only a model with a larger window can help.
+            until = self.known.clock.monotonic() + LEARNED_SECONDS
+            self.known.learned_windows[name] = estimate_window(request, failure), until
+            state = self._routes[name]
+            is_first = not state.is_pruned
+            state.is_pruned = True
+            if is_first and self._fit(name) != request:
+                return 0.0
+            _log_failure(name, failure, 1 if is_first else 2)
+            state.window = self.known.window(name) or 0
+            return None
         backoff = FIRST_WAIT * 2.0 ** (tries - 1) * (0.5 + self.known.jitter())
         wait = backoff if failure.retry_after is None else failure.retry_after
         if failure.cause in PASSING and tries < TRIES and wait <= min(SHORT_WAIT, self.seconds_left):

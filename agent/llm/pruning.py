@@ -63,7 +63,11 @@ class _Parts:
     def of(cls, messages: Part) -> "_Parts":
         begin = next((place for place, message in enumerate(messages) if message["role"] != "system"), len(messages))
         # A user message right after a tool result was added by us, so it belongs to that exchange.
-        spoken = [place for place in range(begin, len(messages)) if _is_spoken(messages, place)]
+        spoken = [
+            place
+            for place in range(begin, len(messages))
+            if messages[place]["role"] == "user" and (place == 0 or messages[place - 1]["role"] != "tool")
+        ]
         this = spoken[-1] if spoken else begin
         turns = [begin, *(place for place in spoken if begin < place < this), this]
         answers = [place for place in range(this + 1, len(messages)) if messages[place]["role"] == "assistant"]
@@ -79,10 +83,6 @@ class _Parts:
         waves = max(0, count - len(self.history))
         parts = [*self.history[count:], self.this_message, _note(self.waves[:waves]), *self.waves[waves:]]
         return (*self.system, *(message for part in parts for message in part))
-
-
-def _is_spoken(messages: Part, place: int) -> bool:
-    return messages[place]["role"] == "user" and (place == 0 or messages[place - 1]["role"] != "tool")
 
 
 def _count(request: ModelRequest) -> int:

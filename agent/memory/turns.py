@@ -59,7 +59,11 @@ class TurnMemories:
         except DBAPIError as error:
             if is_lost(error):
                 raise
-            return await self._drop_first(error)
+            async with self._database.transaction() as session:
+                turn_ids = [row.turn_id for row in (await session.execute(statements.claim_turns, {"limit": 1})).all()]
+                await session.execute(statements.end_turns, {"turn_ids": turn_ids})
+            log.error("turn_not_remembered", turns=turn_ids, cause=type(error.orig).__name__)
+            return len(turn_ids)
 
     async def _store(self, limit: int) -> int:
         async with self._database.transaction() as session:
@@ -67,13 +71,6 @@ class TurnMemories:
             if turn_ids:
                 await self._memory.add(await self._list_memories(session, turn_ids), session)
                 await session.execute(statements.end_turns, {"turn_ids": turn_ids})
-        return len(turn_ids)
-
-    async def _drop_first(self, error: DBAPIError) -> int:
-        async with self._database.transaction() as session:
-            turn_ids = [row.turn_id for row in (await session.execute(statements.claim_turns, {"limit": 1})).all()]
-            await session.execute(statements.end_turns, {"turn_ids": turn_ids})
-        log.error("turn_not_remembered", turns=turn_ids, cause=type(error.orig).__name__)
         return len(turn_ids)
 
     async def _list_memories(self, session: Session, turn_ids: Sequence[int]) -> list[NewMemory]:

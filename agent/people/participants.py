@@ -215,7 +215,15 @@ def to_user(row: Any, sender: Sender) -> ResolvedUser:
 def to_persona(row: Any, permission: Permission, settings: Settings) -> ResolvedPersona:
     """Return the persona from a row of `find_persona`; the built-in one if the row is None."""
     if row is None:
-        return _built_in(permission, settings)
+        return ResolvedPersona(
+            id=None,
+            name="Parley",
+            system_prompt=prompts().persona.system,
+            allowed_modules=built_in_modules(permission, settings),
+            model=None,
+            max_output_tokens=DEFAULT_MAX_OUTPUT_TOKENS,
+            max_iterations=settings.max_agent_iterations,
+        )
     return ResolvedPersona(
         id=row.id,
         name=row.name,
@@ -235,18 +243,6 @@ def built_in_modules(permission: Permission, settings: Settings) -> frozenset[st
     """Return the modules that the built-in persona allows; None: all that the permission allows."""
     # No persona restricts the modules of guests here, so the setting does.
     return frozenset(settings.default_guest_modules) if permission == Permission.GUEST else None
-
-
-def _built_in(permission: Permission, settings: Settings) -> ResolvedPersona:
-    return ResolvedPersona(
-        id=None,
-        name="Parley",
-        system_prompt=prompts().persona.system,
-        allowed_modules=built_in_modules(permission, settings),
-        model=None,
-        max_output_tokens=DEFAULT_MAX_OUTPUT_TOKENS,
-        max_iterations=settings.max_agent_iterations,
-    )
 
 
 def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversation:

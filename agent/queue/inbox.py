@@ -95,16 +95,14 @@ class Inbox:
         """Store an event as the function `accept` does."""
         clock = asyncio.get_running_loop().time
         began = clock()
-        accepted = await self._store(message)
+        if len(message.content) > MAX_BATCHED_CHARS:
+            accepted = await accept(self._database, message)
+        else:
+            accepted = _check(await self._loader.load(message))
         if accepted.is_new:
             parameters = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
             record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=clock() - began)
         return accepted
-
-    async def _store(self, message: IncomingMessage) -> Accepted:
-        if len(message.content) > MAX_BATCHED_CHARS:
-            return await accept(self._database, message)
-        return _check(await self._loader.load(message))
 
     async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
         events = [to_event(message) for message in messages]

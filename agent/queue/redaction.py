@@ -134,7 +134,14 @@ async def _remove_expired(session: Session, turn_id: int, deletion: _Gone) -> li
 async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], deletion: _Gone) -> list[str]:
     """Rebuild the user message of a turn; return the storage keys of the deleted messages' files."""
     rows = (await session.execute(statements.list_messages, {"turn_id": turn_id})).all()
-    files = await _list_files(session, turn_id, rows)
+    # File records have the order in which the turn read the messages.
+    parameters = {"turn_id": turn_id, "count": sum(len(row.attachments) for row in rows)}
+    records = iter((await session.execute(statements.list_files, parameters)).all())
+    pairs = {row.id: list(zip(row.attachments, records, strict=False)) for row in rows}
+    files = {
+        inbox_id: [PendingFile(record.id, record.minio_key, Attachment(**file)) for file, record in attachments]
+        for inbox_id, attachments in pairs.items()
+    }
     other_rows = [row for row in rows if row.id not in own_ids]
     text_left = "\n".join(row.content for row in other_rows) or DELETED
     earlier = [
@@ -159,17 +166,6 @@ async def _list_transcripts(session: Session, turn_id: int, files: Sequence[Pend
     file_ids = {file.file_id for file in files}
     transcripts = list_transcripts(content, [(row.file_id, row.filename) for row in rows])
     return [transcript.block for transcript in transcripts if transcript.file_id in file_ids]
-
-
-async def _list_files(session: Session, turn_id: int, rows: Sequence[Any]) -> dict[int, list[PendingFile]]:
-    """Return the files by inbox id; file records have the order in which the turn read the messages."""
-    parameters = {"turn_id": turn_id, "count": sum(len(row.attachments) for row in rows)}
-    records = iter((await session.execute(statements.list_files, parameters)).all())
-    pairs = {row.id: list(zip(row.attachments, records, strict=False)) for row in rows}
-    return {
-        inbox_id: [PendingFile(record.id, record.minio_key, Attachment(**file)) for file, record in attachments]
-        for inbox_id, attachments in pairs.items()
-    }
 
 
 async def _remove_repeated(session: Session, row: Any) -> None:

@@ -171,7 +171,16 @@ def _load_all(modules_path: Path | None) -> tuple[list[Module], list[ModuleFailu
     failed: list[ModuleFailure] = []
     for candidate in _list_candidates(modules_path):
         try:
-            _check_name(candidate.name, sources.get(candidate.name))
+            name = candidate.name
+            first_source = sources.get(candidate.name)
+            if not NAME.fullmatch(name):
+                raise ValueError(
+                    f"a module's name has letters, digits and _, and begins with a letter; {name!r} does not"
+                )
+            if name in RESERVED_NAMES:
+                raise ValueError(f"the program itself uses the name {name}; rename the module")
+            if first_source is not None:
+                raise ValueError(f"there is already a module {name} ({first_source}); rename one of them")
             sources[candidate.name] = candidate.source
             loaded.append(_load(candidate))
         except (Exception, SystemExit) as error:  # noqa: BLE001  # reported with its module
@@ -234,15 +243,6 @@ def _list_package_folders() -> dict[str, Path]:
 def _list_folder(folder: Path, source: str) -> Iterator[_Candidate]:
     for init in sorted(folder.glob("*/__init__.py")):
         yield _Candidate(init.parent.name, source, partial(_import_folder, init))
-
-
-def _check_name(name: str, first_source: str | None) -> None:
-    if not NAME.fullmatch(name):
-        raise ValueError(f"a module's name has letters, digits and _, and begins with a letter; {name!r} does not")
-    if name in RESERVED_NAMES:
-        raise ValueError(f"the program itself uses the name {name}; rename the module")
-    if first_source is not None:
-        raise ValueError(f"there is already a module {name} ({first_source}); rename one of them")
 
 
 def _load(candidate: _Candidate) -> Module:

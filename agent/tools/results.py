@@ -71,17 +71,14 @@ class _Copier:
         if type(value) is float:
             return value if isfinite(value) else str(value)
         if isinstance(value, (Mapping, list, tuple, set, frozenset, Iterator)):
-            return self._copy_inner(value)
+            if self._level >= MOST_LEVELS:
+                self.is_cut = True
+                return "…"
+            self._level += 1
+            copied = self._copy_pairs(value) if isinstance(value, Mapping) else self._copy_each(value)
+            self._level -= 1
+            return copied
         return self.copy(to_jsonable_python(value, fallback=str, inf_nan_mode="strings"))
-
-    def _copy_inner(self, value: Any) -> Any:
-        if self._level >= MOST_LEVELS:
-            self.is_cut = True
-            return "…"
-        self._level += 1
-        copied = self._copy_pairs(value) if isinstance(value, Mapping) else self._copy_each(value)
-        self._level -= 1
-        return copied
 
     def _copy_pairs(self, value: Mapping[Any, Any]) -> dict[str, Any]:
         copied: dict[str, Any] = {}

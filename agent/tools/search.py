@@ -75,7 +75,12 @@ def build_search(left_out: Sequence[Tool]) -> tuple[Tool, Tool]:
 
     async def find_tool(context: ToolContext, query: str) -> dict[str, Any]:
         limit = int(context.app_settings.tool_result_max_chars * RESULT_SHARE)
-        functions = _describe(_rank(left_out, query), limit)
+        words = {word.lower() for word in WORD.findall(query)}
+        scored = [(_score(tool, words), tool) for tool in left_out]
+        functions = _describe(
+            [tool for score, tool in sorted(scored, key=lambda pair: (-pair[0], pair[1].name)) if score][:MAX_FOUND],
+            limit,
+        )
         return {"tools": functions} if functions else {"tools": [], "servers": modules}
 
     async def use_tool(_context: ToolContext, name: str, arguments: dict[str, Any] | None = None) -> None:
@@ -98,12 +103,6 @@ def unwrap(offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[str, dic
     if target is None or target.module == MODULE or not isinstance(tool_arguments, dict):
         return name, arguments
     return target.name, tool_arguments
-
-
-def _rank(tools: Sequence[Tool], query: str) -> list[Tool]:
-    words = {word.lower() for word in WORD.findall(query)}
-    scored = [(_score(tool, words), tool) for tool in tools]
-    return [tool for score, tool in sorted(scored, key=lambda pair: (-pair[0], pair[1].name)) if score][:MAX_FOUND]
 
 
 def _score(tool: Tool, words: set[str]) -> int:

@@ -192,6 +192,7 @@ async def end_turn(
     # Who gets the reply on a platform does not wait for the note, for which commits would wait for each other.
     has_reader = turn.message.adapter in READ_BY_CALLER or turn.message.wants_stream
     note = turn.announcer.note(is_end=True) if reply is not None and has_reader else ""
+    # Why the turn went as it did, for `turn_contexts`: names, numbers and ids, no text of people.
     parameters = Entry([_to_last_step(turn, answer)], events, note).to_parameters() | {
         "turn_id": turn.key.id,
         "attempt": turn.key.attempt,
@@ -203,7 +204,16 @@ async def end_turn(
         "calls": to_json(turn.spend.unpaid),
         "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
         "question": json.dumps(asdict(question)) if question else None,
-        "reasons": json.dumps(clean_json(_to_reasons(turn))),
+        "reasons": json.dumps(
+            clean_json(
+                {
+                    **(turn.log.reasons or {}),
+                    "persona": {"chosen_by": turn.persona.choice.by},
+                    "tools": turn.offer.reasons,
+                    **turn.spend.decisions.describe(),
+                }
+            )
+        ),
         "is_remembered": reply is not None and turn.message.is_remembered,
     }
     row = (await session.execute(statements.close_turn, parameters)).one_or_none()
@@ -228,16 +238,6 @@ async def filtered(turn: RunningTurn, answer: TurnResult) -> TurnResult:
 def without_command(choice: str) -> str:
     """Return a choice that a model offers so that it gives no command: nothing before its first word."""
     return BEFORE_COMMAND.sub("", choice, count=1)
-
-
-def _to_reasons(turn: RunningTurn) -> dict[str, Any]:
-    # Why the turn went as it did, for `turn_contexts`: names, numbers and ids, no text of people.
-    return {
-        **(turn.log.reasons or {}),
-        "persona": {"chosen_by": turn.persona.choice.by},
-        "tools": turn.offer.reasons,
-        **turn.spend.decisions.describe(),
-    }
 
 
 def _to_last_step(turn: RunningTurn, answer: TurnResult) -> Step:

@@ -13,7 +13,7 @@ from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog, list_st
 from agent.live.tool_events import ToolEvents
 from agent.people.billing.budget import NOT_REQUESTED, Admission, Reservation, abandon, reserve, to_admission
 from agent.people.hops import inbound_hops
-from agent.people.participants import LoopMode, Participants, ResolvedPersona, resolve_participants
+from agent.people.participants import LoopMode, Participants, resolve_participants
 from agent.prompts import prompts
 from agent.queue.inbox import list_open
 from agent.queue.job import Job, Waiting, merge, next_run
@@ -83,7 +83,11 @@ async def prepare(
     if message.request is not None and brings_history(message.request):
         history = to_history(message.request)
     else:
-        window, user_id = _find_window(services, participants.persona, offer), participants.user.id
+        # The model that is asked first counts; for one with a smaller window the router shortens the request.
+        model_window = services.models.router.window(participants.persona.models)
+        texts = count_tokens(participants.persona.system_prompt) + count_tokens(offer.instructions)
+        reserved = participants.persona.max_output_tokens + offer.tokens + texts
+        window, user_id = Window.of(model_window, reserved, services.settings.history_tokens), participants.user.id
         history = await load_history(session, participants.conversation, window, user_id=user_id, turn_id=turn_id)
     may_answer = any(entry.message.decision or TYPED.fullmatch(entry.message.content) for entry in run)
     return Opening(
@@ -98,14 +102,6 @@ async def prepare(
         answer=read_answer(run) if may_answer else None,
         began=began,
     )
-
-
-def _find_window(services: TurnServices, persona: ResolvedPersona, offer: Offer) -> Window:
-    # The model that is asked first counts; for one with a smaller window the router shortens the request.
-    model_window = services.models.router.window(persona.models)
-    texts = count_tokens(persona.system_prompt) + count_tokens(offer.instructions)
-    reserved = persona.max_output_tokens + offer.tokens + texts
-    return Window.of(model_window, reserved, services.settings.history_tokens)
 
 
 def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:

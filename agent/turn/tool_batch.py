@@ -80,26 +80,22 @@ class ToolBatch:
         }
         async with self._slots:
             with span(f"execute_tool {name}", attributes) as current_span:
-                outcome = await self._run(verdict)
+                turn = self._turn
+                calling = CallingTurn(
+                    key=turn.key,
+                    message=turn.message,
+                    user=turn.user,
+                    conversation=turn.conversation,
+                    scope=verdict.scope,
+                    deadline=turn.deadline,
+                    numbers=turn.spend.numbers,
+                    find_taint=partial(self._taint.find, turn.log),
+                    list_said=self._taint.list_said,
+                )
+                outcome = await self._services.toolbox.call(verdict, self._build_context(verdict), calling)
+                turn.spend.add_work(outcome.work)
                 current_span.note({"parley.outcome": kind_of(outcome)})
         return call, outcome
-
-    async def _run(self, call: PendingCall) -> Outcome:
-        turn = self._turn
-        calling = CallingTurn(
-            key=turn.key,
-            message=turn.message,
-            user=turn.user,
-            conversation=turn.conversation,
-            scope=call.scope,
-            deadline=turn.deadline,
-            numbers=turn.spend.numbers,
-            find_taint=partial(self._taint.find, turn.log),
-            list_said=self._taint.list_said,
-        )
-        outcome = await self._services.toolbox.call(call, self._build_context(call), calling)
-        turn.spend.add_work(outcome.work)
-        return outcome
 
     def _build_context(self, call: PendingCall) -> ToolContext:
         # User, place and conversation come from the turn, never from the model.

@@ -126,7 +126,13 @@ class RemoteAgents:
         from agent.agents.a2a.http import Address
 
         address = Address(agent.url or "", filled_in(agent.headers, A2A_PREFIX))
-        calls = Address(address.url, {**_without_person(address.headers), **_name_person(question.metadata[PERSON])})
+        calls = Address(
+            address.url,
+            {
+                **{name: value for name, value in address.headers.items() if name.lower() not in PERSON_HEADERS},
+                **_name_person(question.metadata[PERSON]),
+            },
+        )
         progress = TaskProgress()
         try:
             async with asyncio.timeout(seconds):
@@ -238,10 +244,6 @@ class RemoteAgents:
 
 def _name_person(person: Mapping[str, Any]) -> dict[str, str]:
     return {header: str(person[field]) for header, field in PERSON_HEADERS.items()}
-
-
-def _without_person(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.lower() not in PERSON_HEADERS}
 
 
 def list_card_urls(url: str) -> list[str]:

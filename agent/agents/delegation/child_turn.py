@@ -91,7 +91,10 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
         turn = (await session.execute(statements.find_child, parameters)).one_or_none()
         if turn is not None and turn.status != "running":
             return OpenedChild(turn.id, call_id)
-        row = await _get_row(session, asker, agent)
+        # Read again, because the agent may have been disabled since the tool was offered.
+        row = (await session.execute(select(Agent).where(Agent.name == agent, Agent.is_enabled))).scalar_one_or_none()
+        if row is None or Permission.from_label(row.required_permission) > asker.user.permission:
+            raise ToolError(prompts().delegation.switched_off.format(agent=agent), agent=agent)
         if turn is None:
             start = await _begin(
                 services.events, session, asker=asker, parameters=parameters | {"persona_id": row.persona_id}, task=task
@@ -100,14 +103,6 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
             start = await _take_over(services.events, session, child_id=turn.id, attempt=asker.key.attempt)
         child = await _to_child(services, session, asker=asker, start=start, row=row)
     return OpenedChild(start.key.id, call_id, turn=child, agent=row, is_known=turn is not None)
-
-
-async def _get_row(session: AsyncSession, asker: CallingTurn, name: str) -> Agent:
-    # Read again, because the agent may have been disabled since the tool was offered.
-    row = (await session.execute(select(Agent).where(Agent.name == name, Agent.is_enabled))).scalar_one_or_none()
-    if row is None or Permission.from_label(row.required_permission) > asker.user.permission:
-        raise ToolError(prompts().delegation.switched_off.format(agent=name), agent=name)
-    return row
 
 
 async def _begin(

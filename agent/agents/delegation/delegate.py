@@ -65,7 +65,15 @@ async def delegate(
     work = ModelWork(result.iterations, result.usage, result.text)
     if (question := result.question) is not None:
         return Returned(asked=replace(question, agent=question.agent or agent), work=work)
-    return _to_result(result, work, services.settings.tool_result_max_chars)
+    facts = {"agent": result.agent, "iterations": result.iterations}
+    # Half of a result's share: errors are cut at half of the limit, and this text is in the middle of the message.
+    if result.error is not None:
+        partial_text = cut(result.text, int(services.settings.tool_result_max_chars * RESULT_SHARE / 2))
+        message = prompts().delegation.failed.format(agent=result.agent, text=partial_text)
+        return Returned(error=ToolError(message, reason=result.error, **facts), work=work)
+    content = {"result": cut(result.text, int(services.settings.tool_result_max_chars * RESULT_SHARE)), **facts}
+    content |= {"files": list(result.files)} if result.files else {}
+    return Returned(content if result.finished else {**content, "finished": False}, work=work)
 
 
 async def _find_out(
@@ -172,15 +180,3 @@ def _checked(task: str) -> str:
     if len(task) > MAX_TASK_CHARS:
         raise ToolError(prompts().delegation.long_task.format(count=len(task), most=MAX_TASK_CHARS))
     return task
-
-
-def _to_result(result: DelegationResult, work: ModelWork, limit: int) -> Returned:
-    facts = {"agent": result.agent, "iterations": result.iterations}
-    # Half of a result's share: errors are cut at half of the limit, and this text is in the middle of the message.
-    if result.error is not None:
-        partial_text = cut(result.text, int(limit * RESULT_SHARE / 2))
-        message = prompts().delegation.failed.format(agent=result.agent, text=partial_text)
-        return Returned(error=ToolError(message, reason=result.error, **facts), work=work)
-    content = {"result": cut(result.text, int(limit * RESULT_SHARE)), **facts}
-    content |= {"files": list(result.files)} if result.files else {}
-    return Returned(content if result.finished else {**content, "finished": False}, work=work)

@@ -127,7 +127,14 @@ class DryRun:
         )
 
     async def _ask(self, turn: RunningTurn, request: ModelRequest) -> Completion:
-        await self._admit(turn.spend)
+        parameters = {"user_id": self.payer_id, "cost": turn.spend.cost_of(turn.spend.estimate)}
+        async with self.services.database.statement() as session:
+            status = await get_budget_status(session, self.payer_id)
+            admission = to_admission((await session.execute(statements.admit_call, parameters)).one())
+        if status.limit is not None and status.used + status.reserved + turn.spend.estimate > status.limit:
+            raise RefusingLimit("person", "30 days", status.renews_on).to_refusal()
+        if not admission.is_admitted:
+            raise admission.refusal()
         spent: list[RejectedCall] = []
         deadline = self.services.clock.monotonic() + self.services.settings.turn_deadline_seconds
         try:
@@ -141,16 +148,6 @@ class DryRun:
         finally:
             await self._pay(turn, spent)
         return completion
-
-    async def _admit(self, spend: Spend) -> None:
-        parameters = {"user_id": self.payer_id, "cost": spend.cost_of(spend.estimate)}
-        async with self.services.database.statement() as session:
-            status = await get_budget_status(session, self.payer_id)
-            admission = to_admission((await session.execute(statements.admit_call, parameters)).one())
-        if status.limit is not None and status.used + status.reserved + spend.estimate > status.limit:
-            raise RefusingLimit("person", "30 days", status.renews_on).to_refusal()
-        if not admission.is_admitted:
-            raise admission.refusal()
 
     async def _pay(self, turn: RunningTurn, spent: Sequence[RejectedCall]) -> None:
         calls = [PaidCall(call.model, call.usage, PURPOSE) for call in spent]

@@ -1,7 +1,6 @@
 """Sends a notice to a person, as a message through the inbox that is answered with the notice and without a model."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -37,17 +36,16 @@ async def notify(
     row = (await session.execute(statements.find_last_place, parameters)).one_or_none()
     if row is None:
         return False
-    await accept_within(session, _to_message(row, notice, event_id=f"{event_id}:{user_id}", choices=choices))
-    return True
-
-
-def _to_message(row: Any, notice: str, *, event_id: str, choices: Sequence[str]) -> IncomingMessage:
-    return IncomingMessage(
-        adapter=row.adapter,
-        sender=Sender(row.platform, row.platform_user_id, row.platform_username),
-        place=Place.from_row(row),
-        event_id=event_id,
-        content=prompts().budgets.asked_for,
-        sent_at=None,
-        due_job=DueJob(0, notice, choices=tuple(choices)),
+    await accept_within(
+        session,
+        IncomingMessage(
+            adapter=row.adapter,
+            sender=Sender(row.platform, row.platform_user_id, row.platform_username),
+            place=Place.from_row(row),
+            event_id=f"{event_id}:{user_id}",
+            content=prompts().budgets.asked_for,
+            sent_at=None,
+            due_job=DueJob(0, notice, choices=tuple(choices)),
+        ),
     )
+    return True

@@ -80,7 +80,16 @@ async def lock_due(session: AsyncSession, job_id: int) -> DueRow | None:
     row = (await session.execute(statements.lock_job, {"id": job_id})).one_or_none()
     if row is None:
         return None
-    message = _to_empty_message(row)
+    message = IncomingMessage(
+        adapter=row.adapter,
+        sender=Sender(row.platform, row.platform_user_id, row.platform_username),
+        place=Place.from_row(row),
+        event_id=event_id(row.id, row.next_due_at),
+        content="",
+        sent_at=None,
+        platform_context=PlatformContext(role_ids=None if row.role_ids is None else tuple(row.role_ids)),
+        due_job=DueJob(row.id),
+    )
     user = await find_user(session, message.sender) if row.has_account else None
     if user is None:
         await pause(session, job_id, "The account that it was made with is no longer linked.")
@@ -122,16 +131,3 @@ def to_message(due: DueRow, note: str = "", *, author: Author = "person") -> Inc
 def event_id(job_id: int, due_at: datetime) -> str:
     """Return the event id of a job at one due time."""
     return f"job:{job_id}:{due_at.isoformat()}"
-
-
-def _to_empty_message(row: Any) -> IncomingMessage:
-    return IncomingMessage(
-        adapter=row.adapter,
-        sender=Sender(row.platform, row.platform_user_id, row.platform_username),
-        place=Place.from_row(row),
-        event_id=event_id(row.id, row.next_due_at),
-        content="",
-        sent_at=None,
-        platform_context=PlatformContext(role_ids=None if row.role_ids is None else tuple(row.role_ids)),
-        due_job=DueJob(row.id),
-    )

@@ -37,7 +37,13 @@ def understand(message: str) -> Intent | None:
     for text in (message, SPEAKER.sub("", message)):
         plain = POLITE.sub("", text.strip())
         if document := DOCUMENT.match(plain):
-            return _document(document.groupdict())
+            groups = document.groupdict()
+            title = _text(groups, "title").strip("\"'")
+            stem, _, extension = title.rpartition(".")
+            form = FORMAT_WORDS.get(_text(groups, "kind").lower(), "md")
+            if stem and extension.lower() in FORMATS:
+                title, form = stem, extension.lower()
+            return Intent("create_document", {"title": title, "content": _text(groups, "content"), "format": form})
         phrase = plain.rstrip(".!? \n")
         for pattern, to_intent in PHRASES:
             if match := pattern.match(phrase):
@@ -60,15 +66,6 @@ def _text(groups: Found, *names: str) -> str:
 
 def _of_file(function: str) -> Callable[[Found], Intent]:
     return lambda groups: Intent(function, {"file_id": int(_text(groups, "id"))})
-
-
-def _document(groups: Found) -> Intent:
-    title = _text(groups, "title").strip("\"'")
-    stem, _, extension = title.rpartition(".")
-    form = FORMAT_WORDS.get(_text(groups, "kind").lower(), "md")
-    if stem and extension.lower() in FORMATS:
-        title, form = stem, extension.lower()
-    return Intent("create_document", {"title": title, "content": _text(groups, "content"), "format": form})
 
 
 # All repetitions except the last one are bounded, so that a long untrusted text can't cause slow matching.

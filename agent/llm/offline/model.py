@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from agent.llm.built_in import BuiltInModel
-from agent.llm.completions import AttemptState, Completion, ModelRequest, OnText, ToolCall
+from agent.llm.completions import AttemptState, Completion, ModelRequest, ToolCall
 from agent.llm.offline.intents import TODAY, understand, without_speaker
 from agent.llm.offline.result_text import Result, describe_result
 from agent.llm.tokens import estimate
@@ -68,7 +68,10 @@ class OfflineModel:
         reply = self._reply(_to_exchange(request.messages), tools)
         text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
         if attempt.on_text is not None:
-            await _answer_with(text, attempt.on_text)
+            for piece in re.findall(r"\S+\s*|\s+", text):
+                attempt.on_text(piece)
+                # Yields to the event loop after each word.
+                await asyncio.sleep(0)
         # Only this exchange is counted, because the whole prompt would use up a guest's budget within minutes.
         short_request = replace(
             request, messages=request.messages[max(0, _index_of_question(request.messages)) :], tools=()
@@ -177,13 +180,6 @@ def _sum(expression: str, tools: Mapping[str, Any]) -> str | _Call:
 def _introduction(tools: Mapping[str, Any]) -> str:
     lines = [f"- {sentence}" for function, sentence in EXAMPLES if function is None or function in tools]
     return "\n".join([SETUP, "", "Until then I understand a few plain requests, such as:", *lines])
-
-
-async def _answer_with(text: str, on_text: OnText) -> None:
-    for piece in re.findall(r"\S+\s*|\s+", text):
-        on_text(piece)
-        # Yields to the event loop after each word.
-        await asyncio.sleep(0)
 
 
 # It cannot answer planner requests.

@@ -78,7 +78,12 @@ def _to_call(block: Block) -> Call:
         call = _delegation(plain) if block.kind == DELEGATE else _named_call(plain)
         if call is not None:
             return call
-    return None, _likely_name(block), _as_written(block)
+    # With its marks it is not valid JSON, so the toolbox rejects it with an explanation for the model.
+    return (
+        None,
+        _likely_name(block),
+        f"<{TAG}>{block.body}</{TAG}>" if block.kind == TAG else f"```{block.kind}\n{block.body}\n```",
+    )
 
 
 def _delegation(plain: dict[str, Any]) -> Call | None:
@@ -115,11 +120,6 @@ def _to_json(value: Any) -> str | None:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return None
-
-
-def _as_written(block: Block) -> str:
-    # With its marks it is not valid JSON, so the toolbox rejects it with an explanation for the model.
-    return f"<{TAG}>{block.body}</{TAG}>" if block.kind == TAG else f"```{block.kind}\n{block.body}\n```"
 
 
 def _likely_name(block: Block) -> str:

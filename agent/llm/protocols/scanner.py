@@ -135,12 +135,22 @@ class Scanner:
         elif self._line.open_ticks:
             self._add_text(mark[0])
         elif mark["tildes"]:
-            self._on_tildes(mark[0])
+            run = mark[0]
+            opens_code = self._line.is_blank
+            self._add_text(run)
+            if opens_code:
+                self._enter(in_opening("~"), self._add_text, lambda end: self._on_opening_end(end, "~", len(run)))
         elif mark["think"]:
             self._output.skip_part()
             self._enter(in_thinking(mark["think"].lower()), self._output.thinking.append, self._on_thinking_end)
         elif mark["unthink"]:
-            self._on_lone_thinking_end(mark[0])
+            tag = mark[0]
+            if not self._line.is_blank and not self._output.thinking:
+                self._add_text(tag)
+                return
+            # Some models omit the opening tag: then all text so far was thinking, and its blocks are not calls.
+            self._output.reset()
+            self.blocks.clear()
         elif mark["tool"]:
             self._begin_block(TAG, 0)
         else:
@@ -162,12 +172,6 @@ class Scanner:
         elif self._line.open_ticks == count:
             self._line.open_ticks = 0
 
-    def _on_tildes(self, run: str) -> None:
-        opens_code = self._line.is_blank
-        self._add_text(run)
-        if opens_code:
-            self._enter(in_opening("~"), self._add_text, lambda end: self._on_opening_end(end, "~", len(run)))
-
     def _on_opening_end(self, end: re.Match[str], fence: str, length: int) -> None:
         self._at = end.start()
         if end[0] == "\n":
@@ -184,20 +188,9 @@ class Scanner:
         self._output.thinking.append("\n")
         self._read_text()
 
-    def _on_lone_thinking_end(self, tag: str) -> None:
-        if not self._line.is_blank and not self._output.thinking:
-            self._add_text(tag)
-            return
-        # Some models omit the opening tag: then all text so far was thinking, and its blocks are not calls.
-        self._output.reset()
-        self.blocks.clear()
-
     def _begin_block(self, kind: str, ticks: int) -> None:
         self._output.skip_part()
         self._body = _Body(kind, in_block(ticks))
-        self._read_body()
-
-    def _read_body(self) -> None:
         marks = self._body.marks.outside if self._trusts_quotes else self._body.marks.plain
         self._enter(marks, self._body.parts.append, self._on_body_mark)
 

@@ -187,7 +187,19 @@ class Providers:
     ) -> Completion:
         if self._base_url is None and self._find_provider(name) is None:
             raise RouteFailed(Cause.MODEL_UNKNOWN)
-        body = self._to_body(name.removeprefix("openai/"), request, form)
+        model = name.removeprefix("openai/")
+        is_reasoning = REASONING_MODEL.match(model) is not None
+        body: dict[str, Any] = {
+            "model": model,
+            "messages": fill(request) if request.images else list(request.messages),
+            "max_completion_tokens" if is_reasoning else "max_tokens": request.max_tokens,
+        }
+        if form is not Form.BARE and not is_reasoning:
+            body |= request.sampling.to_fields()
+        if request.answer_schema is not None:
+            body |= to_response_format(request.answer_schema, form)
+        if request.tools:
+            body["tools"] = list(request.tools)
         if accumulator is not None:
             async with self._server.stream(body, limit) as lines:
                 await accumulator.add_lines(lines, self._server.stream_faults)
@@ -204,21 +216,6 @@ class Providers:
             usage=self.priced(name, read_usage(answer.usage) or estimate(request, text, calls)),
             thinking=answer.thinking,
         )
-
-    def _to_body(self, model: str, request: ModelRequest, form: Form) -> dict[str, Any]:
-        is_reasoning = REASONING_MODEL.match(model) is not None
-        body: dict[str, Any] = {
-            "model": model,
-            "messages": fill(request) if request.images else list(request.messages),
-            "max_completion_tokens" if is_reasoning else "max_tokens": request.max_tokens,
-        }
-        if form is not Form.BARE and not is_reasoning:
-            body |= request.sampling.to_fields()
-        if request.answer_schema is not None:
-            body |= to_response_format(request.answer_schema, form)
-        if request.tools:
-            body["tools"] = list(request.tools)
-        return body
 
     async def _ask_litellm(
         self, name: str, request: ModelRequest, limit: float, *, form: Form, accumulator: StreamAccumulator | None

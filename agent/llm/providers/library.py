@@ -38,17 +38,6 @@ def import_litellm() -> Library:
     import litellm
     from openai import OpenAIError
 
-    _silence(litellm)
-    # litellm's errors are OpenAI's; those of httpx come from providers whose errors it does not translate.
-    faults = (OpenAIError, httpx.HTTPError)
-    with warnings.catch_warnings():
-        # pydantic builds litellm's models at their first use, with a warning about a type of theirs.
-        warnings.simplefilter("ignore")
-        _warm(litellm)
-    return Library(litellm, faults, (*faults, *STREAM_FAULTS))
-
-
-def _silence(litellm: Any) -> None:
     litellm.telemetry = False
     litellm.suppress_debug_info = True
     litellm.drop_params = True
@@ -57,13 +46,22 @@ def _silence(litellm: Any) -> None:
         # litellm logs the text of requests and answers.
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     drop_handlers(*LOGGERS)
-
-
-def _warm(litellm: Any) -> None:
-    """Load what litellm would import in its first call, some 300 modules, on the event loop; no request is sent."""
-    messages = [{"role": "user", "content": "warm"}]
-    for stream in (False, True):
-        answer = litellm.completion(
-            "hosted_vllm/warm", messages, tools=[NO_TOOL], mock_response="warm", api_base="http://[::1]", stream=stream
-        )
-        list(answer if stream else ())
+    # litellm's errors are OpenAI's; those of httpx come from providers whose errors it does not translate.
+    faults = (OpenAIError, httpx.HTTPError)
+    with warnings.catch_warnings():
+        # pydantic builds litellm's models at their first use, with a warning about a type of theirs.
+        warnings.simplefilter("ignore")
+        # Load what litellm would import in its first call, some 300 modules, on the event loop; no
+        # request is sent.
+        messages = [{"role": "user", "content": "warm"}]
+        for stream in (False, True):
+            answer = litellm.completion(
+                "hosted_vllm/warm",
+                messages,
+                tools=[NO_TOOL],
+                mock_response="warm",
+                api_base="http://[::1]",
+                stream=stream,
+            )
+            list(answer if stream else ())
+    return Library(litellm, faults, (*faults, *STREAM_FAULTS))

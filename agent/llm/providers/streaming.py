@@ -95,21 +95,18 @@ class StreamAccumulator:
             if thought := getattr(choice.delta, "reasoning_content", None) or getattr(choice.delta, "reasoning", None):
                 self._keep(self._thinking, thought)
             for piece in choice.delta.tool_calls or ():
-                self._add_call(piece)
-
-    def _add_call(self, piece: Any) -> None:
-        index, call_id = piece.index or 0, str(piece.id or "")
-        call = self._open.get(index)
-        # Some servers send index 0 for every call, so a different id also starts a new call.
-        if call is None or (call_id and call.id and call_id != call.id):
-            call = _Call()
-            self._open[index] = call
-            self._calls.append(call)
-        call.id = call.id or call_id
-        if piece.function is not None:
-            call.name = call.name or str(piece.function.name or "")
-            arguments = piece.function.arguments or ""
-            self._keep(call.arguments, json.dumps(arguments) if isinstance(arguments, dict) else arguments)
+                index, call_id = piece.index or 0, str(piece.id or "")
+                call = self._open.get(index)
+                # Some servers send index 0 for every call, so a different id also starts a new call.
+                if call is None or (call_id and call.id and call_id != call.id):
+                    call = _Call()
+                    self._open[index] = call
+                    self._calls.append(call)
+                call.id = call.id or call_id
+                if piece.function is not None:
+                    call.name = call.name or str(piece.function.name or "")
+                    arguments = piece.function.arguments or ""
+                    self._keep(call.arguments, json.dumps(arguments) if isinstance(arguments, dict) else arguments)
 
     def _keep(self, pieces: list[str], piece: str) -> None:
         if not isinstance(piece, str):

@@ -83,7 +83,18 @@ class ScriptedModel:
     """
 
     def __init__(self, source: str) -> None:
-        self._replies = _parse(source)
+        text = source.strip()
+        if not text.startswith("["):
+            text = _read(Path(text))
+        try:
+            entries = TypeAdapter(list[str | ScriptedReply]).validate_json(text)
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in fault["loc"]) or "the list"
+            raise ConfigurationError(f"{VARIABLE} is wrong at {where}: {fault['msg']}. Correct or unset it.") from None
+        if not entries:
+            raise ConfigurationError(f"{VARIABLE} is an empty list: give it at least one reply, or unset it.")
+        self._replies = [ScriptedReply(content=entry) if isinstance(entry, str) else entry for entry in entries]
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Return the entry at the request's position; raises `RouteFailed` if the entry says so."""
@@ -129,21 +140,6 @@ def _spent(request: ModelRequest, pieces: Sequence[str], calls: tuple[ToolCall, 
 
 def _estimated(request: ModelRequest, pieces: Sequence[str]) -> Usage:
     return replace(estimate(request, "".join(pieces)), cost=0.0)
-
-
-def _parse(source: str) -> list[ScriptedReply]:
-    text = source.strip()
-    if not text.startswith("["):
-        text = _read(Path(text))
-    try:
-        entries = TypeAdapter(list[str | ScriptedReply]).validate_json(text)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in fault["loc"]) or "the list"
-        raise ConfigurationError(f"{VARIABLE} is wrong at {where}: {fault['msg']}. Correct or unset it.") from None
-    if not entries:
-        raise ConfigurationError(f"{VARIABLE} is an empty list: give it at least one reply, or unset it.")
-    return [ScriptedReply(content=entry) if isinstance(entry, str) else entry for entry in entries]
 
 
 def _read(path: Path) -> str:

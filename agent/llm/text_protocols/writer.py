@@ -59,7 +59,18 @@ class PlainWriter:
             for role, group in groupby(request.messages, key=role_of)
         ]
         if request.tools:
-            plain = _with_instructions(plain, self._instructions_for(request.tools))
+            tools = request.tools
+            # The cache also holds the list itself, so that its id can't be reused by another list.
+            entry = self._instructions.get(id(tools))
+            if entry is None:
+                while len(self._instructions) >= KEPT_TEXTS:
+                    self._instructions.pop(next(iter(self._instructions)))
+                entry = self._instructions[id(tools)] = (tools, self._render(tools))
+            text = entry[1]
+            if plain and plain[0]["role"] == "system":
+                plain = [merge_messages([plain[0], {"role": "system", "content": text}]), *plain[1:]]
+            else:
+                plain = [{"role": "system", "content": text}, *plain]
         return replace(request, messages=merge_roles(plain), tools=())
 
     def _to_plain(self, messages: Iterable[Message]) -> list[Message]:
@@ -75,15 +86,6 @@ class PlainWriter:
         ]
         return "\n\n".join([*([content] if content else []), *blocks]) if blocks else content
 
-    def _instructions_for(self, tools: Sequence[Mapping[str, Any]]) -> str:
-        # The cache also holds the list itself, so that its id can't be reused by another list.
-        entry = self._instructions.get(id(tools))
-        if entry is None:
-            while len(self._instructions) >= KEPT_TEXTS:
-                self._instructions.pop(next(iter(self._instructions)))
-            entry = self._instructions[id(tools)] = (tools, self._render(tools))
-        return entry[1]
-
     def _render(self, tools: Sequence[Mapping[str, Any]]) -> str:
         texts = prompts().protocols
         functions = [tool["function"] for tool in tools]
@@ -92,12 +94,6 @@ class PlainWriter:
         if delegates:
             form.append(texts.delegate)
         return "\n\n".join([*form, texts.list_heading, "\n".join(map(describe, functions))])
-
-
-def _with_instructions(messages: Sequence[Message], text: str) -> list[Message]:
-    if messages and messages[0]["role"] == "system":
-        return [merge_messages([messages[0], {"role": "system", "content": text}]), *messages[1:]]
-    return [{"role": "system", "content": text}, *messages]
 
 
 def _block(names: Mapping[str, str], arguments: str) -> str:

@@ -68,28 +68,25 @@ class Summarizer:
             content = extract(claimed.summary, source.lines)
             await self._store(claimed, NewSummary(content, source.last_turn_id, None, has_more=source.has_more))
         else:
-            await self._ask_and_store(claimed, source, model)
-
-    async def _ask_and_store(self, claimed: Claim, source: Source, model: str) -> None:
-        facts_by_user = await list_known(self._memory, claimed.place, list(source.statements.values()))
-        answer = await self._model.ask(claimed, to_request(claimed, source, facts_by_user, model=model), self._fail)
-        if answer.completion is None:
-            await self._fail(claimed, answer, answer.fault)
-            return
-        content, facts = read_answer(answer.completion.text)
-        fault = "the answer was cut" if answer.completion.stop == "max_tokens" else None
-        fault = fault or find_fault(content, source.lines, claimed.summary)
-        if fault is not None:
-            await self._fail(claimed, answer, fault)
-            return
-        details = find_missing(content, source.lines)
-        summary = NewSummary(
-            f"{content}\n{details}".strip(),
-            source.last_turn_id,
-            answer.completion.model,
-            has_more=source.has_more,
-        )
-        await self._store(claimed, summary, answer.paid, facts=read_facts(facts, source.statements, facts_by_user))
+            facts_by_user = await list_known(self._memory, claimed.place, list(source.statements.values()))
+            answer = await self._model.ask(claimed, to_request(claimed, source, facts_by_user, model=model), self._fail)
+            if answer.completion is None:
+                await self._fail(claimed, answer, answer.fault)
+                return
+            content, facts = read_answer(answer.completion.text)
+            fault = "the answer was cut" if answer.completion.stop == "max_tokens" else None
+            fault = fault or find_fault(content, source.lines, claimed.summary)
+            if fault is not None:
+                await self._fail(claimed, answer, fault)
+                return
+            details = find_missing(content, source.lines)
+            summary = NewSummary(
+                f"{content}\n{details}".strip(),
+                source.last_turn_id,
+                answer.completion.model,
+                has_more=source.has_more,
+            )
+            await self._store(claimed, summary, answer.paid, facts=read_facts(facts, source.statements, facts_by_user))
 
     async def _fail(self, claimed: Claim, answer: ModelAnswer, fault: str) -> None:
         async with self._database.transaction() as session:

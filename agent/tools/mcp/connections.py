@@ -121,7 +121,14 @@ class Connection:
         from mcp_types import CONNECTION_CLOSED, CallToolRequest, CallToolRequestParams, CallToolResult
         from pydantic import ValidationError
 
-        client = await self._wait_for_client()
+        try:
+            async with asyncio.timeout(RECONNECT_WAIT_SECONDS):
+                await self._connected.wait()
+        except TimeoutError:
+            raise self._unavailable() from None
+        if self._client is None:
+            raise self._unavailable()
+        client = self._client
         params = CallToolRequestParams.model_validate(
             {"name": name, "arguments": dict(arguments), **({"_meta": dict(meta)} if meta else {})}
         )
@@ -137,16 +144,6 @@ class Connection:
             return _answered(self.server, error.code, message=error.message, excerpt=error.data)
         except ValidationError:
             raise ToolError(f"The MCP server {self.server.name} answered with something that is no result.") from None
-
-    async def _wait_for_client(self) -> "Client":
-        try:
-            async with asyncio.timeout(RECONNECT_WAIT_SECONDS):
-                await self._connected.wait()
-        except TimeoutError:
-            raise self._unavailable() from None
-        if self._client is None:
-            raise self._unavailable()
-        return self._client
 
     def _unavailable(self) -> Unavailable:
         return Unavailable(f"The MCP server {self.server.name} can't be reached just now.")

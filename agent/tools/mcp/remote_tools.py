@@ -96,7 +96,19 @@ def to_tool(spec: Listed, run: Run, **rules: Any) -> RemoteTool:
         raise ToolError(f"Its schema is not valid: {cut(error.message, 200)}") from None
     run.__name__ = to_own_name(rules["module"], spec.name)
     run.__doc__ = to_description(spec.description) or f"{spec.name} (the server does not describe it)."
-    return RemoteTool(run, input_schema=_closed(plain), **rules)
+    object_schema = {
+        "type": "object",
+        "properties": {},
+        **{key: subschema for key, subschema in plain.items() if key != "$schema"},
+    }
+    # Few servers forbid additional properties, but an unknown key is a mistake of the model and should be rejected.
+    return RemoteTool(
+        run,
+        input_schema=object_schema
+        if OPENING & object_schema.keys()
+        else {**object_schema, "additionalProperties": False},
+        **rules,
+    )
 
 
 def to_own_name(server: str, name: str) -> str:
@@ -117,16 +129,6 @@ def to_description(text: str) -> str:
         character for character in clean(text) if character in "\n\t" or unicodedata.category(character) not in NOT_TEXT
     )
     return cut(visible.strip(), MAX_DESCRIPTION_CHARS)
-
-
-def _closed(schema: dict[str, Any]) -> dict[str, Any]:
-    object_schema = {
-        "type": "object",
-        "properties": {},
-        **{key: subschema for key, subschema in schema.items() if key != "$schema"},
-    }
-    # Few servers forbid additional properties, but an unknown key is a mistake of the model and should be rejected.
-    return object_schema if OPENING & object_schema.keys() else {**object_schema, "additionalProperties": False}
 
 
 def _without_closing(schema: Any) -> Any:

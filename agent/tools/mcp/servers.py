@@ -107,28 +107,26 @@ class RemoteTools(ToolProvider):
         for server_id in self._kept.keys() - fit.keys():
             self._drop(server_id)
         for row in fit.values():
-            entry = self._see_to(_to_server(row), is_new=row.pinned_at is None)
+            server = _to_server(row)
+            is_new = row.pinned_at is None
+            entry = self._kept.get(server.id)
+            if entry is not None and entry.server.address != server.address:
+                self._drop(server.id)
+                entry = None
+            if entry is None:
+                connection = Connection(server, self._on_list, self._on_loss)
+                entry = self._kept[server.id] = _Kept(server, connection)
+            elif entry.server != server:
+                entry.server = entry.connection.server = server
+                entry.tools, _ = self._build(entry, entry.listed)
+            if is_new:
+                entry.noted_at = None
+                entry.connection.look_again()
             entry.approved = frozenset(tool for tool in entry.tools if (row.id, tool.name, tool.hash) in approved)
         self._publish()
         for row in rows:
             if row.id not in fit:
                 await self._note_lost(row.id, f"{row.name} is the name of a module; give the server another one.")
-
-    def _see_to(self, server: Server, *, is_new: bool) -> _Kept:
-        entry = self._kept.get(server.id)
-        if entry is not None and entry.server.address != server.address:
-            self._drop(server.id)
-            entry = None
-        if entry is None:
-            connection = Connection(server, self._on_list, self._on_loss)
-            entry = self._kept[server.id] = _Kept(server, connection)
-        elif entry.server != server:
-            entry.server = entry.connection.server = server
-            entry.tools, _ = self._build(entry, entry.listed)
-        if is_new:
-            entry.noted_at = None
-            entry.connection.look_again()
-        return entry
 
     def _drop(self, server_id: int) -> None:
         entry = self._kept.pop(server_id)
@@ -153,7 +151,20 @@ class RemoteTools(ToolProvider):
         if is_known and entry.listed == tuple(specs):
             return
         tools, problems = self._build(entry, specs)
-        approved = await self._pin(server.id, specs, problems)
+        rows = [asdict(spec) for spec in specs]
+        async with self._database.transaction() as session:
+            is_first = (
+                await session.execute(statements.claim_first_sight, {"server_id": server.id})
+            ).first() is not None
+            parameters = {"server_id": server.id, "seen": json.dumps(rows), "approved": is_first}
+            pinned = {
+                (row.name, row.hash) for row in await session.execute(statements.pin_tools, parameters) if row.approved
+            }
+            await session.execute(
+                statements.note_connected,
+                {"server_id": server.id, "error": None if problems is None else redact_text(problems)},
+            )
+        approved = frozenset(spec for spec in specs if (spec.name, spec.hash) in pinned)
         entry.listed, entry.tools, entry.approved, entry.noted_at = tuple(specs), tools, approved, now
         self._publish()
 
@@ -169,22 +180,6 @@ class RemoteTools(ToolProvider):
             except ToolError as error:
                 problems.append(f"{spec.name} is off: {error}")
         return tools, cut(" ".join(problems), 500) or None
-
-    async def _pin(self, server_id: int, specs: Sequence[Listed], problems: str | None) -> frozenset[Listed]:
-        rows = [asdict(spec) for spec in specs]
-        async with self._database.transaction() as session:
-            is_first = (
-                await session.execute(statements.claim_first_sight, {"server_id": server_id})
-            ).first() is not None
-            parameters = {"server_id": server_id, "seen": json.dumps(rows), "approved": is_first}
-            pinned = {
-                (row.name, row.hash) for row in await session.execute(statements.pin_tools, parameters) if row.approved
-            }
-            await session.execute(
-                statements.note_connected,
-                {"server_id": server_id, "error": None if problems is None else redact_text(problems)},
-            )
-        return frozenset(spec for spec in specs if (spec.name, spec.hash) in pinned)
 
     async def _on_loss(self, server: Server, reason: str) -> None:
         entry = self._kept.get(server.id)

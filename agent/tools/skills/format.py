@@ -36,19 +36,7 @@ def parse_skill(text: str) -> SkillText:
     match = FRONT_MATTER.match(text)
     if match is None:
         raise WrongSkill("SKILL.md does not begin with YAML between two lines of ---")
-    fields = _read_fields(match[1])
-    name, description = fields.get("name"), fields.get("description")
-    if not isinstance(name, str) or not is_name(name):
-        raise WrongSkill(f"name has to be 1 to {MAX_NAME_CHARS} of a-z, 0-9 and single hyphens between them")
-    if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION_CHARS:
-        raise WrongSkill(f"description has to have 1 to {MAX_DESCRIPTION_CHARS:,} characters")
-    body = text[match.end() :].strip()
-    if not 0 < len(body) <= MAX_BODY_CHARS:
-        raise WrongSkill(f"the instructions below the second --- have to have 1 to {MAX_BODY_CHARS:,} characters")
-    return SkillText(name, " ".join(description.split()), body)
-
-
-def _read_fields(front_matter: str) -> dict[object, object]:
+    front_matter = match[1]
     if len(front_matter) > MAX_FRONT_MATTER_CHARS:
         raise WrongSkill(f"the YAML has more than {MAX_FRONT_MATTER_CHARS:,} characters")
     try:
@@ -61,4 +49,12 @@ def _read_fields(front_matter: str) -> dict[object, object]:
         raise WrongSkill("the YAML can't be read") from None
     if not isinstance(fields, dict):
         raise WrongSkill("the YAML is no mapping with name and description")
-    return fields
+    name, description = fields.get("name"), fields.get("description")
+    if not isinstance(name, str) or not is_name(name):
+        raise WrongSkill(f"name has to be 1 to {MAX_NAME_CHARS} of a-z, 0-9 and single hyphens between them")
+    if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION_CHARS:
+        raise WrongSkill(f"description has to have 1 to {MAX_DESCRIPTION_CHARS:,} characters")
+    body = text[match.end() :].strip()
+    if not 0 < len(body) <= MAX_BODY_CHARS:
+        raise WrongSkill(f"the instructions below the second --- have to have 1 to {MAX_BODY_CHARS:,} characters")
+    return SkillText(name, " ".join(description.split()), body)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agent.journal.steps import Step
 from agent.prompts import prompts
@@ -45,7 +44,10 @@ def combine(requests: Sequence[ApprovalRequest]) -> ApprovalRequest | None:
     return ApprovalRequest(
         first.call_id,
         ", ".join(call.tool for call in calls),
-        arguments=json.dumps([_to_json(call) for call in calls], ensure_ascii=False),
+        arguments=json.dumps(
+            [{"tool": call.tool, "arguments": json.loads(call.arguments), "question": call.question} for call in calls],
+            ensure_ascii=False,
+        ),
         text="\n\n".join([prompts().confirmation.several.format(count=len(calls)), *blocks]),
         reason="taint" if any(request.reason == "taint" for request in together) else "tool",
         agent=first.agent,
@@ -59,15 +61,9 @@ def list_calls(tool: str, arguments: str, question: str) -> list[HeldCall]:
     # The arguments of one call are an object.
     if not isinstance(value, list):
         return [HeldCall(tool, arguments, question)]
-    return [HeldCall(call["tool"], _dump(call["arguments"]), call["question"]) for call in value]
-
-
-def _to_json(call: HeldCall) -> dict[str, Any]:
-    return {"tool": call.tool, "arguments": json.loads(call.arguments), "question": call.question}
-
-
-def _dump(arguments: dict[str, Any]) -> str:
-    return json.dumps(arguments, ensure_ascii=False)
+    return [
+        HeldCall(call["tool"], json.dumps(call["arguments"], ensure_ascii=False), call["question"]) for call in value
+    ]
 
 
 def find_question(result: Step) -> ApprovalRequest | None:

@@ -109,7 +109,12 @@ def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: dat
     if parts.is_shared:
         content = with_speaker(parts.user.name, content)
     block = to_context_block(parts.user, memories, parts.platform_context, now=now, replied_to=replied_to)
-    messages = [_system(parts)]
+    texts = [parts.persona.system_prompt]
+    if parts.instructions:
+        texts.append(parts.instructions)
+    if parts.conversation.summary:
+        texts.append(f"{prompts().turn.summary_heading}\n{parts.conversation.summary}")
+    messages = [{"role": "system", "content": "\n\n".join(texts)}]
     for _, turn in groupby(parts.history, key=lambda past_step: past_step.turn_id):
         messages += to_past_turn(list(turn), images, is_shared=parts.is_shared)
     note = prompts().turn.image_unopened
@@ -185,15 +190,6 @@ async def _recall(memory: Memories, parts: PromptParts, limit: int) -> list[Reca
     # Messages that the prompt shows need not be recalled.
     shown_from = (*parts.history, parts.message)[0].turn_id
     return await of_user.recall(parts.message.step.content, limit, shown_from=shown_from)
-
-
-def _system(parts: PromptParts) -> ModelMessage:
-    texts = [parts.persona.system_prompt]
-    if parts.instructions:
-        texts.append(parts.instructions)
-    if parts.conversation.summary:
-        texts.append(f"{prompts().turn.summary_heading}\n{parts.conversation.summary}")
-    return {"role": "system", "content": "\n\n".join(texts)}
 
 
 def shows_recordings(content: str) -> bool:

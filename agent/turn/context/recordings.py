@@ -91,7 +91,19 @@ class Listener:
                 log.warning("recording_not_transcribed", file=recording.file_id, cause=str(error))
                 unheard.append(Unheard(recording.filename, str(error).rstrip(".")))
             else:
-                message = await self._rewrite(key, message, f"{recording.heading}\n{transcript}")
+                addition = f"{recording.heading}\n{transcript}"
+                content = f"{message.content}\n\n{addition}".strip()
+                tokens = count_tokens(content)
+                parameters = {
+                    "turn_id": key.id,
+                    "attempt": key.attempt,
+                    "before": clean(message.content),
+                    "content": content,
+                    "tokens": tokens,
+                }
+                async with self.database.transaction() as session:
+                    await session.execute(statements.add_transcripts, parameters)
+                message = replace(message, content=content, token_count=tokens)
         return message, unheard
 
     def _is_asked_for(self, mime_type: str, attachment: Attachment) -> bool:
@@ -122,20 +134,6 @@ class Listener:
             request = TranscriptionRequest(model, recording.filename, content, seconds=seconds, tokens=tokens)
             return (await self.transcribe(request))[:MAX_TRANSCRIPT_CHARS] or prompts().voice.nothing_said
         raise ToolError(prompts().turn.file_missing)
-
-    async def _rewrite(self, key: TurnKey, message: Step, addition: str) -> Step:
-        content = f"{message.content}\n\n{addition}".strip()
-        tokens = count_tokens(content)
-        parameters = {
-            "turn_id": key.id,
-            "attempt": key.attempt,
-            "before": clean(message.content),
-            "content": content,
-            "tokens": tokens,
-        }
-        async with self.database.transaction() as session:
-            await session.execute(statements.add_transcripts, parameters)
-        return replace(message, content=content, token_count=tokens)
 
 
 def with_unheard(content: str, unheard: Sequence[Unheard]) -> str:

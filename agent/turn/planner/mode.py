@@ -88,11 +88,30 @@ class PlannerMode:
         try:
             return self._followed(turn, completion)
         except PlanBroken as error:
-            return self._repaired(turn, completion, error)
+            last = turn.log.last_answer
+            was_broken = last is not None and last.plan is not None and "broken" in last.plan
+            text = completion.text.strip()
+            if was_broken and text and "{" not in text:
+                return _answer(completion, text, completion.thinking)
+            if was_broken:
+                raise PlanUnreadable from error
+            journal_plan = to_broken(completion.text, error)
+            return ModelTurn(
+                text="",
+                thinking=completion.thinking,
+                stop=completion.stop,
+                model=completion.model,
+                is_answer=False,
+                plan=journal_plan,
+                token_count=count_tokens(journal_plan["broken"] + journal_plan["error"] + prompts().planner.broken),
+            )
 
     def _followed(self, turn: RunningTurn, completion: Completion) -> ModelTurn:
         if completion.stop == "max_tokens":
-            return _cut(completion)
+            response = find_open_response(read_part(completion.text)).strip()
+            if not response:
+                raise PlanBroken(prompts().planner.cut)
+            return _answer(completion, response, completion.thinking)
         result = _to_result(completion)
         waves = turn.waves_left
         if waves <= 0:
@@ -105,6 +124,7 @@ class PlannerMode:
         thinking = cut(f"{completion.thinking}\n\n{plan.reasoning}".strip(), MAX_REASONING)
         if not plan.calls:
             return _answer(completion, plan.response, thinking)
+        # Without the calls: their tokens are counted in their own steps.
         return ModelTurn(
             # The response of a plan that is done is shown only after its calls have succeeded.
             text="" if plan.status == "done" else plan.response,
@@ -115,26 +135,7 @@ class PlannerMode:
             calls=ready_calls(turn, plan, seq=seq, seqs=(), results=_earlier(plan, results)),
             results=len(plan.calls),
             plan=plan.to_journal(),
-            token_count=_count(plan),
-        )
-
-    def _repaired(self, turn: RunningTurn, completion: Completion, error: PlanBroken) -> ModelTurn:
-        last = turn.log.last_answer
-        was_broken = last is not None and last.plan is not None and "broken" in last.plan
-        text = completion.text.strip()
-        if was_broken and text and "{" not in text:
-            return _answer(completion, text, completion.thinking)
-        if was_broken:
-            raise PlanUnreadable from error
-        journal_plan = to_broken(completion.text, error)
-        return ModelTurn(
-            text="",
-            thinking=completion.thinking,
-            stop=completion.stop,
-            model=completion.model,
-            is_answer=False,
-            plan=journal_plan,
-            token_count=count_tokens(journal_plan["broken"] + journal_plan["error"] + prompts().planner.broken),
+            token_count=count_tokens(str({**plan.to_journal(), "tools": []})),
         )
 
 
@@ -166,13 +167,6 @@ def _to_result(completion: Completion) -> PlanningResult:
     return PlanningResult(status="continue", tools=tools, response="" if "{" in completion.text else completion.text)
 
 
-def _cut(completion: Completion) -> ModelTurn:
-    response = find_open_response(read_part(completion.text)).strip()
-    if not response:
-        raise PlanBroken(prompts().planner.cut)
-    return _answer(completion, response, completion.thinking)
-
-
 def _answer(completion: Completion, text: str, thinking: str) -> ModelTurn:
     return ModelTurn(text=text, thinking=thinking, stop=completion.stop, model=completion.model, is_answer=True)
 
@@ -180,8 +174,3 @@ def _answer(completion: Completion, text: str, thinking: str) -> ModelTurn:
 def _earlier(plan: Plan, results: Mapping[str, Step]) -> dict[str, Step]:
     own = {call.id for call in plan.calls}
     return {key: value for key, value in results.items() if key not in own}
-
-
-def _count(plan: Plan) -> int:
-    # Without the calls: their tokens are counted in their own steps.
-    return count_tokens(str({**plan.to_journal(), "tools": []}))

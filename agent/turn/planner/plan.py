@@ -183,7 +183,19 @@ def arrange(result: PlanningResult, result_ids: Collection[str], *, most_calls: 
     if not result.tools and not response:
         raise PlanBroken("It names no tools, so it must give the response for the person.")
     calls = _with_needs(result.tools, result_ids)
-    levels = _levels(calls)
+    own = {call.id for call in calls}
+    order = TopologicalSorter({call.id: [need for need in call.needs if need in own] for call in calls})
+    try:
+        order.prepare()
+    except CycleError as error:
+        raise PlanBroken(f"These need each other in a circle: {_some(error.args[1])}.") from None
+    levels: dict[str, int] = {}
+    level = 0
+    while order.is_active():
+        ready = order.get_ready()
+        levels |= dict.fromkeys(ready, level)
+        order.done(*ready)
+        level += 1
     planned_calls = [
         PlannedCall(call.id, call.tool, args=call.args, needs=tuple(call.needs), level=levels[call.id])
         for call in calls[:most_calls]
@@ -278,23 +290,6 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(inner)
     elif isinstance(value, str):
         yield from (match["id"] for match in REFERENCE.finditer(value))
-
-
-def _levels(calls: list[PlannedTool]) -> dict[str, int]:
-    own = {call.id for call in calls}
-    order = TopologicalSorter({call.id: [need for need in call.needs if need in own] for call in calls})
-    try:
-        order.prepare()
-    except CycleError as error:
-        raise PlanBroken(f"These need each other in a circle: {_some(error.args[1])}.") from None
-    levels: dict[str, int] = {}
-    level = 0
-    while order.is_active():
-        ready = order.get_ready()
-        levels |= dict.fromkeys(ready, level)
-        order.done(*ready)
-        level += 1
-    return levels
 
 
 def _some(names: Collection[str]) -> str:

@@ -49,7 +49,12 @@ def check(steps: Sequence[Step]) -> None:
 def _to_failure(step: Step, arguments: Mapping[str, Any]) -> Failure:
     message = str(step.value.get("message", ""))
     matter = _list_relevant(message, arguments, is_temporary=bool(step.value.get("temporary")))
-    return step.tool.name, _normalised(message), json.dumps(matter, sort_keys=True)
+    # Errors that differ only in numbers or quoted names count as the same error.
+    return (
+        step.tool.name,
+        " ".join(NUMBER.sub("#", QUOTED.sub("…", message.lower())).split()),
+        json.dumps(matter, sort_keys=True),
+    )
 
 
 def _list_relevant(message: str, arguments: Mapping[str, Any], *, is_temporary: bool) -> Mapping[str, Any]:
@@ -80,8 +85,3 @@ def _waves(steps: Iterable[Step]) -> list[list[Step]]:
         elif step.role == "tool_result" and waves:
             waves[-1].append(step)
     return waves
-
-
-def _normalised(message: str) -> str:
-    # Errors that differ only in numbers or quoted names count as the same error.
-    return " ".join(NUMBER.sub("#", QUOTED.sub("…", message.lower())).split())

@@ -73,7 +73,10 @@ class TaintGuard:
         is_acting = tool.acts_on(call.arguments)
         if tool.read_only and not is_acting:
             return call
-        taint = await self._find_taint()
+        # Computed once for all calls that are started together.
+        if self._known is None or self._known[0] != len(self._log.steps):
+            self._known = (len(self._log.steps), await self._taint.find(self._log))
+        taint = self._known[1]
         if Taint.UNTRUSTED not in taint or self._taint.is_said(call, tool, self._log):
             return call
         # To read tells others at most what is private here; a task for another agent is in its words alone, too.
@@ -88,12 +91,6 @@ class TaintGuard:
         except ToolError:
             return call
         return request_for_taint(call)
-
-    async def _find_taint(self) -> Taint:
-        # Computed once for all calls that are started together.
-        if self._known is None or self._known[0] != len(self._log.steps):
-            self._known = (len(self._log.steps), await self._taint.find(self._log))
-        return self._known[1]
 
 
 @dataclass(slots=True)
