@@ -118,12 +118,9 @@ class Toolbox:
             for name, reason in provider.list_missing(scope).items():
                 removals[reason].append(name)
             for tool in provider.list(scope):
-                if tool.requires > scope.user.permission:
-                    removals[f"needs the permission {tool.requires.label}"].append(tool.name)
-                elif scope.is_anonymous and not is_impersonal(tool):
-                    removals["nobody is named whose it would be"].append(tool.name)
-                elif not authorize(scope, tool):
-                    removals["the persona does not allow the module"].append(tool.name)
+                rule = _find_rule_against(tool, scope)
+                if rule is not None:
+                    removals[rule].append(tool.name)
         return {rule: tuple(sorted(names)) for rule, names in removals.items()}
 
     def find(self, name: str) -> Tool | None:
@@ -248,3 +245,11 @@ def _permitted(provider: ToolProvider, scope: Scope) -> list[Tool]:
 def _is_permitted(provider: ToolProvider, scope: Scope, tool: Tool) -> bool:
     # A personal provider decides itself, by the person; where nobody is named there is none.
     return authorize(scope, tool) if not provider.is_personal else not scope.is_anonymous or is_impersonal(tool)
+
+
+def _find_rule_against(tool: Tool, scope: Scope) -> str | None:
+    if tool.requires > scope.user.permission:
+        return f"needs the permission {tool.requires.label}"
+    if scope.is_anonymous and not is_impersonal(tool):
+        return "nobody is named whose it would be"
+    return None if authorize(scope, tool) else "the persona does not allow the module"
