@@ -1,9 +1,12 @@
 """`python -m tests.goals` prints how near the code is to what it aims at; it fails nothing.
 
+`python -m tests.goals agent` lists the private functions of `agent/` with one caller instead.
+
 Private functions with one caller send a reader back and forth; a participle does not say what a variable holds.
 """
 
 import ast
+import sys
 from collections import Counter
 from dataclasses import dataclass
 
@@ -41,21 +44,21 @@ def count(package: str) -> Count:
     return Count(
         lines,
         functions,
-        sum(count_single_callers(source) for source in sources),
+        sum(len(list_single_callers(source)) for source in sources),
         sum(count_participles(source) for source in sources),
     )
 
 
-def count_single_callers(source: Source) -> int:
-    """Return how many private functions of a file are mentioned once in it."""
-    names = [function.name for function in source.functions()]
-    private = [name for name in names if name.startswith("_") and not name.endswith("__")]
+def list_single_callers(source: Source) -> list[str]:
+    """Return the private functions of a file that are mentioned once in it, as `file:line: name`."""
+    functions = source.functions()
+    private = [function for function in functions if function.name.startswith("_") and not function.name.endswith("__")]
     mentions = Counter(
         node.id if isinstance(node, ast.Name) else node.attr
         for node in source.nodes()
         if isinstance(node, ast.Name | ast.Attribute)
     )
-    return sum(mentions[name] == 1 for name in private)
+    return [f"{source.path}:{node.lineno}: {node.name}" for node in private if mentions[node.name] == 1]
 
 
 def count_participles(source: Source) -> int:
@@ -69,7 +72,10 @@ def count_participles(source: Source) -> int:
 
 
 def main() -> None:
-    """Print a line for each package."""
+    """Print a line for each package, or for each private function with one caller of those that are named."""
+    if packages := sys.argv[1:]:
+        sys.stdout.writelines(f"{line}\n" for source in sources_in(*packages) for line in list_single_callers(source))
+        return
     table = Table(title=f"Goals: {MOST_SINGLE_CALLERS} % and {MOST_PARTICIPLES} per 1,000 lines at most")
     for name in ("package", "lines", "functions", "private, one caller", "participles per 1,000 lines"):
         table.add_column(name, justify="left" if name == "package" else "right")
