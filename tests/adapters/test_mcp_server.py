@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -265,9 +266,9 @@ async def test_the_server_checks_permission_and_persona_as_well(url: str, parley
 
 
 async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
-    parley: Parley, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parley: Parley, address: Address, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("MCP_TEST_PARLEY", TOKEN)
+    os.environ["MCP_TEST_PARLEY"] = TOKEN
     async with running(address, tmp_path) as (_, url):
         await check_the_same(url, parley, environment(address, tmp_path))
 

@@ -1,11 +1,12 @@
 """The project's Python files, parsed once, for tests of the code itself."""
 
 import ast
+import gc
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +34,7 @@ class Import:
         return self.name == package or self.name.startswith(f"{package}.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """One Python file."""
 
@@ -46,9 +47,14 @@ class Source:
         """The top-level folder that the file is in."""
         return self.path.partition("/")[0]
 
-    def nodes(self) -> Iterator[ast.AST]:
-        """Yield every node of the file."""
-        yield from ast.walk(self.tree)
+    def nodes(self) -> Sequence[ast.AST]:
+        """Return every node of the file."""
+        return self._nodes
+
+    @cached_property
+    def _nodes(self) -> tuple[ast.AST, ...]:
+        # Each rule goes through all nodes of all files, and to walk a tree takes far longer than that.
+        return tuple(ast.walk(self.tree))
 
     def imports(self) -> Iterator[Import]:
         """Yield what the file imports, relative imports made absolute."""
@@ -74,7 +80,12 @@ class Source:
 def sources() -> tuple[Source, ...]:
     """Return every Python file of the project, the tests included."""
     paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-    return tuple(_read(path) for path in paths)
+    # The trees are never garbage: to look for it again and again takes as long as to parse them.
+    gc.disable()
+    try:
+        return tuple(_read(path) for path in paths)
+    finally:
+        gc.enable()
 
 
 def _read(path: Path) -> Source:
