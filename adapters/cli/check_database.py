@@ -19,7 +19,7 @@ from agent.llm.cooldowns import REMEDIES, to_cause_line
 from shared.clock import SystemClock
 from shared.db.connections import Server
 from shared.db.database import Address, Database, check
-from shared.db.driver import DIALECT
+from shared.db.driver import to_sql
 from shared.db.migrations import EARLIER, VERSIONS, find_revision, is_earlier, list_revisions, newest_revision
 from shared.db.roles import ROLES, check_roles
 from shared.db.statements import load_statements
@@ -183,7 +183,7 @@ def _check_remote(row: Any) -> Finding:
 async def _fetch(address: Address, statement: TextClause, *parameters: Any, as_owner: bool = False) -> Sequence[Any]:
     connection = await address.connect(as_owner=as_owner)
     try:
-        rows: Sequence[Any] = await connection.fetch(str(statement.compile(dialect=DIALECT)), *parameters)
+        rows: Sequence[Any] = await connection.fetch(to_sql(statement), *parameters)
     finally:
         await connection.close()
     return rows

@@ -21,8 +21,8 @@ from shared.redaction import redact_text
 
 
 @dataclass
-class _Found:
-    """What a command has found so far, kept for one JSON text at its end."""
+class _Output:
+    """What a command has shown so far, kept for one JSON text at its end."""
 
     rows: list[Any] | None = None
     fields: dict[str, Any] = field(default_factory=dict)
@@ -44,12 +44,13 @@ class _Found:
 
 
 # None unless the command was given `--json`.
-_output: ContextVar[_Found | None] = ContextVar("found", default=None)
+# It holds for the whole command line, and is set once at its start: a hundred calls of `say` would only pass it on.
+_output: ContextVar[_Output | None] = ContextVar("output", default=None)
 
 
 def answer_in_json() -> None:
     """From now on keep what is shown; `end_json` writes it."""
-    _output.set(_Found())
+    _output.set(_Output())
 
 
 def is_json() -> bool:

@@ -11,18 +11,13 @@ import asyncpg
 from shared.backup.archive import DATABASE, FILES, FORMAT, SECRETS, ArchiveWriter, Manifest, created, is_permitted
 from shared.backup.database import DumpOptions, read_contents, read_roles, refuse_others, write_dump
 from shared.db.database import Address
+from shared.db.driver import to_sql
 from shared.db.programs import list_dump_options
+from shared.db.statements import load_statements
 from shared.errors import NotFound
 from shared.files.storage import Storage
 
-# Uploads whose message waits for its turn have no row of their own yet.
-KEYS = """
-SELECT minio_key AS key, status = 'stored' AS is_stored, sha256 FROM file_records WHERE status <> 'failed'
-UNION
-SELECT file ->> 'storage_key', false, NULL FROM inbox, jsonb_array_elements(attachments) AS file
-WHERE status IN ('waiting', 'claimed') AND file ->> 'storage_key' IS NOT NULL
-ORDER BY 1
-"""
+statements = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +59,7 @@ async def _write(source: Installation, connection: asyncpg.Connection, archive: 
         await asyncio.to_thread(write_dump, source.address, dump, sink)
     missing_keys, damaged = [], []
     if "file_records" in contents.rows:
-        async for row in connection.cursor(KEYS):
+        async for row in connection.cursor(to_sql(statements.list_keys)):
             is_there = await _write_file(source.storage, row["key"], archive)
             if row["is_stored"] and not is_there:
                 missing_keys.append(row["key"])

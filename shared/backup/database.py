@@ -11,38 +11,14 @@ import asyncpg
 
 from shared.backup.archive import CHUNK_BYTES, AuditState, BackupError, Sink
 from shared.db.database import Address
+from shared.db.driver import to_sql
 from shared.db.programs import connection_string, find_program
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 MOST_NAMED = 5
 LAST_LINES = 3
-
-OTHERS = """
-SELECT coalesce(nullif(application_name, ''), 'a program without a name') AS name,
-       string_agg(DISTINCT usename, ' and ') AS role, coalesce(host(client_addr), 'this machine') AS host,
-       count(*) AS connections, min(backend_start) AS since
-FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-GROUP BY 1, 3 ORDER BY since
-"""
-TABLES = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY relname"
-# Objects in the schemas that people use, those of extensions left out.
-OBJECTS = """
-SELECT count(*) FROM pg_class
-WHERE relnamespace::regnamespace::text NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
-  AND relkind IN ('r', 'v', 'm', 'S') AND relpersistence = 'p'
-  AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e')
-"""
-REVISIONS = """
-SELECT 'alembic_version' AS owner, version_num AS revision FROM public.alembic_version
-UNION ALL SELECT owner, max(file) FROM public.schema_history GROUP BY owner
-"""
-AUDIT = "SELECT entries, last_hash, first_broken FROM public.parley_verify_audit()"
-ROLES = r"SELECT rolname, rolcanlogin FROM pg_roles WHERE rolname LIKE 'parley\_%'"
-MEMBERS = r"""
-SELECT DISTINCT role.rolname, member.rolname FROM pg_auth_members
-JOIN pg_roles AS role ON role.oid = roleid JOIN pg_roles AS member ON member.oid = pg_auth_members.member
-WHERE role.rolname LIKE 'parley\_%' AND member.rolname LIKE 'parley\_%'
-"""
 
 
 class Person(NamedTuple):
@@ -78,7 +54,7 @@ class Contents(NamedTuple):
 
 async def refuse_others(connection: asyncpg.Connection) -> None:
     """Raise `BackupError` with the names of those who are connected to this database, if there are any."""
-    others = [Person(*row) for row in await connection.fetch(OTHERS)]
+    others = [Person(*row) for row in await connection.fetch(to_sql(statements.list_others))]
     if not others:
         return
     names = "; ".join(map(str, others[:MOST_NAMED]))
@@ -88,21 +64,22 @@ async def refuse_others(connection: asyncpg.Connection) -> None:
 
 async def is_empty(connection: asyncpg.Connection) -> bool:
     """Tell whether the database has no tables, views or sequences yet, except those of extensions."""
-    return not await connection.fetchval(OBJECTS)
+    return not await connection.fetchval(to_sql(statements.count_objects))
 
 
 async def read_contents(connection: asyncpg.Connection) -> Contents:
     """Return the revisions of the tables, the number of rows in each, and the state of the audit log."""
-    names = [row["relname"] for row in await connection.fetch(TABLES)]
+    names = [row["relname"] for row in await connection.fetch(to_sql(statements.list_tables))]
     rows = {name: await connection.fetchval(f'SELECT count(*) FROM public."{name}"') for name in names}  # noqa: S608 - catalogued
-    revisions = {row["owner"]: row["revision"] for row in await connection.fetch(REVISIONS)}
-    return Contents(revisions, rows, AuditState(**dict(await connection.fetchrow(AUDIT))))
+    revisions = {row["owner"]: row["revision"] for row in await connection.fetch(to_sql(statements.list_revisions))}
+    audit = AuditState(**dict(await connection.fetchrow(to_sql(statements.verify_audit))))
+    return Contents(revisions, rows, audit)
 
 
 async def read_roles(connection: asyncpg.Connection) -> tuple[dict[str, bool], list[tuple[str, str]]]:
     """Return our roles, with whether each may log in, and the pairs of a role and its member."""
-    roles = {row["rolname"]: row["rolcanlogin"] for row in await connection.fetch(ROLES)}
-    return roles, sorted(tuple(row) for row in await connection.fetch(MEMBERS))
+    roles = {row["rolname"]: row["rolcanlogin"] for row in await connection.fetch(to_sql(statements.list_roles))}
+    return roles, sorted(tuple(row) for row in await connection.fetch(to_sql(statements.list_members)))
 
 
 def write_dump(address: Address, dump: DumpOptions, sink: Sink) -> None:

@@ -11,9 +11,13 @@ from tempfile import NamedTemporaryFile
 from shared.backup.archive import DATABASE, FILES, SECRETS, Archive, BackupError, Manifest
 from shared.backup.database import is_empty, read_contents, refuse_others, run_pg_restore
 from shared.db.database import Address
+from shared.db.driver import to_sql
+from shared.db.statements import load_statements
 from shared.errors import NotFound
 from shared.files.storage import Storage, iterate
 from shared.files.stores.folder import open_owner_only
+
+statements = load_statements(__file__)
 
 OF_US = re.compile(r"parley_[a-z_]{1,40}")
 # The comment of an extension belongs to whoever has installed it, and rights that are given in advance name the role
@@ -37,8 +41,6 @@ BEGIN
 END
 $$
 """
-BINDING = "SELECT public.parley_bind_owner()"
-MIME_TYPE = "SELECT mime_type FROM file_records WHERE minio_key = $1"
 UNKNOWN_TYPE = "application/octet-stream"
 
 
@@ -88,7 +90,7 @@ async def restore_database(archive: Archive, address: Address) -> None:
         await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         rights = await asyncio.to_thread(_load, archive, address, connection.get_server_version().major)
         await connection.execute(rights)
-        await connection.execute(BINDING)
+        await connection.execute(to_sql(statements.bind_owner))
         contents = await read_contents(connection)
     finally:
         await connection.close()
@@ -107,7 +109,7 @@ async def restore_files(archive: Archive, storage: Storage, address: Address) ->
     try:
         for key in archive.names(FILES):
             entry = archive.manifest.entries[f"{FILES}{key}"]
-            mime_type = await connection.fetchval(MIME_TYPE, key) or UNKNOWN_TYPE
+            mime_type = await connection.fetchval(to_sql(statements.find_mime_type), key) or UNKNOWN_TYPE
             chunks = iterate(archive.chunks(f"{FILES}{key}"))
             await storage.put(key, chunks, mime_type, max_bytes=entry.bytes)
             if await _hash_of(storage, key) != entry.sha256:
@@ -138,8 +140,8 @@ def _load(archive: Archive, address: Address, major: int) -> str:
         run_pg_restore(address, major, archive.chunks(DATABASE), options=options)
     with _list_file(rights) as chosen:
         options = ["--file=-", chosen]
-        statements = run_pg_restore(address, major, archive.chunks(DATABASE), options=options, connects=False)
-    lines = [line for line in statements.splitlines() if line.startswith("ALTER DEFAULT PRIVILEGES")]
+        script = run_pg_restore(address, major, archive.chunks(DATABASE), options=options, connects=False)
+    lines = [line for line in script.splitlines() if line.startswith("ALTER DEFAULT PRIVILEGES")]
     return "\n".join(FOR_OLD_OWNER.sub(r"\1", line) for line in lines)
 
 

@@ -24,6 +24,11 @@ WAIT_SECONDS, RELEASE_SECONDS = 15.0, 2.0
 DIALECT = dialect()  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
 
 
+def to_sql(statement: ClauseElement) -> str:
+    """Return a statement for a connection of asyncpg's own, with its parameters as $1 and so on, in order."""
+    return str(statement.compile(dialect=DIALECT))
+
+
 class Rows(Protocol):
     """The rows of a result; a subset of SQLAlchemy's `Result`."""
 

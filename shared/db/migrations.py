@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 
 from shared.db.connections import LONG_STATEMENT_SECONDS
 from shared.db.database import Address, Database
-from shared.db.driver import Session
+from shared.db.driver import Session, to_sql
 from shared.db.roles import write_remedy
 from shared.db.statements import load_statements
 from shared.errors import ConfigurationError, Unavailable
@@ -34,10 +34,6 @@ MIGRATION_LOCK = 7_209_534_102
 LOCK_SECONDS, MIGRATION_LOCK_SECONDS = 2, 4
 INSUFFICIENT_PRIVILEGE = "42501"
 LOCK_NOT_AVAILABLE = "55P03"
-TABLES = """
-SELECT string_agg(CAST(oid AS regclass)::text, ', ') FROM pg_class
-WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AND has_table_privilege(oid, 'SELECT')
-"""
 LOCKED = "The tables can't be changed while another program holds them; stop it, then start again."
 DECLARED = re.compile(r'^(revision|down_revision) = (?:"(\w+)"|None)$', re.MULTILINE)
 EARLIER = (
@@ -112,7 +108,7 @@ async def find_revision(address: Address) -> str | None:
     async with _impatient(address) as connection:
         if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:
             return None
-        revision: str | None = await connection.fetchval("SELECT version_num FROM alembic_version")
+        revision: str | None = await connection.fetchval(to_sql(statements.read_revision))
         return revision
 
 
@@ -121,7 +117,7 @@ async def check_tables(address: Address) -> None:
     # As the program reads them, too: it is verified here, before it serves.
     await (await address.connect()).close()
     async with _impatient(address) as connection:
-        if tables := await connection.fetchval(TABLES):
+        if tables := await connection.fetchval(to_sql(statements.name_tables)):
             await connection.execute(f"LOCK TABLE {tables} IN ACCESS SHARE MODE")
 
 
@@ -155,7 +151,7 @@ async def install_schemas(address: Address, folders: Mapping[str, Path]) -> list
     changed = []
     async with _impatient(address, MIGRATION_LOCK_SECONDS, is_transaction=False) as connection:
         await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
-        rows = await connection.fetch("SELECT owner, file FROM schema_history")
+        rows = await connection.fetch(to_sql(statements.list_files_of_owners))
         present = {(row["owner"], row["file"]) for row in rows}
         for owner, folder in folders.items():
             missing = [path for path in list_files(folder) if (owner, path.name) not in present]

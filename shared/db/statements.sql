@@ -6,3 +6,7 @@ SELECT oldest_revision FROM schema_compatibility;
 
 -- name: list_files_of_owners
 SELECT owner, file FROM schema_history;
+
+-- name: name_tables
+SELECT string_agg(CAST(oid AS regclass)::text, ', ') FROM pg_class
+WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AND has_table_privilege(oid, 'SELECT');

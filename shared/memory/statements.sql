@@ -133,6 +133,15 @@ SELECT c.relname, set_config('hnsw.ef_search', '200', true)
 FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
 WHERE c.relname = ANY (:names) AND i.indrelid = 'memory_vectors'::regclass AND i.indisvalid;
 
+-- name: list_large_scopes
+SELECT s.id, e.model, e.dimensions, quote_literal(e.model) AS quoted
+FROM memory_scopes AS s JOIN embedding_models AS e ON e.model = s.vector_model
+WHERE s.memories > :large ORDER BY s.id;
+
+-- name: list_indexes
+SELECT c.relname AS name, i.indisvalid AS is_valid FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+WHERE i.indrelid = 'memory_vectors'::regclass AND starts_with(c.relname, :prefix);
+
 -- name: quote_model
 SELECT quote_literal(:model);
 

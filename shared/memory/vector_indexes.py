@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.connections import LONG_STATEMENT_SECONDS
 from shared.db.database import Database
+from shared.db.driver import to_sql
 from shared.db.statements import load_statements
 from shared.log import get_logger
 from shared.memory.visibility import TYPES
@@ -29,15 +30,6 @@ PREFIX = "memory_vectors_hnsw_"
 # An arbitrary number, the same in all processes: one of them builds.
 BUILD_LOCK = 7_209_534_103
 
-WANTED = """
-SELECT s.id, e.model, e.dimensions, quote_literal(e.model) AS quoted
-FROM memory_scopes AS s JOIN embedding_models AS e ON e.model = s.vector_model
-WHERE s.memories > $1 ORDER BY s.id
-"""
-PRESENT = """
-SELECT c.relname AS name, i.indisvalid AS is_valid FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
-WHERE i.indrelid = 'memory_vectors'::regclass AND starts_with(c.relname, $1)
-"""
 VECTOR = bindparam("vector", type_=Text())
 
 log = get_logger()
@@ -102,14 +94,14 @@ async def build_vector_indexes(database: Database, *, large: int = LARGE) -> int
 
 
 async def _build(connection: asyncpg.Connection, large: int) -> int:
-    rows = await connection.fetch(WANTED, large)
+    rows = await connection.fetch(to_sql(statements.list_large_scopes), large)
     indexes = {
         index.name: index
         for row in rows
         for kind in KINDS
         for index in [VectorIndex(row["id"], row["model"], row["dimensions"], quoted=row["quoted"], kind=kind)]
     }
-    present = {row["name"]: row["is_valid"] for row in await connection.fetch(PRESENT, PREFIX)}
+    present = {row["name"]: row["is_valid"] for row in await connection.fetch(to_sql(statements.list_indexes), PREFIX)}
     # A build that was interrupted leaves an index that is not valid.
     for name, is_valid in present.items():
         if name not in indexes or not is_valid:

@@ -35,16 +35,17 @@ SAMPLED = trace.TraceFlags(trace.TraceFlags.SAMPLED)
 
 
 class _Ids(RandomIdGenerator):
-    # Random ids, except for the first span of a message's trace.
+    # Random ids, except for the first span of a message's trace. The library calls a generator without arguments while
+    # it starts a span, so that a context variable is the only way to hand ids in.
     def __init__(self) -> None:
-        self.given: ContextVar[tuple[int, int] | None] = ContextVar("given", default=None)
+        self.first: ContextVar[tuple[int, int] | None] = ContextVar("first", default=None)
 
     def generate_trace_id(self) -> int:
-        ids = self.given.get()
+        ids = self.first.get()
         return super().generate_trace_id() if ids is None else ids[0]
 
     def generate_span_id(self) -> int:
-        ids = self.given.get()
+        ids = self.first.get()
         return super().generate_span_id() if ids is None else ids[1]
 
 
@@ -109,7 +110,7 @@ class OtlpTracer:
 
     def record_first(self, inbox_id: int, name: str, attributes: Attributes, *, seconds: float) -> None:
         """Record the first span of a message's trace, which has just ended."""
-        token = self._ids.given.set(self._ids_of(inbox_id))
+        token = self._ids.first.set(self._ids_of(inbox_id))
         try:
             ended = self._tracer.start_span(
                 name,
@@ -119,7 +120,7 @@ class OtlpTracer:
                 start_time=self._before(seconds),
             )
         finally:
-            self._ids.given.reset(token)
+            self._ids.first.reset(token)
         ended.end()
 
     def close(self) -> None:

@@ -1,0 +1,46 @@
+-- name: list_others
+SELECT coalesce(nullif(application_name, ''), 'a program without a name') AS name,
+       string_agg(DISTINCT usename, ' and ') AS role, coalesce(host(client_addr), 'this machine') AS host,
+       count(*) AS connections, min(backend_start) AS since
+FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+GROUP BY 1, 3 ORDER BY since;
+
+-- name: list_tables
+SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY relname;
+
+-- name: count_objects
+-- Objects in the schemas that people use, those of extensions left out.
+SELECT count(*) FROM pg_class
+WHERE relnamespace::regnamespace::text NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND relkind IN ('r', 'v', 'm', 'S') AND relpersistence = 'p'
+  AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_class.oid AND deptype = 'e');
+
+-- name: list_revisions
+SELECT 'alembic_version' AS owner, version_num AS revision FROM public.alembic_version
+UNION ALL SELECT owner, max(file) FROM public.schema_history GROUP BY owner;
+
+-- name: verify_audit
+SELECT entries, last_hash, first_broken FROM public.parley_verify_audit();
+
+-- name: list_roles
+SELECT rolname, rolcanlogin FROM pg_roles WHERE starts_with(rolname, 'parley_');
+
+-- name: list_members
+SELECT DISTINCT role.rolname AS role, member.rolname AS member FROM pg_auth_members
+JOIN pg_roles AS role ON role.oid = roleid JOIN pg_roles AS member ON member.oid = pg_auth_members.member
+WHERE starts_with(role.rolname, 'parley_') AND starts_with(member.rolname, 'parley_');
+
+-- name: list_keys
+-- Uploads whose message waits for its turn have no row of their own yet.
+SELECT minio_key AS key, status = 'stored' AS is_stored, sha256 FROM file_records WHERE status <> 'failed'
+UNION
+SELECT file ->> 'storage_key', false, NULL FROM inbox, jsonb_array_elements(attachments) AS file
+WHERE status IN ('waiting', 'claimed') AND file ->> 'storage_key' IS NOT NULL
+ORDER BY 1;
+
+-- name: bind_owner
+SELECT public.parley_bind_owner();
+
+-- name: find_mime_type
+SELECT mime_type FROM file_records WHERE minio_key = :key;
