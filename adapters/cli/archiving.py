@@ -84,34 +84,33 @@ def restore(file: Path, *, replaces: bool) -> None:
 
 
 def _restore(file: Path, settings: Settings) -> Manifest:
+    async def work(archive: Archive) -> None:
+        address = find_database(settings)
+        if not address.is_embedded:
+            await check(address)
+        await refuse_used(archive.manifest, address)
+        is_complete = False
+        try:
+            await restore_database(archive, address)
+            restore_secrets(archive, settings.parley_home)
+            storage = _open_storage(settings, load_secrets(settings))
+            try:
+                await restore_files(archive, storage, address)
+            finally:
+                await storage.aclose()
+            await prepare(settings, address)
+            is_complete = True
+        finally:
+            if not is_complete:
+                complain("the restore has not come to its end: begin again with a new folder, and a new database")
+
     schemas = list_schemas(settings.modules_path)
     revisions = {owner: [path.name for path in list_files(folder)] for owner, folder in schemas.items()}
     revisions["alembic_version"] = list(list_revisions(VERSIONS))
     with progress("reading the backup"), opened(file) as archive:
         refuse_newer(archive.manifest, revisions)
-        asyncio.run(_restore_all(archive, settings))
+        asyncio.run(work(archive))
         return archive.manifest
-
-
-async def _restore_all(archive: Archive, settings: Settings) -> None:
-    address = find_database(settings)
-    if not address.is_embedded:
-        await check(address)
-    await refuse_used(archive.manifest, address)
-    is_complete = False
-    try:
-        await restore_database(archive, address)
-        restore_secrets(archive, settings.parley_home)
-        storage = _open_storage(settings, load_secrets(settings))
-        try:
-            await restore_files(archive, storage, address)
-        finally:
-            await storage.aclose()
-        await prepare(settings, address)
-        is_complete = True
-    finally:
-        if not is_complete:
-            complain("the restore has not come to its end: begin again with a new folder, and a new database")
 
 
 def _open_storage(settings: Settings, secrets: Secrets) -> Storage:

@@ -28,7 +28,7 @@ def list_entries(
         return
     show_table(
         ("id", "at", "who", "what", "before", "after", "undone by"),
-        [(row.id, row.at, row.who, row.what, _shown(row.before), _shown(row.after), row.undone_by) for row in rows],
+        [(row.id, row.at, row.who, row.what, _to_text(row.before), _to_text(row.after), row.undone_by) for row in rows],
     )
 
 
@@ -57,7 +57,7 @@ def verify(
     say(row.last_hash)
 
 
-def _shown(values: dict[str, Any] | None) -> str:
+def _to_text(values: dict[str, Any] | None) -> str:
     if values is None:
         return ""
     text = ", ".join(

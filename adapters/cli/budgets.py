@@ -33,9 +33,9 @@ def show_budgets(
 
     rows = in_transaction(work)
     if who is not None:
-        show_fields({name: _shown(getattr(rows[0], name)) for name in COLUMNS}, values=rows[0]._mapping)
+        show_fields({name: _to_text(getattr(rows[0], name)) for name in COLUMNS}, values=rows[0]._mapping)
         return
-    table_rows = [(row.id, *(_shown(getattr(row, name)) for name in COLUMNS)) for row in rows]
+    table_rows = [(row.id, *(_to_text(getattr(row, name)) for name in COLUMNS)) for row in rows]
     show_table(("id", *COLUMNS), table_rows, values=[row._mapping for row in rows], empty="Nobody has written yet.")
 
 
@@ -45,7 +45,7 @@ def set_budget(who: str = WHO, tokens: str = typer.Argument(metavar="TOKENS|unli
     say(call_admin(statements.set_budget_of_account, who, tokens=to_budget(tokens)))
 
 
-def _shown(value: object) -> str:
+def _to_text(value: object) -> str:
     if value is None:
         return "unlimited"
     return f"{value:%Y-%m-%d}" if hasattr(value, "strftime") else f"{value:,}" if isinstance(value, int) else str(value)

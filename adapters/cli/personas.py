@@ -41,10 +41,18 @@ def list_personas() -> None:
 
         return list((await session.scalars(select(Persona).order_by(Persona.id))).all())
 
-    personas = in_transaction(work)
+    personas, rows = in_transaction(work), []
+    for persona in personas:
+        place = [part for part in (persona.platform, persona.platform_server_id, persona.platform_channel_id) if part]
+        answers_in = [*([" / ".join(place)] if place else []), *(["default"] if persona.is_default else [])]
+        modules = "all" if persona.allowed_modules is None else ", ".join(persona.allowed_modules) or "none"
+        prompt = " ".join(persona.system_prompt.split())
+        excerpt = prompt if len(prompt) <= 60 else prompt[:59] + "…"
+        where, skills = ", ".join(answers_in) or "nowhere yet", ", ".join(persona.skills or ())
+        rows.append((persona.id, persona.name, where, modules, skills, persona.default_model, excerpt))
     show_table(
         ("id", "name", "answers in", "modules", "skills", "model", "prompt"),
-        [_row(persona) for persona in personas],
+        rows,
         values=[_to_values(persona) for persona in personas],
         empty="There is no persona; the built-in one answers. Make one: parley persona create NAME --prompt TEXT",
     )
@@ -77,11 +85,11 @@ def edit_persona(name: str = NAME) -> None:
     values = in_transaction(read)
     before = draft = to_draft(values)
     while True:
-        edited = click.edit(draft, extension=".md")
-        if edited is None or edited == before:
+        new_draft = click.edit(draft, extension=".md")
+        if new_draft is None or new_draft == before:
             say(f"{name} is as it was")
             return
-        draft = edited
+        draft = new_draft
         try:
             _store(name, read_draft(draft, values))
         except Refusal as error:
@@ -230,15 +238,3 @@ def _split(names: str | None) -> list[str] | None:
 
 def _to_values(persona: "Persona") -> dict[str, Any]:
     return {name: getattr(persona, name) for name in COLUMNS}
-
-
-def _row(persona: Any) -> tuple[object, ...]:
-    place = [part for part in (persona.platform, persona.platform_server_id, persona.platform_channel_id) if part]
-    where = [" / ".join(place)] if place else []
-    if persona.is_default:
-        where.append("default")
-    modules = "all" if persona.allowed_modules is None else ", ".join(persona.allowed_modules) or "none"
-    prompt = " ".join(persona.system_prompt.split())
-    excerpt = prompt if len(prompt) <= 60 else prompt[:59] + "…"
-    place_shown, skills = ", ".join(where) or "nowhere yet", ", ".join(persona.skills or ())
-    return (persona.id, persona.name, place_shown, modules, skills, persona.default_model, excerpt)

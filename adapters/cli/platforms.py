@@ -87,9 +87,9 @@ def _build(name: str, own: "PlatformSettings") -> "ChatPlatform":
 
 def _find_class(module: str, kind: type[Kind]) -> type[Kind]:
     """Return the only class of this kind that a file defines."""
-    defined: list[Any] = [var for var in vars(import_module(module)).values() if isinstance(var, type)]
-    classes = [candidate for candidate in defined if issubclass(candidate, kind) and candidate.__module__ == module]
+    types: list[Any] = [var for var in vars(import_module(module)).values() if isinstance(var, type)]
+    classes = [candidate for candidate in types if issubclass(candidate, kind) and candidate.__module__ == module]
     if len(classes) != 1:
         raise ConfigurationError(f"{module} has to define one {kind.__name__}, and defines {len(classes)}.")
-    chosen: type[Kind] = classes[0]
-    return chosen
+    only_class: type[Kind] = classes[0]
+    return only_class

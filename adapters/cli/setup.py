@@ -35,21 +35,21 @@ def set_up() -> None:
     settings = read_settings(quiet=True)
     path = find_env_file()
     say(f"Each thing is tried as you type it, and written to {path.absolute()} at the end. Enter leaves it as it is.")
-    typed: Values = {}
+    new_values: Values = {}
     try:
-        typed |= _ask_for(
+        new_values |= _ask_for(
             {DATABASE: "the address of a Postgres of your own; without it, one is embedded"}, _try_database
         )
-        typed |= _ask_for({MODELS: "models in order of fallback, as litellm names them"}, _try_models)
+        new_values |= _ask_for({MODELS: "models in order of fallback, as litellm names them"}, _try_models)
         for name in list_folders():
-            typed |= _ask_for_platform(name, settings)
+            new_values |= _ask_for_platform(name, settings)
     except EOFError:
         raise typer.Abort from None
-    if not typed:
+    if not new_values:
         say("Nothing was typed, and nothing is changed.")
         return
-    write_env(path, typed)
-    say(f"{path.absolute()} has {', '.join(typed)} now, and can be read by you alone. Start: parley run")
+    write_env(path, new_values)
+    say(f"{path.absolute()} has {', '.join(new_values)} now, and can be read by you alone. Start: parley run")
 
 
 def _ask_for(questions: Mapping[str, str], attempt: Callable[[Values], Sequence[Finding]]) -> Values:

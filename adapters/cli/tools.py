@@ -105,7 +105,14 @@ async def _list_mcp(settings: "Settings") -> list[Any]:
 
 
 def _to_mcp_row(row: Any) -> tuple[str, ...]:
-    source, needs, state = f"MCP ({row.transport})", row.required_permission, _to_mcp_state(row)
+    source, needs = f"MCP ({row.transport})", row.required_permission
+    state = "on" if row.approved else "off: mcp_tools.approved is false"
+    if not row.enabled:
+        state = "off: mcp_servers.enabled is false"
+    elif row.last_error is not None:
+        state = f"off: {' '.join(row.last_error.split())}"
+    elif row.name is None:
+        state = "off: not connected yet"
     if row.name is None:
         return row.server, source, needs, state, "", "(has listed no tools)"
     from agent.tools.mcp.remote_tools import to_description, to_own_name
@@ -114,16 +121,6 @@ def _to_mcp_row(row: Any) -> tuple[str, ...]:
     schema = {"name": f"{row.server}__{own_name}", "description": description, "parameters": row.input_schema}
     summary = description.partition("\n")[0]
     return f"{row.server}.{own_name}", source, needs, state, str(_count({"function": schema})), summary
-
-
-def _to_mcp_state(row: Any) -> str:
-    if not row.enabled:
-        return "off: mcp_servers.enabled is false"
-    if row.last_error is not None:
-        return f"off: {' '.join(row.last_error.split())}"
-    if row.name is None:
-        return "off: not connected yet"
-    return "on" if row.approved else "off: mcp_tools.approved is false"
 
 
 def _count(schema: dict[str, Any]) -> int:
