@@ -45,17 +45,28 @@ async def _examine(http: HTTPClient, token: str) -> AsyncGenerator[Finding]:
     invite = INVITE.format(id=me["id"], permissions=wanted_permissions().value)
     yield Finding("ok", f"the token is {me['username']}'s (application {me['id']}); {invite} invites it to a server")
     application: Any = await http.request(Route("GET", "/applications/@me"))
-    if application.get("flags", 0) & CONTENT_FLAGS:
-        yield Finding("ok", "intents: the text of messages may be read")
-    else:
-        yield Finding("fail", f"intents: {IntentMissing()}")
+    may_read = application.get("flags", 0) & CONTENT_FLAGS
+    text = "the text of messages may be read" if may_read else str(IntentMissing())
+    yield Finding("ok" if may_read else "fail", f"intents: {text}")
     if application.get("interactions_endpoint_url"):
         yield Finding("fail", "commands go to an Interactions Endpoint URL; clear it in the developer portal")
     guilds: Any = await http.request(Route("GET", "/users/@me/guilds"))
     if not guilds:
         yield Finding("warn", "it is on no server yet; open the link above")
     for guild in guilds:
-        yield _look_at_guild(guild, invite)
+        has = discord.Permissions(int(guild["permissions"]))
+        lacking_permissions = ", ".join(name for name in NEEDED if not getattr(has, name))
+        useful_permissions = ", ".join(name for name in USEFUL if not getattr(has, name))
+        if has.administrator:
+            yield Finding("warn", f"{guild['name']}: it is administrator there, which is more than it needs")
+        elif lacking_permissions:
+            yield Finding(
+                "fail", f"{guild['name']}: it lacks {lacking_permissions}; give them to its role, or: {invite}"
+            )
+        elif useful_permissions:
+            yield Finding("warn", f"{guild['name']}: without {useful_permissions} some things are left out")
+        else:
+            yield Finding("ok", f"{guild['name']}: all permissions")
     commands: Any = await http.request(Route("GET", "/applications/{application_id}/commands", application_id=me["id"]))
     missing_commands = {command["name"] for command in to_payload()} - {command["name"] for command in commands}
     if missing_commands:
@@ -64,18 +75,3 @@ async def _examine(http: HTTPClient, token: str) -> AsyncGenerator[Finding]:
         )
     else:
         yield Finding("ok", f"commands: {len(commands)} are registered")
-
-
-def _look_at_guild(guild: Any, invite: str) -> Finding:
-    has = discord.Permissions(int(guild["permissions"]))
-    if has.administrator:
-        return Finding("warn", f"{guild['name']}: it is administrator there, which is more than it needs")
-    permissions = [name for name in NEEDED if not getattr(has, name)]
-    if permissions:
-        return Finding(
-            "fail", f"{guild['name']}: it lacks {', '.join(permissions)}; give them to its role, or: {invite}"
-        )
-    useful = [name for name in USEFUL if not getattr(has, name)]
-    if useful:
-        return Finding("warn", f"{guild['name']}: without {', '.join(useful)} some things are left out")
-    return Finding("ok", f"{guild['name']}: all permissions")

@@ -57,7 +57,7 @@ class Checkpoint:
     def __init__(self) -> None:
         self._newest = 0
         self._open: set[int] = set()
-        self._held: Counter[int] = Counter()
+        self._holds: Counter[int] = Counter()
 
     def begin_at(self, mark: str | None) -> None:
         """Continue from the previous holder's checkpoint; None means that there is nothing to catch up on."""
@@ -67,7 +67,7 @@ class Checkpoint:
     @property
     def newest(self) -> int:
         """Return the id up to which everything is stored, 0 if unknown."""
-        return min([self._newest, *(message_id - 1 for message_id in self._open), *self._held])
+        return min([self._newest, *(message_id - 1 for message_id in self._open), *self._holds])
 
     def to_text(self) -> str | None:
         """Return the checkpoint for the database."""
@@ -81,12 +81,12 @@ class Checkpoint:
         """Return the checkpoint (or `since`) and keep it there until `release`: missed messages may be older."""
         since = self.newest if since is None else since
         if since:
-            self._held[since] += 1
+            self._holds[since] += 1
         return since
 
     def release(self, since: int) -> None:
         """Advance the checkpoint again: everything missed after `since` is stored."""
-        self._held -= Counter([since])
+        self._holds -= Counter([since])
 
     @contextmanager
     def accepting(self, message_id: int) -> Iterator[None]:
@@ -215,17 +215,15 @@ class Gateway(discord.AutoShardedClient):
             return
         self._listening.correct(message, self.me)
         async with self._locked(message.channel.id):
-            edited = await self._edits.change(str(message.id), to_text(message, self.me))
-            if edited is None and self._mentions_only_now(message, message.edited_at):
+            change = await self._edits.change(str(message.id), to_text(message, self.me))
+            # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
+            # command.
+            is_new = self._app.clock.now() - message.edited_at < EDIT_IS_NEW_FOR
+            calls_agent = mentions_agent(message, self.me) and not to_text(message, self.me).startswith("/")
+            if change is None and is_new and calls_agent:
                 await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
-        if edited is not None and edited.turn_id is not None:
-            await self._edits.offer_again(edited.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
-
-    def _mentions_only_now(self, message: discord.Message, edited_at: datetime) -> bool:
-        # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
-        # command.
-        is_new = self._app.clock.now() - edited_at < EDIT_IS_NEW_FOR
-        return is_new and mentions_agent(message, self.me) and not to_text(message, self.me).startswith("/")
+        if change is not None and change.turn_id is not None:
+            await self._edits.offer_again(change.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
 
     async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
         """Delete a stored message."""

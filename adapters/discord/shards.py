@@ -46,7 +46,9 @@ class Shards:
 
     async def run(self) -> None:
         """Claim and hold shards until cancelled."""
-        count = await self._count()
+        count = self._settings.shard_count
+        if count is None:
+            count = int((await self._rest.call("GET", "/gateway/bot"))["shards"])
         shard_ids = to_ids(self._settings.shard_ids, count)
         try:
             while True:
@@ -56,48 +58,38 @@ class Shards:
             await self._stop(list(self._running))
             await asyncio.shield(self._release())
 
-    async def _count(self) -> int:
-        shard_count = self._settings.shard_count
-        if shard_count is not None:
-            return shard_count
-        gateway = await self._rest.call("GET", "/gateway/bot")
-        return int(gateway["shards"])
-
     async def _hold(self, shard_ids: Collection[int], count: int) -> None:
         try:
-            claims = await self._claim(shard_ids)
+            parameters = {
+                "bot_id": await self._rest.rate_limiter.bot.find_id(),
+                "holder": self._holder,
+                "lease": LEASE_SECONDS,
+                "wanted": list(shard_ids),
+                "seen": self._checkpoint.to_text(),
+            }
+            async with self._app.database.statement() as session:
+                rows = (await session.execute(statements.claim_shard, parameters)).all()
+            for row in rows:
+                if row.shard_id not in self._own_ids():
+                    self._checkpoint.begin_at(row.seen_id)
+            claims = {row.shard_id for row in rows}
         except DatabaseLost:
             if self._app.clock.monotonic() - self._renewed > GIVE_UP_SECONDS and self._running:
-                log.error("discord_shards_given_up", shards=sorted(self._held()))
+                log.error("discord_shards_given_up", shards=sorted(self._own_ids()))
                 await self._stop(list(self._running))
             return
         self._renewed = self._app.clock.monotonic()
-        lost = self._held() - claims
+        lost = self._own_ids() - claims
         if lost:
             log.warning("discord_shards_lost", shards=sorted(lost))
             await self._stop([ids for ids in self._running if lost & set(ids)])
-        if free := sorted(claims - self._held()):
+        if free := sorted(claims - self._own_ids()):
             log.info("discord_shards_leased", shards=free, of=count)
             name = f"discord {free[0]}"
             start = stay_up(PLATFORM, lambda: self._connect(free, count, self._checkpoint), self._app.clock.monotonic)
             self._running[tuple(free)] = asyncio.create_task(start, name=name)
 
-    async def _claim(self, shard_ids: Collection[int]) -> set[int]:
-        parameters = {
-            "bot_id": await self._rest.rate_limiter.bot.find_id(),
-            "holder": self._holder,
-            "lease": LEASE_SECONDS,
-            "wanted": list(shard_ids),
-            "seen": self._checkpoint.to_text(),
-        }
-        async with self._app.database.statement() as session:
-            rows = (await session.execute(statements.claim_shard, parameters)).all()
-        for row in rows:
-            if row.shard_id not in self._held():
-                self._checkpoint.begin_at(row.seen_id)
-        return {row.shard_id for row in rows}
-
-    def _held(self) -> set[int]:
+    def _own_ids(self) -> set[int]:
         return {shard_id for ids in self._running for shard_id in ids}
 
     async def _stop(self, groups: list[tuple[int, ...]]) -> None:

@@ -17,10 +17,9 @@ def read_cards(message: discord.Message) -> list[Card]:
 
 def read_embeds(embeds: Sequence[discord.Embed]) -> list[Card]:
     """Return the embeds of a message or of a forwarded one."""
-    return [Card([line for line in _lines(embed) if line]) for embed in embeds]
-
-
-def _lines(embed: discord.Embed) -> list[str]:
-    fields = [f"{field.name}: {field.value}" for field in embed.fields]
-    beginning = [embed.author.name or "", embed.title or "", *(embed.description or "").splitlines()]
-    return [*beginning, *fields, embed.footer.text or ""]
+    cards = []
+    for embed in embeds:
+        beginning = [embed.author.name, embed.title, *(embed.description or "").splitlines()]
+        fields = [f"{field.name}: {field.value}" for field in embed.fields]
+        cards.append(Card([line for line in (*beginning, *fields, embed.footer.text) if line]))
+    return cards

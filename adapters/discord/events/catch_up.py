@@ -49,10 +49,14 @@ class CatchUp:
         A channel whose history can't be read now is tried again until it can be read or Discord refuses it.
         """
         after = max(since, discord.utils.time_snowflake(oldest_missed(self._app)))
-        if server is None:
-            channels = [*self._list_channels(self._client.guilds, after), *await self._list_direct()]
-        else:
-            channels = self._list_channels([server], after)
+        channels = self._list_channels(self._client.guilds if server is None else [server], after)
+        # Direct messages arrive on the first shard.
+        if server is None and 0 in (self._client.shard_ids or (0,)):
+            kind = discord.ChannelType.private
+            channels += [
+                self._client.get_partial_messageable(channel_id, type=kind)
+                for channel_id in await self._directs.list_recent()
+            ]
         counts = await asyncio.gather(*(self._read(channel, after) for channel in channels))
         if count := sum(counts):
             log.info("caught_up", platform="discord", messages=count)
@@ -63,16 +67,6 @@ class CatchUp:
             written_in: list[Written] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
             channels += [thread for thread in (*written_in, *guild.threads) if (thread.last_message_id or 0) > after]
         return channels
-
-    async def _list_direct(self) -> list[Channel]:
-        # Direct messages arrive on the first shard.
-        if 0 not in (self._client.shard_ids or (0,)):
-            return []
-        kind = discord.ChannelType.private
-        return [
-            self._client.get_partial_messageable(channel_id, type=kind)
-            for channel_id in await self._directs.list_recent()
-        ]
 
     async def _read(self, channel: Channel, after: int) -> int:
         """Accept the messages of one channel page by page; return how many there were."""

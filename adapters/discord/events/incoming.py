@@ -159,9 +159,9 @@ def to_platform_context(
 def to_forwarded(message: discord.Message) -> list[QuotedMessage]:
     """Return the forwarded message, whose author Discord does not name, and what is shown below the text."""
     quotes = []
-    for forwarded in message.message_snapshots:
-        text = with_names(forwarded.content, {}, message.guild)
-        parts = (clean(text), render_cards(read_embeds(forwarded.embeds), text))
+    for snapshot in message.message_snapshots:
+        text = with_names(snapshot.content, {}, message.guild)
+        parts = (clean(text), render_cards(read_embeds(snapshot.embeds), text))
         quotes.append(QuotedMessage("forwarded message", "\n".join(filter(None, parts)), str(message.id)))
     if message.embeds or message.poll is not None:
         cards = render_cards(read_cards(message), message.content)
@@ -175,9 +175,9 @@ def to_quoted_message(message: discord.Message, me: int) -> QuotedMessage:
     files = f" [files: {', '.join(names)}]" if names else ""
     own = cut(clean(to_text(message, me)), LINE_CHARS)
     below = [cut(quote.text, CARDS_CHARS) for quote in to_forwarded(message)]
-    quoted = "\n".join(part for part in (own, *below) if part) + files
+    excerpt = "\n".join(part for part in (own, *below) if part) + files
     return QuotedMessage(
-        clean(message.author.display_name), quoted, message_id=str(message.id), author_id=str(message.author.id)
+        clean(message.author.display_name), excerpt, message_id=str(message.id), author_id=str(message.author.id)
     )
 
 

@@ -3,7 +3,6 @@
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
 
 import discord
 
@@ -15,7 +14,7 @@ from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.log import get_logger
-from shared.messages import Place, QuotedMessage
+from shared.messages import QuotedMessage
 
 statements = load_statements(__file__)
 
@@ -50,7 +49,16 @@ class Listening:
     async def find_mention(self, message: discord.Message, me: int) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None."""
         place = to_place(message.channel, message.guild)
-        rule = await self._find_rule(place)
+        parameters = {
+            "server": place.server or "",
+            "channel": place.channel,
+            "thread": place.thread or "",
+            "known_server": place.server,
+            "known_thread": place.thread,
+            "place_key": place.key,
+        }
+        async with self._database.statement() as session:
+            rule = (await session.execute(statements.find_rule, parameters)).one()
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
         if rule.mode == "off" and not place.is_direct:
             return None
@@ -63,37 +71,25 @@ class Listening:
         can_have_thread = isinstance(message.channel, discord.TextChannel)
         return Mention(is_first=not rule.is_known, wants_thread=rule.thread_per_question and can_have_thread)
 
-    async def _find_rule(self, place: Place) -> Any:
-        parameters = {
-            "server": place.server or "",
-            "channel": place.channel,
-            "thread": place.thread or "",
-            "known_server": place.server,
-            "known_thread": place.thread,
-            "place_key": place.key,
-        }
-        async with self._database.statement() as session:
-            return (await session.execute(statements.find_rule, parameters)).one()
-
     def remember(self, message: discord.Message, me: int) -> None:
         """Keep a server message as context for the next mention."""
         if message.guild is None:
             return
         entries = self._recent.setdefault(message.channel.id, deque(maxlen=MOST_EARLIER + 1))
         self._recent.move_to_end(message.channel.id)
-        quoted = to_quoted_message(message, me)
-        if message.author.id != me and quoted.text:
-            entries.append((message.id, quoted))
+        quote = to_quoted_message(message, me)
+        if message.author.id != me and quote.text:
+            entries.append((message.id, quote))
         if len(self._recent) > REMEMBERED_CHANNELS:
             self._recent.popitem(last=False)
 
     def correct(self, message: discord.Message, me: int) -> None:
         """Apply an edit to the kept messages."""
         if (entries := self._recent.get(message.channel.id)) is not None:
-            corrected = (
+            entries_now = (
                 (entry[0], to_quoted_message(message, me) if entry[0] == message.id else entry[1]) for entry in entries
             )
-            self._recent[message.channel.id] = deque(corrected, entries.maxlen)
+            self._recent[message.channel.id] = deque(entries_now, entries.maxlen)
 
     def forget(self, channel_id: int, message_ids: Collection[int]) -> None:
         """Drop deleted messages."""
@@ -133,7 +129,7 @@ async def _list_history(message: discord.Message, me: int) -> list[QuotedMessage
     except (Refused, Unavailable) as error:
         log.info("discord_context_not_read", channel=message.channel.id, cause=str(error))
         return []
-    return [quoted for earlier_message in reversed(before) if (quoted := to_quoted_message(earlier_message, me)).text]
+    return [quote for earlier_message in reversed(before) if (quote := to_quoted_message(earlier_message, me)).text]
 
 
 async def _list_chain(message: discord.Message, me: int, depth: int) -> list[QuotedMessage]:
@@ -172,20 +168,20 @@ class DirectChannels:
 
     def __init__(self, database: Database, bot: BotAccount, monotonic: Callable[[], float]) -> None:
         self._database, self._bot, self._monotonic = database, bot, monotonic
-        self._noted: OrderedDict[int, float] = OrderedDict()
+        self._note_times: OrderedDict[int, float] = OrderedDict()
 
     async def note(self, channel_id: int) -> None:
         """Store that this channel is in use."""
         now = self._monotonic()
-        if now - self._noted.get(channel_id, -NOTED_SECONDS) < NOTED_SECONDS:
+        if now - self._note_times.get(channel_id, -NOTED_SECONDS) < NOTED_SECONDS:
             return
         async with self._database.statement() as session:
             await session.execute(
                 statements.note_direct_channel, {"bot_id": await self._bot.find_id(), "channel": str(channel_id)}
             )
-        self._noted[channel_id] = now
-        if len(self._noted) > MOST_REMEMBERED:
-            self._noted.popitem(last=False)
+        self._note_times[channel_id] = now
+        if len(self._note_times) > MOST_REMEMBERED:
+            self._note_times.popitem(last=False)
 
     async def list_recent(self) -> list[int]:
         """Return the channels in use within the last 30 days, the latest first."""

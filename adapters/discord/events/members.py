@@ -19,7 +19,7 @@ class Members:
     def __init__(self, rate_limiter: RateLimiter) -> None:
         self._rate_limiter = rate_limiter
         # A lookup serves all channels that are read at the same time.
-        self._known: OrderedDict[tuple[int, int], asyncio.Task[discord.Member | None]] = OrderedDict()
+        self._lookups: OrderedDict[tuple[int, int], asyncio.Task[discord.Member | None]] = OrderedDict()
         self._seconds = LOOKUP_SECONDS
 
     async def complete(self, message: discord.Message) -> None:
@@ -28,11 +28,11 @@ class Members:
         if guild is None or not isinstance(author, discord.User):
             return
         key = (guild.id, author.id)
-        if key not in self._known:
-            self._known[key] = asyncio.create_task(self._find(guild, author.id), name="member")
-        message.author = await self._known[key] or author
-        if len(self._known) > MOST_REMEMBERED:
-            self._known.popitem(last=False)
+        if key not in self._lookups:
+            self._lookups[key] = asyncio.create_task(self._find(guild, author.id), name="member")
+        message.author = await self._lookups[key] or author
+        if len(self._lookups) > MOST_REMEMBERED:
+            self._lookups.popitem(last=False)
 
     async def _find(self, guild: discord.Guild, user_id: int) -> discord.Member | None:
         async def fetch() -> discord.Member:
@@ -54,4 +54,4 @@ class Members:
 
     def forget(self) -> None:
         """Look everybody up again the next time, because roles change."""
-        self._known.clear()
+        self._lookups.clear()

@@ -36,20 +36,16 @@ async def welcome(app: "App", guild: discord.Guild) -> None:
         parameters = {"server": str(guild.id), "name": guild.name}
         if not (await session.execute(statements.note_server, parameters)).one().is_new:
             return
-    channel = _find_channel(guild)
+    candidates = [
+        text_channel for text_channel in (guild.system_channel, *guild.text_channels) if text_channel is not None
+    ]
+    channel = next((candidate for candidate in candidates if candidate.permissions_for(guild.me).send_messages), None)
     if channel is not None:
         await _send(channel, HELLO.format(name=guild.me.display_name), nonce=f"hello-{guild.id}")
     inviter = await _find_inviter(guild)
     if inviter is not None:
         hint = HINT.format(server=discord.utils.escape_markdown(guild.name), server_id=guild.id)
         await _send(inviter, hint, nonce=f"hint-{guild.id}")
-
-
-def _find_channel(guild: discord.Guild) -> discord.TextChannel | None:
-    candidates = [
-        text_channel for text_channel in (guild.system_channel, *guild.text_channels) if text_channel is not None
-    ]
-    return next((candidate for candidate in candidates if candidate.permissions_for(guild.me).send_messages), None)
 
 
 async def _find_inviter(guild: discord.Guild) -> discord.abc.Messageable | None:

@@ -47,8 +47,14 @@ class DiscordClick(Click):
     def to_message(self, row: Any, content: str) -> IncomingMessage:
         """Return the click as a message in the channel of the button."""
         interaction = self._interaction
-        clicked = str(interaction.message.id) if interaction.message is not None else None
-        reply_to = row.reply_to if self.button.action == AGAIN else clicked
+        message_id = str(interaction.message.id) if interaction.message is not None else None
+        reply_to = row.reply_to if self.button.action == AGAIN else message_id
+        if is_private(row.reply_to):
+            # What follows a private answer is private, too.
+            reply_to = f"{WHISPER}:{interaction.token}"
+        elif not (reply_to and reply_to.isdecimal()):
+            # A command is not a message that a reply could refer to.
+            reply_to = None
         return IncomingMessage(
             adapter=PLATFORM,
             sender=to_sender(interaction.user),
@@ -56,7 +62,7 @@ class DiscordClick(Click):
             event_id=str(interaction.id),
             content=content,
             sent_at=interaction.created_at,
-            platform_message_id=self._to_reply_to(row, reply_to),
+            platform_message_id=reply_to,
             platform_context=to_platform_context(interaction.user, interaction.channel, interaction.guild),
         )
 
@@ -70,10 +76,3 @@ class DiscordClick(Click):
         defer = partial(self._acknowledger.defer, self._interaction, is_private=True)
         await store(self._inbox, message, defer)
         await self._acknowledger.replace_buttons(str(row.reply_to).partition(":")[2], rows)
-
-    def _to_reply_to(self, row: Any, message_id: str | None) -> str | None:
-        # What follows a private answer is private, too.
-        if is_private(row.reply_to):
-            return f"{WHISPER}:{self._interaction.token}"
-        # A command is not a message that a reply could refer to.
-        return message_id if message_id and message_id.isdecimal() else None

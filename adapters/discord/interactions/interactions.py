@@ -67,7 +67,9 @@ class Interactions:
         payload: Any = interaction.data or {}
         try:
             if interaction.type is InteractionType.component:
-                await self._on_click(interaction, str(payload.get("custom_id", "")))
+                if (button := find_button(str(payload.get("custom_id", "")))) is not None:
+                    click = DiscordClick(button, interaction, self._acknowledger, inbox=self._app.inbox)
+                    await accept_click(self._app, click)
             elif interaction.type is InteractionType.modal_submit:
                 await self._on_form(interaction, payload, me)
             elif interaction.type is InteractionType.application_command:
@@ -84,20 +86,26 @@ class Interactions:
         except ParleyError as error:
             log.info("apology_not_said", cause=str(error))
 
-    async def _on_click(self, interaction: discord.Interaction, custom_id: str) -> None:
-        button = find_button(custom_id)
-        if button is not None:
-            await accept_click(self._app, DiscordClick(button, interaction, self._acknowledger, inbox=self._app.inbox))
-
     async def _on_command(self, interaction: discord.Interaction, payload: Any, me: int) -> None:
         name, options = str(payload["name"]), list(payload.get("options", ()))
         if name == slash.ASK:
             values = {option["name"]: option["value"] for option in options}
-            await self._ask(interaction, str(values["question"]), files=_files(payload, values.get("file")))
+            files = payload.get("resolved", {}).get("attachments", {})
+            attachments = tuple(
+                to_file(file["filename"], file.get("content_type"), file["size"], url=file["url"])
+                for file_id, file in files.items()
+                if file_id == str(values.get("file"))
+            )
+            await self._ask(interaction, str(values["question"]), files=attachments)
         elif name == slash.ABOUT_THIS:
             await self._acknowledger.ask_for_text(interaction, f"{FORM_PREFIX}:{payload['target_id']}", QUESTION)
         elif name == slash.FROM_HERE:
-            await self._summarise(interaction, str(payload["target_id"]), me)
+            await self._acknowledger.defer(interaction, is_private=True)
+            after = str(int(payload["target_id"]) - 1)
+            messages = await self._list_messages(interaction, after, me, most=MOST_SUMMARISED)
+            if not messages:
+                raise Unreadable
+            await self._ask(interaction, SUMMARISE, earlier=messages, is_deferred_in_private=True)
         elif (credential_form := commands.find_credential_form(slash.to_line(name, options))) is not None:
             # At once and without the database: a form can only be the first response.
             form = Form(
@@ -116,8 +124,10 @@ class Interactions:
         )
         answering = asyncio.create_task(work, name="command")
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
+        # An error is raised where the answer is awaited.
+        early = answering.result() if answering.done() and answering.exception() is None else None
         # Files can't be part of an immediate response.
-        if is_deferred := not answering.done() or _has_files(answering):
+        if is_deferred := not answering.done() or (early is not None and bool(early.files)):
             await self._acknowledger.defer(interaction, is_private=slash_command is None or slash_command.is_private)
         reply = await answering or CommandReply(f"There is no command /{name}.", is_private=True)
         # A refusal is private even if the command's answer is public; but a deferred response can't be changed any
@@ -125,24 +135,21 @@ class Interactions:
         is_private = slash_command.is_private if is_deferred and slash_command is not None else reply.is_private
         reply = replace(reply, is_private=is_private)
         try:
-            await self._answer(interaction, reply, is_deferred=is_deferred)
+            (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))
+            writer = ResponseWriter(self._rest, interaction.token, is_private=reply.is_private)
+            if is_deferred:
+                await insist(partial(writer.write, first, "command-0", files), try_seconds=UPLOAD_SECONDS)
+            else:
+                rows = first.get("components", ())
+                await self._acknowledger.respond(interaction, first["content"], is_private=reply.is_private, rows=rows)
+            for index, (body, files) in enumerate(others, start=1):
+                await writer.write(body, f"command-{index}", files)
         except Refused as error:
             if error.number not in {*GONE, UNKNOWN_INTERACTION}:
                 raise
             await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
         except Unavailable as error:
             await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
-
-    async def _answer(self, interaction: discord.Interaction, reply: CommandReply, *, is_deferred: bool) -> None:
-        (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))
-        writer = ResponseWriter(self._rest, interaction.token, is_private=reply.is_private)
-        if is_deferred:
-            await insist(partial(writer.write, first, "command-0", files), try_seconds=UPLOAD_SECONDS)
-        else:
-            rows = first.get("components", ())
-            await self._acknowledger.respond(interaction, first["content"], is_private=reply.is_private, rows=rows)
-        for index, (body, files) in enumerate(others, start=1):
-            await writer.write(body, f"command-{index}", files)
 
     async def _ask(
         self,
@@ -171,27 +178,18 @@ class Interactions:
     async def _on_form(self, interaction: discord.Interaction, payload: Any, me: int) -> None:
         prefix, _, target_id = str(payload.get("custom_id", "")).partition(":")
         if prefix == CREDENTIAL_PREFIX:
-            await self._keep_credential(interaction, target_id, text_of(payload))
+            await self._acknowledger.defer(interaction, is_private=True)
+            sender, value = to_sender(interaction.user), text_of(payload)
+            confirmation = await commands.keep_credential(self._app, sender, target_id, value=value)
+            writer = ResponseWriter(self._rest, interaction.token, is_private=True)
+            body = {"content": confirmation, "allowed_mentions": {"parse": []}}
+            await insist(partial(writer.write, body, "credential-0"))
         if prefix != FORM_PREFIX:
             return
         about = await self._list_messages(interaction, str(int(target_id) - 1), me, most=1)
         if not about:
             raise Unreadable
         await self._ask(interaction, text_of(payload), earlier=about)
-
-    async def _keep_credential(self, interaction: discord.Interaction, name: str, value: str) -> None:
-        await self._acknowledger.defer(interaction, is_private=True)
-        confirmation = await commands.keep_credential(self._app, to_sender(interaction.user), name, value=value)
-        writer = ResponseWriter(self._rest, interaction.token, is_private=True)
-        body = {"content": confirmation, "allowed_mentions": {"parse": []}}
-        await insist(partial(writer.write, body, "credential-0"))
-
-    async def _summarise(self, interaction: discord.Interaction, target_id: str, me: int) -> None:
-        await self._acknowledger.defer(interaction, is_private=True)
-        messages = await self._list_messages(interaction, str(int(target_id) - 1), me, most=MOST_SUMMARISED)
-        if not messages:
-            raise Unreadable
-        await self._ask(interaction, SUMMARISE, earlier=messages, is_deferred_in_private=True)
 
     async def _list_messages(
         self, interaction: discord.Interaction, after: str, me: int, *, most: int
@@ -208,18 +206,3 @@ class Interactions:
         except Refused:
             return ()
         return tuple(to_quoted_message(message, me) for message in messages if message.content or message.attachments)
-
-
-def _has_files(answering: "asyncio.Task[CommandReply | None]") -> bool:
-    # An error is raised where the answer is awaited.
-    if answering.exception() is not None:
-        return False
-    reply = answering.result()
-    return reply is not None and bool(reply.files)
-
-
-def _files(payload: Any, file_id: Any) -> tuple[Attachment, ...]:
-    file = payload.get("resolved", {}).get("attachments", {}).get(str(file_id)) if file_id else None
-    if file is None:
-        return ()
-    return (to_file(file["filename"], file.get("content_type"), file["size"], url=file["url"]),)

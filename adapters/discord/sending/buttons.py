@@ -26,13 +26,11 @@ def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
 async def replace_buttons(rest: Rest, answer: Any, answer_buttons: AnswerButtons) -> None:
     """Replace the buttons of a posted answer; `answer` is its outbox row."""
     channel_id = answer.platform_thread_id or answer.platform_channel_id
-    await _change(rest, channel_id, answer.platform_message_id, rows=to_rows(answer_buttons))
-
-
-async def _change(rest: Rest, channel_id: str, message_id: str, rows: Sequence[Json]) -> None:
-    path, body = "/channels/{channel_id}/messages/{message_id}", {"components": list(rows)}
+    path, body = "/channels/{channel_id}/messages/{message_id}", {"components": list(to_rows(answer_buttons))}
     try:
-        await insist(lambda: rest.call("PATCH", path, body, channel_id=channel_id, message_id=message_id))
+        await insist(
+            lambda: rest.call("PATCH", path, body, channel_id=channel_id, message_id=answer.platform_message_id)
+        )
     except (Refused, Unavailable) as error:
         # The message may be deleted, or visible to its asker only.
         log.info("buttons_not_changed", cause=str(error))

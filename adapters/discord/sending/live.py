@@ -46,10 +46,10 @@ class LiveMessage:
         return {"content": render_live(text), "allowed_mentions": {"parse": []}, "components": rows}
 
     def _note(self, message_id: str) -> None:
-        edited = self._sender.edited
-        edited[message_id] = self._sender.app.clock.monotonic()
-        if len(edited) > REMEMBERED_EDITS:
-            edited.popitem(last=False)
+        edit_times = self._sender.edit_times
+        edit_times[message_id] = self._sender.app.clock.monotonic()
+        if len(edit_times) > REMEMBERED_EDITS:
+            edit_times.popitem(last=False)
 
 
 def render_live(text: str) -> str:

@@ -56,11 +56,11 @@ Bodies = list[tuple[Json, Sequence[Upload]]]
 
 
 class Sender:
-    """Posts the replies of one bot. `edited`: the monotonic time of each live message's latest edit."""
+    """Posts the replies of one bot. `edit_times`: the monotonic time of each live message's latest edit."""
 
     def __init__(self, app: "App", rest: Rest) -> None:
         self.app, self.rest = app, rest
-        self.edited: OrderedDict[str, float] = OrderedDict()
+        self.edit_times: OrderedDict[str, float] = OrderedDict()
         self._upload_limits = UploadLimits()
 
     async def send(self, reply: "Reply") -> str | None:
@@ -72,7 +72,7 @@ class Sender:
             direct = Place(reply.place.platform, None, await self.rest.open_direct(account), is_direct=True)
             delivery = replace(reply.delivery, asker=account)
             reply = replace(reply, place=direct, reply_to=(reply.reply_to or "").rpartition(":")[2], delivery=delivery)
-        last = self.edited.pop(reply.delivery.live_message_id or "", None)
+        last = self.edit_times.pop(reply.delivery.live_message_id or "", None)
         if last is not None:
             # The final text is an edit as well: it has to come a second after the previous one.
             await asyncio.sleep(max(0.0, last + SECONDS_PER_EDIT - self.app.clock.monotonic()))
@@ -95,7 +95,7 @@ class Sender:
         live = reply.delivery.live_message_id
         if live is None:
             return
-        self.edited.pop(live, None)
+        self.edit_times.pop(live, None)
         channel = reply.place.thread or reply.place.channel
         try:
             await self.rest.call(
@@ -109,7 +109,7 @@ class Sender:
         manner = Manner(check=reply.check_claim)
         writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried, manner=manner)
         if isinstance(writer, ChannelWriter) and reply.was_tried and reply.age > NONCE_SECONDS:
-            writer.posted = await find_posted(self.rest, reply)
+            writer.earlier_messages = await find_posted(self.rest, reply)
         # Private follow-ups can't be looked up and have no nonce: the whole answer is in the response, which is edited.
         most_parts = 1 if isinstance(writer, ResponseWriter) and writer.is_private else MOST_PARTS
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
@@ -122,17 +122,16 @@ class Sender:
             bodies = to_messages(parts, uploads, rows, allows_mentions=reply.delivery.allows_mentions)
             try:
                 await _write(writer, reply, bodies, ids=ids, nonce=_nonce(self.app.secrets, reply))
+                return ids[-1]
             except Refused as error:
-                if error.number in GONE and isinstance(writer, ResponseWriter):
-                    writer = await _after_response(self.rest, writer, reply, manner=manner)
-                elif error.number == TOO_LARGE and uploads:
-                    max_bytes = limits.note_refusal(reply.place.server, max_bytes)
-                elif error.number == MISSING_PERMISSIONS and uploads:
-                    max_bytes = 0
-                else:
-                    raise
+                refusal = error
+            if refusal.number in GONE and isinstance(writer, ResponseWriter):
+                writer = await _after_response(self.rest, writer, reply, manner=manner)
                 continue
-            return ids[-1]
+            if not uploads or refusal.number not in {TOO_LARGE, MISSING_PERMISSIONS}:
+                raise refusal
+            is_too_large = refusal.number == TOO_LARGE
+            max_bytes = limits.note_refusal(reply.place.server, max_bytes) if is_too_large else 0
 
 
 async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", manner: Manner) -> "ChannelWriter":
@@ -186,17 +185,13 @@ async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload
             # The live message was deleted; Discord still knows its nonce.
             nonce += "-again"
     message = await writer.write(body, nonce, files)
-    if not _shows(message, body, files):
-        # The message with this nonce is the live message of an attempt that died before it stored the message's id.
-        message = await writer.change(str(message["id"]), body, files)
-    return str(message["id"])
-
-
-def _shows(message: Json, body: Json, files: Sequence[Upload]) -> bool:
     # Live text may be the whole answer already, with a Stop button and without files.
     is_same_text = message["content"].strip() == body["content"].strip()
     has_files = len(message.get("attachments", ())) == len(files)
-    return is_same_text and has_files and _button_ids(message) == _button_ids(body)
+    if not (is_same_text and has_files and _button_ids(message) == _button_ids(body)):
+        # The message with this nonce is the live message of an attempt that died before it stored the message's id.
+        message = await writer.change(str(message["id"]), body, files)
+    return str(message["id"])
 
 
 def _button_ids(message: Json) -> list[str]:
@@ -234,23 +229,25 @@ def to_nonce(secrets: Secrets, *identity: object) -> str:
 class ChannelWriter:
     """Messages of a channel, a thread or a direct conversation; the first one replies to the question.
 
-    A nonce prevents a message from being posted twice for some minutes; after them `posted` are our messages that an
-    earlier delivery may have posted.
+    A nonce prevents a message from being posted twice for some minutes; after them `earlier_messages` are our messages
+    that an earlier delivery may have posted.
     """
 
     def __init__(self, rest: Rest, place: Place, reply_to: str | None, manner: Manner = USUAL) -> None:
         self._rest, self._manner = rest, manner
         self._channel = place.thread or place.channel
-        self.posted: list[Json] = []
+        self.earlier_messages: list[Json] = []
         # A thread opened for a question does not contain the question, but has its id.
         self._reply_to = reply_to if reply_to and reply_to.isdecimal() and reply_to != place.thread else None
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
         """Post a message and return it; with a known nonce, return the existing message."""
-        message = next((message for message in self.posted if is_same_part(message, body, self._reply_to)), None)
+        message = next(
+            (message for message in self.earlier_messages if is_same_part(message, body, self._reply_to)), None
+        )
         if message is not None:
             # Two parts may have the same text.
-            self.posted.remove(message)
+            self.earlier_messages.remove(message)
             self._reply_to = None
             return message
         path = "/channels/{channel_id}/messages"

@@ -37,14 +37,14 @@ class ResponseWriter:
         self._rest, self._token, self._manner = rest, token, manner
         self.is_private, self._follows, self._was_tried = is_private, follows, was_tried
         self._first: Json = {}
-        self._posted: list[Json] | None = None
+        self._follow_ups: list[Json] | None = None
 
     async def write(self, body: Json, nonce: str, files: Sequence[Upload] = ()) -> Json:
         """Edit the response, or post a follow-up; raises `Unavailable` if it is unknown whether that was posted."""
         if nonce.endswith("-0") and not self._follows:
             return await self.change("@original", body, files)
-        if self._was_tried and (posted := await self._find_posted(body)) is not None:
-            return posted
+        if self._was_tried and (follow_up := await self._find_posted(body)) is not None:
+            return follow_up
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if self.is_private else 0)
         path = "/webhooks/{webhook_id}/{webhook_token}"
         once = replace(self._manner, is_repeated=False)
@@ -52,12 +52,12 @@ class ResponseWriter:
 
     async def _find_posted(self, body: Json) -> Json | None:
         """Return the follow-up with this text; private ones are in no history."""
-        if self._posted is None:
-            self._posted = [] if self.is_private or not self._first else await self._list_posted()
-        message = next((post for post in self._posted if post["content"].strip() == body["content"].strip()), None)
+        if self._follow_ups is None:
+            self._follow_ups = [] if self.is_private or not self._first else await self._list_posted()
+        message = next((post for post in self._follow_ups if post["content"].strip() == body["content"].strip()), None)
         if message is not None:
             # Two parts may have the same text.
-            self._posted.remove(message)
+            self._follow_ups.remove(message)
         return message
 
     async def _list_posted(self) -> list[Json]:

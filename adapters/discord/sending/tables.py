@@ -33,23 +33,20 @@ def _is_rule(line: str) -> bool:
 
 
 def _block(rows: list[str]) -> list[str]:
-    cells = [[cell.strip().replace("**", "").replace("`", "") for cell in _cells(row)] for row in rows]
-    widths = _widths(cells)
-    if (sum(widths) + 2 * len(widths)) * len(cells) > MOST_TABLE_CHARS:
-        return ["```", *(row.replace("`", "") for row in rows), "```"]
-    cells = [row + [""] * (len(widths) - len(row)) for row in cells]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return ["```", lines[0], "  ".join("-" * width for width in widths), *lines[1:], "```"]
-
-
-def _widths(cells: list[list[str]]) -> list[int]:
+    cells = [
+        [
+            cell.strip().replace("**", "").replace("`", "")
+            for cell in re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))
+        ]
+        for row in rows
+    ]
     widths: list[int] = []
     for row in cells:
         widths += [0] * (len(row) - len(widths))
         for column, cell in enumerate(row):
             widths[column] = max(widths[column], len(cell))
-    return widths
-
-
-def _cells(row: str) -> list[str]:
-    return re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))
+    if (sum(widths) + 2 * len(widths)) * len(cells) > MOST_TABLE_CHARS:
+        return ["```", *(row.replace("`", "") for row in rows), "```"]
+    cells = [row + [""] * (len(widths) - len(row)) for row in cells]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return ["```", lines[0], "  ".join("-" * width for width in widths), *lines[1:], "```"]

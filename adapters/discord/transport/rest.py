@@ -87,7 +87,7 @@ class RateLimiter:
     def __init__(self, database: Database, token: str) -> None:
         self._database = database
         self.bot = BotAccount(database, "discord", token)
-        self._given: Json = {}
+        self._parameters: Json = {}
         self._invalid = 0
 
     async def wait(self, pace: Pace = "waits") -> None:
@@ -124,10 +124,10 @@ class RateLimiter:
             return False
 
     async def _run(self, statement: TextClause) -> Any:
-        if not self._given:
-            self._given = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
+        if not self._parameters:
+            self._parameters = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
         async with self._database.statement() as session:
-            return (await session.execute(statement, self._given)).one_or_none()
+            return (await session.execute(statement, self._parameters)).one_or_none()
 
     def trace(self) -> TraceConfig:
         """Return the trace hooks that count and delay each request of the library, its retries included.
@@ -221,7 +221,14 @@ class Rest:
             uploads = [discord.File(io.BytesIO(file.content), file.filename) for file in files]
             # Only the files that this list names are in the message afterwards; a repeated edit replaces them.
             attachments = [{"id": index, "filename": upload.filename} for index, upload in enumerate(uploads)]
-            options |= {"form": _to_form(body | {"attachments": attachments}, uploads), "files": uploads}
+            message = body | {"attachments": attachments}
+            form: list[Json] = [{"name": "payload_json", "value": json.dumps(message)}]
+            for index, upload in enumerate(uploads):
+                kind = "application/octet-stream"
+                form.append(
+                    {"name": f"files[{index}]", "value": upload.fp, "filename": upload.filename, "content_type": kind}
+                )
+            options |= {"form": form, "files": uploads}
         elif body is not None:
             options["json"] = body
         return await as_our_errors(http.request(route, **options))
@@ -309,11 +316,3 @@ def _read_retry_after(error: discord.HTTPException) -> float:
         return float(error.response.headers.get("Retry-After", 0))
     except ValueError:
         return 0.0
-
-
-def _to_form(body: Any, uploads: Sequence[discord.File]) -> list[Json]:
-    form: list[Json] = [{"name": "payload_json", "value": json.dumps(body)}]
-    for index, upload in enumerate(uploads):
-        kind = "application/octet-stream"
-        form.append({"name": f"files[{index}]", "value": upload.fp, "filename": upload.filename, "content_type": kind})
-    return form
