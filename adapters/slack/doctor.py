@@ -1,6 +1,6 @@
 """The checks of `parley doctor` for Slack: tokens, scopes, request URLs, and the installations."""
 
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
@@ -50,8 +50,16 @@ async def _examine(settings: SlackSettings, public_url: str | None, clients: Cli
             yield finding
     if settings.app_token is not None:
         yield await _look_at_app_token(clients.library_client(), settings.app_token.get_secret_value())
+    elif settings.signing_secret is None:
+        text = "neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (HTTP) is set; nothing can arrive"
+        yield Finding("fail", text)
+    elif public_url is None:
+        text = "HTTP: PUBLIC_URL is not set, so Slack has no address to send to; set it, or use a socket"
+        yield Finding("fail", text)
+    elif not public_url.startswith("https://"):
+        yield Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {public_url}")
     else:
-        yield _look_at_http(settings, public_url)
+        yield Finding("ok", f"HTTP: Slack sends to {public_url.rstrip('/')}{PATHS[0]}")
     if settings.client_id is not None:
         yield _look_at_installing(settings, public_url)
     yield Finding("ok", f"events: {UNSEEN}")
@@ -66,19 +74,16 @@ async def _look_at_bot_token(clients: Clients, secret: SecretStr) -> AsyncGenera
         return
     yield Finding("ok", f"the token is {me['user']}'s in {me['team']}")
     headers: Any = me.headers
-    yield _look_at_scopes(str(headers.get("x-oauth-scopes", "")).replace(" ", "").split(","))
+    scopes = set(str(headers.get("x-oauth-scopes", "")).replace(" ", "").split(",")) - {""}
+    if missing_scopes := sorted(set(SCOPES) - scopes):
+        yield Finding("fail", f"scopes: {', '.join(missing_scopes)} are missing; {AGAIN}")
+    elif more := sorted(scopes - set(SCOPES)):
+        yield Finding("warn", f"scopes: {', '.join(more)} are more than it needs; {AGAIN}")
+    else:
+        yield Finding("ok", f"scopes: all {len(SCOPES)}, and no other")
     history = await _look_at_history(Web(client, Token(secret, "", ""), MethodLimits(SystemClock())))
     if history is not None:
         yield history
-
-
-def _look_at_scopes(scopes: Collection[str]) -> Finding:
-    missing_scopes, more = sorted(set(SCOPES) - set(scopes)), sorted(set(scopes) - set(SCOPES) - {""})
-    if missing_scopes:
-        return Finding("fail", f"scopes: {', '.join(missing_scopes)} are missing; {AGAIN}")
-    if more:
-        return Finding("warn", f"scopes: {', '.join(more)} are more than it needs; {AGAIN}")
-    return Finding("ok", f"scopes: all {len(SCOPES)}, and no other")
 
 
 async def _look_at_history(web: Web) -> Finding | None:
@@ -106,20 +111,6 @@ async def _look_at_app_token(client: AsyncWebClient, token: str) -> Finding:
         kind = "SLACK_APP_TOKEN begins with xapp- and has the scope connections:write; this one is of another kind"
         return _explain(error, str(AppTokenRefused()), kind)
     return Finding("ok", "Socket Mode: Slack gives a connection")
-
-
-def _look_at_http(settings: SlackSettings, public_url: str | None) -> Finding:
-    if settings.signing_secret is None:
-        return Finding(
-            "fail", "neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (HTTP) is set; nothing can arrive"
-        )
-    if public_url is None:
-        return Finding(
-            "fail", "HTTP: PUBLIC_URL is not set, so Slack has no address to send to; set it, or use a socket"
-        )
-    if not public_url.startswith("https://"):
-        return Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {public_url}")
-    return Finding("ok", f"HTTP: Slack sends to {public_url.rstrip('/')}{PATHS[0]}")
 
 
 def _look_at_installing(settings: SlackSettings, public_url: str | None) -> Finding:

@@ -31,7 +31,7 @@ from adapters.slack.sending.sessions import end_suspensions, set_finished, statu
 from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
-from adapters.slack.transport.api import Json, Refused, TokenRefused, Web
+from adapters.slack.transport.api import Refused, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.socket import open_socket
 from shared.db.retries import retry_on_lost_db
@@ -70,7 +70,7 @@ class SlackPlatform(ChatPlatform):
         self._events: Events | None = None
         self._installations: Installations | None = None
         self._running = Running()
-        self._shown = ShownMessages()
+        self._live_messages = ShownMessages()
 
     @property
     def clients(self) -> Clients:
@@ -120,19 +120,16 @@ class SlackPlatform(ChatPlatform):
         self.connected.set()
         suspensions = asyncio.create_task(end_suspensions(self.app, self.clients), name="suspended sessions")
         try:
-            await self._catch_up_and_attend(is_connected)
+            token = self.settings.bot_token
+            account = token.get_secret_value() if token is not None else str(self.settings.client_id)
+            checkpoint = Checkpoint(self.app.database, PLATFORM, account)
+            since = await checkpoint.find_gap()
+            if since is not None and self._events is not None:
+                self._running.start(self._catch_up(self._events, since), "catch-up")
+            await attend(self.app, checkpoint, is_connected)
         finally:
             suspensions.cancel()
             self.connected.clear()
-
-    async def _catch_up_and_attend(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
-        token = self.settings.bot_token
-        account = token.get_secret_value() if token is not None else str(self.settings.client_id)
-        checkpoint = Checkpoint(self.app.database, PLATFORM, account)
-        since = await checkpoint.find_gap()
-        if since is not None and self._events is not None:
-            self._running.start(self._catch_up(self._events, since), "catch-up")
-        await attend(self.app, checkpoint, is_connected)
 
     async def _catch_up(self, events: Events, since: str) -> None:
         async def catch_up() -> None:
@@ -159,7 +156,7 @@ class SlackPlatform(ChatPlatform):
         """Post a reply by the Web API; a reply that was already posted is not posted again."""
         web = await self.clients.get(reply.place.server)
         if reply.delivery.is_withdrawn:
-            await withdraw(web, reply, self._shown)
+            await withdraw(web, reply, self._live_messages)
             await self._end_status(web, reply)
             return None
         if (account := reply.direct_account) is not None:
@@ -168,20 +165,32 @@ class SlackPlatform(ChatPlatform):
             reply = replace(reply, place=direct, reply_to=None, delivery=delivery)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
-            ts = await send(self.app, web, reply, rows=rows, live_messages=self._shown)
+            ts = await send(self.app, web, reply, rows=rows, live_messages=self._live_messages)
         except TokenRefused as error:
             if self._installations is not None:
                 uninstall = Uninstall(self.clients, self._installations)
                 await uninstall.on_refused(web.token, error.fields.get("slack_code"))
             raise
         except Refused as error:
-            return await self._send_or_notify(web, reply, rows=rows, error=error)
+            try:
+                await Responses(self.clients).reply(reply, rows, error=error)
+            except Refused:
+                await notify_asker(
+                    self.app,
+                    reply,
+                    asker=reply.delivery.asker,
+                    reason=REASONS.get(error.slack_code),
+                    channel=reply.place.channel,
+                    send_direct=partial(send_direct, web),
+                )
+                raise
+            return None
         await self._end_status(web, reply)
         return ts
 
     async def _end_status(self, web: Web, reply: "Reply") -> None:
-        had_status = reply.turn_id in self._shown.processing
-        self._shown.processing.discard(reply.turn_id)
+        had_status = reply.turn_id in self._live_messages.processing
+        self._live_messages.processing.discard(reply.turn_id)
         delivery = reply.delivery
         has_asked = delivery.has_open_question is not None
         if reply.place.thread is None or not (delivery.was_resumed or had_status or has_asked):
@@ -192,27 +201,14 @@ class SlackPlatform(ChatPlatform):
             hours = self.app.settings.delivery_hours
             self._running.start(set_finished(web, reply.place, status, hours=hours), "session status")
 
-    async def _send_or_notify(self, web: Web, reply: "Reply", *, rows: Sequence[Json], error: Refused) -> str | None:
-        try:
-            await Responses(self.clients).reply(reply, rows, error=error)
-        except Refused:
-            await notify_asker(
-                self.app,
-                reply,
-                asker=reply.delivery.asker,
-                reason=REASONS.get(error.slack_code),
-                channel=reply.place.channel,
-                send_direct=partial(send_direct, web),
-            )
-            raise
-        return None
-
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer as live text, unless it is complete before."""
         if await turn.ends_within(LIVE_AFTER):
             return
         web = await self.clients.get(turn.place.server)
-        await asyncio.gather(show(self.app, web, turn, live_messages=self._shown), offer_stop(self.app, web, turn))
+        await asyncio.gather(
+            show(self.app, web, turn, live_messages=self._live_messages), offer_stop(self.app, web, turn)
+        )
 
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the workspace's token for a file on Slack's hosts, and no headers for any other URL."""

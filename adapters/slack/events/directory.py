@@ -36,7 +36,7 @@ class Directory:
 
     def __init__(self, clock: "Clock", running: "Running") -> None:
         self._clock, self._running = clock, running
-        self._kept: OrderedDict[tuple[str, str], tuple[float, Json | None]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], tuple[float, Json | None]] = OrderedDict()
         self._pending: dict[tuple[str, str], asyncio.Event] = {}
 
     async def list_names(self, web: Web, people: Collection[str]) -> dict[str, str]:
@@ -67,12 +67,12 @@ class Directory:
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_SECONDS):
                     await asyncio.gather(*(event.wait() for event in events))
-        return {id_: self._kept[key][1] for id_, key in keys.items() if key in self._kept}
+        return {id_: self._entries[key][1] for id_, key in keys.items() if key in self._entries}
 
     def _ask(self, web: Web, key: tuple[str, str]) -> asyncio.Event | None:
         if key in self._pending:
             return self._pending[key]
-        entry = self._kept.get(key)
+        entry = self._entries.get(key)
         if entry is not None and entry[0] > self._clock.monotonic():
             return None
         if len(self._pending) >= MOST_AT_ONCE:
@@ -89,10 +89,10 @@ class Directory:
             else:
                 record = (await web.find("conversations.info", channel=key[1]) or {}).get("channel")
             lasts = KEPT_UNKNOWN_SECONDS if record is None else KEPT_SECONDS
-            before = self._kept.get(key)
-            self._kept[key] = (self._clock.monotonic() + lasts, record or (before[1] if before else None))
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            before = self._entries.get(key)
+            self._entries[key] = (self._clock.monotonic() + lasts, record or (before[1] if before else None))
+            if len(self._entries) > MOST_KEPT:
+                self._entries.popitem(last=False)
         finally:
             self._pending.pop(key, None)
             event.set()

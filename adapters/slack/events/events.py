@@ -68,7 +68,7 @@ class Events:
         self.agent_view = AgentView(app.database)
         self.groups = Groups(app.database, clients, app.clock)
         self._listening = Listening(app.database, self.directory)
-        self._edits, self._typed = Edits(app, PLATFORM), TypedCommands(app)
+        self._edits, self._typed_commands = Edits(app, PLATFORM), TypedCommands(app)
         self._accepted: OrderedDict[str, None] = OrderedDict()
         # Messages of one thread are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -112,8 +112,8 @@ class Events:
             await self._delete(message, web)
             return
         # Slack also reports link previews and new replies as changes; those have no new `edited`.
-        edited = (message.get("edited") or {}).get("ts")
-        if not is_message(message, web) or not TS.fullmatch(str(edited)):
+        edit_ts = (message.get("edited") or {}).get("ts")
+        if not is_message(message, web) or not TS.fullmatch(str(edit_ts)):
             return
         self._listening.correct(event["channel"], message)
         message = await self.agent_view.to_event(message, web)
@@ -121,19 +121,17 @@ class Events:
             names = await self.directory.list_names(web, list_people([message]))
             event_id = to_event_id(message["channel"], message["ts"])
             question = await self._edits.change(event_id, to_text(message, web.token.bot_user_id, names))
-            if question is None and self._mentions_only_now(message, str(edited), web):
-                await self._accept_once(message, web, sent_at=to_moment(str(edited)))
+            # An edit is never a command.
+            is_command = to_text(message, web.token.bot_user_id, {}).startswith("/")
+            if question is None and mentions_agent(message, web.token) and not is_command:
+                edited_at = to_moment(str(edit_ts))
+                if self._app.clock.now() - edited_at < EDIT_IS_NEW_FOR:
+                    await self._accept_once(message, web, sent_at=edited_at)
         if question is not None and question.turn_id is not None:
             asker = to_account(str(message["user"]), to_team(message, web.token), web.token)
             self._running.start(
                 self._edits.offer_again(question.turn_id, asker, partial(replace_buttons, web)), "offer again"
             )
-
-    def _mentions_only_now(self, message: Json, edited: str, web: Web) -> bool:
-        # An edit is never a command.
-        is_new = self._app.clock.now() - to_moment(edited) < EDIT_IS_NEW_FOR
-        is_command = to_text(message, web.token.bot_user_id, {}).startswith("/")
-        return is_new and mentions_agent(message, web.token) and not is_command
 
     async def _delete(self, message: Json, web: Web) -> None:
         channel, ts = message["channel"], str(message.get("ts"))
@@ -179,7 +177,7 @@ class Events:
         event = await self.directory.with_files(web, event)
         message = to_incoming(event, web.token, names, platform_context=platform_context)
         message = replace(message, sent_at=sent_at or message.sent_at)
-        if "/" in message.content and await self._typed.answer(message, web):
+        if "/" in message.content and await self._typed_commands.answer(message, web):
             return True
         accepted = await self._app.inbox.accept(message)
         self._listening.mark_read(event)
@@ -191,7 +189,10 @@ class Events:
         return True
 
     async def _platform_context(self, event: Json, web: Web, earlier: list[QuotedMessage]) -> PlatformContext:
-        roles, role_ids = await self._roles(event, web)
+        # A guest from another workspace is in no group of this one.
+        is_member = to_team(event, web.token) == web.token.team_id
+        groups = await self.groups.find(web.token.team_id, str(event["user"])) if is_member else ((), ())
+        roles, role_ids = ((), None) if groups is None else (tuple(clean(name) for name in groups[1]), groups[0])
         if to_place(event, web.token).is_direct:
             return PlatformContext(roles=roles, role_ids=role_ids, earlier=tuple(earlier))
         channel = await self.directory.find_channel(web, event["channel"])
@@ -203,12 +204,6 @@ class Events:
             topic=cut(clean(channel.topic), TOPIC_CHARS) if channel.topic else None,
             earlier=tuple(earlier),
         )
-
-    async def _roles(self, event: Json, web: Web) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-        # A guest from another workspace is in no group of this one.
-        is_member = to_team(event, web.token) == web.token.team_id
-        groups = await self.groups.find(web.token.team_id, str(event["user"])) if is_member else ((), ())
-        return ((), None) if groups is None else (tuple(clean(name) for name in groups[1]), groups[0])
 
 
 def is_root(event: Json) -> bool:

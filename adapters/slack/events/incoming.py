@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from adapters.chat.addressing import Addressing
 from adapters.chat.cards import CARDS_CHARS, render_cards
@@ -100,21 +101,19 @@ def to_shared(event: Json, names: Mapping[str, str]) -> list[QuotedMessage]:
     shared = [attachment for attachment in event.get("attachments") or () if is_shared(attachment)]
     channel, ts = event.get("channel"), event.get("ts")
     message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
-    quotes = [QuotedMessage(_author(attachment), _shared_text(attachment, names), message_id) for attachment in shared]
-    cards = render_cards(read_cards(event, lambda text: to_plain(text, names)), str(event.get("text") or ""))
+    to_line = partial(to_plain, names=names)
+    quotes = []
+    for attachment in shared:
+        name = attachment.get("author_name")
+        author = clean(f"{name} (forwarded)") if name else "forwarded message"
+        text = clean(to_plain(str(attachment.get("text") or ""), names))
+        if not text:
+            blocks = [block for block in attachment.get("message_blocks") or () if isinstance(block, dict)]
+            inner = [message for block in blocks if (message := block.get("message"))]
+            text = render_cards([card for message in inner for card in read_cards(message, to_line)])
+        quotes.append(QuotedMessage(author, text, message_id))
+    cards = render_cards(read_cards(event, to_line), str(event.get("text") or ""))
     return [quote for quote in (*quotes, QuotedMessage("shown below", cards, message_id)) if quote.text]
-
-
-def _shared_text(attachment: Json, names: Mapping[str, str]) -> str:
-    text = clean(to_plain(str(attachment.get("text") or ""), names))
-    inner = [block.get("message") for block in attachment.get("message_blocks") or () if isinstance(block, dict)]
-    cards = [card for message in inner if message for card in read_cards(message, lambda text: to_plain(text, names))]
-    return "\n".join(part for part in (text, "" if text else render_cards(cards)) if part)
-
-
-def _author(attachment: Json) -> str:
-    name = attachment.get("author_name")
-    return clean(f"{name} (forwarded)") if name else "forwarded message"
 
 
 def to_plain(text: str, names: Mapping[str, str]) -> str:
@@ -145,7 +144,14 @@ def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
 def _to_sent(file: Json, token: Token, user: object) -> Attachment:
     # A file that the sender only shares belongs to whoever has uploaded it.
     author: Author = "person" if file.get("user") in (None, user) else "stranger"
-    return replace(to_attachment(file, token), voice_seconds=_voice_seconds(file, user), author=author)
+    # An audio clip of the sender's own, not one that they share.
+    length = file.get("duration_ms")
+    is_own = file.get("subtype") == "slack_audio" and file.get("user") == user
+    return replace(
+        to_attachment(file, token),
+        voice_seconds=length / 1000 if is_own and isinstance(length, int) and length > 0 else None,
+        author=author,
+    )
 
 
 def to_attachment(file: Json, token: Token) -> Attachment:
@@ -159,13 +165,6 @@ def to_attachment(file: Json, token: Token) -> Attachment:
         url=file.get("url_private_download") or file.get("url_private"),
         credential=f"{PLATFORM}:{token.team_id}",
     )
-
-
-def _voice_seconds(file: Json, user: object) -> float | None:
-    # An audio clip of the sender's own, not one that they share.
-    length = file.get("duration_ms")
-    is_own = file.get("subtype") == "slack_audio" and file.get("user") == user
-    return length / 1000 if is_own and isinstance(length, int) and length > 0 else None
 
 
 def to_quoted_message(event: Json, token: Token, names: Mapping[str, str]) -> QuotedMessage:

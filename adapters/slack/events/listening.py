@@ -57,15 +57,12 @@ class Listening:
         if not (place.is_direct or rule.mode == "always" or takes_part or addressing.calls_agent):
             return None
         if not (place.is_direct or rule.answers_others) and self._exchanges.is_between_people(addressing):
-            self._keep_unanswered(event)
+            # The conversation does not contain it: it is context for the next message of the thread.
+            self._unanswered[_event_key(event)] = None
+            if len(self._unanswered) > MOST_UNANSWERED:
+                self._unanswered.popitem(last=False)
             return None
         return Mention(is_first=not rule.is_known)
-
-    def _keep_unanswered(self, event: Json) -> None:
-        # The conversation does not contain it: it is context for the next message of the thread.
-        self._unanswered[_event_key(event)] = None
-        if len(self._unanswered) > MOST_UNANSWERED:
-            self._unanswered.popitem(last=False)
 
     async def list_unanswered(self, event: Json, web: Web) -> list[QuotedMessage]:
         """Return what people have said to each other in a thread of the agent since its last question."""
@@ -101,11 +98,11 @@ class Listening:
         """Apply an edit to the kept messages."""
         for key, messages in self._recent.items():
             if key.startswith(channel):
-                corrected = (
+                messages_now = (
                     {**earlier_message, **message} if earlier_message["ts"] == message["ts"] else earlier_message
                     for earlier_message in messages
                 )
-                self._recent[key] = deque(corrected, messages.maxlen)
+                self._recent[key] = deque(messages_now, messages.maxlen)
 
     def forget(self, channel: str, ts: str) -> None:
         """Drop a deleted message."""
@@ -142,7 +139,12 @@ class Listening:
         with suppress(TimeoutError):
             async with asyncio.timeout(FETCH_SECONDS):
                 async for page in _list_pages(event, web):
-                    replies.extend({**reply, "channel": event["channel"]} for reply in page if _is_chat_message(reply))
+                    # Slack's own notices are left out, such as the one that starts a thread in the assistant panel.
+                    replies.extend(
+                        {**reply, "channel": event["channel"]}
+                        for reply in page
+                        if "ts" in reply and reply.get("subtype") in (*WRITTEN_BY_PEOPLE, "bot_message")
+                    )
         return list(replies)
 
 
@@ -156,11 +158,6 @@ async def _list_pages(event: Json, web: Web) -> AsyncIterator[list[Json]]:
         cursor = {"cursor": (page.get("response_metadata") or {}).get("next_cursor")}
         if not cursor["cursor"] or web.is_history_limited:
             return
-
-
-def _is_chat_message(message: Json) -> bool:
-    # Slack's own notices are left out, such as the one that starts a thread in the assistant panel.
-    return "ts" in message and message.get("subtype") in (*WRITTEN_BY_PEOPLE, "bot_message")
 
 
 def _event_key(event: Json) -> str:

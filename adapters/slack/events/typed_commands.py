@@ -37,11 +37,8 @@ class TypedCommands:
         reply = await commands.answer(
             self._app, message.sender, message.place, text=message.content, platform_context=message.platform_context
         )
-        if reply is not None:
-            await self._post(message, web, reply)
-        return True
-
-    async def _post(self, message: IncomingMessage, web: Web, reply: commands.CommandReply) -> None:
+        if reply is None:
+            return True
         place = message.place
         where: Json = {"channel": place.channel}
         if place.is_direct or message.platform_message_id != place.thread:
@@ -69,3 +66,4 @@ class TypedCommands:
             await keep(
                 self._app, place, asker=account, reply=reply, message_id=message.platform_message_id, error=error
             )
+        return True

@@ -68,6 +68,9 @@ def build_manifest(
     if is_http and public_url is None:
         raise ConfigurationError("PUBLIC_URL is not set: by HTTP, Slack sends everything to that address.")
     base = (public_url or "").rstrip("/")
+    view: Json = {"agent_view": {"agent_description": DESCRIPTION, "suggested_prompts": list_prompts()}}
+    if has_panel:
+        view = {"assistant_view": {"assistant_description": DESCRIPTION, "suggested_prompts": []}}
     manifest: Json = {
         "display_information": {
             "name": name,
@@ -75,7 +78,7 @@ def build_manifest(
             "long_description": LONG_DESCRIPTION,
             "background_color": COLOUR,
         },
-        "features": _features(name, f"{base}{TO_COMMANDS}" if is_http else None) | _agent(has_panel=has_panel),
+        "features": _features(name, f"{base}{TO_COMMANDS}" if is_http else None) | view,
         "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
         "settings": _settings(base if is_http else None, has_panel=has_panel),
     }
@@ -90,16 +93,12 @@ def to_link(manifest: Json) -> str:
     return NEW_APP + quote(json.dumps(manifest, separators=(",", ":")))
 
 
-def _build_usage() -> str:
-    usages = [command.usage.removeprefix("/") for command in list_commands(PLATFORM) if not command.requires]
-    return ", ".join(["ask QUESTION", *usages])
-
-
 def _features(name: str, commands_url: str | None) -> Json:
+    usages = [command.usage.removeprefix("/") for command in list_commands(PLATFORM) if not command.requires]
     command = {
         "command": COMMAND,
         "description": "Ask, or see what you have here",
-        "usage_hint": _build_usage(),
+        "usage_hint": ", ".join(["ask QUESTION", *usages]),
         "should_escape": False,
     }
     shortcut = {
@@ -118,12 +117,6 @@ def _features(name: str, commands_url: str | None) -> Json:
         "shortcuts": [shortcut],
         "slash_commands": [command | ({"url": commands_url} if commands_url else {})],
     }
-
-
-def _agent(*, has_panel: bool) -> Json:
-    if has_panel:
-        return {"assistant_view": {"assistant_description": DESCRIPTION, "suggested_prompts": []}}
-    return {"agent_view": {"agent_description": DESCRIPTION, "suggested_prompts": list_prompts()}}
 
 
 def _settings(base: str | None, *, has_panel: bool) -> Json:

@@ -94,16 +94,25 @@ class Store(AsyncInstallationStore):
         """Store an installation; raises `NotInstallable` with a message for the person."""
         refusal = _refusal(installation)
         if refusal is not None:
-            await self._revoke(installation.bot_token)
+            # A token that is not stored should not stay valid.
+            try:
+                await self._client.auth_revoke(token=installation.bot_token)
+            except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+                log.warning("slack_token_not_given_back", cause=str(error))
             raise NotInstallable(refusal)
-        await self._installations.save(_to_installed(installation))
-
-    async def _revoke(self, token: str | None) -> None:
-        # A token that is not stored should not stay valid.
-        try:
-            await self._client.auth_revoke(token=token)
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("slack_token_not_given_back", cause=str(error))
+        await self._installations.save(
+            Installed(
+                team_id=str(installation.team_id),
+                team_name=installation.team_name,
+                bot_user_id=str(installation.bot_user_id),
+                token=SecretStr(str(installation.bot_token)),
+                bot_id=installation.bot_id,
+                enterprise_id=installation.enterprise_id,
+                app_id=installation.app_id,
+                scopes=",".join(installation.bot_scopes or ()),
+                installed_by=installation.user_id,
+            )
+        )
 
 
 def _refusal(installation: Installation) -> str | None:
@@ -116,20 +125,6 @@ def _refusal(installation: Installation) -> str | None:
     return None
 
 
-def _to_installed(installation: Installation) -> Installed:
-    return Installed(
-        team_id=str(installation.team_id),
-        team_name=installation.team_name,
-        bot_user_id=str(installation.bot_user_id),
-        token=SecretStr(str(installation.bot_token)),
-        bot_id=installation.bot_id,
-        enterprise_id=installation.enterprise_id,
-        app_id=installation.app_id,
-        scopes=",".join(installation.bot_scopes or ()),
-        installed_by=installation.user_id,
-    )
-
-
 async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) -> BoltResponse:
     """Answer a browser; `request` is the library's. Any error becomes a page with one sentence."""
     if app.settings.public_url is None:
@@ -137,7 +132,31 @@ async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) 
         return _page("This can't be installed yet", NO_ADDRESS, 503, more="")
     clients = Clients(settings, app.clock)
     try:
-        flow = _build_flow(app, settings, clients.library_client())
+        client = clients.library_client()
+        secret = settings.client_secret
+        installations = Installations(app.database, Vault(app.secrets.secret_keys), app.clock)
+        flow = AsyncOAuthFlow(
+            client=client,
+            logger=quiet,
+            settings=AsyncOAuthSettings(
+                client_id=settings.client_id,
+                client_secret=secret.get_secret_value() if secret else None,
+                scopes=list(SCOPES),
+                user_scopes=[],
+                redirect_uri=f"{(app.settings.public_url or '').rstrip('/')}{REDIRECT}",
+                install_path=INSTALL,
+                install_page_rendering_enabled=False,
+                redirect_uri_path=REDIRECT,
+                callback_options=AsyncCallbackOptions(_succeeded, _failed),
+                # The page is on the same host as the API, which may be GovSlack's or a test's.
+                authorization_url=urljoin(settings.api_base or API_BASE, "/oauth/v2/authorize"),
+                installation_store=Store(installations, client),
+                installation_store_bot_only=True,
+                state_store=States(app.database),
+                state_expiration_seconds=STATE_SECONDS,
+                logger=quiet,
+            ),
+        )
         return await (flow.handle_installation(request) if step == "install" else flow.handle_callback(request))
     except ParleyError as error:
         log.error("slack_install_failed", cause=str(error))
@@ -147,33 +166,6 @@ async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) 
         return _page("It did not work", UNREACHABLE, 503, more=BEGIN_AGAIN)
     finally:
         await clients.aclose()
-
-
-def _build_flow(app: App, settings: SlackSettings, client: AsyncWebClient) -> AsyncOAuthFlow:
-    secret = settings.client_secret
-    installations = Installations(app.database, Vault(app.secrets.secret_keys), app.clock)
-    return AsyncOAuthFlow(
-        client=client,
-        logger=quiet,
-        settings=AsyncOAuthSettings(
-            client_id=settings.client_id,
-            client_secret=secret.get_secret_value() if secret else None,
-            scopes=list(SCOPES),
-            user_scopes=[],
-            redirect_uri=f"{(app.settings.public_url or '').rstrip('/')}{REDIRECT}",
-            install_path=INSTALL,
-            install_page_rendering_enabled=False,
-            redirect_uri_path=REDIRECT,
-            callback_options=AsyncCallbackOptions(_succeeded, _failed),
-            # The page is on the same host as the API, which may be GovSlack's or a test's.
-            authorization_url=urljoin(settings.api_base or API_BASE, "/oauth/v2/authorize"),
-            installation_store=Store(installations, client),
-            installation_store_bot_only=True,
-            state_store=States(app.database),
-            state_expiration_seconds=STATE_SECONDS,
-            logger=quiet,
-        ),
-    )
 
 
 async def _succeeded(success: AsyncSuccessArgs) -> BoltResponse:

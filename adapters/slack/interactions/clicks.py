@@ -70,10 +70,10 @@ class SlackClick(Click):
         if not (await self._app.inbox.accept(message)).is_new:
             await self.whisper(ALREADY_CHOSEN)
             return
-        chosen = chosen_rows(str(row.choices[self.button.index])) if self.button.action == CHOICE else ()
-        clicked = self._body.get("message") or {}
-        blocks = [*without_buttons(clicked.get("blocks") or ()), *chosen]
-        await self._responses.replace(url_of(self._body), str(clicked.get("text") or ""), blocks)
+        choice_rows = chosen_rows(str(row.choices[self.button.index])) if self.button.action == CHOICE else ()
+        message_body = self._body.get("message") or {}
+        blocks = [*without_buttons(message_body.get("blocks") or ()), *choice_rows]
+        await self._responses.replace(url_of(self._body), str(message_body.get("text") or ""), blocks)
 
 
 class Clicks:

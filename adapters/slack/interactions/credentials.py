@@ -37,7 +37,11 @@ class CredentialForms:
         try:
             web = await self._clients.find(body.get("team_id"))
             if web is not None:
-                await web.call("views.open", max_wait=0, trigger_id=body.get("trigger_id"), view=_to_form(name))
+                element = {"type": "plain_text_input", "action_id": FIELD, "max_length": MOST_CHARS}
+                label = _plain(f"The password or key for {name}")
+                field: Json = {"type": "input", "block_id": FIELD, "label": label, "element": element}
+                form = _to_view([field]) | {"callback_id": FORM, "private_metadata": name, "submit": _plain("Keep")}
+                await web.call("views.open", max_wait=0, trigger_id=body.get("trigger_id"), view=form)
         except ParleyError as error:
             log.warning("slack_form_not_opened", cause=str(error))
             await self._responses.whisper(url_of(body), NO_FORM)
@@ -45,41 +49,26 @@ class CredentialForms:
     async def on_submit(self, ack: Any, body: Json) -> None:
         """Keep the credential; if it can't be kept, the form stays open with the reason."""
         view = body["view"]
+        field = ((view.get("state") or {}).get("values") or {}).get(FIELD, {}).get(FIELD, {})
         try:
             actor = await self._actors.find_payload_actor(body)
             if actor is None:
                 await ack(response_action="errors", errors={FIELD: NOT_INSTALLED})
                 return
-            confirmation = await commands.keep_credential(
-                self._app, actor.sender, str(view.get("private_metadata")), value=_value(view)
-            )
+            name, value = str(view.get("private_metadata")), str(field.get("value") or "")
+            confirmation = await commands.keep_credential(self._app, actor.sender, name, value=value)
         except ParleyError as error:
             await ack(response_action="errors", errors={FIELD: str(error)})
             return
-        await ack(response_action="update", view=_to_view([_section(confirmation)]))
-
-
-def _to_form(name: str) -> Json:
-    element = {"type": "plain_text_input", "action_id": FIELD, "max_length": MOST_CHARS}
-    label = _plain(f"The password or key for {name}")
-    field: Json = {"type": "input", "block_id": FIELD, "label": label, "element": element}
-    return _to_view([field]) | {"callback_id": FORM, "private_metadata": name, "submit": _plain("Keep")}
+        await ack(response_action="update", view=_to_view([{"type": "section", "text": _plain(confirmation)}]))
 
 
 def _to_view(blocks: list[Json]) -> Json:
     return {"type": "modal", "title": _plain("Your credential"), "close": _plain("Close"), "blocks": blocks}
 
 
-def _section(text: str) -> Json:
-    return {"type": "section", "text": _plain(text)}
-
-
 def _plain(text: str) -> Json:
     return {"type": "plain_text", "text": text, "emoji": False}
-
-
-def _value(view: Json) -> str:
-    return str(((view.get("state") or {}).get("values") or {}).get(FIELD, {}).get(FIELD, {}).get("value") or "")
 
 
 def register(bolt: "AsyncApp", forms: CredentialForms) -> None:

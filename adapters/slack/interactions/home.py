@@ -63,12 +63,27 @@ class Homes:
 
     async def on_submit(self, ack: Any, body: Json) -> None:
         """Set the workspace's budget; a refused value keeps the form open, with the reason."""
+        values = (body["view"].get("state") or {}).get("values") or {}
+        field = values.get(BUDGET_FIELD, {}).get(BUDGET_FIELD, {})
         try:
-            note, actor = await self._set_budget(body)
+            budget = read_budget(field.get("value"))
+        except ValueError:
+            await ack(response_action="errors", errors={BUDGET_FIELD: NO_NUMBER})
+            return
+        try:
+            actor = await self._actors.find_payload_actor(body)
+            if actor is None:
+                raise Refusal
+            # Checked again: the permission may have been taken away since the form was opened.
+            request = await self._request(actor)
+            request.require(Permission.ADMIN)
+            async with self._app.database.transaction() as session:
+                await set_server_budget(session, request.place, budget, by=request.user.id)
         except ParleyError as error:
             await ack(response_action="errors", errors={BUDGET_FIELD: str(error)})
             return
         await ack()
+        note = DONE_UNLIMITED if budget is None else DONE_BUDGET.format(budget=budget)
         self._running.start(self._publish(actor, note), "slack home")
 
     async def _publish_to(self, team_id: str | None, user_id: str) -> None:
@@ -77,15 +92,21 @@ class Homes:
             await self._publish(actor)
 
     async def _run(self, body: Json) -> None:
-        pressed = (body.get("actions") or [{}])[0]
-        action = str(pressed.get("action_id", "")).partition(":")[2]
+        button = (body.get("actions") or [{}])[0]
+        action = str(button.get("action_id", "")).partition(":")[2]
         actor = None
         try:
             actor = await self._actors.find_payload_actor(body)
             if actor is not None and action == REMOVE:
-                await self._publish(actor, await self._remove(actor, str(pressed.get("value", ""))))
+                await self._publish(actor, await self._remove(actor, str(button.get("value", ""))))
             elif actor is not None and action == BUDGET:
-                await self._open_form(actor, str(body.get("trigger_id")))
+                trigger_id = str(body.get("trigger_id"))
+                request = await self._request(actor)
+                request.require(Permission.ADMIN)
+                async with self._app.database.transaction() as session:
+                    status = await find_server_budget_status(session, request.place)
+                form = to_budget_form(status.limit if status is not None else None)
+                await actor.web.call("views.open", max_wait=0, trigger_id=trigger_id, view=form)
         except ParleyError as error:
             log.warning("slack_home_failed", action=action, cause=str(error))
             if actor is not None:
@@ -99,31 +120,6 @@ class Homes:
         # The button only names an entry; that it belongs to the person is checked again.
         return await panel.remove(await self._request(actor), entry_id)
 
-    async def _open_form(self, actor: Actor, trigger_id: str) -> None:
-        request = await self._request(actor)
-        request.require(Permission.ADMIN)
-        async with self._app.database.transaction() as session:
-            status = await find_server_budget_status(session, request.place)
-        form = to_budget_form(status.limit if status is not None else None)
-        await actor.web.call("views.open", max_wait=0, trigger_id=trigger_id, view=form)
-
-    async def _set_budget(self, body: Json) -> tuple[str, Actor]:
-        values = (body["view"].get("state") or {}).get("values") or {}
-        filled = values.get(BUDGET_FIELD, {}).get(BUDGET_FIELD, {})
-        try:
-            budget = read_budget(filled.get("value"))
-        except ValueError:
-            raise Refusal(NO_NUMBER) from None
-        actor = await self._actors.find_payload_actor(body)
-        if actor is None:
-            raise Refusal
-        # Checked again: the permission may have been taken away since the form was opened.
-        request = await self._request(actor)
-        request.require(Permission.ADMIN)
-        async with self._app.database.transaction() as session:
-            await set_server_budget(session, request.place, budget, by=request.user.id)
-        return DONE_UNLIMITED if budget is None else DONE_BUDGET.format(budget=budget), actor
-
     async def _request(self, actor: Actor) -> Request:
         channel = await self._actors.find_direct(actor) or NO_CHANNEL
         place = Place(PLATFORM, actor.team_id, channel, is_direct=True)
@@ -136,23 +132,21 @@ class Homes:
 
     async def _publish(self, actor: Actor, note: str = "") -> None:
         try:
-            home = await self._build_home(await self._request(actor), note)
+            request = await self._request(actor)
+            user, place = request.user, request.place
+            is_admin = user.may(Permission.ADMIN)
+            async with self._app.database.transaction() as session:
+                status = await get_budget_status(session, user.id)
+                persona = await resolve_persona(session, place, user.permission, settings=self._app.settings)
+                server = await get_server_spend(session, place) if is_admin else None
+            sections = []
+            for panel in list_panels():
+                entries = await panel.list_entries(request)
+                sections.append(Section(panel, entries.entries, entries.more))
+            home = Home(user.permission.label, status, persona.name, sections=sections, server=server, note=note)
             await actor.web.call("views.publish", user_id=actor.user_id, view=to_view(home))
         except ParleyError as error:
             log.warning("slack_home_not_shown", team=actor.team_id, cause=str(error))
-
-    async def _build_home(self, request: Request, note: str) -> Home:
-        user, place = request.user, request.place
-        is_admin = user.may(Permission.ADMIN)
-        async with self._app.database.transaction() as session:
-            status = await get_budget_status(session, user.id)
-            persona = await resolve_persona(session, place, user.permission, settings=self._app.settings)
-            server = await get_server_spend(session, place) if is_admin else None
-        sections = []
-        for panel in list_panels():
-            entries = await panel.list_entries(request)
-            sections.append(Section(panel, entries.entries, entries.more))
-        return Home(user.permission.label, status, persona.name, sections=sections, server=server, note=note)
 
 
 def register(bolt: "AsyncApp", homes: Homes) -> None:

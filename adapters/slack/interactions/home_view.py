@@ -45,20 +45,6 @@ class Home:
 
 def to_view(home: Home) -> Json:
     """Return the whole view."""
-    blocks = [
-        *([_context(home.note)] if home.note else ()),
-        *_budget(home),
-        *_part("Who answers you here", home.persona),
-    ]
-    for section in home.sections:
-        blocks += _panel(section)
-    if home.server is not None:
-        blocks += _server(home.server)
-    blocks += _part("Privacy", PRIVACY)
-    return {"type": "home", "blocks": blocks}
-
-
-def _budget(home: Home) -> list[Json]:
     status = home.status
     reservation = f"\nRunning requests hold {status.reserved:,} tokens." if status.reserved else ""
     if status.limit is None:
@@ -68,7 +54,29 @@ def _budget(home: Home) -> list[Json]:
             f"{bar(status.used, status.limit)}\nYou have used {status.used:,} of {status.limit:,} tokens. "
             f"It renews on {status.renews_on:%d %B %Y}."
         )
-    return _part("Your budget", f"{text}{reservation}\nYour permission: {home.permission}.")
+    blocks = [
+        *([_context(home.note)] if home.note else ()),
+        *_part("Your budget", f"{text}{reservation}\nYour permission: {home.permission}."),
+        *_part("Who answers you here", home.persona),
+    ]
+    for section in home.sections:
+        blocks += _panel(section)
+    if home.server is not None:
+        spend = home.server
+        tokens, cost = f"{spend.tokens:,} tokens", f"about ${spend.cost:,.2f}"
+        lines = [f"In the last 30 days {spend.people:,} people have used {tokens} ({cost})."]
+        budget = spend.budget
+        if budget is None or budget.limit is None:
+            lines.append("There is no budget for all together.")
+        else:
+            lines.append(bar(budget.used, budget.limit))
+            lines.append(
+                f"{budget.used:,} of {budget.limit:,} tokens; the budget renews on {budget.renews_on:%d %B %Y}."
+            )
+        button = {"type": "actions", "elements": [_button(BUDGET, "Change the budget")]}
+        blocks += [*_part("This workspace", "\n".join(lines)), button]
+    blocks += _part("Privacy", PRIVACY)
+    return {"type": "home", "blocks": blocks}
 
 
 def _panel(section: Section) -> list[Json]:
@@ -89,19 +97,6 @@ def _entry(panel: Panel, entry: Entry) -> Json:
     }
     button = _button(REMOVE, panel.verb) | {"value": f"{panel.name}:{entry.id}", "confirm": sure}
     return _text(cut(entry.text, ENTRY_CHARS)) | {"accessory": button}
-
-
-def _server(spend: ServerSpend) -> list[Json]:
-    tokens, cost = f"{spend.tokens:,} tokens", f"about ${spend.cost:,.2f}"
-    text = [f"In the last 30 days {spend.people:,} people have used {tokens} ({cost})."]
-    budget = spend.budget
-    if budget is None or budget.limit is None:
-        text.append("There is no budget for all together.")
-    else:
-        text.append(bar(budget.used, budget.limit))
-        text.append(f"{budget.used:,} of {budget.limit:,} tokens; the budget renews on {budget.renews_on:%d %B %Y}.")
-    button = {"type": "actions", "elements": [_button(BUDGET, "Change the budget")]}
-    return [*_part("This workspace", "\n".join(text)), button]
 
 
 def bar(usage: int, limit: int) -> str:

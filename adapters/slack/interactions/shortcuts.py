@@ -58,7 +58,8 @@ class Shortcuts:
 
     async def on_submit(self, ack: Any, body: Json) -> None:
         """Accept the question; if it can't be stored, the form stays open with the reason."""
-        question = _value(body["view"], QUESTION)
+        values = (body["view"].get("state") or {}).get("values") or {}
+        question = str(values.get(QUESTION, {}).get(QUESTION, {}).get("value") or "")
         try:
             is_accepted = await self._accept(body, json.loads(body["view"]["private_metadata"]), question)
         except ParleyError as error:
@@ -133,10 +134,6 @@ def to_form(body: Json, about: str) -> Json:
 
 def _plain(text: str) -> Json:
     return {"type": "plain_text", "text": text, "emoji": False}
-
-
-def _value(view: Json, name: str) -> str:
-    return str(((view.get("state") or {}).get("values") or {}).get(name, {}).get(name, {}).get("value") or "")
 
 
 def register(bolt: "AsyncApp", shortcuts: Shortcuts) -> None:

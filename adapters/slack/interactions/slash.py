@@ -74,7 +74,17 @@ class Slash:
             if actor is not None:
                 # Stored before the acknowledgement, under the trigger's id, so that a repeated command is a duplicate.
                 place = await self._actors.find_place(actor, str(body.get("channel_id")))
-                await self._app.inbox.accept(self._to_message(body, actor, place, question=question))
+                message = IncomingMessage(
+                    adapter=PLATFORM,
+                    sender=actor.sender,
+                    place=place,
+                    event_id=f"command:{body.get('trigger_id') or uuid4().hex}",
+                    content=to_plain(question, {}),
+                    sent_at=self._app.clock.now(),
+                    platform_message_id=to_reply_to(url_of(body)),
+                    platform_context=actor.platform_context,
+                )
+                await self._app.inbox.accept(message)
         except ParleyError as error:
             log.warning("slack_question_not_stored", cause=str(error))
             await ack(text=to_notice(str(error)), response_type="ephemeral")
@@ -84,18 +94,6 @@ class Slash:
         else:
             # Makes the command visible to the channel.
             await ack(response_type="in_channel")
-
-    def _to_message(self, body: Json, actor: Actor, place: Place, question: str) -> IncomingMessage:
-        return IncomingMessage(
-            adapter=PLATFORM,
-            sender=actor.sender,
-            place=place,
-            event_id=f"command:{body.get('trigger_id') or uuid4().hex}",
-            content=to_plain(question, {}),
-            sent_at=self._app.clock.now(),
-            platform_message_id=to_reply_to(url_of(body)),
-            platform_context=actor.platform_context,
-        )
 
     async def _find_actor(self, body: Json) -> Actor | None:
         return await self._actors.find_actor(body.get("team_id"), str(body.get("user_id")))

@@ -41,9 +41,9 @@ def without_buttons(blocks: Sequence[Json]) -> list[Json]:
     return [block for block in blocks if block.get("block_id") not in OURS]
 
 
-def chosen_rows(chosen: str) -> list[Json]:
+def chosen_rows(choice: str) -> list[Json]:
     """Return the blocks that replace the buttons after a choice."""
-    note = {"type": "plain_text", "text": f"✓ {abbreviate(to_label(chosen), LABEL_CHARS)}", "emoji": False}
+    note = {"type": "plain_text", "text": f"✓ {abbreviate(to_label(choice), LABEL_CHARS)}", "emoji": False}
     return [{"type": "context", "block_id": "parley_chosen", "elements": [note]}]
 
 
@@ -66,19 +66,16 @@ async def find_clicked_rows(database: "Database", reply: "Reply") -> list[Json] 
 async def replace_buttons(web: Web, answer: Any, answer_buttons: AnswerButtons) -> None:
     """Replace the buttons of a posted answer; `answer` is its outbox row."""
     where = {"channel": answer.platform_channel_id, "ts": answer.platform_message_id}
-    posted = await _find_message(web, where["channel"], answer.platform_thread_id, ts=where["ts"])
-    if posted is not None:
-        blocks = [*without_buttons(posted.get("blocks", ())), *to_rows(answer_buttons)]
-        await web.find("chat.update", text=posted["text"], blocks=blocks, **where)
-
-
-async def _find_message(web: Web, channel: str, thread: str | None, ts: str) -> Json | None:
+    channel, thread, ts = where["channel"], answer.platform_thread_id, where["ts"]
     at: Json = {"channel": channel, "latest": ts, "oldest": ts, "inclusive": True, "limit": 2}
     if thread is not None:
         page = await web.find("conversations.replies", ts=thread, **at)
     else:
         page = await web.find("conversations.history", **at)
-    return next((message for message in (page or {}).get("messages", ()) if message.get("ts") == ts), None)
+    answer_message = next((message for message in (page or {}).get("messages", ()) if message.get("ts") == ts), None)
+    if answer_message is not None:
+        blocks = [*without_buttons(answer_message.get("blocks", ())), *to_rows(answer_buttons)]
+        await web.find("chat.update", text=answer_message["text"], blocks=blocks, **where)
 
 
 def _element(button: ShownButton) -> Json:

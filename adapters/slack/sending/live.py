@@ -29,7 +29,12 @@ async def show(app: "App", web: Web, turn: "LiveTurn", live_messages: ShownMessa
     live_message = _Message(app, web, turn, live_messages=live_messages)
     try:
         await live_message.type()
-        live = await _find_live(app, web, turn)
+        # The one of an earlier attempt, which may have died before it stored the id.
+        live = await turn.find_message()
+        if live is None and turn.is_resumed:
+            live = (await find_sent(app.database, web, ReplyKey(turn.turn_id, turn.place, turn.reply_to))).parts.get(0)
+            if live is not None:
+                await turn.keep_message(live)
         is_streamed = live is None and turn.place.thread is not None and web.can_stream
         # Where Slack refuses the stream, the answer is shown by edits.
         if is_streamed and await Stream(web, turn, live_messages).run():
@@ -40,18 +45,6 @@ async def show(app: "App", web: Web, turn: "LiveTurn", live_messages: ShownMessa
         log.info("live_message_ended", turn=turn.turn_id, cause=str(error))
         return
     await show_live(turn, live_message, after=0)
-
-
-async def _find_live(app: "App", web: Web, turn: "LiveTurn") -> str | None:
-    """Return the live message of an earlier attempt, which may have died before it stored the id."""
-    message_id = await turn.find_message()
-    if message_id is None and turn.is_resumed:
-        message_id = (await find_sent(app.database, web, ReplyKey(turn.turn_id, turn.place, turn.reply_to))).parts.get(
-            0
-        )
-        if message_id is not None:
-            await turn.keep_message(message_id)
-    return message_id
 
 
 async def offer_stop(app: "App", web: Web, turn: "LiveTurn") -> None:
@@ -76,12 +69,12 @@ class Unconfirmed(ParleyError):
 class _Message:
     # A message that is edited at most once a second.
     def __init__(self, app: "App", web: Web, turn: "LiveTurn", live_messages: ShownMessages) -> None:
-        self._app, self._web, self._turn, self._kept = app, web, turn, live_messages
+        self._app, self._web, self._turn, self._live_messages = app, web, turn, live_messages
 
     async def type(self) -> None:
         place = self._turn.place
         if place.thread is not None:
-            self._kept.processing.add(self._turn.turn_id)
+            self._live_messages.processing.add(self._turn.turn_id)
             await set_processing(self._web, place, self._turn.message.content)
 
     async def post(self, text: str) -> str:
@@ -97,7 +90,7 @@ class _Message:
             **self._body(text),
         )
         try:
-            ts = await self._kept.post(self._web, self._turn, posting)
+            ts = await self._live_messages.post(self._web, self._turn, posting)
         except RateLimited:
             raise
         except Unavailable as error:
@@ -118,7 +111,7 @@ class _Message:
         return body | {"blocks": [*body["blocks"], *row]}
 
     def _note(self, ts: str, text: str) -> None:
-        self._kept.keep(ts, Shown(is_stream=False, text=text, edited_at=self._app.clock.monotonic()))
+        self._live_messages.keep(ts, Shown(is_stream=False, text=text, edited_at=self._app.clock.monotonic()))
 
 
 def _body(text: str) -> Json:

@@ -71,14 +71,14 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], li
         # Slack refuses empty files.
         uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, allows_empty=False)
         links = links_to(others)
-    posted = await live_messages.find_posted(reply.turn_id) if reply.turn_id in live_messages.posting else None
+    live_message = await live_messages.find_posted(reply.turn_id) if reply.turn_id in live_messages.posting else None
     delivery = reply.delivery
-    if posted is not None and delivery.live_message_id is None:
-        delivery = replace(delivery, live_message_id=posted.ts)
+    if live_message is not None and delivery.live_message_id is None:
+        delivery = replace(delivery, live_message_id=live_message.ts)
         reply = replace(reply, delivery=delivery)
     content = live_messages.shown.pop(delivery.live_message_id or "", None)
     before = AlreadySent()
-    if reply.was_tried or (delivery.live_message_id is None and (delivery.was_resumed or posted is not None)):
+    if reply.was_tried or (delivery.live_message_id is None and (delivery.was_resumed or live_message is not None)):
         before = await find_sent(app.database, web, key_of(reply))
         if before.parts:
             # It came in time.
@@ -93,8 +93,8 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], li
 
 async def withdraw(web: Web, reply: "Reply", live_messages: ShownMessages) -> None:
     """Remove the live message of a reply whose question was deleted."""
-    posted = await live_messages.find_posted(reply.turn_id) if reply.turn_id in live_messages.posting else None
-    live = reply.delivery.live_message_id or (posted.ts if posted is not None else None)
+    live_message = await live_messages.find_posted(reply.turn_id) if reply.turn_id in live_messages.posting else None
+    live = reply.delivery.live_message_id or (live_message.ts if live_message is not None else None)
     if live is not None:
         live_messages.shown.pop(live, None)
         await remove(web, reply.place.channel, live)
@@ -126,7 +126,7 @@ def _final(card: Json, content: Shown) -> str:
 
 class _MessageWriter:
     def __init__(self, app: "App", web: Web, draft: Draft, content: Shown | None, before: AlreadySent) -> None:
-        self._app, self._web, self._draft, self._shown, self._before = app, web, draft, content, before
+        self._app, self._web, self._draft, self._content, self._before = app, web, draft, content, before
         self._place = draft.reply.place
         # Whether the end of the stream has also ended the status of the agent session.
         self.has_ended_session = False
@@ -142,7 +142,18 @@ class _MessageWriter:
         uploads = [*([rendered.file] if rendered.file else []), *self._draft.uploads]
         new_uploads = [upload for upload in uploads if not self._before.has_file(upload)]
         if new_uploads:
-            await self._upload(new_uploads, rendered, ts)
+            items = [
+                {"content": upload.content, "filename": upload.filename, "title": upload.filename}
+                for upload in new_uploads
+            ]
+            where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
+            try:
+                await self._call("files.upload.v2", file_uploads=items, **where)
+            except Refused as error:
+                log.warning("slack_files_refused", reply=self._draft.reply.id, cause=str(error))
+                last = len(rendered.parts) - 1
+                with_links = "\n".join([rendered.parts[last], *links_to(self._draft.reply.files)])
+                await self._change_again(ts, Rendered((*rendered.parts[:last], with_links)), last)
         return ts
 
     async def _write_part(self, rendered: Rendered, index: int) -> str:
@@ -156,9 +167,6 @@ class _MessageWriter:
         if before is not None:
             # The message exists, but may still contain live text.
             return await self._change_again(before, rendered, index)
-        return await self._post(body, to_notice(rendered.parts[index], WHOLE_LIMIT))
-
-    async def _post(self, body: Json, whole: str) -> str:
         where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
         quiet = {"unfurl_links": False, "unfurl_media": False}
         try:
@@ -167,13 +175,13 @@ class _MessageWriter:
             if error.slack_code not in NO_BLOCKS:
                 raise
             log.warning("slack_blocks_refused", reply=self._draft.reply.id, cause=str(error))
-            plain = {"text": whole, "metadata": body["metadata"]}
+            plain = {"text": to_notice(rendered.parts[index], WHOLE_LIMIT), "metadata": body["metadata"]}
             message = await self._call("chat.postMessage", **where, **quiet, **plain)
         return str(message["ts"])
 
     async def _end_live(self, ts: str, rendered: Rendered, body: Json) -> str | None:
         """Replace the live text by the answer; return None if that is not possible, and the answer has to be posted."""
-        content = self._shown
+        content = self._content
         try:
             if content is not None and content.is_stream and await self._end_stream(ts, content, rendered, body=body):
                 return ts
@@ -244,18 +252,5 @@ class _MessageWriter:
     async def _find_rows(self) -> Sequence[Json]:
         if not self._draft.rows:
             return ()
-        clicked = await find_clicked_rows(self._app.database, self._draft.reply)
-        return self._draft.rows if clicked is None else clicked
-
-    async def _upload(self, uploads: Sequence[Upload], rendered: Rendered, ts: str) -> None:
-        items = [
-            {"content": upload.content, "filename": upload.filename, "title": upload.filename} for upload in uploads
-        ]
-        where: Json = {"channel": self._place.channel, "thread_ts": self._place.thread}
-        try:
-            await self._call("files.upload.v2", file_uploads=items, **where)
-        except Refused as error:
-            log.warning("slack_files_refused", reply=self._draft.reply.id, cause=str(error))
-            last = len(rendered.parts) - 1
-            linked = "\n".join([rendered.parts[last], *links_to(self._draft.reply.files)])
-            await self._change_again(ts, Rendered((*rendered.parts[:last], linked)), last)
+        rows_after_click = await find_clicked_rows(self._app.database, self._draft.reply)
+        return self._draft.rows if rows_after_click is None else rows_after_click

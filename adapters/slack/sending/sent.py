@@ -122,7 +122,8 @@ async def _list_messages(web: Web, key: ReplyKey) -> list[Json]:
 async def _list_streams(database: "Database", key: ReplyKey, ours: Sequence[Json]) -> list[str]:
     """Return the streams of the turn that have no metadata yet."""
     after = key.reply_to if key.reply_to and TS.fullmatch(key.reply_to) else key.place.thread
-    unmarked = [str(our["ts"]) for our in ours if _is_unmarked(our)]
+    marks = ("metadata", "files", "subtype")
+    unmarked = [str(message["ts"]) for message in ours if not any(message.get(mark) for mark in marks)]
     if key.place.thread is None or not key.turn_id or after is None or not unmarked:
         return []
     async with database.statement() as session:
@@ -137,7 +138,3 @@ async def _list_streams(database: "Database", key: ReplyKey, ours: Sequence[Json
 def command_metadata(message_id: str | None, part: int) -> Json:
     """Return the metadata of one part of the answer to a typed command."""
     return {"event_type": COMMAND_TYPE, "event_payload": {"message": message_id, "part": part}}
-
-
-def _is_unmarked(message: Json) -> bool:
-    return not (message.get("metadata") or message.get("files") or message.get("subtype"))

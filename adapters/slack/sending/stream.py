@@ -38,8 +38,8 @@ class Stream:
     """A message that is streamed."""
 
     def __init__(self, web: Web, turn: "LiveTurn", live_messages: ShownMessages) -> None:
-        self._web, self._turn, self._kept = web, turn, live_messages
-        self._shown = Shown(is_stream=True)
+        self._web, self._turn, self._live_messages = web, turn, live_messages
+        self._content = Shown(is_stream=True)
         self._step = ""
         self._ts: str | None = None
 
@@ -52,25 +52,21 @@ class Stream:
                 if await self._turn.ends_within(SECONDS_PER_EDIT):
                     return True
         finally:
-            self._shown.ended = {call: to_card(self._turn, call) for call in self._turn.calls}
-
-    def _new_text(self) -> tuple[str, str]:
-        now = OPEN_END.sub("", neutralise_mentions(self._turn.text.strip()))
-        if now.startswith(self._step):
-            return now[len(self._step) :], now
-        # After a reset the streamed text stays until the final answer replaces it.
-        return ("\n\n" if self._shown.text else "") + now, now
+            self._content.ended = {call: to_card(self._turn, call) for call in self._turn.calls}
 
     async def _update(self) -> bool:
         """Send what is new; return False if no more can be streamed."""
         # What is sent is fixed before the call: tools may end while Slack answers.
         cards = {call: to_card(self._turn, call) for call in self._turn.calls}
-        cards = {call_id: card for call_id, card in cards.items() if self._shown.cards.get(call_id) != card}
-        new, step = self._new_text()
+        cards = {call_id: card for call_id, card in cards.items() if self._content.cards.get(call_id) != card}
+        step = OPEN_END.sub("", neutralise_mentions(self._turn.text.strip()))
+        # After a reset the streamed text stays until the final answer replaces it.
+        after_reset = ("\n\n" if self._content.text else "") + step
+        new = step[len(self._step) :] if step.startswith(self._step) else after_reset
         pieces = [*cards.values(), *([{"type": "markdown_text", "text": new}] if new else [])]
         if not pieces:
             return True
-        if len(self._shown.text) + len(new) > MESSAGE_LIMIT:
+        if len(self._content.text) + len(new) > MESSAGE_LIMIT:
             # The end of a long answer is posted with the whole.
             return False
         if self._ts is None:
@@ -78,8 +74,8 @@ class Stream:
                 return False
         elif not await self._append(self._ts, pieces):
             return True
-        self._shown.cards |= cards
-        self._shown.text, self._step = self._shown.text + new, step
+        self._content.cards |= cards
+        self._content.text, self._step = self._content.text + new, step
         return True
 
     async def _append(self, ts: str, pieces: list[Json]) -> bool:
@@ -87,9 +83,9 @@ class Stream:
         channel = self._turn.place.channel
         if not self._web.method_limits.has_spare(channel, "chat.appendStream"):
             return False
-        self._shown.is_certain = False
+        self._content.is_certain = False
         await self._web.call("chat.appendStream", max_wait=0, channel=channel, ts=ts, chunks=pieces)
-        self._shown.is_certain = True
+        self._content.is_certain = True
         return True
 
     async def _start(self, pieces: list[Json]) -> bool:
@@ -109,7 +105,7 @@ class Stream:
             chunks=pieces,
         )
         try:
-            self._ts = await self._kept.post(self._web, self._turn, posting)
+            self._ts = await self._live_messages.post(self._web, self._turn, posting)
         except Refused as error:
             log.info("slack_stream_refused", turn=self._turn.turn_id, cause=str(error))
             if error.slack_code in NO_STREAMS:
@@ -117,7 +113,7 @@ class Stream:
             return False
         except RateLimited:
             return False
-        self._kept.keep(self._ts, self._shown)
+        self._live_messages.keep(self._ts, self._content)
         return True
 
 

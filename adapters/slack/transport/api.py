@@ -174,7 +174,10 @@ class Web:
         if status == 429 or code in ("ratelimited", "rate_limited"):
             return Wait(_seconds(getattr(response, "headers", None)))
         if code in TOKEN_CODES:
-            self._log_refused_token(code, APP_TOKEN_REMEDY if method == APP_TOKEN_METHOD else TOKEN_REMEDY)
+            remedy = APP_TOKEN_REMEDY if method == APP_TOKEN_METHOD else TOKEN_REMEDY
+            if not self._was_refused:
+                log.error("slack_token_refused", team=self.token.team_id or None, code=code, remedy=remedy)
+            self._was_refused = True
             return TokenRefused(slack_code=code)
         if status >= 500 or not code or code in TEMPORARY_CODES:
             return Unavailable(f"Slack can't accept this just now ({method}: {code or status}).")
@@ -183,11 +186,6 @@ class Web:
             reason += f", it needs {body.get('needed')}"
             log.error("slack_scope_missing", method=method, needed=body.get("needed"))
         return Refused(code, reason)
-
-    def _log_refused_token(self, code: str, remedy: str) -> None:
-        if not self._was_refused:
-            log.error("slack_token_refused", team=self.token.team_id or None, code=code, remedy=remedy)
-        self._was_refused = True
 
 
 def _seconds(headers: Any) -> float:

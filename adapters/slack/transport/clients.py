@@ -5,7 +5,6 @@ import logging
 from typing import Protocol
 
 import aiohttp
-from pydantic import SecretStr
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.settings import SlackSettings
@@ -108,15 +107,17 @@ class SettingsToken:
     async def _look_up(self) -> Token | None:
         async with self._lock:
             if self._token is None and self._secret is not None:
-                self._token = await self._identify(self._secret)
+                unknown = Token(self._secret, "", "")
+                me: Json = await self._clients.of(unknown).call("auth.test")
+                self._clients.forget(unknown)
+                if not me.get("team_id") or not me.get("user_id"):
+                    raise Unavailable("Slack did not say whose token SLACK_BOT_TOKEN is.")
+                self._token = Token(
+                    self._secret,
+                    me["team_id"],
+                    me["user_id"],
+                    bot_id=me.get("bot_id"),
+                    team_name=me.get("team"),
+                    is_home=True,
+                )
             return self._token
-
-    async def _identify(self, secret: SecretStr) -> Token:
-        unknown = Token(secret, "", "")
-        me: Json = await self._clients.of(unknown).call("auth.test")
-        self._clients.forget(unknown)
-        if not me.get("team_id") or not me.get("user_id"):
-            raise Unavailable("Slack did not say whose token SLACK_BOT_TOKEN is.")
-        return Token(
-            secret, me["team_id"], me["user_id"], bot_id=me.get("bot_id"), team_name=me.get("team"), is_home=True
-        )

@@ -35,7 +35,7 @@ class Signatures:
     def __init__(self, secret: str, clock: Clock) -> None:
         self._clock = clock
         self._verifier = signature.SignatureVerifier(secret, _LibraryClock(clock))
-        self._seen: OrderedDict[str, float] = OrderedDict()
+        self._digests: OrderedDict[str, float] = OrderedDict()
 
     def find_fault(self, headers: Mapping[str, str], body: bytes) -> str | None:
         """Return why a request is refused ("signature" or "replay"); None if it is genuine and new."""
@@ -45,21 +45,22 @@ class Signatures:
         except (ArithmeticError, TypeError, ValueError):
             # The library raises if the time is not a number, or the signature or body has another encoding.
             is_genuine = False
-        return self._find_replay(digest) if is_genuine else "signature"
+        if not is_genuine:
+            return "signature"
+        now = self._clock.now().timestamp()
+        while self._digests and (
+            len(self._digests) > REMEMBERED or next(iter(self._digests.values())) < now - OLDEST_SECONDS
+        ):
+            self._digests.popitem(last=False)
+        if digest in self._digests:
+            return "replay"
+        # A request may be dated up to five minutes ahead; it is remembered until that time has passed, too.
+        self._digests[digest] = now + OLDEST_SECONDS
+        return None
 
     def forget(self, headers: Mapping[str, str]) -> None:
         """Allow a request again that could not be handled: Slack may repeat it within the same second."""
-        self._seen.pop(headers.get("x-slack-signature", ""), None)
-
-    def _find_replay(self, digest: str) -> str | None:
-        now = self._clock.now().timestamp()
-        while self._seen and (len(self._seen) > REMEMBERED or next(iter(self._seen.values())) < now - OLDEST_SECONDS):
-            self._seen.popitem(last=False)
-        if digest in self._seen:
-            return "replay"
-        # A request may be dated up to five minutes ahead; it is remembered until that time has passed, too.
-        self._seen[digest] = now + OLDEST_SECONDS
-        return None
+        self._digests.pop(headers.get("x-slack-signature", ""), None)
 
 
 class _LibraryClock(signature.Clock):

@@ -143,15 +143,11 @@ class MethodLimits:
         if gate is None:
             if len(self._gates) >= MOST_GATES:
                 self._gates = {old_key: old_gate for old_key, old_gate in self._gates.items() if not old_gate.is_idle}
-            gate = self._gates[key] = self._open(method, channel)
+            is_serial, shared = method in ONE_AT_A_TIME, None
+            if is_serial and self._database is not None:
+                shared = SharedPace(self._database, self._team_id, method, channel=channel)
+            gate = self._gates[key] = Gate(self._clock, is_serial=is_serial, shared=shared)
         return gate
-
-    def _open(self, method: str, channel: str) -> Gate:
-        is_serial = method in ONE_AT_A_TIME
-        if not is_serial or self._database is None:
-            return Gate(self._clock, is_serial=is_serial)
-        shared = SharedPace(self._database, self._team_id, method, channel=channel)
-        return Gate(self._clock, is_serial=is_serial, shared=shared)
 
     def note(self, method: str) -> None:
         """Count a call."""

@@ -28,7 +28,7 @@ class SharedPace:
 
     def __init__(self, database: Database, team_id: str, method: str, channel: str) -> None:
         self._database = database
-        self._given = {"team_id": team_id, "method": method, "channel": channel, "kept": KEPT_SECONDS}
+        self._parameters = {"team_id": team_id, "method": method, "channel": channel, "kept": KEPT_SECONDS}
 
     async def reserve(self, max_wait: float) -> Slot | None:
         """Reserve the next call, unless that is more than `max_wait` seconds ahead: then others may have it.
@@ -38,10 +38,10 @@ class SharedPace:
         try:
             async with self._database.statement() as session:
                 row = (
-                    await session.execute(statements.reserve_call, self._given | {"max_wait": max_wait})
+                    await session.execute(statements.reserve_call, self._parameters | {"max_wait": max_wait})
                 ).one_or_none()
                 if row is None:
-                    row = (await session.execute(statements.read_wait, self._given)).one_or_none()
+                    row = (await session.execute(statements.read_wait, self._parameters)).one_or_none()
         except DatabaseLost:
             return None
         return None if row is None else Slot(float(row.wait), float(row.age))
@@ -51,6 +51,6 @@ class SharedPace:
         rules = {"first": FIRST_DISTANCE, "growth": GROWTH, "longest": LONGEST_DISTANCE}
         try:
             async with self._database.statement() as session:
-                await session.execute(statements.slow_down, self._given | rules | {"seconds": seconds})
+                await session.execute(statements.slow_down, self._parameters | rules | {"seconds": seconds})
         except DatabaseLost:
             return

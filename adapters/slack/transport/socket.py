@@ -56,11 +56,7 @@ async def open_socket(
         raise Unavailable("Slack's socket can't be reached just now.") from error
     finally:
         await running.settle(CLOSE_SECONDS)
-        await _close(socket)
-
-
-async def _close(socket: AsyncSocketModeHandler) -> None:
-    await socket.close_async()  # type: ignore[no-untyped-call]
-    client = socket.client
-    tasks = [client.message_processor, client.current_session_monitor, client.message_receiver]
-    await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+        await socket.close_async()  # type: ignore[no-untyped-call]
+        client = socket.client
+        tasks = [client.message_processor, client.current_session_monitor, client.message_receiver]
+        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
