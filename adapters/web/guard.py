@@ -89,7 +89,7 @@ class BoundedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(*args, **kwargs)
         self._half_open, self._head_seconds, self._body_seconds = half_open, head_seconds, body_seconds
-        self._kept = self._body_bytes = 0
+        self._head_bytes = self._body_bytes = 0
         self._is_in_head = True
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -110,33 +110,33 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and count those that are not part of a body."""
-        self._kept += len(data)
+        self._head_bytes += len(data)
         super().data_received(data)
         if self.transport.is_closing():
             return
-        if self._is_in_head and not self._kept:
+        if self._is_in_head and not self._head_bytes:
             self._expect_nothing()
         elif self._deadline is None:
             self._expect(self._head_seconds if self._is_in_head else self._body_seconds)
-        if self._kept > MAX_HEAD_BYTES:
+        if self._head_bytes > MAX_HEAD_BYTES:
             self._refuse(TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """Start a request."""
-        self._kept, self._is_in_head = 0, False
+        self._head_bytes, self._is_in_head = 0, False
         self._body_bytes = 0
         self._expect_nothing()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Receive a part of the body."""
-        self._kept = 0
+        self._head_bytes = 0
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Finish the request."""
-        self._kept, self._is_in_head = 0, True
+        self._head_bytes, self._is_in_head = 0, True
         super().on_message_complete()
 
     def _expect(self, seconds: float) -> None:
@@ -181,16 +181,14 @@ class ReadableAddresses:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer such a request with a 400; pass on every other."""
-        if scope["type"] != "http" or not _has_nul(scope):
-            await self._app(scope, receive, send)
-            return
-        await answer(Request(scope), Fault(400, "invalid_request", NO_NUL))(scope, receive, send)
-
-
-def _has_nul(scope: Scope) -> bool:
-    # Half of a surrogate pair needs no check: decoding replaces it. A cookie may write a NUL as three octal digits.
-    is_in_cookie = any(name == b"cookie" and b"\\000" in value for name, value in scope["headers"])
-    return "\x00" in scope["path"] or b"%00" in scope["query_string"] or is_in_cookie
+        if scope["type"] == "http":
+            # Half of a surrogate pair needs no check: decoding replaces it. A cookie may write a NUL as three octal
+            # digits.
+            is_in_cookie = any(name == b"cookie" and b"\\000" in value for name, value in scope["headers"])
+            if "\x00" in scope["path"] or b"%00" in scope["query_string"] or is_in_cookie:
+                await answer(Request(scope), Fault(400, "invalid_request", NO_NUL))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def app_of(request: Request) -> App:

@@ -64,10 +64,7 @@ def parse(body: bytes, model: type[Model]) -> Model:
     except ValidationError as error:
         if error.errors(include_url=False, include_input=False)[0]["type"] != "json_invalid":
             raise from_validation(error) from None
-        return _parse_leniently(body, model, error)
-
-
-def _parse_leniently(body: bytes, model: type[Model], fault: ValidationError) -> Model:
+        fault = error
     # The strict parser refuses a lone surrogate (half an emoji).
     try:
         value = json.loads(body)
@@ -102,16 +99,16 @@ async def capped(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None
     """Yield the body as it arrives; raises a 413 as soon as it exceeds the limit."""
     size = 0
     try:
-        declared = int(request.headers.get("content-length", "0"))
+        content_length = int(request.headers.get("content-length", "0"))
     except ValueError:
         raise Fault(400, "invalid_request", "Content-Length is not a number.") from None
     async for chunk in request.stream():
         size += len(chunk)
-        if max(size, declared) <= max_bytes:
+        if max(size, content_length) <= max_bytes:
             yield chunk
         elif size > max_bytes * DRAINED:
             break
-    if max(size, declared) > max_bytes:
+    if max(size, content_length) > max_bytes:
         raise too_large(max_bytes, "the body")
 
 

@@ -42,7 +42,7 @@ async def post_message(request: Request) -> Response:
     """Accept a message; respond with the AgentResponse, or stream the events of its turn."""
     app = app_of(request)
     body = await read_json(request, SentMessage, max_body(app))
-    watched = wants_events(request)
+    is_stream = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
     reply = None
     if body.decision is None and body.content.lstrip().startswith("/"):
@@ -51,14 +51,14 @@ async def post_message(request: Request) -> Response:
         if reply.files and not body.place.is_direct:
             # Where the caller shows the reply, others read it.
             reply = replace(reply, text=ALONE, files=())
-        if watched:
+        if is_stream:
             return sse.follow(sse.command_events(reply))
         return to_json(AgentResponse(0, reply.text, files=reply.files))
     files = await store_sent(app, body.attachments) if body.attachments else ()
-    message = body.to_incoming(files, wants_stream=watched, credentials=app.credentials)
+    message = body.to_incoming(files, wants_stream=is_stream, credentials=app.credentials)
     accepted = await accept_once(app, message)
     is_named = body.platform_event_id is not None
-    if watched:
+    if is_stream:
         on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
         return sse.follow(app.events.follow(accepted.inbox_id), on_closed)
     return to_json(await answer_to(request, accepted, message, is_named=is_named))
@@ -150,8 +150,8 @@ async def unless_disconnected(request: Request, answer: Awaitable[Result]) -> Re
     watching = asyncio.create_task(_until_disconnected(request.receive))
     is_waiting = True
 
-    def on_disconnected(watched: "asyncio.Task[None]") -> None:
-        if is_waiting and not watched.cancelled():
+    def on_disconnected(watching: "asyncio.Task[None]") -> None:
+        if is_waiting and not watching.cancelled():
             task.cancel()
 
     # A callback is cheaper than waiting for two tasks, and this runs for every message.

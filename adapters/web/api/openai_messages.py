@@ -40,7 +40,9 @@ async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *
         person = quote(sender.platform_user_id, safe="")
         # Scoped to the person, because two clients may use the same keys.
         event_id = f"{person}:{_digest(key)}" if key else str(uuid4())
-        channel = f"{person}/{conversation_id or _digest(_first_of_user(body.messages))}"
+        # Clients repeat it each time, so a yes to a question finds the place in which it was asked.
+        first = next(message.text for message in body.messages if message.role == "user")
+        channel = f"{person}/{conversation_id or _digest(first)}"
     return IncomingMessage(
         adapter="http",
         sender=sender or Sender(PLATFORM, NOBODY),
@@ -67,23 +69,19 @@ def find_sender(body: ChatRequest, headers: Mapping[str, str]) -> Sender | None:
     A header counts in place of the body, even if it is empty: the front end sets it, while its people may be able to
     add fields to the body.
     """
-    forwarded = [(header, clean(headers[header])) for header, _ in FORWARDED if header in headers]
-    named = (("user", body.user or ""), ("safety_identifier", body.safety_identifier or ""))
-    for field, value in forwarded or named:
+    from_headers = [(header, clean(headers[header])) for header, _ in FORWARDED if header in headers]
+    from_body = (("user", body.user or ""), ("safety_identifier", body.safety_identifier or ""))
+    for field, value in from_headers or from_body:
         person = value.strip()
         if PLACEHOLDER.search(person):
             raise invalid(field, "it names a variable that was not filled in, so all would be one person")
         if len(person) > MAX_NAME:
             raise invalid(field, f"it has more than {MAX_NAME} characters")
         if person and person.lower() != NOBODY:
-            return Sender(PLATFORM, person, _find_username(headers, field))
+            # Open WebUI writes it with the escapes of a URL.
+            name = unquote(clean(headers.get(dict(FORWARDED).get(field, ""), ""))).strip()
+            return Sender(PLATFORM, person, cut(clean(name), MAX_NAME) or None)
     return None
-
-
-def _find_username(headers: Mapping[str, str], field: str) -> str | None:
-    # Open WebUI writes it with the escapes of a URL.
-    name = unquote(clean(headers.get(dict(FORWARDED).get(field, ""), ""))).strip()
-    return cut(clean(name), MAX_NAME) or None
 
 
 def read_messages(messages: list[ChatMessage]) -> tuple[int, ChatMessage]:
@@ -124,11 +122,6 @@ def to_history(messages: list[ChatMessage]) -> tuple[EarlierMessage, ...]:
         if role is not None and message.text_with_marks.strip():
             history.append(EarlierMessage(role, message.text_with_marks))
     return tuple(history)
-
-
-def _first_of_user(messages: list[ChatMessage]) -> str:
-    # Clients repeat it each time, so a yes to a question finds the place in which it was asked.
-    return next(message.text for message in messages if message.role == "user")
 
 
 def _digest(*texts: str) -> str:

@@ -52,7 +52,7 @@ class KeptAlive:
     def __init__(self, chunks: AsyncGenerator[bytes], source: AsyncGenerator[Event] | None) -> None:
         self._chunks = chunks
         self._source = source
-        self._waiting: asyncio.Future[bytes | None] | None = None
+        self._next: asyncio.Future[bytes | None] | None = None
 
     def __aiter__(self) -> "KeptAlive":
         """Return self."""
@@ -60,28 +60,28 @@ class KeptAlive:
 
     async def wait_for_first(self) -> None:
         """Wait for the first chunk, as long as a connection may be silent; raises what the chunks raise until then."""
-        self._waiting = asyncio.ensure_future(anext(self._chunks, None))
-        tasks, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
+        self._next = asyncio.ensure_future(anext(self._chunks, None))
+        tasks, _ = await asyncio.wait({self._next}, timeout=KEEP_ALIVE_SECONDS)
         for first in tasks:
             first.result()
 
     async def __anext__(self) -> bytes:
         """Return the next chunk or comment."""
-        if self._waiting is None:
-            self._waiting = asyncio.ensure_future(anext(self._chunks, None))
-        tasks, _ = await asyncio.wait({self._waiting}, timeout=KEEP_ALIVE_SECONDS)
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._chunks, None))
+        tasks, _ = await asyncio.wait({self._next}, timeout=KEEP_ALIVE_SECONDS)
         if not tasks:
             return KEEP_ALIVE
-        chunk, self._waiting = self._waiting.result(), None
+        chunk, self._next = self._next.result(), None
         if chunk is None:
             raise StopAsyncIteration
         return chunk
 
     async def aclose(self) -> None:
         """Stop reading."""
-        if self._waiting is not None:
-            self._waiting.cancel()
-            await asyncio.gather(self._waiting, return_exceptions=True)
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.gather(self._next, return_exceptions=True)
         await self._chunks.aclose()
         if self._source is not None:
             await self._source.aclose()

@@ -55,7 +55,14 @@ async def store_uploads(app: App, uploads: Sequence[UploadFile]) -> tuple[Attach
     """Store the files of a form in chunks."""
     async with all_or_none(app) as attachments:
         for upload in uploads:
-            attachments.append(await _put_upload(app, upload))  # what is there must be known when one fails
+            filename = clean_filename(upload.filename or "file")
+            key = new_key(INCOMING, filename)
+            mime_type = cut(clean(upload.content_type or "application/octet-stream"), 200)
+            receipt = await app.files.storage.put(key, _chunks(upload), mime_type)
+            # What is there must be known when one fails.
+            attachments.append(
+                Attachment(filename, mime_type, receipt.size_bytes, storage_key=key, sha256=receipt.sha256)
+            )
     return tuple(attachments)
 
 
@@ -110,14 +117,6 @@ async def store_content(app: App, filename: str, mime_type: str, content: bytes)
     key = new_key(INCOMING, filename)
     receipt = await app.files.storage.put(key, content, mime_type)
     return Attachment(clean_filename(filename), mime_type, receipt.size_bytes, storage_key=key, sha256=receipt.sha256)
-
-
-async def _put_upload(app: App, upload: UploadFile) -> Attachment:
-    filename = clean_filename(upload.filename or "file")
-    key = new_key(INCOMING, filename)
-    mime_type = cut(clean(upload.content_type or "application/octet-stream"), 200)
-    receipt = await app.files.storage.put(key, _chunks(upload), mime_type)
-    return Attachment(filename, mime_type, receipt.size_bytes, storage_key=key, sha256=receipt.sha256)
 
 
 async def _chunks(upload: UploadFile) -> AsyncIterator[bytes]:

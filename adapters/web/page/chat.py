@@ -84,22 +84,29 @@ async def post_chat_message(request: Request) -> Response:
     app, who = app_of(request), session_of(request)
     form = await _read_form(request, max_body(app))
     try:
-        typed, uploads = _split(form)
-        sender, place = Sender(PLATFORM, who), place_of(who, typed.chat)
-        if (credential := commands.find_credential_form(typed.content)) is not None:
+        uploads = [value for key, value in form.multi_items() if key == "files" and isinstance(value, UploadFile)]
+        fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
+        try:
+            body = Typed.model_validate(fields)
+        except ValidationError as error:
+            raise from_validation(error) from None
+        if not body.content.strip() and not uploads:
+            raise invalid("content", "it may be empty only when there are files")
+        sender, place = Sender(PLATFORM, who), place_of(who, body.chat)
+        if (credential := commands.find_credential_form(body.content)) is not None:
             return sse.follow(sse.command_events(ENTER_HERE, credential))
-        if (reply := await commands.answer(app, sender, place, text=typed.content)) is not None:
+        if (reply := await commands.answer(app, sender, place, text=body.content)) is not None:
             return sse.follow(sse.command_events(reply))
         message = IncomingMessage(
             adapter="web",
             sender=sender,
             place=place,
-            event_id=f"{to_prefix(who)}:{typed.event_id}",
-            content=typed.content,
+            event_id=f"{to_prefix(who)}:{body.event_id}",
+            content=body.content,
             sent_at=None,
             attachments=await store_uploads(app, uploads),
             wants_stream=True,
-            decision=typed.decision,
+            decision=body.decision,
         )
         accepted = await accept_once(app, message)
     finally:
@@ -194,16 +201,3 @@ async def _read_form(request: Request, max_bytes: int) -> FormData:
         return await parser.parse()
     except MultiPartException as error:
         raise Fault(400, "invalid_form", error.message) from None
-
-
-def _split(form: FormData) -> tuple[Typed, list[UploadFile]]:
-    """Return the form's fields and files."""
-    uploads = [value for key, value in form.multi_items() if key == "files" and isinstance(value, UploadFile)]
-    fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
-    try:
-        typed = Typed.model_validate(fields)
-    except ValidationError as error:
-        raise from_validation(error) from None
-    if not typed.content.strip() and not uploads:
-        raise invalid("content", "it may be empty only when there are files")
-    return typed, uploads

@@ -42,9 +42,9 @@ async def get_page(request: Request) -> Response:
     key = request.query_params.get("key")
     who = find_session(request)
     if key is not None and request.method == "GET":
-        linked = redeem(app, key)
-        if linked is not None:
-            return _enter(request, linked)
+        web_user = redeem(app, key)
+        if web_user is not None:
+            return _enter(request, web_user)
         if who is None:
             return _note("This link has been used or is too old", NEW_LINK, 401)
         return _enter(request, who)

@@ -2,7 +2,6 @@
 
 from datetime import timedelta
 from functools import wraps
-from pathlib import Path
 from secrets import token_hex, token_urlsafe
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,14 +51,30 @@ def one_time_link(app: App, web_user_id: str | None = None) -> str:
     `web_user_id` is the person's id on the platform `web`; without it the link creates a new person.
     """
     claim = {"who": web_user_id or token_hex(8), "nonce": token_urlsafe(12), "until": _deadline(app, LINK_LIFE)}
-    base = app.settings.public_url or f"http://{_reachable(app.settings.host)}:{app.settings.port}"
+    host = app.settings.host
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not bound
+        # A browser can't open the address that stands for all addresses.
+        host = "127.0.0.1"
+    elif ":" in host:
+        host = f"[{host}]"
+    base = app.settings.public_url or f"http://{host}:{app.settings.port}"
     return f"{base.rstrip('/')}/?key={_signer(app, 'link').dumps(claim)}"
 
 
 def redeem(app: App, key: str) -> str | None:
     """Return the web user's id in a link's token, None if it is invalid, expired or used."""
     claim = _read(app, "link", key)
-    if claim is None or not _use_once(app.settings.parley_home / "used_links", claim["nonce"], app):
+    if claim is None:
+        return None
+    # A used link is marked by a file, for restarts and other processes.
+    folder = app.settings.parley_home / "used_links"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for mark in folder.iterdir():
+        if mark.stat().st_mtime < app.clock.now().timestamp() - 2 * LINK_LIFE.total_seconds():
+            mark.unlink(missing_ok=True)
+    try:
+        (folder / claim["nonce"]).touch(exist_ok=False)
+    except FileExistsError:
         return None
     return str(claim["who"])
 
@@ -91,13 +106,6 @@ def give_session(app: App, response: Response, web_user_id: str) -> None:
     )
 
 
-def _reachable(host: str) -> str:
-    # A browser can't open the address that stands for all addresses.
-    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - compared, not bound
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
-
-
 def _deadline(app: App, life: timedelta) -> int:
     return int((app.clock.now() + life).timestamp())
 
@@ -113,16 +121,3 @@ def _read(app: App, purpose: str, token: str) -> dict[str, Any] | None:
     except BadSignature:
         return None
     return claim if claim["until"] > app.clock.now().timestamp() else None
-
-
-def _use_once(folder: Path, nonce: str, app: App) -> bool:
-    """Mark a link as used and return whether it was unused; the mark is a file, for restarts and other processes."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for mark in folder.iterdir():
-        if mark.stat().st_mtime < app.clock.now().timestamp() - 2 * LINK_LIFE.total_seconds():
-            mark.unlink(missing_ok=True)
-    try:
-        (folder / nonce).touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True
