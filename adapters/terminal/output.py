@@ -84,7 +84,7 @@ class LiveOutput:
     wants_stream = True
 
     def __init__(self) -> None:
-        self._shown = ""
+        self._visible_text = ""
         self._is_waiting = False
 
     def note(self, text: str) -> None:
@@ -106,12 +106,12 @@ class LiveOutput:
     def show(self, event: Event) -> None:
         """Show one event of a turn."""
         if event.name == "text_delta":
-            if event.payload.get("reset") and self._shown:
+            if event.payload.get("reset") and self._visible_text:
                 self.note("(the answer begins anew)")
             text = harmless(event.payload["text"])
             if text:
                 self._write(text)
-                self._shown += text
+                self._visible_text += text
         elif event.name == "tool_call":
             self.note(f"· {describe_call(event.payload)}")
             self.wait()
@@ -121,20 +121,20 @@ class LiveOutput:
         elif event.name == "message":
             whole = harmless(event.payload["content"])
             # The streamed text is a preview; the stored message is authoritative.
-            if self._shown and whole.startswith(self._shown.rstrip()):
-                self._write(whole[len(self._shown) :])
+            if self._visible_text and whole.startswith(self._visible_text.rstrip()):
+                self._write(whole[len(self._visible_text) :])
             elif whole:
                 self._end_line()
                 self._write(whole)
-            self._shown = whole
+            self._visible_text = whole
             self._end_line()
             for file in event.payload["files"]:
                 self._write(f"{describe_file(file)}\n")
             self._write("\n")
 
     def _end_line(self) -> None:
-        self._write("" if not self._shown or self._shown.endswith("\n") else "\n")
-        self._shown = ""
+        self._write("" if not self._visible_text or self._visible_text.endswith("\n") else "\n")
+        self._visible_text = ""
 
     def _write(self, text: str) -> None:
         if self._is_waiting:
