@@ -241,12 +241,6 @@ def _round(_context: Context, number: Number, digits: Number = 0) -> Number:
     return int(rounded) if places <= 0 else rounded
 
 
-def _logarithm(context: Context, number: Number, base: Number = 10) -> Number:
-    if base == 10:
-        return context.log10(_exact(number))
-    return context.divide(context.ln(_exact(number)), context.ln(_exact(base)))
-
-
 def _by_float(function: Callable[[float], float]) -> Callable[[Context, Number], Number]:
     def apply(context: Context, number: Number) -> Number:
         # A float has fifteen reliable digits: so many are shown.
@@ -266,7 +260,11 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "max": lambda _context, *numbers: max(numbers, key=_exact),
     "exp": lambda context, number: context.exp(_exact(number)),
     "ln": lambda context, number: context.ln(_exact(number)),
-    "log": _logarithm,
+    "log": lambda context, number, base=10: (
+        context.log10(_exact(number))
+        if base == 10
+        else context.divide(context.ln(_exact(number)), context.ln(_exact(base)))
+    ),
     "sin": _by_float(math.sin),
     "cos": _by_float(math.cos),
     "tan": _by_float(math.tan),

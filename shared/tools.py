@@ -280,7 +280,12 @@ class Tool:
         try:
             model = self.arguments.model_validate(arguments)
         except ValidationError as error:
-            problems = _problems(error)
+            # `errors()` builds all of them, which takes seconds for a long list in which every item is wrong.
+            if (count := error.error_count()) > MAX_LISTED_PROBLEMS:
+                problems = [f"{count:,} values are wrong"]
+            else:
+                details = error.errors()[:10]
+                problems = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in details]
             raise ToolError("The arguments are not valid.", problems=problems) from None
         return {name: getattr(model, name) for name in type(model).model_fields}
 
@@ -337,13 +342,6 @@ def tool(
         )
 
     return decorate
-
-
-def _problems(error: ValidationError) -> list[str]:
-    # `errors()` builds all of them, which takes seconds for a long list in which every item is wrong.
-    if (count := error.error_count()) > MAX_LISTED_PROBLEMS:
-        return [f"{count:,} values are wrong"]
-    return [f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in error.errors()[:10]]
 
 
 def _compact(schema: Any) -> Any:

@@ -135,9 +135,9 @@ async def _make_folder(program: Program) -> AsyncIterator[Path | None]:
 async def _exchange(process: Process, content: bytes, program: Program, *, rights: Rights) -> Finished:
     assert process.stdin and process.stdout and process.stderr  # noqa: S101, PT018  # they are pipes
     reading = [
-        asyncio.ensure_future(_read(process.stdout, program.output_bytes, process)),
-        asyncio.ensure_future(_read(process.stderr, MAX_REASON_BYTES, process)),
-        asyncio.ensure_future(_write(process.stdin, content)),
+        asyncio.ensure_future(_read_pipe(process.stdout, program.output_bytes, process)),
+        asyncio.ensure_future(_read_pipe(process.stderr, MAX_REASON_BYTES, process)),
+        asyncio.ensure_future(_write_pipe(process.stdin, content)),
     ]
     try:
         async with asyncio.timeout(rights.limits.seconds):
@@ -155,7 +155,7 @@ async def _exchange(process: Process, content: bytes, program: Program, *, right
     return Finished(process.returncode or 0, output or b"", (reason or b"").decode("utf-8", "replace").strip())
 
 
-async def _read(pipe: StreamReader, most_bytes: int, process: Process) -> bytes | None:
+async def _read_pipe(pipe: StreamReader, most_bytes: int, process: Process) -> bytes | None:
     """Return what is written to a pipe; a process that writes more is ended."""
     chunks = bytearray()
     while chunk := await pipe.read(CHUNK_BYTES):
@@ -167,7 +167,7 @@ async def _read(pipe: StreamReader, most_bytes: int, process: Process) -> bytes 
     return bytes(chunks)
 
 
-async def _write(pipe: StreamWriter, content: bytes) -> None:
+async def _write_pipe(pipe: StreamWriter, content: bytes) -> None:
     # A program that has read enough closes its end.
     with suppress(BrokenPipeError, ConnectionResetError):
         pipe.write(content)
