@@ -128,7 +128,7 @@ def test_an_answer_never_takes_more_than_half_of_the_window() -> None:
     assert prune(ModelRequest((THIS,), (), 4000), 4096).max_tokens == 2048
 
 
-async def read_book(_context: ToolContext, page: int = 0) -> str:
+async def read(_context: ToolContext, page: int = 0) -> str:
     return f"page {page}: " + "It was a dark and stormy night. " * 190
 
 
@@ -151,7 +151,7 @@ def with_books(settings: Settings, *models: str) -> Settings:
     return settings.model_copy(update={**changes, **({"llm_models": models} if models else {})})
 
 
-BOOKS = ModuleTools([Tool(read_book, Permission.GUEST, module="books")])
+BOOKS = ModuleTools([Tool(read, Permission.GUEST, module="books")])
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
