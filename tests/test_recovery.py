@@ -153,7 +153,7 @@ async def test_a_job_without_a_notification_is_taken_at_once(parley: Parley, add
         for number in range(5):
             accepted = await inbox.accept(silent, message(f"unheard {number}"))
             # procrastinate itself polls only every five seconds.
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(4.5):
                 await parley.model.until(number + 2)
             assert (await parley.app.events.response(accepted.inbox_id)).error is None
     finally:

@@ -28,7 +28,7 @@ async def cancelled(call: "asyncio.Task[Any]", at: Asking) -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         await at.stub.until_idle()
 
 
