@@ -145,7 +145,7 @@ soak: ready-for-tests
 # The tests' lock is solved first; the program's starts as its copy, so that both hold the same versions.
 lock: ready-for-tests
 	@echo "parley: solving requirements-dev.lock"
-	@grep -v "^boto3" .ci/never-imported.txt | $(SOLVE) pyproject.toml $(if $(UPGRADE),--upgrade) --all-extras --group build --group dev \
+	@grep -Ev "^(boto3|colorama|tqdm)" .ci/never-imported.txt | $(SOLVE) pyproject.toml $(if $(UPGRADE),--upgrade) --all-extras --group build --group dev \
 		--override - --output-file requirements-dev.lock >/dev/null
 	@echo "parley: solving requirements.lock"
 	@cp requirements-dev.lock requirements.lock
