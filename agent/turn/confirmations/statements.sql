@@ -7,14 +7,13 @@ SELECT asked.id, asked.call_id, asked.tool, asked.arguments, asked.question, ask
              AND turns.parent_turn_id IS NULL
        ) AS is_last,
        ARRAY(
-           SELECT parley_permission(users.permission_level, users.permission_until, users.permission_after) FROM users
+           SELECT unnest(
+               parley_permission(users.permission_level, users.permission_until, users.permission_after)
+               || ARRAY(SELECT permission_level FROM parley_role_permissions(
+                   users.id, place.platform, place.platform_server_id
+               ))
+           ) FROM users JOIN conversations AS place ON place.id = :conversation_id
            WHERE users.id = :approved_by AND users.paused_at IS NULL
-           UNION ALL SELECT role_grants.permission_level FROM conversations AS place
-           JOIN member_roles ON member_roles.platform = place.platform AND member_roles.server = place.platform_server_id
-           JOIN role_grants ON role_grants.platform = place.platform AND role_grants.server = place.platform_server_id
-               AND jsonb_exists(member_roles.roles, role_grants.role) AND role_grants.permission_level IS NOT NULL
-           JOIN users ON users.id = member_roles.user_id AND users.paused_at IS NULL
-           WHERE place.id = :conversation_id AND member_roles.user_id = :approved_by
        ) AS approver_permissions
 FROM confirmations AS asked JOIN inbox AS message ON message.id = :inbox_id
 WHERE asked.conversation_id = :conversation_id AND asked.user_id = :user_id

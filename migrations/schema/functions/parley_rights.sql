@@ -6,11 +6,9 @@ CREATE FUNCTION public.parley_rights(p_turn_id bigint) RETURNS TABLE (
 LANGUAGE sql STABLE AS $$
     SELECT public.parley_permission(users.permission_level, users.permission_until, users.permission_after),
            personas.allowed_modules, personas.id IS NOT NULL, (
-               SELECT array_agg(role_grants.permission_level)
-               FROM public.member_roles JOIN public.role_grants USING (platform, server)
-               WHERE member_roles.user_id = users.id AND member_roles.platform = conversations.platform
-                 AND member_roles.server = conversations.platform_server_id
-                 AND jsonb_exists(member_roles.roles, role_grants.role) AND role_grants.permission_level IS NOT NULL
+               SELECT array_agg(roles.permission_level) FROM public.parley_role_permissions(
+                   users.id, conversations.platform, conversations.platform_server_id
+               ) AS roles
            )
     FROM public.turns JOIN public.conversations ON conversations.id = turns.conversation_id
     LEFT JOIN public.users ON users.id = turns.user_id LEFT JOIN public.personas ON personas.id = turns.persona_id
