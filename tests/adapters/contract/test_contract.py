@@ -237,7 +237,9 @@ async def test_a_file_that_comes_in_is_read_by_a_tool(talk: PlatformDriver) -> N
 
     await talk.say(ANN, "read this", talk.direct(ANN), files=[("notes.txt", b"bikes are green")])
 
-    assert await talk.hear(talk.direct(ANN)) == ["Green."]
+    # On a slow machine the call is shown above it meanwhile.
+    (post,) = await talk.hear(talk.direct(ANN))
+    assert post.endswith("Green.")
     assert "notes.txt (file_id 1" in talk.scene.prompt(0)
     assert "bikes are green" in json.dumps(talk.scene.model.requests[1].body["messages"][-1])
     assert await talk.scene.sql("SELECT filename, mime_type, status FROM file_records") == [
