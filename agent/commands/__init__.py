@@ -3,7 +3,7 @@
 import re
 
 from agent.app import App
-from agent.commands.base import Answered, Command, CommandChoice, CommandReply, Request, command
+from agent.commands.base import Command, CommandChoice, CommandReply, Request, command
 from agent.commands.credentials import find_credential_form, keep_credential
 from agent.commands.registry import find_command, list_commands, unknown_command
 from agent.people.participants import resolve_user, with_roles
@@ -60,11 +60,8 @@ async def answer(
         return CommandReply(str(error), is_private=True)
     if isinstance(reply, str):
         return CommandReply(cut(reply, MAX_CHARS), command.is_private, command.quits)
+    content, number = cut(reply.text, MAX_CHARS), reply.confirmation
+    if number is not None:
+        content += f"\n\nTo do it, write /confirm {number}; otherwise /confirm no."
     # What deletes or contains a person's data is nobody else's concern, whatever the command says.
-    return CommandReply(_with_hint(reply), True, confirmation=reply.confirmation, files=reply.files)
-
-
-def _with_hint(reply: Answered) -> str:
-    text = cut(reply.text, MAX_CHARS)
-    number = reply.confirmation
-    return text if number is None else f"{text}\n\nTo do it, write /confirm {number}; otherwise /confirm no."
+    return CommandReply(content, True, confirmation=number, files=reply.files)

@@ -62,7 +62,15 @@ async def forget_memories(
     """Forget memories, and what else was made of the messages they come from."""
     match what.split():
         case ["all"]:
-            return await _ask_to_forget_all(request)
+            async with request.app.database.transaction() as session:
+                count = await count_own(session, request.user.id)
+                number = await ask_for_confirmation(session, request.user.id, "/memory forget all")
+            # Also without memories there may be summaries.
+            return Answered(
+                f"I would forget all of your {count:,} memories, in all places, and what was made of your messages:"
+                " facts and summaries. The messages themselves stay in the history; /erase me removes these, too.",
+                confirmation=number,
+            )
         case ["about", _, *_]:
             return await _ask_to_forget_about(request, what.split(maxsplit=1)[1])
         case [word] if _is_id(word):
@@ -72,7 +80,7 @@ async def forget_memories(
                 return f"I have forgotten memory {memory_id}."
             return f"You have no memory with the id {abbreviate(digits, MAX_ID_CHARS)}; /memory list shows them."
         case words if all(_is_id(word) for word in words):
-            ids = [number for word in words if (number := to_id(word.strip("#,"))) is not None]
+            ids = [memory_id for word in words if (memory_id := to_id(word.strip("#,"))) is not None]
             async with request.app.database.transaction() as session:
                 own = await get_own(session, Visibility(request.user.id, request.place), ids)
                 if not own:
@@ -109,18 +117,6 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
     if paused:
         return f"From now on I remember nothing {where}, except what you ask me to."
     return f"From now on I remember things {where} again."
-
-
-async def _ask_to_forget_all(request: Request) -> Answered:
-    async with request.app.database.transaction() as session:
-        count = await count_own(session, request.user.id)
-        number = await ask_for_confirmation(session, request.user.id, "/memory forget all")
-    # Also without memories there may be summaries.
-    text = (
-        f"I would forget all of your {count:,} memories, in all places, and what was made of your messages: facts and"
-        " summaries. The messages themselves stay in the history; /erase me removes these, too."
-    )
-    return Answered(text, confirmation=number)
 
 
 async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:

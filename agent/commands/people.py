@@ -3,7 +3,7 @@
 from sqlalchemy import select
 
 from agent.commands.base import Request, command
-from agent.people.billing.budget import BudgetStatus, find_server_budget_status, get_budget_status
+from agent.people.billing.budget import find_server_budget_status, get_budget_status
 from shared.models import UserPlatformLink
 
 MOST_LINKS = 20
@@ -15,23 +15,22 @@ async def show_budget(request: Request, *_: str) -> str:
     async with request.app.database.transaction() as session:
         own = await get_budget_status(session, request.user.id)
         server = await find_server_budget_status(session, request.place)
-    lines = [" ".join(_sentences(own))]
-    return "\n".join([*lines, _of_server(server)] if server is not None else lines)
-
-
-def _of_server(status: BudgetStatus) -> str:
-    limit = status.limit or 0
-    sentence = f"All together have used {status.used:,} of the {limit:,} tokens of this server"
-    return f"{sentence}; {max(0, limit - status.used):,} are left. They renew on {status.renews_on:%d %B %Y}."
-
-
-def _sentences(status: BudgetStatus) -> list[str]:
-    reservations = [f"Running requests hold {status.reserved:,} tokens."] if status.reserved else []
-    if status.limit is None:
-        return [f"Your budget is unlimited; you have used {status.used:,} tokens in this period.", *reservations]
-    remainder = max(0, status.limit - status.used)
-    sentence = f"You have used {status.used:,} of {status.limit:,} tokens; {remainder:,} are left."
-    return [sentence, *reservations, f"The budget renews on {status.renews_on:%d %B %Y}."]
+    reservations = [f"Running requests hold {own.reserved:,} tokens."] if own.reserved else []
+    if own.limit is None:
+        used = f"Your budget is unlimited; you have used {own.used:,} tokens in this period."
+        sentences = [used, *reservations]
+    else:
+        remainder = max(0, own.limit - own.used)
+        used = f"You have used {own.used:,} of {own.limit:,} tokens; {remainder:,} are left."
+        sentences = [used, *reservations, f"The budget renews on {own.renews_on:%d %B %Y}."]
+    lines = [" ".join(sentences)]
+    if server is not None:
+        limit = server.limit or 0
+        lines.append(
+            f"All together have used {server.used:,} of the {limit:,} tokens of this server;"
+            f" {max(0, limit - server.used):,} are left. They renew on {server.renews_on:%d %B %Y}."
+        )
+    return "\n".join(lines)
 
 
 @command("me")

@@ -1,10 +1,8 @@
 """The command `/persona`, which shows the persona of a place or binds one to it."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.base import Request, command
 from agent.commands.signature import REST_OF_LINE, Keyword
@@ -12,20 +10,12 @@ from agent.people.personas import resolve_persona
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.log import get_logger
-from shared.messages import Place
 from shared.models import Persona
 from shared.permissions import Permission
 
 statements = load_statements(__file__)
 
 MOST_NAMES = 30
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    # The place of a persona: as text for people, and its platform and server for comparison.
-    shown: str
-    server_key: tuple[str | None, str | None]
 
 
 @command("persona", hint="Write /persona to see who answers here, or /persona set NAME.")
@@ -50,8 +40,16 @@ async def show_or_bind_persona(request: Request, name: Annotated[str, Keyword("s
 async def _bind(request: Request, name: str) -> str:
     place = request.place
     async with request.app.database.transaction() as session:
-        before = await _find(session, name)
-        if before is not None and before.server_key != (place.platform, place.server):
+        columns = (Persona.platform, Persona.platform_server_id, Persona.platform_channel_id, Persona.is_default)
+        row = (await session.execute(select(*columns).where(Persona.name == name).with_for_update())).one_or_none()
+        if row is None:
+            names = (await session.scalars(select(Persona.name).order_by(Persona.name).limit(MOST_NAMES))).all()
+            hint = f"there are: {', '.join(names)}" if names else "there is none yet; `parley persona create` makes one"
+            raise Refusal(f"There is no persona {name[:60]!r}; {hint}.")
+        if row.is_default:
+            raise Refusal(f"{name} is the default persona, which answers wherever no other does; choose another one.")
+        old_place = " / ".join(part for part in row[:3] if part)
+        if old_place and (row.platform, row.platform_server_id) != (place.platform, place.server):
             # Roles on this server must not affect other servers, so only the user's own permission counts.
             own = (await session.execute(statements.read_own_permission, {"user_id": request.user.id})).scalar_one()
             if Permission.from_label(own) < Permission.ADMIN:
@@ -62,23 +60,6 @@ async def _bind(request: Request, name: str) -> str:
         await session.execute(select(bound))
     get_logger().info("persona_bound", user=request.user.id, place=place.key)
     # A persona has only one place, so binding it here removes it from its previous place.
-    moved = f" It no longer answers in {before.shown}." if before and before.shown != _described(place) else ""
+    new_place = " / ".join(part for part in (place.platform, place.server, place.channel) if part)
+    moved = f" It no longer answers in {old_place}." if old_place and old_place != new_place else ""
     return f"{name} answers in this channel from the next message on.{moved}"
-
-
-async def _find(session: AsyncSession, name: str) -> _Bound | None:
-    """Return the place that the persona is bound to, None if it is not bound; raises `Refusal` if it does not exist."""
-    columns = (Persona.platform, Persona.platform_server_id, Persona.platform_channel_id, Persona.is_default)
-    row = (await session.execute(select(*columns).where(Persona.name == name).with_for_update())).one_or_none()
-    if row is None:
-        names = (await session.scalars(select(Persona.name).order_by(Persona.name).limit(MOST_NAMES))).all()
-        hint = f"there are: {', '.join(names)}" if names else "there is none yet; `parley persona create` makes one"
-        raise Refusal(f"There is no persona {name[:60]!r}; {hint}.")
-    if row.is_default:
-        raise Refusal(f"{name} is the default persona, which answers wherever no other does; choose another one.")
-    place = " / ".join(part for part in row[:3] if part)
-    return _Bound(place, (row.platform, row.platform_server_id)) if place else None
-
-
-def _described(place: Place) -> str:
-    return " / ".join(part for part in (place.platform, place.server, place.channel) if part)

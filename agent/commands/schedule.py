@@ -46,7 +46,10 @@ async def list_jobs(request: Request) -> str:
 @schedule.subcommand("add", requires=Permission.USER)
 async def add_job(request: Request, reminder: Text) -> str:
     """Add a reminder: when, a colon, and what I shall say then."""
-    when, content = _split(reminder)
+    # The colon of a time of day has no blank behind it.
+    when, _, content = (part.strip() for part in reminder.partition(": "))
+    if not when or not content:
+        raise Refusal(USAGE)
     zone = request.user.time_zone if find_zone(request.user.time_zone) else "UTC"
     app, place = request.app, request.place
     with _refusals():
@@ -57,14 +60,6 @@ async def add_job(request: Request, reminder: Text) -> str:
         origin = Origin(request.adapter, request.sender.platform_user_id)
         jobs = replace(jobs_of(request), conversation_id=conversation.id, origin=origin)
         return f"Scheduled: {describe(await jobs.add(NewJob(content, timing)), zone)}"
-
-
-def _split(text: str) -> tuple[str, str]:
-    # The colon of a time of day has no blank behind it.
-    when, colon, content = text.partition(": ")
-    if not colon or not when.strip() or not content.strip():
-        raise Refusal(USAGE)
-    return when.strip(), content.strip()
 
 
 @schedule.subcommand("cancel")

@@ -72,12 +72,17 @@ def read_facts(entries: Any, statement_by_number: Mapping[int, Statement], facts
             continue
         about = facts_by_user.get(fact.statement.user_id, ())
         own = {old_fact.id for old_fact in about}
-        same = [fact.content for fact in facts] + [
+        contents = [fact.content for fact in facts] + [
             old_fact.content for old_fact in about if old_fact.id != fact.replaces
         ]
-        if not any(_is_same(fact.content, content) for content in same):
-            replaces = fact.replaces if fact.replaces in own else None
-            facts.append(replace(fact, replaces=replaces))
+        words = set(split_words(fact.content))
+        # Another number makes it another fact, however many words are the same.
+        is_known = any(
+            len(words & others) >= SAME * len(words | others) and not any(word.isdigit() for word in words ^ others)
+            for others in (set(split_words(content)) for content in contents)
+        )
+        if not is_known:
+            facts.append(replace(fact, replaces=fact.replaces if fact.replaces in own else None))
     return facts
 
 
@@ -128,9 +133,3 @@ def _read(entry: Any, statement_by_number: Mapping[int, Statement]) -> Fact | No
         replaces=replaces if isinstance(replaces, int) else None,
         author="person" if shared >= OWN * len(words) else "stranger",
     )
-
-
-def _is_same(one: str, other: str) -> bool:
-    first, second = set(split_words(one)), set(split_words(other))
-    # Another number makes it another fact, however many words are the same.
-    return len(first & second) >= SAME * len(first | second) and not any(word.isdigit() for word in first ^ second)

@@ -68,20 +68,19 @@ class TurnMemories:
     async def _store(self, limit: int) -> int:
         async with self._database.transaction() as session:
             turn_ids = [row.turn_id for row in (await session.execute(statements.claim_turns, {"limit": limit})).all()]
-            if turn_ids:
-                await self._memory.add(await self._list_memories(session, turn_ids), session)
-                await session.execute(statements.end_turns, {"turn_ids": turn_ids})
+            if not turn_ids:
+                return 0
+            parameters = {"turn_ids": turn_ids}
+            # What an agent elsewhere writes on behalf of a person was not said by that person, nor was a scheduled job.
+            messages = (
+                await session.execute(statements.list_messages, parameters | {"agents": list(AGENT_ADAPTERS)})
+            ).all()
+            by_turn = {turn_id: list(rows) for turn_id, rows in groupby(messages, key=lambda row: row.turn_id)}
+            turns = (await session.execute(statements.list_turns, parameters)).all()
+            memories = [memory for turn in turns for memory in self._of_turn(turn, by_turn.get(turn.id, []))]
+            await self._memory.add(memories, session)
+            await session.execute(statements.end_turns, parameters)
         return len(turn_ids)
-
-    async def _list_memories(self, session: Session, turn_ids: Sequence[int]) -> list[NewMemory]:
-        parameters = {"turn_ids": turn_ids}
-        # What an agent elsewhere writes on behalf of a person was not said by that person, nor was a scheduled job.
-        messages = (
-            await session.execute(statements.list_messages, parameters | {"agents": list(AGENT_ADAPTERS)})
-        ).all()
-        by_turn = {turn_id: list(rows) for turn_id, rows in groupby(messages, key=lambda row: row.turn_id)}
-        turns = (await session.execute(statements.list_turns, parameters)).all()
-        return [memory for turn in turns for memory in self._of_turn(turn, by_turn.get(turn.id, []))]
 
     def _of_turn(self, turn: Any, messages: Sequence[Any]) -> list[NewMemory]:
         place = Place(turn.platform, turn.server, channel=turn.channel, thread=turn.thread, is_direct=turn.is_direct)
@@ -101,24 +100,21 @@ class TurnMemories:
             )
             for content, said_at, message_id in own
         ]
-        if turn.status == "answered" and turn.answer and self._is_own(turn, messages):
+        # An answer may repeat a message that was deleted or edited since. And what it took from somebody else's text
+        # must not come back later as if it were the agent's own; what is said in a channel counts as others' anyway.
+        tools = [self._find_tool(name) for name in turn.tools]
+        is_own = (
+            messages
+            and all(message.content != DELETED and message.edited_at is None for message in messages)
+            and not (turn.is_direct and turn.reads_untrusted)
+            and prompts().voice.recording not in (turn.content or "")
+            and all(tool is not None and not tool.reads_untrusted and not tool.resumable for tool in tools)
+        )
+        if turn.status == "answered" and turn.answer and is_own:
             origin = Origin(place, turn.conversation_id, turn_id=turn.id)
             answer = NewMemory(turn.user_id, origin, turn.answer, said_at=turn.finished_at, is_from_bot=True)
             memories.append(answer)
         return memories
-
-    def _is_own(self, turn: Any, messages: Sequence[Any]) -> bool:
-        # An answer may repeat a message that was deleted or edited since. And what it took from somebody else's text
-        # must not come back later as if it were the agent's own; what is said in a channel counts as others' anyway.
-        if (
-            not messages
-            or (turn.is_direct and turn.reads_untrusted)
-            or prompts().voice.recording in (turn.content or "")
-            or any(message.content == DELETED or message.edited_at is not None for message in messages)
-        ):
-            return False
-        tools = [self._find_tool(name) for name in turn.tools]
-        return all(tool is not None and not tool.reads_untrusted and not tool.resumable for tool in tools)
 
 
 def _list_spoken(turn: Any) -> Iterator[str]:

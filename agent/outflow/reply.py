@@ -9,7 +9,7 @@ import base64
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -39,8 +39,17 @@ class Secrets:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)
-        forms = {squeeze(form) for value in self._values for form in _forms(value)}
-        self._needles = sorted(form for form in forms if len(form) >= LEAST_CHARS)
+        forms: set[str] = set()
+        for value in self._values:
+            content = value.encode("utf-8", "replace")
+            forms |= {value, value[::-1], quote(value, safe=""), content.hex()}
+            # A text in base64 depends on where it begins in a group of three bytes; the characters at its ends are
+            # shared.
+            for before, first in enumerate((0, 2, 3)):
+                encoded = base64.b64encode(bytes(before) + content).decode()
+                forms.add(encoded[first : (before + len(content)) * 8 // 6])
+        needles = {squeeze(form) for form in forms}
+        self._needles = sorted(needle for needle in needles if len(needle) >= LEAST_CHARS)
         self._longest = max(map(len, self._needles), default=0)
         self._by_head: dict[str, list[str]] = defaultdict(list)
         for needle in self._needles:
@@ -58,10 +67,12 @@ class Secrets:
         needles = [needle for needle in self._needles if needle in squeezed]
         if not needles:
             return text
-        places = _places(text)
-        spans = sorted(
-            (places[at], places[at + len(needle) - 1] + 1) for needle in needles for at in _finds(squeezed, needle)
+        places = [at for at, character in enumerate(text) if character.isascii() and character.isalnum()]
+        # A secret may begin inside of another: looking ahead finds both.
+        starts = (
+            (match.start(), len(needle)) for needle in needles for match in re.finditer(f"(?={needle})", squeezed)
         )
+        spans = sorted((places[at], places[at + length - 1] + 1) for at, length in starts)
         pieces, end = [], 0
         for first, last in spans:
             if first >= end:
@@ -102,26 +113,6 @@ class Secrets:
 def squeeze(text: str) -> str:
     """Return the ASCII letters and digits of a text, in lower case."""
     return SEPARATORS.sub("", text).lower()
-
-
-def _places(text: str) -> list[int]:
-    return [at for at, character in enumerate(text) if character.isascii() and character.isalnum()]
-
-
-def _finds(text: str, needle: str) -> Iterator[int]:
-    at = text.find(needle)
-    while at >= 0:
-        yield at
-        at = text.find(needle, at + 1)
-
-
-def _forms(value: str) -> Iterator[str]:
-    content = value.encode("utf-8", "replace")
-    yield from (value, value[::-1], quote(value, safe=""), content.hex())
-    # A text in base64 depends on where it begins in a group of three bytes; the characters at its ends are shared.
-    for before, first in enumerate((0, 2, 3)):
-        encoded = base64.b64encode(bytes(before) + content).decode()
-        yield encoded[first : (before + len(content)) * 8 // 6]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ connection, sends too much or sends invalid data.
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,7 @@ from shared.text import MAX_DEPTH, clean, clean_json, cut
 statements = load_statements(__file__)
 
 if TYPE_CHECKING:
-    from a2a.types.a2a_pb2 import AgentCard, Part
+    from a2a.types.a2a_pb2 import AgentCard
 
     from agent.agents.a2a.exchange import Question, TaskProgress
     from agent.agents.a2a.http import Address
@@ -98,9 +97,15 @@ class RemoteAgents:
         await asyncio.to_thread(__import__, "agent.agents.a2a.exchange")
         from agent.agents.a2a.exchange import PeerRefused, Question
 
+        # The peer gets a stable pseudonym instead of our user id; two of our users never share one there.
+        person = {"platform": "a2a", "platform_user_id": person_id(self._secrets, asker.user_id)}
+        metadata = {
+            "parley/trail": outbound_hops(hops, installation_id(self._secrets)),
+            PERSON: {**person, "is_direct": asker.is_direct},
+        }
         try:
             # Both installations store this id, and it must stay unique even if our tables are lost.
-            question = Question(task, f"{context_id}-{uuid4().hex}", self._metadata(hops, asker))
+            question = Question(task, f"{context_id}-{uuid4().hex}", metadata)
             answer = await self._ask_in_time(agent, question, seconds)
         except PeerRefused:
             raise
@@ -113,26 +118,14 @@ class RemoteAgents:
             await self._note(statements.store_error, agent, error=None)
         return answer
 
-    def _metadata(self, hops: Sequence[str], asker: Asker) -> dict[str, Any]:
-        # The peer gets a stable pseudonym instead of our user id; two of our users never share one there.
-        person = {"platform": "a2a", "platform_user_id": person_id(self._secrets, asker.user_id)}
-        return {
-            "parley/trail": outbound_hops(hops, installation_id(self._secrets)),
-            PERSON: {**person, "is_direct": asker.is_direct},
-        }
-
     async def _ask_in_time(self, agent: Agent, question: "Question", seconds: float) -> PeerAnswer:
         from agent.agents.a2a.exchange import TaskProgress
         from agent.agents.a2a.http import Address
 
         address = Address(agent.url or "", filled_in(agent.headers, A2A_PREFIX))
-        calls = Address(
-            address.url,
-            {
-                **{name: value for name, value in address.headers.items() if name.lower() not in PERSON_HEADERS},
-                **_name_person(question.metadata[PERSON]),
-            },
-        )
+        headers = {name: value for name, value in address.headers.items() if name.lower() not in PERSON_HEADERS}
+        headers |= {header: str(question.metadata[PERSON][field]) for header, field in PERSON_HEADERS.items()}
+        calls = Address(address.url, headers)
         progress = TaskProgress()
         try:
             async with asyncio.timeout(seconds):
@@ -167,19 +160,13 @@ class RemoteAgents:
                 await cancel_task(client, running.progress.task_id)
 
     async def _card(self, agent: Agent, address: "Address") -> "AgentCard":
+        from agent.agents.a2a.exchange import GARBAGE, to_card
+        from agent.agents.a2a.http import FRESH
+
         entry = self._cards.get(agent.id)
         now = asyncio.get_running_loop().time()
         if entry is not None and entry.address == address and now < entry.until:
             return entry.card
-        document, card = await self._fetch_card(agent.name, address)
-        self._cards[agent.id] = _Kept(card, address, now + CARD_LIFE_SECONDS)
-        await self._note(statements.store_card, agent, card=json.dumps(document))
-        return card
-
-    async def _fetch_card(self, name: str, address: "Address") -> "tuple[Any, AgentCard]":
-        from agent.agents.a2a.exchange import GARBAGE, to_card
-        from agent.agents.a2a.http import FRESH
-
         response = None
         for url in list_card_urls(address.url):
             response = await self._http.get(
@@ -194,56 +181,52 @@ class RemoteAgents:
                 break
         if response is None or response.status != 200:
             status = response.status if response else "none"
-            raise Unavailable(f"{name} has no agent card at {address.url} (HTTP status {status}).")
+            raise Unavailable(f"{agent.name} has no agent card at {address.url} (HTTP status {status}).")
         document = response.json()
         if depth(document) > MAX_DEPTH:
-            raise Unavailable(f"The agent card of {name} is nested too deep.")
+            raise Unavailable(f"The agent card of {agent.name} is nested too deep.")
         try:
-            return clean_json(document), to_card(json.loads(json.dumps(clean_json(document))))
+            content = json.dumps(clean_json(document))
+            card = to_card(json.loads(content))
         except GARBAGE as error:
-            raise Unavailable(f"What {name} has at {response.url} is no agent card.") from error
+            raise Unavailable(f"What {agent.name} has at {response.url} is no agent card.") from error
+        self._cards[agent.id] = _Kept(card, address, now + CARD_LIFE_SECONDS)
+        await self._note(statements.store_card, agent, card=content)
+        return card
 
     async def _to_answer(self, name: str, address: "Address", progress: "TaskProgress") -> PeerAnswer:
         from agent.agents.a2a.exchange import ASKS_BACK, PeerRefused, is_done
+        from agent.agents.a2a.http import origin_of
 
         if not is_done(progress.state) and progress.state not in ASKS_BACK:
             raise PeerRefused(f"{name} did not do it: {cut(progress.text, MAX_NOTE) or 'it does not say why.'}")
-        files, notes = await self._fetch_files(address, progress.parts)
-        text = "\n\n".join(paragraph for paragraph in (progress.text, *notes) if paragraph)
-        is_finished = progress.state not in ASKS_BACK and progress.metadata.get("parley/finished") is not False
-        return PeerAnswer(text, is_finished, files)
-
-    async def _fetch_files(self, address: "Address", parts: "Sequence[Part]") -> tuple[tuple[PeerFile, ...], list[str]]:
         files, notes = [], []
-        for part in [part for part in parts if part.HasField("raw") or part.HasField("url")][:MAX_FILES]:
+        parts = [part for part in progress.parts if part.HasField("raw") or part.HasField("url")]
+        for part in parts[:MAX_FILES]:
+            response = None
             try:
-                content = part.raw if part.HasField("raw") else await self._fetch(address, part.url)
+                if not part.HasField("raw"):
+                    # The row's headers are not sent: a link meant for us contains its own credentials.
+                    is_own = origin_of(part.url) == address.origin
+                    response = await self._http.get(
+                        part.url, trusted=is_own, timeout_seconds=FILE_SECONDS, max_bytes=MAX_FILE_BYTES
+                    )
+                if response is not None and response.status != 200:
+                    raise ToolError(f"its server answered with status {response.status}.")
             except ParleyError as error:
                 notes.append(f"(The file {cut(clean(part.filename), 100) or 'that came with it'} is missing: {error})")
                 continue
+            content = part.raw if response is None else response.body
             files.append(PeerFile(part.filename or "file", part.media_type, content))
-        return tuple(files), notes
-
-    async def _fetch(self, address: "Address", url: str) -> bytes:
-        from agent.agents.a2a.http import origin_of
-
-        # The row's headers are not sent: a link meant for us contains its own credentials.
-        response = await self._http.get(
-            url, trusted=origin_of(url) == address.origin, timeout_seconds=FILE_SECONDS, max_bytes=MAX_FILE_BYTES
-        )
-        if response.status != 200:
-            raise ToolError(f"its server answered with status {response.status}.")
-        return response.body
+        text = "\n\n".join(paragraph for paragraph in (progress.text, *notes) if paragraph)
+        is_finished = progress.state not in ASKS_BACK and progress.metadata.get("parley/finished") is not False
+        return PeerAnswer(text, is_finished, tuple(files))
 
     async def _note(self, statement: Any, agent: Agent, **values: Any) -> None:
         # Only information for the admin: if the database is down, the answer is still returned.
         with suppress(DatabaseLost):
             async with self._database.statement() as session:
                 await session.execute(statement, {"id": agent.id, "url": agent.url, **values})
-
-
-def _name_person(person: Mapping[str, Any]) -> dict[str, str]:
-    return {header: str(person[field]) for header, field in PERSON_HEADERS.items()}
 
 
 def list_card_urls(url: str) -> list[str]:

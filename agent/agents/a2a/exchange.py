@@ -145,11 +145,13 @@ def is_done(state: int) -> bool:
 
 def to_text(parts: Sequence[Part]) -> str:
     """Return the parts as text; data parts as JSON, files left out."""
-    return "".join(part.text if part.HasField("text") else _as_json(part) for part in parts)
-
-
-def _as_json(part: Part) -> str:
-    return f"\n{json.dumps(MessageToDict(part.data), ensure_ascii=False)}\n" if part.HasField("data") else ""
+    texts = []
+    for part in parts:
+        if part.HasField("text"):
+            texts.append(part.text)
+        elif part.HasField("data"):
+            texts.append(f"\n{json.dumps(MessageToDict(part.data), ensure_ascii=False)}\n")
+    return "".join(texts)
 
 
 class PeerRefused(ToolError):
@@ -225,10 +227,6 @@ async def carry_out(client: Client, card: AgentCard, question: Question, progres
             raise
     if not progress.task_id:
         raise Unavailable("it broke off before it had begun.")
-    await _ask_again(client, progress)
-
-
-async def _ask_again(client: Client, progress: TaskProgress) -> None:
     clock = asyncio.get_running_loop()
     pause, heard_at = FIRST_PAUSE_SECONDS, clock.time()
     while not progress.is_over:

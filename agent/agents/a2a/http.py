@@ -90,19 +90,18 @@ class Guarded(httpx.AsyncBaseTransport):
 
 async def _watched(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the chunks; raises `Unavailable` after `SILENCE_SECONDS` without one, or if the connection breaks."""
-    while (piece := await _next(pieces)) is not None:
+    while True:
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                piece = await anext(pieces, None)
+        except TimeoutError:
+            raise Unavailable(f"It said nothing for {SILENCE_SECONDS:.0f} seconds.") from None
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+            # Raised while reading, not when the stream is closed, so that `carry_out` can continue by polling.
+            raise Unavailable("The connection broke.") from error
+        if piece is None:
+            return
         yield piece
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
-    try:
-        async with asyncio.timeout(SILENCE_SECONDS):
-            return await anext(pieces, None)
-    except TimeoutError:
-        raise Unavailable(f"It said nothing for {SILENCE_SECONDS:.0f} seconds.") from None
-    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-        # Raised while reading, not when the stream is closed, so that `carry_out` can continue by polling.
-        raise Unavailable("The connection broke.") from error
 
 
 class _Pieces(httpx.AsyncByteStream):

@@ -100,7 +100,15 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
                 services.events, session, asker=asker, parameters=parameters | {"persona_id": row.persona_id}, task=task
             )
         else:
-            start = await _take_over(services.events, session, child_id=turn.id, attempt=asker.key.attempt)
+            parameters = {"id": turn.id, "attempt": asker.key.attempt}
+            attempt = (await session.execute(statements.take_over_child, parameters)).scalar_one_or_none()
+            if attempt is None:
+                raise Superseded
+            key = TurnKey(turn.id, attempt)
+            await abandon(session, turn.id)
+            last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == turn.id))).scalar()
+            announcer = services.events.announcer(key, last_seq=-1 if last is None else last)
+            start = _Begun(key, TurnLog(turn.id, await list_steps(session, turn.id)), announcer)
         child = await _to_child(services, session, asker=asker, start=start, row=row)
     return OpenedChild(start.key.id, call_id, turn=child, agent=row, is_known=turn is not None)
 
@@ -127,19 +135,6 @@ async def _begin(
     ]
     await record(session, key, Entry([first], events))
     return _Begun(key, TurnLog(key.id, [first]), announcer)
-
-
-async def _take_over(announcers: Listener, session: AsyncSession, child_id: int, attempt: int) -> _Begun:
-    new_attempt = (
-        await session.execute(statements.take_over_child, {"id": child_id, "attempt": attempt})
-    ).scalar_one_or_none()
-    if new_attempt is None:
-        raise Superseded
-    key = TurnKey(child_id, new_attempt)
-    await abandon(session, child_id)
-    last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == child_id))).scalar()
-    announcer = announcers.announcer(key, last_seq=-1 if last is None else last)
-    return _Begun(key, TurnLog(key.id, await list_steps(session, child_id)), announcer)
 
 
 async def _to_child(
@@ -173,12 +168,8 @@ async def _to_child(
         log=start.log,
         spend=spend,
     )
-    if row.persona_id is not None:
-        await _reserve(services, session, child)
-    return child
-
-
-async def _reserve(services: TurnServices, session: AsyncSession, child: RunningTurn) -> None:
+    if row.persona_id is None:
+        return child
     tokens = estimate(
         child.persona,
         child.conversation,
@@ -187,13 +178,13 @@ async def _reserve(services: TurnServices, session: AsyncSession, child: Running
         offer=child.offer,
         memory_limit=services.settings.memory_recall_limit if child.participants.have_memories else 0,
     )
-    child.spend.price = services.models.router.highest_price(child.persona.model)
-    child.spend.grow(tokens + services.models.modes[child.loop_mode].prompt_tokens)
-    if child.log.open_calls:
-        # Calls of tools come first, and reserve for themselves.
-        return
-    seconds = child.deadline - child.start.began + RESERVATION_SLACK_SECONDS
-    child.spend.admit(await reserve(session, child.spend.to_reservation(child.user.id, child.key, seconds)))
+    spend.price = services.models.router.highest_price(child.persona.model)
+    spend.grow(tokens + services.models.modes[loop_mode].prompt_tokens)
+    # Open calls of tools come first, and reserve for themselves.
+    if not child.log.open_calls:
+        seconds = deadline - now + RESERVATION_SLACK_SECONDS
+        spend.admit(await reserve(session, spend.to_reservation(child.user.id, child.key, seconds)))
+    return child
 
 
 async def close_child(database: Database, child: RunningTurn, answer: TurnResult) -> DelegationResult:

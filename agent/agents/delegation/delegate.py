@@ -5,7 +5,6 @@ conversation it sees only the task. The tool call identifies the child turn: aft
 """
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +19,7 @@ from agent.agents.delegation.child_turn import (
     open_child,
     read_result,
 )
-from agent.agents.delegation.peers import Asker, PeerFile, Peers
+from agent.agents.delegation.peers import Asker, Peers
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.outcomes import ModelWork
@@ -53,7 +52,11 @@ async def delegate(
     Raises `ToolError` if the turn may not delegate to the agent, `DatabaseLost` if the whole turn has to be retried.
     """
     find_askable(turn.scope, agent)
-    task = _checked(task)
+    task = clean(task).strip()
+    if not task:
+        raise ToolError(prompts().delegation.no_task)
+    if len(task) > MAX_TASK_CHARS:
+        raise ToolError(prompts().delegation.long_task.format(count=len(task), most=MAX_TASK_CHARS))
     # Drawn before the first await: the first model calls of parallel agents are numbered in the order of their calls.
     first = next(turn.numbers) if turn.numbers is not None else None
     try:
@@ -85,20 +88,13 @@ async def _find_out(
             return await read_result(session, delegation.id)
     files: list[dict[str, Any]] = []
     if delegation.agent.persona_id is None:
-        answer = _ask_peer(services, peers, delegation=delegation, child=child, files=files)
+        answering = _ask_peer(services, peers, delegation=delegation, child=child, files=files)
     else:
         if first is not None and asker.numbers is not None:
             child.spend.numbers = chain((first,), asker.numbers)
         # The parent wrote the task after reading its own tool results, so the child inherits their taint.
         child = replace(child, request=replace(child.request, taint=await asker.find_taint(), said=asker.list_said()))
-        answer = _answer(services, child)
-    result = await _settled(services, child, answer)
-    return replace(result, files=tuple(files)) if files else result
-
-
-async def _settled(
-    services: TurnServices, child: RunningTurn, answering: Coroutine[Any, Any, TurnResult]
-) -> DelegationResult:
+        answering = _answer(services, child)
     is_closed = False
     try:
         answer = await answering
@@ -118,7 +114,7 @@ async def _settled(
         cost=result.usage.cost,
         seconds=round(services.clock.monotonic() - child.start.began, 3),
     )
-    return result
+    return replace(result, files=tuple(files)) if files else result
 
 
 async def _answer(services: TurnServices, child: RunningTurn) -> TurnResult:
@@ -151,32 +147,21 @@ async def _ask_peer(
         return _without(TurnTimedOut())
     except (ToolError, Unavailable) as error:
         return _without(error)
-    lines = [await _keep(services, child, file=file, files=files) for file in answer.files]
-    text = "\n".join([clean(answer.text), *lines]).strip()
-    return TurnResult(text or prompts().turn.empty, finished=answer.finished)
-
-
-async def _keep(services: TurnServices, child: RunningTurn, file: PeerFile, files: list[dict[str, Any]]) -> str:
-    """Store a file of the answer among the user's files; return a line of text that reports success or failure."""
-    name = clean_filename(file.filename)
+    lines = [clean(answer.text)]
     storage = services.files.storage.of_user(services.database, child.user.id, child.conversation.id, child.key.id)
-    try:
-        stored_file = await storage.create(name, file.content, file.mime_type, author="stranger")
-    except (ToolError, Unavailable) as error:
-        return prompts().delegation.file_lost.format(filename=name, reason=error)
-    files.append({"file_id": stored_file.file_id, "filename": stored_file.filename, "url": stored_file.url})
-    return prompts().delegation.file_kept.format(filename=stored_file.filename, file_id=stored_file.file_id)
+    for file in answer.files:
+        name = clean_filename(file.filename)
+        try:
+            stored_file = await storage.create(name, file.content, file.mime_type, author="stranger")
+        except (ToolError, Unavailable) as error:
+            lines.append(prompts().delegation.file_lost.format(filename=name, reason=error))
+            continue
+        files.append({"file_id": stored_file.file_id, "filename": stored_file.filename, "url": stored_file.url})
+        lines.append(prompts().delegation.file_kept.format(filename=stored_file.filename, file_id=stored_file.file_id))
+    text = "\n".join(lines).strip()
+    return TurnResult(text or prompts().turn.empty, finished=answer.finished)
 
 
 def _without(error: ParleyError, code: str | None = None) -> TurnResult:
     cause = str(error.__cause__) if error.__cause__ else None
     return TurnResult(str(error), status="failed", finished=False, error=code or error.code, cause=cause)
-
-
-def _checked(task: str) -> str:
-    task = clean(task).strip()
-    if not task:
-        raise ToolError(prompts().delegation.no_task)
-    if len(task) > MAX_TASK_CHARS:
-        raise ToolError(prompts().delegation.long_task.format(count=len(task), most=MAX_TASK_CHARS))
-    return task

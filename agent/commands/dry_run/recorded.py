@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from agent.journal.steps import PastStep, Step, list_history, list_steps
 from agent.people.agents import ListedAgent, to_agents
@@ -78,8 +77,19 @@ async def read_turn(session: Session, memories: Memories, turn_id: int) -> Recor
         time_zone=row.time_zone,
         week_start=row.week_start,
     )
-    conversation = _to_conversation(row)
-    recalled = await _read_memories(memories, row, conversation.place)
+    # A summary that has been written since holds what was said later.
+    summary_turn_id = row.reasons.get("summary", {}).get("up_to_turn")
+    summary = row.summary if summary_turn_id is not None and summary_turn_id == row.summarized_turn_id else None
+    place = Place.from_row(row)
+    conversation = ResolvedConversation(row.conversation_id, place, summary, window_turn_id=row.window_turn_id)
+    scores = {entry["id"]: entry["score"] for entry in row.reasons.get("memories", ())}
+    own_memories = memories.of_user(row.user_id, place, row.conversation_id)
+    memories_by_id = await own_memories.read(list(scores)) if scores else {}
+    recalled = [
+        RecalledMemory(memory.id, memory.content, memory.scope, said_at=memory.said_at, score=scores[memory.id])
+        for memory_id in scores
+        if (memory := memories_by_id.get(memory_id)) is not None
+    ]
     first = row.reasons.get("history", {}).get("first_turn", row.window_turn_id)
     history = (
         await list_history(session, conversation, first=first, before=turn_id, user_id=row.user_id)
@@ -98,29 +108,3 @@ async def read_turn(session: Session, memories: Memories, turn_id: int) -> Recor
         model_calls=max(1, row.iterations),
         output_tokens=int(row.output_tokens or 0),
     )
-
-
-def _to_conversation(row: Any) -> ResolvedConversation:
-    place = Place(
-        row.platform,
-        row.platform_server_id,
-        row.platform_channel_id,
-        thread=row.platform_thread_id,
-        is_direct=row.is_direct,
-    )
-    # A summary that has been written since holds what was said later.
-    turn_id = row.reasons.get("summary", {}).get("up_to_turn")
-    summary = row.summary if turn_id is not None and turn_id == row.summarized_turn_id else None
-    return ResolvedConversation(row.conversation_id, place, summary=summary, window_turn_id=row.window_turn_id)
-
-
-async def _read_memories(memories: Memories, row: Any, place: Place) -> list[RecalledMemory]:
-    scores = {entry["id"]: entry["score"] for entry in row.reasons.get("memories", ())}
-    if not scores:
-        return []
-    memories_by_id = await memories.of_user(row.user_id, place, row.conversation_id).read(list(scores))
-    return [
-        RecalledMemory(memory.id, memory.content, memory.scope, said_at=memory.said_at, score=scores[memory.id])
-        for memory_id in scores
-        if (memory := memories_by_id.get(memory_id)) is not None
-    ]

@@ -100,7 +100,13 @@ class DryRun:
 
     async def replay(self, prepared: Prepared) -> Replayed:
         """Ask the model until it answers, or calls a tool in another way than the recorded turn did."""
-        turn, results = prepared.turn, _list_results(prepared.recorded.steps)
+        turn, recorded_steps = prepared.turn, prepared.recorded.steps
+        results_by_id = {step.tool.call_id: step for step in recorded_steps if step.role == "tool_result"}
+        results = {
+            _key(step): results_by_id[step.tool.call_id]
+            for step in recorded_steps
+            if step.role == "tool_call" and step.tool.call_id in results_by_id
+        }
         mode = self.services.models.modes[turn.loop_mode]
         unknown: Sequence[Step] = ()
         answer_text, error = "", None
@@ -146,16 +152,12 @@ class DryRun:
             )
             spent.append(RejectedCall(completion.model, completion.usage))
         finally:
-            await self._pay(turn, spent)
+            calls = [PaidCall(call.model, call.usage, PURPOSE) for call in spent]
+            if calls:
+                async with self.services.database.statement() as session:
+                    await session.execute(statements.charge_call, {"user_id": self.payer_id, "calls": to_json(calls)})
+                turn.spend.add_usage(calls)
         return completion
-
-    async def _pay(self, turn: RunningTurn, spent: Sequence[RejectedCall]) -> None:
-        calls = [PaidCall(call.model, call.usage, PURPOSE) for call in spent]
-        if not calls:
-            return
-        async with self.services.database.statement() as session:
-            await session.execute(statements.charge_call, {"user_id": self.payer_id, "calls": to_json(calls)})
-        turn.spend.add_usage(calls)
 
     def _to_turn(self, record: RecordedTurn, persona: ResolvedPersona) -> RunningTurn:
         services, conversation = self.services, record.conversation
@@ -230,12 +232,6 @@ def _find_end(turn: RunningTurn, mode: Mode) -> str:
         if isinstance(value, dict) and isinstance(value.get("message"), str):
             return str(value["message"])
     return mode.find_response(turn)
-
-
-def _list_results(steps: Sequence[Step]) -> Results:
-    results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
-    calls = [step for step in steps if step.role == "tool_call" and step.tool.call_id in results]
-    return {_key(call): results[call.tool.call_id] for call in calls}
 
 
 def _key(call: Step) -> tuple[str, str]:

@@ -4,10 +4,6 @@ The database lists them in `budget_notices` with the call that reached the thres
 more. The person reads about their own limits, the owners about all others.
 """
 
-from typing import Any
-
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from agent.commands.grants.limits import Limit, find_limit
 from agent.commands.grants.people import list_owners, notify
 from agent.prompts import prompts
@@ -26,21 +22,20 @@ async def send_notices(database: Database) -> int:
     async with database.transaction() as session:
         rows = (await session.execute(statements.take_notices)).all()
         for row in rows:
-            await _send(session, row)
+            limit = await find_limit(session, row.limit_table, row.limit_id)
+            if limit is None:
+                continue
+            people = [row.user_id] if row.user_id is not None else await list_owners(session)
+            notice = to_notice(limit, row.percent, is_own=row.user_id is not None)
+            deliveries = [await notify(session, person, notice, event_id=f"limit:{row.id}") for person in people]
+            # Whoever never wrote directly is told by `parley budget list` and admin.budgets alone.
+            log.info(
+                "budget_notice",
+                limit=f"{row.limit_table} {row.limit_id}",
+                percent=row.percent,
+                told=deliveries.count(True),
+            )
     return len(rows)
-
-
-async def _send(session: AsyncSession, row: Any) -> None:
-    limit = await find_limit(session, row.limit_table, row.limit_id)
-    if limit is None:
-        return
-    people = [row.user_id] if row.user_id is not None else await list_owners(session)
-    notice = to_notice(limit, row.percent, is_own=row.user_id is not None)
-    deliveries = [await notify(session, person, notice, event_id=f"limit:{row.id}") for person in people]
-    # Whoever never wrote directly is told by `parley budget list` and admin.budgets alone.
-    log.info(
-        "budget_notice", limit=f"{row.limit_table} {row.limit_id}", percent=row.percent, told=deliveries.count(True)
-    )
 
 
 def to_notice(limit: Limit, percent: int, *, is_own: bool) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.commands.grants.limits import Limit, Table, find_exhausted, find_limit
+from agent.commands.grants.limits import Limit, find_exhausted, find_limit
 from agent.commands.grants.people import list_approvers, notify
 from agent.people.participants import ResolvedUser
 from agent.prompts import prompts
@@ -118,18 +118,16 @@ async def _find(session: AsyncSession, number: int) -> OpenRequest | None:
     row = (await session.execute(statements.find_request, {"id": number})).one_or_none()
     if row is None:
         return None
-    table, limit_id = _named(row)
-    limit = await find_limit(session, table, limit_id)
+    if row.limit_user_id is not None:
+        limit = await find_limit(session, "users", row.limit_user_id)
+    elif row.limit_server_id is not None:
+        limit = await find_limit(session, "servers", row.limit_server_id)
+    else:
+        limit = await find_limit(session, "budgets", row.limit_budget_id)
     if limit is None:
         return None
     amount = float(row.tokens if limit.unit == "tokens" else row.cost)
     return OpenRequest(number, limit, amount, asked_by=row.asked_by_id)
-
-
-def _named(row: Any) -> tuple[Table, int]:
-    if row.limit_user_id is not None:
-        return "users", row.limit_user_id
-    return ("servers", row.limit_server_id) if row.limit_server_id is not None else ("budgets", row.limit_budget_id)
 
 
 async def _may_decide(session: AsyncSession, approver: Approver, limit: Limit) -> bool:

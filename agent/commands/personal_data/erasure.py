@@ -4,12 +4,10 @@ The wish is stored before anything is erased. Each step can be repeated: after a
 storage no longer holds loses its row.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import TextClause
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.personal_data.receipts import sign_receipt
@@ -108,12 +106,11 @@ async def _redact_quotes(database: Database, storage: Storage, erasure_id: int) 
     # Messages of others repeat what was said before them in the channel.
     for statement in (statements.list_own_messages, statements.list_overheard_messages):
         parameters = {"id": erasure_id, "step": STEP, "deleted": DELETED}
-        while rows := await _list_quotes(database, statement, parameters):
+        while True:
+            async with database.long_transaction() as session:
+                rows = (await session.execute(statement, parameters)).all()
+            if not rows:
+                break
             for platform in {row.platform for row in rows}:
                 ids = {row.platform_event_id for row in rows if row.platform == platform}
                 await redact(database, storage, platform=platform, message_ids=ids, is_author_gone=True)
-
-
-async def _list_quotes(database: Database, statement: TextClause, parameters: dict[str, Any]) -> Sequence[Any]:
-    async with database.long_transaction() as session:
-        return (await session.execute(statement, parameters)).all()

@@ -50,26 +50,24 @@ class DueRow:
 async def fire_due(database: Database) -> int:
     """Send the jobs that are due, each in a transaction of its own; return how many."""
     async with database.transaction() as session:
-        due = (await session.execute(statements.list_due_jobs, {"limit": AT_ONCE})).scalars().all()
-    return sum([await _fire(database, job_id) for job_id in due])
-
-
-async def _fire(database: Database, job_id: int) -> bool:
-    async with database.transaction() as session:
-        due = await lock_due(session, job_id)
-        if due is None:
-            return False
-        row = due.row
-        try:
-            timing = to_timing(row)
-        except ToolError as error:
-            await pause(session, job_id, str(error))
-            return False
-        next_due_at = timing.next_after(row.now) if timing.is_repeated else None
-        await accept_within(session, to_message(due))
-        await session.execute(statements.move_job_on, {"id": job_id, "next_due_at": next_due_at})
-    log.info("scheduled_job_fired", job=job_id, late=is_late(row), last=next_due_at is None)
-    return True
+        job_ids = (await session.execute(statements.list_due_jobs, {"limit": AT_ONCE})).scalars().all()
+    count = 0
+    for job_id in job_ids:
+        async with database.transaction() as session:
+            due = await lock_due(session, job_id)
+            if due is None:
+                continue
+            try:
+                timing = to_timing(due.row)
+            except ToolError as error:
+                await pause(session, job_id, str(error))
+                continue
+            next_due_at = timing.next_after(due.row.now) if timing.is_repeated else None
+            await accept_within(session, to_message(due))
+            await session.execute(statements.move_job_on, {"id": job_id, "next_due_at": next_due_at})
+        log.info("scheduled_job_fired", job=job_id, late=is_late(due.row), last=next_due_at is None)
+        count += 1
+    return count
 
 
 async def lock_due(session: AsyncSession, job_id: int) -> DueRow | None:

@@ -44,7 +44,13 @@ class _Sentence:
 
 def extract(previous: str | None, lines: Sequence[Line], max_chars: int = MAX_CHARS) -> str:
     """Return the most telling sentences of the previous summary and of these lines, in their order."""
-    old = [_from_summary(position, line) for position, line in enumerate((previous or "").split("\n")) if line.strip()]
+    old = []
+    for position, line in enumerate((previous or "").split("\n")):
+        if not line.strip():
+            continue
+        match = PREFIX.match(line)
+        head, content = (line[: match.end() - 2], line[match.end() :]) if match else ("", line.strip())
+        old.append(_Sentence(position, head, content, score=(_details(content) + 0.5) * OLD_FACTOR))
     new = _sentences(lines, first=len(old))
     return _render(_best([*old, *new], max_chars))
 
@@ -53,13 +59,15 @@ def find_missing(summary: str, lines: Sequence[Line]) -> str:
     """Return the telling sentences of the lines whose numbers, dates or questions the summary does not have."""
     summary_words = set(split_words(summary))
     numbers = {_plain(number) for number in NUMBER.findall(summary)}
-    sentences = [
-        sentence
-        for sentence in _sentences(lines)
-        if sentence.score >= DETAIL_SCORE
-        and not _is_covered(sentence.content, summary_words=summary_words, numbers=numbers)
-    ]
-    return _render(_best(sentences, MAX_DETAIL_CHARS))
+    missing = []
+    for sentence in _sentences(lines):
+        own_numbers = {_plain(number) for number in NUMBER.findall(sentence.content)}
+        words = set(split_words(sentence.content)) - own_numbers
+        share = len(words & summary_words) / len(words) if words else 1.0
+        is_covered = own_numbers <= numbers and share >= (0.3 if own_numbers else 0.5)
+        if sentence.score >= DETAIL_SCORE and not is_covered:
+            missing.append(sentence)
+    return _render(_best(missing, MAX_DETAIL_CHARS))
 
 
 def _sentences(lines: Sequence[Line], first: int = 0) -> list[_Sentence]:
@@ -67,26 +75,18 @@ def _sentences(lines: Sequence[Line], first: int = 0) -> list[_Sentence]:
     for line in lines:
         head = f"- {line.speaker.replace(':', ' ')} ({line.said_at:%d %b %Y})"
         for part in SENTENCE_END.split(line.content):
-            sentence = " ".join(part.split())[:MAX_SENTENCE_CHARS]
-            if sentence:
-                sentences.append(_Sentence(first + len(sentences), head, sentence, score=_score(sentence, line)))
+            content = " ".join(part.split())[:MAX_SENTENCE_CHARS]
+            if not content:
+                continue
+            score = _details(content) + 1.5 * bool(ABOUT_SELF.search(content))
+            if content.endswith(("?", "？")):  # noqa: RUF001  # the full-width question mark
+                # A question that was answered is no longer open.
+                score = score * 0.5 if line.is_answered else score + 2.0
+            elif len(content.split()) < 3 and content.isascii():
+                score *= 0.3
+            score *= AGENT_FACTOR if line.is_bot else 1.0
+            sentences.append(_Sentence(first + len(sentences), head, content, score))
     return sentences
-
-
-def _score(sentence: str, line: Line) -> float:
-    score = _details(sentence) + 1.5 * bool(ABOUT_SELF.search(sentence))
-    if sentence.endswith(("?", "？")):  # noqa: RUF001  # the full-width question mark
-        # A question that was answered is no longer open.
-        score = score * 0.5 if line.is_answered else score + 2.0
-    elif len(sentence.split()) < 3 and sentence.isascii():
-        score *= 0.3
-    return score * (AGENT_FACTOR if line.is_bot else 1.0)
-
-
-def _from_summary(position: int, line: str) -> _Sentence:
-    match = PREFIX.match(line)
-    head, content = (line[: match.end() - 2], line[match.end() :]) if match else ("", line.strip())
-    return _Sentence(position, head, content, score=(_details(content) + 0.5) * OLD_FACTOR)
 
 
 def _details(sentence: str) -> float:
@@ -116,13 +116,6 @@ def _render(sentences: Iterable[_Sentence]) -> str:
         content = " ".join(sentence.content for sentence in group)
         lines.append(f"{head}: {content}" if head else content)
     return "\n".join(lines)
-
-
-def _is_covered(sentence: str, summary_words: set[str], numbers: set[str]) -> bool:
-    own_numbers = {_plain(number) for number in NUMBER.findall(sentence)}
-    words = set(split_words(sentence)) - own_numbers
-    share = len(words & summary_words) / len(words) if words else 1.0
-    return own_numbers <= numbers and share >= (0.3 if own_numbers else 0.5)
 
 
 def _plain(number: str) -> str:

@@ -45,15 +45,15 @@ class FactReader:
     async def run(self) -> int:
         """Read all conversations in which enough was said; return how many they were."""
         count = 0
-        while (model := await self._router.find_summary_model()) and (claimed := await self._claim()):
+        parameters = {"limit": WIDTH, "turns": TURNS, "tokens": TOKENS}
+        while model := await self._router.find_summary_model():
+            async with self._database.statement() as session:
+                claimed = claims.to_claims((await session.execute(statements.claim_facts, parameters)).all())
+            if not claimed:
+                break
             count += len(claimed)
             await claims.work_on(claimed, partial(self._read, model=model))
         return count
-
-    async def _claim(self) -> list[Claim]:
-        async with self._database.statement() as session:
-            parameters = {"limit": WIDTH, "turns": TURNS, "tokens": TOKENS}
-            return claims.to_claims((await session.execute(statements.claim_facts, parameters)).all())
 
     async def _read(self, claimed: Claim, *, model: str) -> None:
         await self._model.charge_estimate(claimed)

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.journal.pastes import without_pastes
 from agent.memory.facts import Statement
-from agent.memory.recordings import Transcript, list_transcripts
+from agent.memory.recordings import list_transcripts
 from agent.memory.summaries.claims import Claim
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -81,50 +81,38 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
     rows = [row for turn in batch for row in turn]
     followed_by_bot = [*(row.is_bot for row in rows[1:]), False][: len(rows)]
     lines = tuple(
-        Line(
-            row.turn_id,
-            row.said_at,
-            speaker=AGENT if row.is_bot else row.speaker or "Somebody",
-            content=cut(_to_content(row), MAX_LINE_CHARS),
-            is_bot=row.is_bot,
-            is_answered=is_answered,
-            statement=_to_statement(row),
-        )
-        for row, is_answered in zip(rows, followed_by_bot, strict=True)
+        _to_line(row, is_answered=is_answered) for row, is_answered in zip(rows, followed_by_bot, strict=True)
     )
     return Source(lines, has_more=len(batch) < len(turns))
 
 
-def _to_content(row: Any) -> str:
-    if row.typed is None or not row.was_edited:
-        return str(row.content)
-    return "\n\n".join([row.typed, *(transcript.block for transcript in _list_transcripts(row))])
-
-
-def _list_transcripts(row: Any) -> list[Transcript]:
-    return list_transcripts(row.content, zip(row.file_ids, row.filenames, strict=True))
-
-
-def _to_statement(row: Any) -> Statement | None:
-    if row.typed is None or row.user_id is None or not row.is_unread:
-        return None
-    transcripts = _list_transcripts(row)
-    # Beside somebody else's speech nothing spoken counts: that speech may imitate the heading of the writer's own.
-    spoken = (
-        [transcript.text for transcript in transcripts if transcript.has_speech]
-        if all(transcript.is_own for transcript in transcripts)
-        else []
-    )
-    typed = "\n".join([without_pastes(row.typed), *spoken]).strip()
-    if not typed:
-        return None
-    return Statement(
-        row.user_id,
+def _to_line(row: Any, *, is_answered: bool) -> Line:
+    speaker, content, statement = row.speaker or "Somebody", str(row.content), None
+    if row.typed is not None:
+        transcripts = list_transcripts(row.content, zip(row.file_ids, row.filenames, strict=True))
+        # Beside somebody else's speech nothing spoken counts: that speech may imitate the heading of the writer's own.
+        is_own = all(transcript.is_own for transcript in transcripts)
+        spoken = [transcript.text for transcript in transcripts if transcript.has_speech and is_own]
+        typed = "\n".join([without_pastes(row.typed), *spoken]).strip()
+        if typed and row.user_id is not None and row.is_unread:
+            statement = Statement(
+                row.user_id,
+                row.turn_id,
+                message_id=row.message_id,
+                speaker=speaker,
+                typed=typed,
+                said_at=row.said_at,
+            )
+        if row.was_edited:
+            content = "\n\n".join([row.typed, *(transcript.block for transcript in transcripts)])
+    return Line(
         row.turn_id,
-        message_id=row.message_id,
-        speaker=row.speaker or "Somebody",
-        typed=typed,
-        said_at=row.said_at,
+        row.said_at,
+        speaker=AGENT if row.is_bot else speaker,
+        content=cut(content, MAX_LINE_CHARS),
+        is_bot=row.is_bot,
+        is_answered=is_answered,
+        statement=statement,
     )
 
 

@@ -42,14 +42,13 @@ class Summarizer:
     async def run(self) -> int:
         """Summarise all conversations that are due; return how many were looked at."""
         count = 0
-        while claimed := await self._claim():
+        while True:
+            async with self._database.statement() as session:
+                claimed = await claims.claim(session, WIDTH)
+            if not claimed:
+                return count
             count += len(claimed)
             await claims.work_on(claimed, self._summarise)
-        return count
-
-    async def _claim(self) -> list[Claim]:
-        async with self._database.statement() as session:
-            return await claims.claim(session, WIDTH)
 
     async def _summarise(self, claimed: Claim) -> None:
         await self._model.charge_estimate(claimed)

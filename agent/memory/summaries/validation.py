@@ -1,7 +1,7 @@
 """Checks a model's summary against what was said: a summary that fails is not stored."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from agent.memory.summaries.source import Line
 from shared.memory.tokenizer import count_words
@@ -27,7 +27,7 @@ STARTERS = frozenset(
     """.split()  # noqa: SIM905  # as a list it would be a hundred lines
 )
 ORDINARY_ENDING = re.compile(r"(ing|ed|ly|tions?|ments?|ness|ities|ally)$")
-# In a language that capitalises nouns, a capital letter says nothing.
+# The share of capitalised words inside of sentences from which a language counts as one that capitalises nouns.
 MANY_CAPITALS = 0.15
 
 
@@ -44,7 +44,9 @@ def find_fault(summary: str, lines: Sequence[Line], previous: str | None) -> str
     shared = sum(word in source_words or word[:4] in stems for word in own)
     if not own or shared < LEAST_SHARED * len(own):
         return "the summary has little to do with what was said"
-    if _capitalises_nouns(line.content for line in lines):
+    inner = [word for line in lines for word in re.findall(r"(?<=[^\W\d_] )[^\W\d_]\w{2,}", line.content)]
+    if len(inner) >= 20 and sum(word[0].isupper() for word in inner) > MANY_CAPITALS * len(inner):
+        # In a language that capitalises nouns, a capital letter says nothing.
         return None
     invented = find_invented_names(summary, sources)
     return f"nobody spoke of {', '.join(invented)}" if invented else None
@@ -53,34 +55,23 @@ def find_fault(summary: str, lines: Sequence[Line], previous: str | None) -> str
 def find_invented_names(summary: str, sources: Sequence[str]) -> list[str]:
     """Return the names in the summary that occur in no source."""
     stems = {_stem(word) for source in sources for word in WORD.findall(source)}
-    names = [
-        match.group()
-        for match in WORD.finditer(summary)
-        if match.group()[0].isupper() and _looks_invented(match, summary, stems)
-    ]
-    return list(dict.fromkeys(names))
-
-
-def _looks_invented(match: "re.Match[str]", summary: str, stems: set[str]) -> bool:
-    word = match.group()
-    lowered = word.casefold()
-    if _stem(word) in stems or any(_stem(part) in stems for part in re.split("['’-]", word) if len(part) > 1):  # noqa: RUF001
-        return False
-    if lowered in STARTERS or len(word) == 1:
-        return False
-    return not (len(word) > 5 and ORDINARY_ENDING.search(lowered) and _begins_sentence(summary[: match.start()]))
-
-
-def _begins_sentence(before: str) -> bool:
-    ended = before.rstrip()
-    return not ended or ended.endswith(BEFORE_SENTENCE) or "\n" in before[len(ended) :]
+    names: dict[str, None] = {}
+    for match in WORD.finditer(summary):
+        word = match.group()
+        lowered = word.casefold()
+        if not word[0].isupper() or len(word) == 1 or lowered in STARTERS:
+            continue
+        parts = [word, *(part for part in re.split("['’-]", word) if len(part) > 1)]  # noqa: RUF001
+        if any(_stem(part) in stems for part in parts):
+            continue
+        before = summary[: match.start()]
+        ended = before.rstrip()
+        begins_sentence = not ended or ended.endswith(BEFORE_SENTENCE) or "\n" in before[len(ended) :]
+        if not (begins_sentence and len(word) > 5 and ORDINARY_ENDING.search(lowered)):
+            names[word] = None
+    return list(names)
 
 
 def _stem(word: str) -> str:
     folded = word.casefold().replace("’", "'").removesuffix("'s").strip("'-")  # noqa: RUF001
     return folded.removesuffix("s") if len(folded) > 3 else folded
-
-
-def _capitalises_nouns(sources: Iterable[str]) -> bool:
-    inner = [word for source in sources for word in re.findall(r"(?<=[^\W\d_] )[^\W\d_]\w{2,}", source)]
-    return len(inner) >= 20 and sum(word[0].isupper() for word in inner) > MANY_CAPITALS * len(inner)
