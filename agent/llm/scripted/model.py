@@ -15,10 +15,8 @@ from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest,
 from agent.llm.protocols.patterns import CALL, DELEGATE, TAG
 from agent.llm.protocols.protocol import Protocol
 from agent.llm.tokens import estimate
-from shared.clock import Clock
 from shared.errors import ConfigurationError
 from shared.messages import Usage
-from shared.settings import Settings
 
 VARIABLE = "DEBUG_MOCK_RESPONSES"
 PIECE_CHARS = 16
@@ -85,7 +83,13 @@ class ScriptedModel:
     def __init__(self, source: str) -> None:
         text = source.strip()
         if not text.startswith("["):
-            text = _read(Path(text))
+            try:
+                text = Path(text).read_text("utf-8")
+            except (OSError, UnicodeDecodeError):
+                raise ConfigurationError(
+                    f"{VARIABLE} is neither a JSON list nor a readable file: "
+                    'write a list such as ["Hello."], or unset it.'
+                ) from None
         try:
             entries = TypeAdapter(list[str | ScriptedReply]).validate_json(text)
         except ValidationError as error:
@@ -113,13 +117,9 @@ class ScriptedModel:
             attempt.usage = _estimated(request, pieces)
             raise
         calls = tuple(call.to_tool_call() for call in reply.tool_calls)
-        return Completion(
-            text,
-            tool_calls=calls,
-            stop="tool_use" if calls else "end_turn",
-            usage=_spent(request, pieces, calls),
-            model=name,
-        )
+        counted = estimate(request, "".join(pieces), calls)
+        usage = Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
+        return Completion(text, tool_calls=calls, stop="tool_use" if calls else "end_turn", usage=usage, model=name)
 
 
 async def _stream(text: str, pace: float, pieces: list[str], on_text: OnText | None) -> None:
@@ -133,27 +133,14 @@ async def _stream(text: str, pace: float, pieces: list[str], on_text: OnText | N
         await asyncio.sleep(pace)
 
 
-def _spent(request: ModelRequest, pieces: Sequence[str], calls: tuple[ToolCall, ...]) -> Usage:
-    counted = estimate(request, "".join(pieces), calls)
-    return Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
-
-
 def _estimated(request: ModelRequest, pieces: Sequence[str]) -> Usage:
     return replace(estimate(request, "".join(pieces)), cost=0.0)
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ConfigurationError(
-            f'{VARIABLE} is neither a JSON list nor a readable file: write a list such as ["Hello."], or unset it.'
-        ) from None
-
-
-def _build(settings: Settings, _clock: Clock) -> ScriptedModel | None:
-    return ScriptedModel(settings.debug_mock_responses) if settings.debug_mock_responses is not None else None
-
-
-# Scripted texts may contain blocks of every text protocol.
-SCRIPTED_MODEL = BuiltInModel("mock", _build, Protocol(frozenset({TAG, CALL, DELEGATE})), is_only=True)
+SCRIPTED_MODEL = BuiltInModel(
+    "mock",
+    lambda settings, _clock: None if (source := settings.debug_mock_responses) is None else ScriptedModel(source),
+    # Scripted texts may contain blocks of every text protocol.
+    Protocol(frozenset({TAG, CALL, DELEGATE})),
+    is_only=True,
+)
