@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agent.llm.built_in import BuiltInModel
-from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest, OnText, RouteFailed, ToolCall
+from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest, RouteFailed, ToolCall
 from agent.llm.protocols.patterns import CALL, DELEGATE, TAG
 from agent.llm.protocols.protocol import Protocol
 from agent.llm.tokens import estimate
@@ -110,7 +110,15 @@ class ScriptedModel:
             if is_failing and reply.error is not None:
                 raise RouteFailed(ERRORS.get(reply.error, Cause.REQUEST_REFUSED))
             text = reply.content or ""
-            await _stream(text[: reply.cut] if is_failing else text, reply.pace, pieces, on_text=attempt.on_text)
+            beginning = text[: reply.cut] if is_failing else text
+            if attempt.on_text is None:
+                pieces.append(beginning)
+                await asyncio.sleep(reply.pace * len(beginning) / PIECE_CHARS)
+            else:
+                for start in range(0, len(beginning), PIECE_CHARS):
+                    pieces.append(beginning[start : start + PIECE_CHARS])
+                    attempt.on_text(pieces[-1])
+                    await asyncio.sleep(reply.pace)
             if is_failing:
                 raise RouteFailed(Cause.CUT, usage=_estimated(request, pieces))
         except asyncio.CancelledError:
@@ -120,17 +128,6 @@ class ScriptedModel:
         counted = estimate(request, "".join(pieces), calls)
         usage = Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
         return Completion(text, tool_calls=calls, stop="tool_use" if calls else "end_turn", usage=usage, model=name)
-
-
-async def _stream(text: str, pace: float, pieces: list[str], on_text: OnText | None) -> None:
-    if on_text is None:
-        pieces.append(text)
-        await asyncio.sleep(pace * len(text) / PIECE_CHARS)
-        return
-    for start in range(0, len(text), PIECE_CHARS):
-        pieces.append(text[start : start + PIECE_CHARS])
-        on_text(pieces[-1])
-        await asyncio.sleep(pace)
 
 
 def _estimated(request: ModelRequest, pieces: Sequence[str]) -> Usage:
