@@ -29,19 +29,15 @@ def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
     """Append one line per file (name, id, size, type) and a hint how to read files to the message text."""
     if not files:
         return content
-    lines = [
-        f"- {clean_filename(file.attachment.filename)} (file_id {file.file_id}, {_describe(file.attachment)})"
-        + (f" {FROM_OTHERS}" if file.attachment.author == "stranger" else "")
-        for file in files
-    ]
+    lines = []
+    for file in files:
+        attachment, size = file.attachment, file.attachment.size_bytes
+        if size is None:
+            label = ""
+        elif size < 1024:
+            label = f"{size} bytes, "
+        else:
+            label = f"{size / 1024:.0f} KB, " if size < 1024**2 else f"{size / 1024**2:.1f} MB, "
+        line = f"- {clean_filename(attachment.filename)} (file_id {file.file_id}, {label}{attachment.mime_type})"
+        lines.append(f"{line} {FROM_OTHERS}" if attachment.author == "stranger" else line)
     return "\n".join([content, "", FILES_HEADING, *lines, prompts().turn.files_hint]).strip()
-
-
-def _describe(attachment: Attachment) -> str:
-    if attachment.size_bytes is None:
-        return attachment.mime_type
-    size = attachment.size_bytes
-    label = (
-        f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
-    )
-    return f"{label}, {attachment.mime_type}"

@@ -329,16 +329,12 @@ class TurnLog:
 
     def result_seq(self, call: Step) -> int:
         """Return the position reserved for the result of a call of the last answer."""
-        return result_seq(call.seq, self._width())
-
-    def _width(self) -> int:
-        # The number of calls of the last answer, including those that wait for others.
         answer = self.last_answer
-        if answer is None:
-            return 0
-        if answer.plan is not None:
-            return len(answer.plan.get("tools", ()))
+        # The number of calls of the last answer, including those that wait for others.
         width = 0
-        while call_seq(answer.seq, width) in self._calls:
-            width += 1
-        return width
+        if answer is not None and answer.plan is not None:
+            width = len(answer.plan.get("tools", ()))
+        elif answer is not None:
+            while call_seq(answer.seq, width) in self._calls:
+                width += 1
+        return result_seq(call.seq, width)

@@ -99,18 +99,14 @@ class DeltaSender:
         while self._waiting or self._is_reset:
             whole = clean("".join(self._waiting))
             self._waiting.clear()
+            notes = []
+            for start in range(0, max(1, len(whole)), DELTA_CHARS):
+                delta: dict[str, Any] = {"text": whole[start : start + DELTA_CHARS]}
+                if self._is_reset:
+                    delta["reset"] = True
+                    self._is_reset = False
+                notes.append(json.dumps(self._vault.seal(self._turn | {"seq": self._next_seq()}, delta)))
             # Lost deltas do no harm: they are a preview, and the stored message has the whole text.
             with contextlib.suppress(DatabaseLost, *REFUSED):
-                await self._send(whole)
-
-    async def _send(self, whole: str) -> None:
-        notes = [self._delta(whole[start : start + DELTA_CHARS]) for start in range(0, max(1, len(whole)), DELTA_CHARS)]
-        async with self._database.statement() as session:
-            await session.execute(statements.notify, {"channel": TURNS, "notes": notes})
-
-    def _delta(self, piece: str) -> str:
-        payload: dict[str, Any] = {"text": piece}
-        if self._is_reset:
-            payload["reset"] = True
-            self._is_reset = False
-        return json.dumps(self._vault.seal(self._turn | {"seq": self._next_seq()}, payload))
+                async with self._database.statement() as session:
+                    await session.execute(statements.notify, {"channel": TURNS, "notes": notes})

@@ -165,37 +165,19 @@ class Listener(TurnReaders):
         with outage.bridged():
             async with self._database.statement() as session:
                 parameters = {"inbox_id": inbox_id, "after": after, "last": MAX_SEQ if last is None else last}
-                events = [
-                    Event(*row) for row in (await session.execute(statements.list_events_after, parameters)).all()
+                rows = (await session.execute(statements.list_events_after, parameters)).all()
+            if rows or inbox_id not in self._ended:
+                return [Event(*row) for row in rows]
+            # A message for which no turn could begin has no events, so its end is built from its response.
+            response = await self._read_response(inbox_id, outage)
+            if response is not None and not response.turn_id:
+                usage = asdict(response.usage)
+                end = {"iterations": 0, "usage": usage, "finished": False, "error": response.error, "model": None}
+                return [
+                    Event(0, 0, name="message", payload={"content": response.content, "files": []}),
+                    Event(0, 1, name=LAST_EVENT, payload=end),
                 ]
-            return events or await self._read_set_aside(inbox_id, outage)
         return []
-
-    async def _read_set_aside(self, inbox_id: int, outage: Outage) -> list[Event]:
-        # A message for which no turn could begin has no events, so its end is built from its response.
-        response = await self._read_response(inbox_id, outage) if inbox_id in self._ended else None
-        if response is None or response.turn_id:
-            return []
-        end = {
-            "iterations": 0,
-            "usage": asdict(response.usage),
-            "finished": False,
-            "error": response.error,
-            "model": None,
-        }
-        return [
-            Event(0, 0, name="message", payload={"content": response.content, "files": []}),
-            Event(0, 1, name=LAST_EVENT, payload=end),
-        ]
-
-    async def _open(self) -> asyncpg.Connection:
-        connection = await self._database.connect()
-        await connection.add_listener(TURNS, self._on_turn_note)
-        await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
-        await connection.add_listener(READERS, self._on_reader_note)
-        await connection.add_listener(CHANGES, self._on_change_note)
-        await connection.add_listener(DUE, self._on_due_note)
-        return connection
 
     async def _keep(self, connection: asyncpg.Connection) -> None:
         try:
@@ -213,22 +195,25 @@ class Listener(TurnReaders):
         is_logged = False
         while True:
             try:
-                connection = await self._open()
+                connection = await self._database.connect()
+                await connection.add_listener(TURNS, self._on_turn_note)
+                await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
+                await connection.add_listener(READERS, self._on_reader_note)
+                await connection.add_listener(CHANGES, self._on_change_note)
+                await connection.add_listener(DUE, self._on_due_note)
+                break
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase) as error:
                 if not is_logged:
                     log.warning("listener_waits_for_database", cause=f"{error or type(error).__name__}")
                 is_logged = True
                 await asyncio.sleep(0.5)
-            else:
-                self._wake_all()
-                self._tell_change(None)
-                return connection
-
-    def _wake_all(self) -> None:
+        # All readers read the tables again.
         for queue in [queue for queues in self._queues.values() for queue in queues]:
             queue.put_nowait({"end": True})
         for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
+        self._tell_change(None)
+        return connection
 
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for arrived in self._places.get(str(payload), ()):

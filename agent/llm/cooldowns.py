@@ -83,9 +83,8 @@ class Cooldowns(dict[str, Cooldown]):
                 healthy.append(name)
             elif not entry.is_closed:
                 shaky.append(name)
-        return healthy + shaky or self._next_probe(names, now)
-
-    def _next_probe(self, names: Iterable[str], now: float) -> list[str]:
+        if healthy or shaky:
+            return healthy + shaky
         due = [
             (entry.probe_at, name, entry)
             for name in names
@@ -122,14 +121,12 @@ class Cooldowns(dict[str, Cooldown]):
         entry.cause = failure.cause
         entry.is_closed = has_to_wait or failure.cause in REMEDIES
         entry.probe_at = now + PROBE_SECONDS if failure.cause in REMEDIES else None
-        entry.until = max(entry.until, now + self._length(entry, failure))
-        return is_news
-
-    @staticmethod
-    def _length(entry: Cooldown, failure: RouteFailed) -> float:
         if failure.cause in REMEDIES:
-            return LONG_COOLDOWN
-        if failure.retry_after is not None:
+            seconds = LONG_COOLDOWN
+        elif failure.retry_after is not None:
             # A minimum, because a server that always answers with 0 would otherwise be called in a tight loop.
-            return max(failure.retry_after, 0.5)
-        return min(FIRST_COOLDOWN * 2.0 ** min(entry.failures - 1, 8), LONGEST_COOLDOWN)
+            seconds = max(failure.retry_after, 0.5)
+        else:
+            seconds = min(FIRST_COOLDOWN * 2.0 ** min(entry.failures - 1, 8), LONGEST_COOLDOWN)
+        entry.until = max(entry.until, now + seconds)
+        return is_news

@@ -81,7 +81,14 @@ class _Parts:
 
     def without(self, count: int) -> tuple[Message, ...]:
         waves = max(0, count - len(self.history))
-        parts = [*self.history[count:], self.this_message, _note(self.waves[:waves]), *self.waves[waves:]]
+        calls = [call for part in self.waves[:waves] for message in part for call in message.get("tool_calls") or ()]
+        note: Part = ()
+        if calls:
+            counted = Counter(str(call["function"]["name"]) for call in calls)
+            names = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in counted.items())
+            text = prompts().turn.left_out.format(calls=cut(names, NAMES_CHARS))
+            note = ({"role": "user", "content": text},)
+        parts = [*self.history[count:], self.this_message, note, *self.waves[waves:]]
         return (*self.system, *(message for part in parts for message in part))
 
 
@@ -101,12 +108,3 @@ def _how_many(sizes: Sequence[int], surplus: int, block: int) -> int:
         if tokens >= surplus:
             return number
     return len(sizes)
-
-
-def _note(waves: Sequence[Part]) -> Part:
-    calls = [call for part in waves for message in part for call in message.get("tool_calls") or ()]
-    if not calls:
-        return ()
-    counted = Counter(str(call["function"]["name"]) for call in calls)
-    names = cut(", ".join(f"{name} ({count})" if count > 1 else name for name, count in counted.items()), NAMES_CHARS)
-    return ({"role": "user", "content": prompts().turn.left_out.format(calls=names)},)

@@ -42,19 +42,13 @@ class Router:
             clock=clock,
             cooldowns=Cooldowns(clock),
             protocols=build_protocols(settings.llm_protocols),
-            vision=VisionSupport(self._known_vision, clock),
-            published_window=self._published_window,
+            vision=VisionSupport(lambda name: name not in self._built_in and self._providers.sees(name), clock),
+            published_window=lambda name: sys.maxsize if name in self._built_in else self._providers.window(name),
             jitter=jitter,
         )
         # What a summary in the background was refused says nothing about the answers to people, who may be served.
         self._known_in_background = replace(self._known, cooldowns=Cooldowns(clock))
         self._only = tuple(entry.name for entry in BUILT_IN_MODELS if entry.is_only and entry.name in self._built_in)
-
-    def _published_window(self, name: str) -> int | None:
-        return sys.maxsize if name in self._built_in else self._providers.window(name)
-
-    def _known_vision(self, name: str) -> bool | None:
-        return False if name in self._built_in else self._providers.sees(name)
 
     @property
     def counts_calls(self) -> bool:

@@ -16,17 +16,12 @@ IMAGE_TOKENS = 1600
 def count_prompt(messages: Iterable[dict[str, Any]]) -> int:
     """Return an upper estimate of the tokens of messages or tools in the OpenAI shape."""
     # The model sees only a tool's function, without its wrapper; the JSON is compact, as it is sent.
-    payloads = (message.get("function", message) for message in messages)
-    return sum(
-        TOKENS_PER_MESSAGE
-        + count_tokens(json.dumps(payload, ensure_ascii=False, separators=(",", ":")))
-        + IMAGE_TOKENS * _count_images(payload.get("content"))
-        for payload in payloads
-    )
-
-
-def _count_images(content: Any) -> int:
-    return sum(part["type"] == "image_url" for part in content) if isinstance(content, list) else 0
+    payloads = [message.get("function", message) for message in messages]
+    texts = (json.dumps(payload, ensure_ascii=False, separators=(",", ":")) for payload in payloads)
+    contents = (payload.get("content") for payload in payloads)
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    images = sum(1 for part in parts if part["type"] == "image_url")
+    return TOKENS_PER_MESSAGE * len(payloads) + sum(map(count_tokens, texts)) + IMAGE_TOKENS * images
 
 
 def estimate(request: ModelRequest, text: str = "", tool_calls: tuple[ToolCall, ...] = ()) -> EstimatedUsage:

@@ -15,30 +15,28 @@ BLIND_SECONDS = 600.0
 
 def fill(request: ModelRequest) -> list[dict[str, Any]]:
     """Return the messages of a request, with the placeholders replaced by the images."""
-    return [{**message, "content": _filled(message["content"], request.images)} for message in request.messages]
-
-
-def _filled(content: Any, images: Mapping[int, str]) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [
-        {"type": "image_url", "image_url": {"url": images[_file_id(part)]}} if _is_image(part) else part
-        for part in content
-    ]
+    messages = []
+    for message in request.messages:
+        content = message["content"]
+        if isinstance(content, list):
+            content = [
+                {"type": "image_url", "image_url": {"url": request.images[_file_id(part)]}} if _is_image(part) else part
+                for part in content
+            ]
+        messages.append({**message, "content": content})
+    return messages
 
 
 def without_images(request: ModelRequest) -> ModelRequest:
     """Return the request without images: each one is replaced by a sentence that the model can't see it."""
-    return replace(request, messages=tuple(map(_without_images, request.messages)), images={})
-
-
-def _without_images(message: dict[str, Any]) -> dict[str, Any]:
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    notes = [prompts().turn.image_unseen.format(file_id=_file_id(part)) for part in content if _is_image(part)]
-    texts = [part["text"] for part in content if not _is_image(part)]
-    return {**message, "content": "\n\n".join([*texts, *notes])}
+    messages = list(request.messages)
+    for place, message in enumerate(messages):
+        content = message.get("content")
+        if isinstance(content, list):
+            notes = [prompts().turn.image_unseen.format(file_id=_file_id(part)) for part in content if _is_image(part)]
+            texts = [part["text"] for part in content if not _is_image(part)]
+            messages[place] = {**message, "content": "\n\n".join([*texts, *notes])}
+    return replace(request, messages=tuple(messages), images={})
 
 
 def _is_image(part: Mapping[str, Any]) -> bool:

@@ -5,7 +5,6 @@ the web adapter asks here only for messages without a named event id, or when th
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 
 from agent.live.announcer import to_note
@@ -27,7 +26,9 @@ async def cancel_if_abandoned(database: Database, listener: Listener, inbox_id: 
     """
     await asyncio.sleep(RETURN_SECONDS)
     with suppress(DatabaseLost):
-        if await listener.is_awaited(await _list_together(database, inbox_id), ASK_SECONDS):
+        async with database.statement() as session:
+            rows = (await session.execute(statements.list_answered_together, {"inbox_id": inbox_id})).all()
+        if await listener.is_awaited([row.id for row in rows], ASK_SECONDS):
             return False
         return await cancel(database, inbox_id) == "withdrawn"
     return False
@@ -40,13 +41,6 @@ async def cancel(database: Database, inbox_id: int) -> str | None:
     """
     # If a turn is just beginning, the first statement waits for its lock but uses the old snapshot, so it runs twice.
     return await _try_cancel(database, inbox_id) or await _try_cancel(database, inbox_id)
-
-
-async def _list_together(database: Database, inbox_id: int) -> Sequence[int]:
-    async with database.statement() as session:
-        return [
-            row.id for row in (await session.execute(statements.list_answered_together, {"inbox_id": inbox_id})).all()
-        ]
 
 
 async def _try_cancel(database: Database, inbox_id: int) -> str | None:

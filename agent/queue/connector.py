@@ -54,18 +54,14 @@ async def _renew(pool: AsyncConnectionPool) -> None:
     await pool.check()
 
 
-def _is_stopping(state: RetryCallState) -> bool:
-    # procrastinate shields its statements from the worker's cancellation, so that running jobs can end.
-    return is_cancelled(state.args[0].worker)
-
-
 _retried = retried(
     _is_lost,
     ConnectorException,
     AsyncRetrying(
         retry=retry_if_exception(_is_lost),
         wait=wait_chain(*map(wait_fixed, DATABASE_WAITS)),
-        stop=_is_stopping,
+        # procrastinate shields its statements from the worker's cancellation, so that running jobs can end.
+        stop=lambda state: is_cancelled(state.args[0].worker),
         before_sleep=_replace_lost,
         reraise=True,
     ),
@@ -100,11 +96,6 @@ class RetryingConnector(procrastinate.PsycopgConnector):
     listen_notify = _retried(procrastinate.PsycopgConnector.listen_notify)
 
 
-def _open_pool(**options: Any) -> AsyncConnectionPool:
-    # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
-    return AsyncConnectionPool(**options | {"check": None, "reconnect_failed": _renew})
-
-
 async def _configure(setup: str, connection: AsyncConnection[Any]) -> None:
     # Every transaction here is a single statement; BEGIN and COMMIT would add two round trips.
     await connection.set_autocommit(True)
@@ -121,7 +112,15 @@ async def _configure(setup: str, connection: AsyncConnection[Any]) -> None:
 async def opened(queue: procrastinate.App) -> AsyncIterator[None]:
     """Open the queue's connections for the block."""
     try:
-        await _open(queue)
+        while True:
+            try:
+                await queue.open_async()
+                break
+            except ConnectorException as error:
+                log.warning("queue_waits_for_database", cause=str(error.__cause__ or error))
+                # A pool that could not be opened can't be opened again.
+                await queue.close_async()
+                await asyncio.sleep(DATABASE_WAITS[-1])
         if is_cancelled():
             # Before Python 3.12, the pool's `asyncio.wait_for` may lose a cancellation: the worker would run on.
             raise asyncio.CancelledError
@@ -130,19 +129,6 @@ async def opened(queue: procrastinate.App) -> AsyncIterator[None]:
         # Also if opening was cancelled: the pool's tasks treat a cancellation as a failed connection and go on, which
         # would keep the process from exiting.
         await queue.close_async()
-
-
-async def _open(queue: procrastinate.App) -> None:
-    while True:
-        try:
-            await queue.open_async()
-        except ConnectorException as error:
-            log.warning("queue_waits_for_database", cause=str(error.__cause__ or error))
-            # A pool that could not be opened can't be opened again.
-            await queue.close_async()
-            await asyncio.sleep(DATABASE_WAITS[-1])
-        else:
-            return
 
 
 async def replace_connections(queue: procrastinate.App) -> None:
@@ -156,7 +142,8 @@ def build_queue(database: Database) -> procrastinate.App:
     # If the server crashes, the last changes of the queue may be lost; the sweep then finds the affected messages.
     setup = database.address.setup(application_name=QUEUE_NAME, synchronous_commit="off")
     connector = RetryingConnector(
-        pool_factory=_open_pool,
+        # By default each use of a connection is preceded by a test query; retrying after an error is cheaper.
+        pool_factory=lambda **options: AsyncConnectionPool(**options | {"check": None, "reconnect_failed": _renew}),
         conninfo=database.address.libpq(),
         configure=partial(_configure, setup),
         min_size=1,

@@ -115,7 +115,30 @@ async def list_open(session: Session, job: Job) -> list[Waiting]:
     result = await session.execute(
         statements.list_open_messages, {"job_id": job.id, "inbox_id": job.inbox_id, "most": MAX_COALESCED * 2}
     )
-    return [_to_waiting(row) for row in result.all()]
+    return [
+        Waiting(
+            row.id,
+            IncomingMessage(
+                adapter=row.adapter,
+                sender=Sender(row.platform, row.platform_user_id, row.platform_username),
+                place=Place.from_row(row),
+                event_id=row.platform_event_id,
+                content=row.content,
+                sent_at=row.sent_at,
+                attachments=tuple(Attachment(**attachment) for attachment in row.attachments),
+                platform_message_id=row.platform_message_id,
+                wants_stream=row.wants_stream,
+                platform_context=PlatformContext.from_row(row.platform_context),
+                decision=Decision(**row.decision) if row.decision else None,
+                replied_to=row.replied_to,
+                due_job=DueJob.from_row(row.due_job) if row.due_job else None,
+                credentials=GivenCredentials(**row.credentials) if row.credentials else None,
+                request=ProgramRequest.from_row(row.request) if row.request else None,
+            ),
+            row.turn_id,
+        )
+        for row in result.all()
+    ]
 
 
 async def requeue_lost(session: Session) -> int:
@@ -140,10 +163,16 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
 
 def to_event(message: IncomingMessage) -> dict[str, Any]:
     """Convert a message to an event of `parley_accept`."""
-    sender, place, content = message.sender, _cleaned(message.place), without_typed(clean(message.content))
+    sender, content = message.sender, without_typed(clean(message.content))
+    server, thread = _cleaned_or_none(message.place.server), _cleaned_or_none(message.place.thread)
+    place = replace(message.place, server=server, channel=clean(message.place.channel), thread=thread)
     if message.decision is not None and not content.strip():
         # A click on a button has no text, so its meaning is stored as the text for the history.
         content = message.decision.word
+    context = message.platform_context
+    if context.earlier:
+        earlier = tuple(replace(line, text=without_typed(line.text)) for line in context.earlier)
+        context = replace(context, earlier=earlier)
     return {
         "adapter": message.adapter,
         **asdict(place),
@@ -155,7 +184,7 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
         "content": content,
         "attachments": clean_json([asdict(attachment) for attachment in message.attachments]),
         "wants_stream": message.wants_stream,
-        "platform_context": clean_json(_without_typed(message.platform_context).to_row()),
+        "platform_context": clean_json(context.to_row()),
         "sent_at": message.sent_at.isoformat() if message.sent_at else None,
         "decision": asdict(message.decision) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
@@ -166,37 +195,5 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
     }
 
 
-def _without_typed(context: PlatformContext) -> PlatformContext:
-    if not context.earlier:
-        return context
-    return replace(context, earlier=tuple(replace(line, text=without_typed(line.text)) for line in context.earlier))
-
-
-def _cleaned(place: Place) -> Place:
-    server, thread = _cleaned_or_none(place.server), _cleaned_or_none(place.thread)
-    return replace(place, server=server, channel=clean(place.channel), thread=thread)
-
-
 def _cleaned_or_none(text_: str | None) -> str | None:
     return clean(text_) if text_ is not None else None
-
-
-def _to_waiting(row: Any) -> Waiting:
-    message = IncomingMessage(
-        adapter=row.adapter,
-        sender=Sender(row.platform, row.platform_user_id, row.platform_username),
-        place=Place.from_row(row),
-        event_id=row.platform_event_id,
-        content=row.content,
-        sent_at=row.sent_at,
-        attachments=tuple(Attachment(**attachment) for attachment in row.attachments),
-        platform_message_id=row.platform_message_id,
-        wants_stream=row.wants_stream,
-        platform_context=PlatformContext.from_row(row.platform_context),
-        decision=Decision(**row.decision) if row.decision else None,
-        replied_to=row.replied_to,
-        due_job=DueJob.from_row(row.due_job) if row.due_job else None,
-        credentials=GivenCredentials(**row.credentials) if row.credentials else None,
-        request=ProgramRequest.from_row(row.request) if row.request else None,
-    )
-    return Waiting(row.id, message, row.turn_id)

@@ -239,7 +239,13 @@ class Runner:
         deaths = context.job.attempts if context.job.priority >= SUSPECT_PRIORITY else None
         job = Job(job_id, inbox_id, slot=self.slots.of(job_id), deaths=deaths)
         try:
-            await (self._run_beside_others(job) if deaths is None else self._run_alone(job))
+            if deaths is None:
+                async with self.gate.shared():
+                    await self._run_with_retries(job)
+            else:
+                # Outside of the gate, so that this process goes on while the suspect waits for those of others.
+                while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
+                    await asyncio.sleep(WAIT_SECONDS)
         except asyncio.CancelledError:
             # Stopping: another worker continues the turn from its journal.
             with suppress(DatabaseLost):
@@ -248,15 +254,6 @@ class Runner:
         finally:
             if self.slots.end(job_id):
                 await self._jobs.wake()
-
-    async def _run_beside_others(self, job: Job) -> None:
-        async with self.gate.shared():
-            await self._run_with_retries(job)
-
-    async def _run_alone(self, job: Job) -> None:
-        # Outside of the gate, so that this process goes on while the suspect waits for those of others.
-        while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
-            await asyncio.sleep(WAIT_SECONDS)
 
     async def _try_alone(self, job: Job) -> bool:
         async with self.gate.alone():

@@ -209,30 +209,31 @@ class Outbox:
         """Deliver the replies that earlier deliveries have left open, for the adapters that have a sender here."""
         if not self.senders:
             return
-        # Until nothing is left: when a platform is back, all that has waited for it goes at once.
-        while await self._sweep_some():
-            pass
-
-    async def _sweep_some(self) -> bool:
-        """Deliver one round of open replies, at most one of each place; return whether there were any."""
-        claimed_at = boot_seconds()
-        async with self._database.transaction() as session:
-            claimed = await claim(session, list(self.senders), self._hours)
-            replies = [reply for reply, _ in claimed if reply is not None]
-            first = await _find_messages(session, [reply.turn_id for reply in replies]) if is_tracing() else {}
-        for reply, row in claimed:
-            if reply is None and row.status == "claimed":
-                await self._fail(row.id, row.attempts, "the stored reply can't be read", is_final=True)
-        replies = [
-            replace(reply, claim=Claim(self._database, reply.id, row.attempts, made_at=claimed_at, age=float(row.age)))
-            for reply, row in claimed
-            if reply is not None
-        ]
-        delivering = (self._deliver_again(reply, inbox_id=first.get(reply.turn_id)) for reply in replies)
-        for outcome in await asyncio.gather(*delivering, return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return bool(claimed)
+        while True:
+            # One round, with at most one reply of each place.
+            claimed_at = boot_seconds()
+            async with self._database.transaction() as session:
+                claimed = await claim(session, list(self.senders), self._hours)
+                replies = [(reply, row) for reply, row in claimed if reply is not None]
+                first: dict[int, int] = {}
+                if is_tracing():
+                    # The first inbox row of each turn names its trace.
+                    turn_ids = [reply.turn_id for reply, _ in replies]
+                    rows = (await session.execute(statements.list_first_messages, {"turn_ids": turn_ids})).all()
+                    first = {row.turn_id: row.inbox_id for row in rows}
+            for reply, row in claimed:
+                if reply is None and row.status == "claimed":
+                    await self._fail(row.id, row.attempts, "the stored reply can't be read", is_final=True)
+            delivering = []
+            for reply, row in replies:
+                lease = Claim(self._database, reply.id, row.attempts, made_at=claimed_at, age=float(row.age))
+                delivering.append(self._deliver_again(replace(reply, claim=lease), first.get(reply.turn_id)))
+            for outcome in await asyncio.gather(*delivering, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+            # Until nothing is left: when a platform is back, all that has waited for it goes at once.
+            if not claimed:
+                return
 
     async def mark_failed(
         self, reply: Reply, error: str, *, is_final: bool = False, wait: float = 0, scope: str | None = None
@@ -312,22 +313,16 @@ async def claim(
     """
     limits = {"limit": MOST_CLAIMED, "lease": LEASE_SECONDS, "hours": hours}
     rows = (await session.execute(statements.claim_replies, {"adapters": list(adapters)} | limits)).all()
-    return [(_find_reply(row) if row.status == "claimed" else None, row) for row in rows]
-
-
-def _find_reply(row: Any) -> Reply | None:
-    """Return the reply of a row; None if it can't be read, so that the others of its batch are sent."""
-    try:
-        return to_reply(row)
-    except (TypeError, ValueError, KeyError) as error:
-        log.error("reply_unreadable", reply=row.id, adapter=row.adapter, cause=repr(error))
-        return None
-
-
-async def _find_messages(session: Session, turn_ids: Sequence[int]) -> dict[int, int]:
-    # The first inbox row of each turn, which names its trace.
-    rows = (await session.execute(statements.list_first_messages, {"turn_ids": list(turn_ids)})).all()
-    return {row.turn_id: row.inbox_id for row in rows}
+    replies: list[tuple[Reply | None, Any]] = []
+    for row in rows:
+        reply = None
+        try:
+            reply = to_reply(row) if row.status == "claimed" else None
+        except (TypeError, ValueError, KeyError) as error:
+            # The others of its batch are sent.
+            log.error("reply_unreadable", reply=row.id, adapter=row.adapter, cause=repr(error))
+        replies.append((reply, row))
+    return replies
 
 
 def to_reply(row: Any) -> Reply:

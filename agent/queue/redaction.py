@@ -7,7 +7,7 @@ stays, which others have read; one that is still being written is stopped and wi
 
 import asyncio
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,21 +151,17 @@ async def _rebuild_message(session: Session, turn_id: int, own_ids: set[int], de
     ]
     other_files = [file for row in other_rows for file in files[row.id]]
     content = with_earlier(with_file_lines(text_left, other_files), earlier)
-    content = "\n\n".join([content, *(await _list_transcripts(session, turn_id, other_files))])
+    # The transcripts of these files as they stand in the turn's message, before any file record is removed.
+    said = (await session.execute(statements.list_files_said, {"turn_id": turn_id})).all()
+    transcripts = list_transcripts(said[0].content if said else "", [(row.file_id, row.filename) for row in said])
+    other_ids = {file.file_id for file in other_files}
+    blocks = [transcript.block for transcript in transcripts if transcript.file_id in other_ids]
+    content = "\n\n".join([content, *blocks])
     await session.execute(statements.rebuild_message, {"turn_id": turn_id, "content": content})
     lost = [file for row in rows if row.id in own_ids for file in files[row.id]]
     if lost:
         await session.execute(statements.remove_files, {"ids": [file.file_id for file in lost]})
     return [file.key for file in lost]
-
-
-async def _list_transcripts(session: Session, turn_id: int, files: Sequence[PendingFile]) -> list[str]:
-    """Return the transcripts of these files as they stand in the turn's message, before any file record is removed."""
-    rows = (await session.execute(statements.list_files_said, {"turn_id": turn_id})).all()
-    content = rows[0].content if rows else ""
-    file_ids = {file.file_id for file in files}
-    transcripts = list_transcripts(content, [(row.file_id, row.filename) for row in rows])
-    return [transcript.block for transcript in transcripts if transcript.file_id in file_ids]
 
 
 async def _remove_repeated(session: Session, row: Any) -> None:

@@ -142,7 +142,11 @@ class Worker:
             self._jobs.forget()
             self._runner.live_ids.clear()
             try:
-                await self._check()
+                # A worker that can't take jobs or begin turns must not register:
+                # `/readyz` would take it for one that can.
+                await self._jobs.check()
+                async with self._database.statement() as session:
+                    await session.execute(statements.probe)
                 await self._queue.run_worker_async(
                     queues=[QUEUE],
                     concurrency=JOBS_PER_SLOT * self._limits.bounds.running,
@@ -161,12 +165,6 @@ class Worker:
                 log.warning("worker_restarting", cause=str(error.__cause__ or error))
                 await replace_connections(self._queue)
             await asyncio.sleep(RESTART_SECONDS)
-
-    async def _check(self) -> None:
-        # A worker that can't take jobs or begin turns must not register: `/readyz` would take it for one that can.
-        await self._jobs.check()
-        async with self._database.statement() as session:
-            await session.execute(statements.probe)
 
     async def _repeat(self, task: PeriodicTask) -> None:
         is_lost = False

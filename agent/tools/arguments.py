@@ -1,8 +1,6 @@
 """The arguments of a tool call: parsing the text a model wrote, checking it, and showing it to the model later."""
 
 import json
-from collections.abc import Iterable
-from contextlib import suppress
 from math import isfinite
 from typing import Any
 
@@ -16,12 +14,7 @@ GARBLED_CHARS = 2000
 SHOWN_CHARS = 32_000
 NO_JSON = "The arguments are not valid JSON."
 NO_OBJECT = f"The arguments must be a JSON object, nested at most {MAX_DEPTH} deep."
-
-
 TOO_LARGE = f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters."
-
-
-UNREADABLE = object()
 
 
 def parse_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -39,24 +32,20 @@ def read_arguments(text: str) -> dict[str, Any]:
 
     Text that is not a valid JSON object becomes an object that holds the text and a description of the problem.
     """
-    problem = NO_OBJECT
-    if len(text) > MAX_ARGUMENT_CHARS:
-        problem = TOO_LARGE
-    else:
-        with suppress(RecursionError):
-            plain = _read_json(text)
+    problem = TOO_LARGE
+    if len(text) <= MAX_ARGUMENT_CHARS:
+        problem = NO_OBJECT
+        try:
+            plain = DECODER.decode(clean(text).strip() or "{}")
             if isinstance(plain, dict) and depth(plain) <= MAX_DEPTH:
                 arguments: dict[str, Any] = clean_json(plain)
                 return arguments
-            problem = NO_JSON if plain is UNREADABLE else NO_OBJECT
+        except ValueError:
+            problem = NO_JSON
+        except RecursionError:
+            # It is nested too deep to be read.
+            pass
     return {GARBLED: clean(text[:GARBLED_CHARS]), PROBLEM: problem}
-
-
-def _read_json(text: str) -> Any:
-    try:
-        return DECODER.decode(clean(text).strip() or "{}")
-    except ValueError:
-        return UNREADABLE
 
 
 def _finite(text: str) -> float:
@@ -83,14 +72,9 @@ def depth(value: Any) -> int:
     level = [value]
     while level:
         deepest += 1
-        level = [inner for node in level for inner in _children(node)]
+        collections = (node for node in level if isinstance(node, dict | list))
+        level = [inner for node in collections for inner in (node.values() if isinstance(node, dict) else node)]
     return deepest
-
-
-def _children(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
 
 
 def _wrong(tool: Tool, message: str, **fields: Any) -> ToolError:

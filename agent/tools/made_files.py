@@ -26,11 +26,9 @@ def _find(steps: Sequence[Step]) -> Iterator[dict[str, Any]]:
         if not isinstance(result, dict):
             continue
         files = result.get("files")
-        for file in (result, *(files if isinstance(files, list) else ())):
-            if isinstance(file, dict) and _is_id(file.get("file_id")) and isinstance(file.get("url"), str):
+        entries = (result, *(files if isinstance(files, list) else ()))
+        for file in (entry for entry in entries if isinstance(entry, dict)):
+            # Results are not validated; the id of a row is a positive bigint.
+            file_id, url = file.get("file_id"), file.get("url")
+            if type(file_id) is int and 0 < file_id < 2**63 and isinstance(url, str):
                 yield file
-
-
-def _is_id(value: Any) -> bool:
-    # Results are not validated; the id of a row is a positive bigint.
-    return type(value) is int and 0 < value < 2**63

@@ -155,17 +155,6 @@ def discover(modules_path: Path | None = None, settings: Settings | None = None)
 
 def find_modules(modules_path: Path | None = None, settings: Settings | None = None) -> FoundModules:
     """Load every module of the three sources; a module whose name is already in use fails."""
-    loaded, failed = _load_all(modules_path)
-    settings = settings or Settings()
-    return FoundModules(tuple(replace(module, off=_find_off(module, settings)) for module in loaded), tuple(failed))
-
-
-def _find_off(module: Module, settings: Settings) -> dict[str, str]:
-    reasons = {tool.name: tool.needs(settings) for tool in module.tools if tool.needs is not None}
-    return {name: reason for name, reason in reasons.items() if reason is not None}
-
-
-def _load_all(modules_path: Path | None) -> tuple[list[Module], list[ModuleFailure]]:
     sources: dict[str, str] = {}
     loaded: list[Module] = []
     failed: list[ModuleFailure] = []
@@ -186,7 +175,11 @@ def _load_all(modules_path: Path | None) -> tuple[list[Module], list[ModuleFailu
         except (Exception, SystemExit) as error:  # noqa: BLE001  # reported with its module
             # A module may raise anything while it is imported; the others must still load.
             failed.append(ModuleFailure(candidate.name, candidate.source, error))
-    return loaded, failed
+    settings = settings or Settings()
+    for place, module in enumerate(loaded):
+        reasons = {tool.name: tool.needs(settings) for tool in module.tools if tool.needs is not None}
+        loaded[place] = replace(module, off={name: reason for name, reason in reasons.items() if reason is not None})
+    return FoundModules(tuple(loaded), tuple(failed))
 
 
 def refuse_unfit(tool: Tool) -> None:

@@ -74,13 +74,21 @@ def build_search(left_out: Sequence[Tool]) -> tuple[Tool, Tool]:
     modules = sorted({tool.module for tool in left_out})
 
     async def find_tool(context: ToolContext, query: str) -> dict[str, Any]:
-        limit = int(context.app_settings.tool_result_max_chars * RESULT_SHARE)
-        words = {word.lower() for word in WORD.findall(query)}
-        scored = [(_score(tool, words), tool) for tool in left_out]
-        functions = _describe(
-            [tool for score, tool in sorted(scored, key=lambda pair: (-pair[0], pair[1].name)) if score][:MAX_FOUND],
-            limit,
-        )
+        words = _words(query)
+        scored: list[tuple[int, Tool]] = []
+        for tool in left_out:
+            name, description = _words(tool.name), _words(tool.description)
+            nearness = [any(part.startswith(word) or word.startswith(part) for part in name) for word in words]
+            scored.append((3 * sum(nearness) + len(words & description), tool))
+        best = [tool for score, tool in sorted(scored, key=lambda pair: (-pair[0], pair[1].name)) if score]
+        remainder = int(context.app_settings.tool_result_max_chars * RESULT_SHARE)
+        functions: list[Mapping[str, Any]] = []
+        for tool in best[:MAX_FOUND]:
+            function = tool.schema["function"]
+            remainder -= len(str(function))
+            if remainder < 0 and functions:
+                break
+            functions.append(function)
         return {"tools": functions} if functions else {"tools": [], "servers": modules}
 
     async def use_tool(_context: ToolContext, name: str, arguments: dict[str, Any] | None = None) -> None:
@@ -105,21 +113,5 @@ def unwrap(offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[str, dic
     return target.name, tool_arguments
 
 
-def _score(tool: Tool, words: set[str]) -> int:
-    name = {word.lower() for word in WORD.findall(tool.name)}
-    description = {word.lower() for word in WORD.findall(tool.description)}
-    return sum(
-        3 * any(part.startswith(word) or word.startswith(part) for part in name) + (word in description)
-        for word in words
-    )
-
-
-def _describe(tools: Sequence[Tool], limit: int) -> list[Mapping[str, Any]]:
-    functions: list[Mapping[str, Any]] = []
-    for tool in tools:
-        function = tool.schema["function"]
-        limit -= len(str(function))
-        if limit < 0 and functions:
-            break
-        functions.append(function)
-    return functions
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in WORD.findall(text)}

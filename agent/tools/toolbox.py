@@ -94,7 +94,12 @@ class Toolbox:
         self._offers.clear()
 
     def _build_offer(self, scope: Scope) -> Offer:
-        permitted = [(provider, tool) for provider in self._providers for tool in _permitted(provider, scope)]
+        permitted = [
+            (provider, tool)
+            for provider in self._providers
+            for tool in provider.list(scope)
+            if _is_permitted(provider, scope, tool)
+        ]
         permitted.sort(key=lambda pair: (pair[0].is_personal, pair[1].name))
         personal = [tool for provider, tool in permitted if provider.is_personal]
         shared = [tool for provider, tool in permitted if not provider.is_personal]
@@ -118,9 +123,12 @@ class Toolbox:
             for name, reason in provider.list_missing(scope).items():
                 removals[reason].append(name)
             for tool in provider.list(scope):
-                rule = _find_rule_against(tool, scope)
-                if rule is not None:
-                    removals[rule].append(tool.name)
+                if tool.requires > scope.user.permission:
+                    removals[f"needs the permission {tool.requires.label}"].append(tool.name)
+                elif scope.is_anonymous and not is_impersonal(tool):
+                    removals["nobody is named whose it would be"].append(tool.name)
+                elif not authorize(scope, tool):
+                    removals["the persona does not allow the module"].append(tool.name)
         return {rule: tuple(sorted(names)) for rule, names in removals.items()}
 
     def find(self, name: str) -> Tool | None:
@@ -141,16 +149,16 @@ class Toolbox:
             # Which of them it is can't be guessed: they do different things.
             reason = f"Several tools are called {call.name!r}; call one of them by its full name."
             return self._fail(reason, available_tools=[tool.wire_name for tool in matches])
-        return self._fail(
-            self._explain_missing(call), available_tools=[tool.wire_name for tool in call.offer.tools[:MAX_NAMED_TOOLS]]
+        missing = (entry for provider in self._providers for entry in provider.list_missing(call.scope).items())
+        reasons = (
+            f"{name} can't be used here: {reason}"
+            for name, reason in missing
+            if call.name in (name, to_wire_name(name), name.partition(".")[2])
         )
-
-    def _explain_missing(self, call: PendingCall) -> str:
-        for provider in self._providers:
-            for name, reason in provider.list_missing(call.scope).items():
-                if call.name in (name, to_wire_name(name), name.partition(".")[2]):
-                    return f"{name} can't be used here: {reason}"
-        return f"There is no tool {call.name!r} here."
+        return self._fail(
+            next(reasons, f"There is no tool {call.name!r} here."),
+            available_tools=[tool.wire_name for tool in call.offer.tools[:MAX_NAMED_TOOLS]],
+        )
 
     async def call(self, call: PendingCall, context: ToolContext, turn: CallingTurn | None = None) -> Outcome:
         """Run one call; failures become outcomes that help the model to correct the call.
@@ -238,18 +246,6 @@ def _temporary(message: str) -> ToolError:
     return ToolError(message, temporary=True)
 
 
-def _permitted(provider: ToolProvider, scope: Scope) -> list[Tool]:
-    return [tool for tool in provider.list(scope) if _is_permitted(provider, scope, tool)]
-
-
 def _is_permitted(provider: ToolProvider, scope: Scope, tool: Tool) -> bool:
     # A personal provider decides itself, by the person; where nobody is named there is none.
     return authorize(scope, tool) if not provider.is_personal else not scope.is_anonymous or is_impersonal(tool)
-
-
-def _find_rule_against(tool: Tool, scope: Scope) -> str | None:
-    if tool.requires > scope.user.permission:
-        return f"needs the permission {tool.requires.label}"
-    if scope.is_anonymous and not is_impersonal(tool):
-        return "nobody is named whose it would be"
-    return None if authorize(scope, tool) else "the persona does not allow the module"

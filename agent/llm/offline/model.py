@@ -64,9 +64,18 @@ class OfflineModel:
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:
         """Return a tool call, a description of the last tool result, or an introduction."""
-        tools = _by_function([tool["function"] for tool in reversed(request.tools)])
+        # Of several tools with the same function name, the one counts whose module has most of what it understands.
+        functions = {function for function, _ in EXAMPLES}
+        schemas = [tool["function"] for tool in reversed(request.tools)]
+        names = [(tool, *tool["name"].rpartition("__")[::2]) for tool in schemas]
+        understood = Counter(module for _, module, function in names if function in functions)
+        tools = {function: tool for tool, _, function in sorted(names, key=lambda name: understood[name[1]])}
         reply = self._reply(_to_exchange(request.messages), tools)
-        text, calls = (reply, ()) if isinstance(reply, str) else ("", (_to_tool_call(reply, tools),))
+        text = reply if isinstance(reply, str) else ""
+        calls: tuple[ToolCall, ...] = ()
+        if isinstance(reply, _Call):
+            arguments = json.dumps(reply.arguments, ensure_ascii=False)
+            calls = (ToolCall(f"call_{uuid4().hex[:24]}", tools[reply.function]["name"], arguments),)
         if attempt.on_text is not None:
             for piece in re.findall(r"\S+\s*|\s+", text):
                 attempt.on_text(piece)
@@ -110,14 +119,20 @@ def _to_exchange(messages: Sequence[Mapping[str, Any]]) -> _Exchange:
     index = _index_of_question(messages)
     text = _text_of(messages[index]) if index >= 0 else ""
     now = NOW_LINE.search(text)
-    results = _results(messages[index + 1 :])
-    return _Exchange(_without_context(text).strip(), now[1] if now else None, results)
-
-
-def _without_context(text: str) -> str:
-    body = text.rstrip()
-    start = body.find(CONTEXT_START)
-    return text if start < 0 or not body.endswith(CONTEXT_END) else body[:start]
+    if text.rstrip().endswith(CONTEXT_END):
+        text = text.partition(CONTEXT_START)[0]
+    later = messages[index + 1 :]
+    calls = {call["id"]: call["function"] for message in later for call in message.get("tool_calls") or ()}
+    results = tuple(
+        Result(
+            calls[message["tool_call_id"]]["name"].rpartition("__")[2],
+            _from_json(calls[message["tool_call_id"]]["arguments"]),
+            _from_json(_text_of(message)),
+        )
+        for message in later
+        if message["role"] == "tool"
+    )
+    return _Exchange(text.strip(), now[1] if now else None, results)
 
 
 def _index_of_question(messages: Sequence[Mapping[str, Any]]) -> int:
@@ -134,37 +149,11 @@ def _text_of(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
 
 
-def _results(messages: Sequence[Mapping[str, Any]]) -> tuple[Result, ...]:
-    calls = {call["id"]: call["function"] for message in messages for call in message.get("tool_calls") or ()}
-    return tuple(
-        Result(
-            calls[message["tool_call_id"]]["name"].rpartition("__")[2],
-            _from_json(calls[message["tool_call_id"]]["arguments"]),
-            _from_json(_text_of(message)),
-        )
-        for message in messages
-        if message["role"] == "tool"
-    )
-
-
 def _from_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _by_function(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    # Of several tools with the same function name, the one counts whose module has most of what the model understands.
-    functions = {function for function, _ in EXAMPLES}
-    names = [(tool, *tool["name"].rpartition("__")[::2]) for tool in tools]
-    understood = Counter(module for _, module, function in names if function in functions)
-    return {function: tool for tool, _, function in sorted(names, key=lambda name: understood[name[1]])}
-
-
-def _to_tool_call(call: _Call, tools: Mapping[str, Any]) -> ToolCall:
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
-    return ToolCall(f"call_{uuid4().hex[:24]}", tools[call.function]["name"], arguments)
 
 
 def _sum(expression: str, tools: Mapping[str, Any]) -> str | _Call:

@@ -59,11 +59,6 @@ def _files(result: Result) -> str:
     return "Your files:\n" + "\n".join(lines)
 
 
-def _days(result: Result) -> str:
-    text, note = result.field("text"), result.field("note")
-    return f"{text} {note}".strip() if text else _anything(result)
-
-
 def _anything(result: Result) -> str:
     if isinstance(result.value, dict):
         plain = [f"{name}: {value}" for name, value in result.value.items() if isinstance(value, (str, int, float))]
@@ -82,5 +77,7 @@ SENTENCES: dict[str, Callable[[Result], str]] = {
     "get_file_link": lambda result: f"{result.field('filename')}: {result.field('url')}",
     "delete_file": lambda result: f"I deleted {result.field('filename')}.",
     "calculate": lambda result: f"{result.argument('expression')} = {result.field('result')}",
-    "resolve_date_hint": _days,
+    "resolve_date_hint": lambda result: (
+        f"{text} {result.field('note')}".strip() if (text := result.field("text")) else _anything(result)
+    ),
 }

@@ -50,14 +50,13 @@ def merge_messages(messages: Iterable[Message]) -> Message:
     first, *others = messages
     merged = first
     for other in others:
-        merged = {"role": first["role"], "content": _joined(merged["content"], other["content"])}
+        before, after = merged["content"], other["content"]
+        if isinstance(before, str) and isinstance(after, str):
+            content: Any = f"{before}\n\n{after}".strip()
+        else:
+            content = [*_parts(before), *_parts(after)]
+        merged = {"role": first["role"], "content": content}
     return merged
-
-
-def _joined(one: Any, other: Any) -> Any:
-    if isinstance(one, str) and isinstance(other, str):
-        return f"{one}\n\n{other}".strip()
-    return [*_parts(one), *_parts(other)]
 
 
 def _parts(content: Any) -> list[Any]:

@@ -22,6 +22,10 @@ KNOWN_KEYS = frozenset({*SERVER_KEYS, *TOOL_KEYS, *ARGUMENT_KEYS})
 # The tool's name is searched in this many first characters of an invalid block.
 NAME_WITHIN = 2000
 MAX_NAME = 64
+TOOL_NAME, SERVER_NAME = (
+    re.compile(rf"""["']?\b(?:{"|".join(keys)})["']?\s{{0,9}}:\s{{0,9}}["']?([\w.-]{{1,{MAX_NAME}}})""")
+    for keys in (TOOL_KEYS, SERVER_KEYS)
+)
 # Longer thinking is cut.
 MAX_THINKING = 20_000
 
@@ -75,20 +79,20 @@ NATIVE = Protocol(frozenset())
 def _to_call(block: Block) -> Call:
     plain = from_json(block.body)
     if isinstance(plain, dict):
-        call = _delegation(plain) if block.kind == DELEGATE else _named_call(plain)
+        if block.kind != DELEGATE:
+            call = _named_call(plain)
+        else:
+            call = None if (json_text := _to_json(plain)) is None else (None, DELEGATE, json_text)
         if call is not None:
             return call
+    name = block.kind
+    if name != DELEGATE:
+        beginning = clean(block.body[:NAME_WITHIN])
+        tool, server = (pattern.search(beginning) for pattern in (TOOL_NAME, SERVER_NAME))
+        name = _join(server[1] if server else None, tool[1])[:MAX_NAME] if tool else name
     # With its marks it is not valid JSON, so the toolbox rejects it with an explanation for the model.
-    return (
-        None,
-        _likely_name(block),
-        f"<{TAG}>{block.body}</{TAG}>" if block.kind == TAG else f"```{block.kind}\n{block.body}\n```",
-    )
-
-
-def _delegation(plain: dict[str, Any]) -> Call | None:
-    json_text = _to_json(plain)
-    return None if json_text is None else (None, DELEGATE, json_text)
+    body = f"<{TAG}>{block.body}</{TAG}>" if block.kind == TAG else f"```{block.kind}\n{block.body}\n```"
+    return None, name, body
 
 
 def _named_call(plain: dict[str, Any]) -> Call | None:
@@ -120,16 +124,3 @@ def _to_json(value: Any) -> str | None:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return None
-
-
-def _likely_name(block: Block) -> str:
-    if block.kind == DELEGATE:
-        return DELEGATE
-    beginning = clean(block.body[:NAME_WITHIN])
-    tool, server = (_look_for(keys, beginning) for keys in (TOOL_KEYS, SERVER_KEYS))
-    return _join(server, tool)[:MAX_NAME] if tool else block.kind
-
-
-def _look_for(keys: Sequence[str], text: str) -> str | None:
-    match = re.search(rf"""["']?\b(?:{"|".join(keys)})["']?\s{{0,9}}:\s{{0,9}}["']?([\w.-]{{1,{MAX_NAME}}})""", text)
-    return match[1] if match else None

@@ -81,9 +81,15 @@ class Scanner:
     def feed(self, piece: str) -> None:
         """Read the next chunk."""
         self._buffer += piece
-        while self._step():
-            pass
-        self._buffer = self._buffer[self._at :]
+        while True:
+            mark, until = self._next_mark()
+            if until > self._at:
+                self._on_chunk(self._buffer[self._at : until])
+            if mark is None:
+                break
+            self._at = mark.end()
+            self._on_mark(mark)
+        self._buffer = self._buffer[until:]
         self._at = 0
         self._output.send()
 
@@ -95,17 +101,6 @@ class Scanner:
             self._end_at_first_mark()
             self.feed("")
         self.is_cut = bool(self._body.kind)
-
-    def _step(self) -> bool:
-        mark, until = self._next_mark()
-        if until > self._at:
-            self._on_chunk(self._buffer[self._at : until])
-        if mark is None:
-            self._at = until
-            return False
-        self._at = mark.end()
-        self._on_mark(mark)
-        return True
 
     def _next_mark(self) -> tuple[re.Match[str] | None, int]:
         mark = self._marks.whole.search(self._buffer, self._at)
@@ -130,32 +125,30 @@ class Scanner:
         self._output.add(piece)
 
     def _on_text_mark(self, mark: re.Match[str]) -> None:
-        if mark["ticks"] is not None:
-            self._on_ticks(mark)
-        elif self._line.open_ticks:
-            self._add_text(mark[0])
-        elif mark["tildes"]:
-            run = mark[0]
-            opens_code = self._line.is_blank
-            self._add_text(run)
-            if opens_code:
-                self._enter(in_opening("~"), self._add_text, lambda end: self._on_opening_end(end, "~", len(run)))
-        elif mark["think"]:
-            self._output.skip_part()
-            self._enter(in_thinking(mark["think"].lower()), self._output.thinking.append, self._on_thinking_end)
-        elif mark["unthink"]:
-            tag = mark[0]
-            if not self._line.is_blank and not self._output.thinking:
-                self._add_text(tag)
-                return
-            # Some models omit the opening tag: then all text so far was thinking, and its blocks are not calls.
-            self._output.reset()
-            self.blocks.clear()
-        elif mark["tool"]:
-            self._begin_block(TAG, 0)
-        else:
-            # A closing tag without an opening one, which nested blocks can leave.
-            self._output.skip_part()
+        match mark.lastgroup:
+            case "ticks" | "word":
+                self._on_ticks(mark)
+            case _ if self._line.open_ticks:
+                self._add_text(mark[0])
+            case "tildes":
+                length, opens_code = len(mark[0]), self._line.is_blank
+                self._add_text(mark[0])
+                if opens_code:
+                    self._enter(in_opening("~"), self._add_text, lambda end: self._on_opening_end(end, "~", length))
+            case "think":
+                self._output.skip_part()
+                self._enter(in_thinking(mark["think"].lower()), self._output.thinking.append, self._on_thinking_end)
+            case "unthink" if not self._line.is_blank and not self._output.thinking:
+                self._add_text(mark[0])
+            case "unthink":
+                # Some models omit the opening tag: then all text so far was thinking, and its blocks are not calls.
+                self._output.reset()
+                self.blocks.clear()
+            case "tool":
+                self._begin_block(TAG, 0)
+            case _:
+                # A closing tag without an opening one, which nested blocks can leave.
+                self._output.skip_part()
 
     def _on_ticks(self, mark: re.Match[str]) -> None:
         count = 1 + len(mark["ticks"])

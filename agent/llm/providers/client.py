@@ -222,13 +222,27 @@ class Providers:
     ) -> Completion:
         arguments = self._to_arguments(name, request, limit=limit, form=form)
         if accumulator is None:
-            return self._whole(name, request, await self.library.litellm.acompletion(**arguments))
-        answer = await self.library.litellm.acompletion(
+            answer = await self.library.litellm.acompletion(**arguments)
+            # Without a count from the provider, litellm's answer has no such field.
+            counted = _to_usage(getattr(answer, "usage", None))
+            if not answer.choices:
+                raise RouteFailed(Cause.EMPTY, usage=self.priced(name, counted or estimate(request)))
+            choice = answer.choices[0]
+            tool_calls = choice.message.tool_calls or ()
+            triples = ((call.id, call.function.name, call.function.arguments) for call in tool_calls)
+            calls = to_tool_calls(triples) if tool_calls else ()
+            text = clean(choice.message.content or "")
+            usage = self.priced(name, counted or estimate(request, text, calls))
+            thinking = clean(getattr(choice.message, "reasoning_content", None) or "")
+            return _to_completion(
+                name, text=text, tool_calls=calls, finish_reason=choice.finish_reason, usage=usage, thinking=thinking
+            )
+        stream = await self.library.litellm.acompletion(
             **arguments, stream=True, stream_options={"include_usage": True}
         )
         try:
-            async with aclosing(answer):
-                async for chunk in answer:
+            async with aclosing(stream):
+                async for chunk in stream:
                     accumulator.add(chunk)
         except self.library.stream_faults as error:
             # Some providers are asked only when the first piece is read, so that this may be their refusal.
@@ -289,22 +303,6 @@ class Providers:
         if self._base_url is not None:
             return {"model": model, "api_base": self._base_url, "api_key": self._key or "none"}
         return {"model": model, **({"api_key": self._key} if self._key else {})}
-
-    def _whole(self, name: str, request: ModelRequest, answer: Any) -> Completion:
-        # Without a count from the provider, litellm's answer has no such field.
-        counted = _to_usage(getattr(answer, "usage", None))
-        if not answer.choices:
-            raise RouteFailed(Cause.EMPTY, usage=self.priced(name, counted or estimate(request)))
-        choice = answer.choices[0]
-        tool_calls = choice.message.tool_calls or ()
-        triples = ((call.id, call.function.name, call.function.arguments) for call in tool_calls)
-        calls = to_tool_calls(triples) if tool_calls else ()
-        text = clean(choice.message.content or "")
-        usage = self.priced(name, counted or estimate(request, text, calls))
-        thinking = clean(getattr(choice.message, "reasoning_content", None) or "")
-        return _to_completion(
-            name, text=text, tool_calls=calls, finish_reason=choice.finish_reason, usage=usage, thinking=thinking
-        )
 
     def _assemble(self, name: str, request: ModelRequest, accumulator: StreamAccumulator) -> Completion:
         text, calls = accumulator.text, accumulator.tool_calls

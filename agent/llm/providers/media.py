@@ -2,9 +2,10 @@
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from agent.llm.completions import Cause, RejectedCall, RouteFailed
 from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
@@ -17,8 +18,6 @@ from shared.text import clean
 MEDIA_SECONDS = 120.0
 
 MediaRequest = DrawingRequest | TranscriptionRequest | SpeechRequest
-Made = TypeVar("Made")
-Request = TypeVar("Request", DrawingRequest, TranscriptionRequest, SpeechRequest)
 
 
 class Media:
@@ -43,78 +42,75 @@ class Media:
 
         Raises `ToolError` if the model refuses the request, `Unavailable` if it does not answer.
         """
-        return await self._ask_once(self._draw, request, deadline=deadline, spent=spent)
+        with _billing(request, spent):
+            answer = await self._make(
+                "aimage_generation", request, deadline=deadline, prompt=request.prompt, size=request.size, n=1
+            )
+            image = answer.data[0] if answer.data else None
+            drawing: bytes | str | None = None
+            if image is not None:
+                drawing = b64decode(image.b64_json) if image.b64_json else image.url
+            if not drawing:
+                raise RouteFailed(Cause.EMPTY, usage=request.to_usage(answer.usage, None))
+            price = self._providers.pricing.of_image(request, self._providers.litellm_name(request.model), answer)
+            usage = request.to_usage(answer.usage, price)
+        spent.append(RejectedCall(request.model, usage))
+        return drawing
 
     async def transcribe(self, request: TranscriptionRequest, *, deadline: float, spent: list[RejectedCall]) -> str:
         """Return what is said in a recording; otherwise as `draw`."""
-        return await self._ask_once(self._transcribe, request, deadline=deadline, spent=spent)
+        file = (request.filename, request.content)
+        with _billing(request, spent):
+            answer = await self._make("atranscription", request, deadline=deadline, file=file, response_format="json")
+            usage = request.to_usage(getattr(answer, "usage", None))
+            # Models that are paid by the minute cost nothing by their tokens.
+            cost = None if isinstance(usage, EstimatedUsage) else self._providers.priced(request.model, usage).cost
+            usage = replace(usage, cost=cost or self._price(request, usage))
+            text = clean(answer.text or "").strip()
+        spent.append(RejectedCall(request.model, usage))
+        return text
 
     async def speak(self, request: SpeechRequest, *, deadline: float, spent: list[RejectedCall]) -> bytes:
         """Return a spoken text as MP3; otherwise as `draw`."""
-        return await self._ask_once(self._speak, request, deadline=deadline, spent=spent)
-
-    async def _ask_once(
-        self,
-        ask: Callable[[Request, float], Awaitable[tuple[Made, Usage]]],
-        request: Request,
-        *,
-        deadline: float,
-        spent: list[RejectedCall],
-    ) -> Made:
-        seconds = max(1.0, min(MEDIA_SECONDS, deadline - self._clock.monotonic()))
-        try:
-            output, usage = await ask(request, seconds)
-        except RouteFailed as failure:
-            if failure.usage is not None:
-                spent.append(RejectedCall(request.model, failure.usage))
-            raise request.to_error(failure) from None
-        except asyncio.CancelledError:
-            # The provider may go on and bill it all the same.
-            spent.append(RejectedCall(request.model, request.estimated))
-            raise
+        with _billing(request, spent):
+            answer = await self._make(
+                "aspeech", request, deadline=deadline, input=request.text, voice=request.voice, response_format="mp3"
+            )
+            usage = replace(request.estimated, cost=self._price(request, request.estimated))
+            speech: bytes = answer.content
         spent.append(RejectedCall(request.model, usage))
-        return output
+        return speech
 
-    async def _make(self, operation: str, request: MediaRequest, **parameters: Any) -> Any:
+    async def _make(self, operation: str, request: MediaRequest, *, deadline: float, **parameters: Any) -> Any:
+        seconds = max(1.0, min(MEDIA_SECONDS, deadline - self._clock.monotonic()))
         await self._providers.load()
         target = self._providers.target(request.model)
         if operation == "aimage_generation" and "gpt-image" not in target["model"]:
             # The other models answer with URLs unless they are asked for the content.
             target["response_format"] = "b64_json"
         try:
-            return await getattr(self._providers.library.litellm, operation)(**target, **parameters, max_retries=0)
+            call = getattr(self._providers.library.litellm, operation)
+            return await call(**target, **parameters, timeout=seconds, max_retries=0)
         except self._providers.library.faults as error:
             failure = to_failure(error, self._clock)
             if may_be_billed(error):
                 failure.usage = request.estimated
             raise failure from None
 
-    async def _transcribe(self, request: TranscriptionRequest, seconds: float) -> tuple[str, Usage]:
-        file = (request.filename, request.content)
-        answer = await self._make("atranscription", request, file=file, response_format="json", timeout=seconds)
-        usage = request.to_usage(getattr(answer, "usage", None))
-        # Models that are paid by the minute cost nothing by their tokens.
-        cost = None if isinstance(usage, EstimatedUsage) else self._providers.priced(request.model, usage).cost
-        cost = cost or self._price(request, usage)
-        return clean(answer.text or "").strip(), replace(usage, cost=cost)
-
-    async def _speak(self, request: SpeechRequest, seconds: float) -> tuple[bytes, Usage]:
-        answer = await self._make(
-            "aspeech", request, input=request.text, voice=request.voice, response_format="mp3", timeout=seconds
-        )
-        return answer.content, replace(request.estimated, cost=self._price(request, request.estimated))
-
-    async def _draw(self, request: DrawingRequest, seconds: float) -> tuple[bytes | str, Usage]:
-        answer = await self._make(
-            "aimage_generation", request, prompt=request.prompt, size=request.size, n=1, timeout=seconds
-        )
-        image = answer.data[0] if answer.data else None
-        drawing = b64decode(image.b64_json) if image is not None and image.b64_json else image.url if image else None
-        if not drawing:
-            raise RouteFailed(Cause.EMPTY, usage=request.to_usage(answer.usage, None))
-        model = self._providers.litellm_name(request.model)
-        price = self._providers.pricing.of_image(request, model, answer)
-        return drawing, request.to_usage(answer.usage, price)
-
     def _price(self, request: TranscriptionRequest | SpeechRequest, usage: Usage) -> float | None:
         return self._providers.pricing.of_media(request, self._providers.litellm_name(request.model), usage)
+
+
+@contextmanager
+def _billing(request: MediaRequest, spent: list[RejectedCall]) -> Iterator[None]:
+    # Notes what is to be paid for a request that gives nothing.
+    try:
+        yield
+    except RouteFailed as failure:
+        if failure.usage is not None:
+            spent.append(RejectedCall(request.model, failure.usage))
+        raise request.to_error(failure) from None
+    except asyncio.CancelledError:
+        # The provider may go on and bill it all the same.
+        spent.append(RejectedCall(request.model, request.estimated))
+        raise

@@ -1,6 +1,5 @@
 """Whether a model's name is right: by what its server offers, else by litellm's list of models."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -28,14 +27,11 @@ async def find_unknown(name: str, server: OpenAIServer, catalogue: Catalogue) ->
         models = await server.list_models(LIST_SECONDS)
     except server.faults:
         return find_unlisted(name, catalogue) if server.is_openai else None
-    if not models or any(bare in (model, *_list_short_forms(model)) for model in models):
+    # Ollama names what it has with a tag, Google with a folder.
+    forms = ((model, model.removesuffix(":latest"), model.removeprefix("models/")) for model in models)
+    if not models or any(bare in names for names in forms):
         return None
     return UnknownName(tuple(get_close_matches(bare, models, n=MOST, cutoff=NEAR) or sorted(models)[:MOST]), True)
-
-
-def _list_short_forms(model: str) -> Collection[str]:
-    # Ollama names what it has with a tag, Google with a folder.
-    return (model.removesuffix(":latest"), model.removeprefix("models/"))
 
 
 def find_unlisted(name: str, catalogue: Catalogue) -> UnknownName | None:

@@ -89,13 +89,13 @@ class Answer(BaseModel):
         if not calls:
             return ()
         return to_tool_calls(
-            (None if call.id is None else str(call.id), call.function.name, _to_text(call.function.arguments))
+            (
+                None if call.id is None else str(call.id),
+                call.function.name,
+                json.dumps(arguments) if isinstance(arguments := call.function.arguments, dict) else arguments,
+            )
             for call in calls
         )
-
-
-def _to_text(arguments: str | dict[str, Any] | None) -> str | None:
-    return json.dumps(arguments) if isinstance(arguments, dict) else arguments
 
 
 @cache
@@ -136,17 +136,6 @@ class OpenAIServer:
         """Return what breaks a stream off, invalid chunks included."""
         return (*self.faults, *STREAM_FAULTS)
 
-    def _open(self) -> "aiohttp.ClientSession":
-        """Return the session of this event loop; `aiohttp` is imported with the first one."""
-        import aiohttp
-
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, ssl=_load_certificates(), keepalive_timeout=KEEP_SECONDS)
-            self._session = aiohttp.ClientSession(
-                connector=connector, trust_env=True, max_line_size=MOST_LINE_BYTES, read_bufsize=MOST_LINE_BYTES // 64
-            )
-        return self._session
-
     async def ask(self, body: Mapping[str, Any], seconds: float) -> Answer:
         """Return a whole answer; raises one of `faults`."""
         async with self._request("POST", CHAT, body, seconds=seconds) as response:
@@ -155,11 +144,18 @@ class OpenAIServer:
             return Answer.model_validate_json(content)
         except ValidationError:
             pass
+        document: Any = None
         try:
+            document = json.loads(content)
             # Half a character, which some servers cut a text at, is no valid JSON.
-            return Answer.model_validate_json(clean(json.dumps(json.loads(content), ensure_ascii=False)))
+            return Answer.model_validate_json(clean(json.dumps(document, ensure_ascii=False)))
         except (ValueError, RecursionError):
-            raise ServerError(200, _find_message(content) or "the answer can't be read") from None
+            message = ""
+            if isinstance(document, dict) and "error" in document:
+                # Some servers report an error with the status of an answer.
+                error = document["error"]
+                message = str(error.get("message") if isinstance(error, dict) else error)
+            raise ServerError(200, message or "the answer can't be read") from None
 
     async def list_models(self, seconds: float) -> list[str]:
         """Return the models that the server offers; raises one of `faults`, also when it has no such list."""
@@ -185,8 +181,12 @@ class OpenAIServer:
 
         timeout = aiohttp.ClientTimeout(sock_connect=min(seconds, CONNECT_SECONDS), sock_read=seconds)
         data = None if body is None else json.dumps(body, ensure_ascii=False).encode(errors="replace")
-        session = self._open()
-        async with session.request(
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, ssl=_load_certificates(), keepalive_timeout=KEEP_SECONDS)
+            self._session = aiohttp.ClientSession(
+                connector=connector, trust_env=True, max_line_size=MOST_LINE_BYTES, read_bufsize=MOST_LINE_BYTES // 64
+            )
+        async with self._session.request(
             method, f"{self._base_url}{path}", data=data, headers=self._headers, timeout=timeout, allow_redirects=False
         ) as response:
             if response.status != 200:
@@ -222,15 +222,6 @@ async def _list_lines(response: "aiohttp.ClientResponse") -> AsyncIterator[str]:
             raise ServerError(200, "a line of the answer has no end")
     if rest:
         yield rest.decode(errors="replace")
-
-
-def _find_message(content: bytes) -> str | None:
-    # Some servers report an error with the status of an answer.
-    try:
-        error = json.loads(content)["error"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
-    return str(error.get("message") if isinstance(error, dict) else error)
 
 
 def read_usage(reported: Mapping[str, Any] | None) -> Usage | None:

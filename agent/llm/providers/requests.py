@@ -30,7 +30,16 @@ Message = dict[str, Any]
 def with_marks(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with marks at the ends of what stays the same; at most three of the four that are allowed."""
     ends = {_last(messages, "system"), _last(messages, "user") - 1, len(messages) - 1}
-    return [_marked(message) if place in ends else message for place, message in enumerate(messages)]
+    copies = list(messages)
+    for place in ends.intersection(range(len(messages))):
+        content = messages[place].get("content")
+        # An empty text can't be marked.
+        if isinstance(content, list) and content:
+            marked = [*content[:-1], {**content[-1], "cache_control": MARK}]
+            copies[place] = {**messages[place], "content": marked}
+        elif isinstance(content, str) and content:
+            copies[place] = {**messages[place], "cache_control": MARK}
+    return copies
 
 
 def _last(messages: Sequence[Message], role: str) -> int:
@@ -43,25 +52,15 @@ def _last(messages: Sequence[Message], role: str) -> int:
     return places[-1] if places else -1
 
 
-def _marked(message: Message) -> Message:
-    content = message.get("content")
-    if isinstance(content, list) and content:
-        return {**message, "content": [*content[:-1], {**content[-1], "cache_control": MARK}]}
-    if isinstance(content, str) and content:
-        return {**message, "cache_control": MARK}
-    # An empty text can't be marked.
-    return message
-
-
 def with_short_ids(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with ids of calls as Mistral's API demands them, whichever provider has made them."""
-    return [_with_short_ids(message) for message in messages]
-
-
-def _with_short_ids(message: Message) -> Message:
-    if calls := message.get("tool_calls"):
-        return {**message, "tool_calls": [{**call, "id": _shorten(call["id"])} for call in calls]}
-    return {**message, "tool_call_id": _shorten(message["tool_call_id"])} if "tool_call_id" in message else message
+    copies = list(messages)
+    for place, message in enumerate(messages):
+        if calls := message.get("tool_calls"):
+            copies[place] = {**message, "tool_calls": [{**call, "id": _shorten(call["id"])} for call in calls]}
+        elif "tool_call_id" in message:
+            copies[place] = {**message, "tool_call_id": _shorten(message["tool_call_id"])}
+    return copies
 
 
 def _shorten(call_id: str) -> str:

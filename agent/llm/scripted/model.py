@@ -11,14 +11,12 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agent.llm.built_in import BuiltInModel
-from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest, OnText, RouteFailed, ToolCall
+from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest, RouteFailed, ToolCall
 from agent.llm.protocols.patterns import CALL, DELEGATE, TAG
 from agent.llm.protocols.protocol import Protocol
 from agent.llm.tokens import estimate
-from shared.clock import Clock
 from shared.errors import ConfigurationError
 from shared.messages import Usage
-from shared.settings import Settings
 
 VARIABLE = "DEBUG_MOCK_RESPONSES"
 PIECE_CHARS = 16
@@ -85,7 +83,13 @@ class ScriptedModel:
     def __init__(self, source: str) -> None:
         text = source.strip()
         if not text.startswith("["):
-            text = _read(Path(text))
+            try:
+                text = Path(text).read_text("utf-8")
+            except (OSError, UnicodeDecodeError):
+                raise ConfigurationError(
+                    f"{VARIABLE} is neither a JSON list nor a readable file: "
+                    'write a list such as ["Hello."], or unset it.'
+                ) from None
         try:
             entries = TypeAdapter(list[str | ScriptedReply]).validate_json(text)
         except ValidationError as error:
@@ -106,54 +110,34 @@ class ScriptedModel:
             if is_failing and reply.error is not None:
                 raise RouteFailed(ERRORS.get(reply.error, Cause.REQUEST_REFUSED))
             text = reply.content or ""
-            await _stream(text[: reply.cut] if is_failing else text, reply.pace, pieces, on_text=attempt.on_text)
+            beginning = text[: reply.cut] if is_failing else text
+            if attempt.on_text is None:
+                pieces.append(beginning)
+                await asyncio.sleep(reply.pace * len(beginning) / PIECE_CHARS)
+            else:
+                for start in range(0, len(beginning), PIECE_CHARS):
+                    pieces.append(beginning[start : start + PIECE_CHARS])
+                    attempt.on_text(pieces[-1])
+                    await asyncio.sleep(reply.pace)
             if is_failing:
                 raise RouteFailed(Cause.CUT, usage=_estimated(request, pieces))
         except asyncio.CancelledError:
             attempt.usage = _estimated(request, pieces)
             raise
         calls = tuple(call.to_tool_call() for call in reply.tool_calls)
-        return Completion(
-            text,
-            tool_calls=calls,
-            stop="tool_use" if calls else "end_turn",
-            usage=_spent(request, pieces, calls),
-            model=name,
-        )
-
-
-async def _stream(text: str, pace: float, pieces: list[str], on_text: OnText | None) -> None:
-    if on_text is None:
-        pieces.append(text)
-        await asyncio.sleep(pace * len(text) / PIECE_CHARS)
-        return
-    for start in range(0, len(text), PIECE_CHARS):
-        pieces.append(text[start : start + PIECE_CHARS])
-        on_text(pieces[-1])
-        await asyncio.sleep(pace)
-
-
-def _spent(request: ModelRequest, pieces: Sequence[str], calls: tuple[ToolCall, ...]) -> Usage:
-    counted = estimate(request, "".join(pieces), calls)
-    return Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
+        counted = estimate(request, "".join(pieces), calls)
+        usage = Usage(counted.input_tokens, 0, counted.output_tokens, cost=0.0)
+        return Completion(text, tool_calls=calls, stop="tool_use" if calls else "end_turn", usage=usage, model=name)
 
 
 def _estimated(request: ModelRequest, pieces: Sequence[str]) -> Usage:
     return replace(estimate(request, "".join(pieces)), cost=0.0)
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise ConfigurationError(
-            f'{VARIABLE} is neither a JSON list nor a readable file: write a list such as ["Hello."], or unset it.'
-        ) from None
-
-
-def _build(settings: Settings, _clock: Clock) -> ScriptedModel | None:
-    return ScriptedModel(settings.debug_mock_responses) if settings.debug_mock_responses is not None else None
-
-
-# Scripted texts may contain blocks of every text protocol.
-SCRIPTED_MODEL = BuiltInModel("mock", _build, Protocol(frozenset({TAG, CALL, DELEGATE})), is_only=True)
+SCRIPTED_MODEL = BuiltInModel(
+    "mock",
+    lambda settings, _clock: None if (source := settings.debug_mock_responses) is None else ScriptedModel(source),
+    # Scripted texts may contain blocks of every text protocol.
+    Protocol(frozenset({TAG, CALL, DELEGATE})),
+    is_only=True,
+)

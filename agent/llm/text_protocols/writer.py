@@ -1,7 +1,7 @@
 """Requests as text, for models without tool calling: tools as instructions, calls as blocks, results as messages."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -55,7 +55,7 @@ class PlainWriter:
         plain = [
             {"role": "user", "content": write_results(group, calls)}
             if role == "tool"
-            else merge_messages(self._to_plain(group))
+            else merge_messages({"role": role, "content": self._content(message)} for message in group)
             for role, group in groupby(request.messages, key=role_of)
         ]
         if request.tools:
@@ -72,9 +72,6 @@ class PlainWriter:
             else:
                 plain = [{"role": "system", "content": text}, *plain]
         return replace(request, messages=merge_roles(plain), tools=())
-
-    def _to_plain(self, messages: Iterable[Message]) -> list[Message]:
-        return [{"role": message["role"], "content": self._content(message)} for message in messages]
 
     def _content(self, message: Message) -> Any:
         content = message.get("content") or ""

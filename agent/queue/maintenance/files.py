@@ -18,19 +18,17 @@ async def remove_expired_files(steps: Steps, storage: Storage) -> int:
     count, after = 0, 0
     while rows := await steps.run(statements.list_expired_files, {"after": after, "step": STEP_FILES}):
         after = rows[-1].id
-        ids = [row.id for row in rows if await _delete(storage, row.minio_key)]
+        ids = []
+        for row in rows:
+            try:
+                await storage.delete(row.minio_key)
+            except NotFound:
+                pass
+            except Unavailable as error:
+                log.warning("expired_file_left", key=row.minio_key, cause=str(error))
+                continue
+            ids.append(row.id)
         count += len(await steps.run(statements.remove_files, {"ids": ids})) if ids else 0
     if count:
         log.info("expired_files_removed", files=count)
     return count
-
-
-async def _delete(storage: Storage, key: str) -> bool:
-    try:
-        await storage.delete(key)
-    except NotFound:
-        return True
-    except Unavailable as error:
-        log.warning("expired_file_left", key=key, cause=str(error))
-        return False
-    return True

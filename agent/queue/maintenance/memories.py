@@ -1,7 +1,5 @@
 """Deletes memories and summaries that are older than the rows of `memory_retention` say; without a row, nothing."""
 
-from sqlalchemy import TextClause
-
 from agent.queue.maintenance.steps import Steps
 from shared.db.statements import load_statements
 from shared.log import get_logger
@@ -19,15 +17,13 @@ log = get_logger()
 
 async def remove_expired_memories(steps: Steps) -> dict[str, int]:
     """Delete everything that has expired; return the numbers of memories and summaries."""
-    counts = {name: await _remove(steps, statement) for name, statement in EXPIRE.items()}
+    counts = dict.fromkeys(EXPIRE, 0)
+    for name, statement in EXPIRE.items():
+        parameters = {"after": 0, "step": STEP_ROWS}
+        while (rows := await steps.run(statement, parameters)) and rows[0].has_more:
+            counts[name] += rows[0].removed
+            parameters["after"] = rows[0].last
+        counts[name] += sum(int(row.removed) for row in rows)
     if any(counts.values()):
         log.info("expired_memories_removed", **counts)
     return counts
-
-
-async def _remove(steps: Steps, statement: TextClause) -> int:
-    count, parameters = 0, {"after": 0, "step": STEP_ROWS}
-    while (rows := await steps.run(statement, parameters)) and rows[0].has_more:
-        count += rows[0].removed
-        parameters["after"] = rows[0].last
-    return count + sum(int(row.removed) for row in rows)

@@ -34,24 +34,16 @@ def list_days(settings: Settings) -> dict[str, int]:
 
 async def remove_expired(steps: Steps, settings: Settings) -> dict[str, int]:
     """Remove everything that has expired; return the number of removed rows by table."""
-    counts = {table: await _remove_rows(steps, table, days) for table, days in list_days(settings).items()}
+    counts: dict[str, int] = {}
+    for table, days in list_days(settings).items():
+        parameters, has_more = {"table": table, "days": days, "after": 0}, True
+        counts[table] = 0
+        while has_more and (rows := await steps.run(statements.remove_expired, parameters)):
+            counts[table] += rows[0].removed
+            parameters["after"], has_more = rows[0].last, rows[0].has_more
     if any(counts.values()):
         log.info("expired_rows_removed", **counts)
-    return counts | {"procrastinate_jobs": await _remove_jobs(steps, settings.retention_queue_days)}
-
-
-async def _remove_rows(steps: Steps, table: str, days: int) -> int:
-    count, after, has_more = 0, 0, True
-    while has_more:
-        rows = await steps.run(statements.remove_expired, {"table": table, "days": days, "after": after})
-        if not rows:
-            break
-        count, after, has_more = count + rows[0].removed, rows[0].last, rows[0].has_more
-    return count
-
-
-async def _remove_jobs(steps: Steps, days: int) -> int:
-    count, parameters = 0, {"days": days}
-    while len(rows := await steps.run(statements.remove_jobs, parameters)) == STEP_ROWS:
-        count += STEP_ROWS
-    return count + len(rows)
+    jobs = 0
+    while len(rows := await steps.run(statements.remove_jobs, {"days": settings.retention_queue_days})) == STEP_ROWS:
+        jobs += STEP_ROWS
+    return counts | {"procrastinate_jobs": jobs + len(rows)}

@@ -5,8 +5,8 @@ import hashlib
 import json
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +163,8 @@ class Connection:
                     attempt.cancel()
                     await asyncio.wait({attempt}, timeout=END_SECONDS)
             self._lose()
-            failures = 0 if self._age() > LONG_LIFE_SECONDS else failures + 1
+            age = 0.0 if self._stood_at is None else asyncio.get_running_loop().time() - self._stood_at
+            failures = 0 if age > LONG_LIFE_SECONDS else failures + 1
             reason = self._explain(attempt)
             log.warning("mcp_server_lost", server=self.server.name, failures=failures)
             if self._stood_at is None:
@@ -171,9 +172,6 @@ class Connection:
                 await self._on_lost(self.server, reason)
             pause = FIRST_PAUSE_SECONDS * 2 ** min(failures, 10)
             await asyncio.sleep(min(pause, LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # jitter
-
-    def _age(self) -> float:
-        return 0.0 if self._stood_at is None else asyncio.get_running_loop().time() - self._stood_at
 
     def _explain(self, attempt: "asyncio.Task[None]") -> str:
         error = None if attempt.cancelled() else attempt.exception()
@@ -189,7 +187,7 @@ class Connection:
         self._nudged.clear()
         async with AsyncExitStack() as closing:
             async with asyncio.timeout(CONNECT_SECONDS):
-                client = await closing.enter_async_context(self._open())
+                client = await closing.enter_async_context(self._build_client())
                 tools = await list_tools(client)
             self._stood_at = asyncio.get_running_loop().time()
             listening = asyncio.create_task(self._listen(client), name=f"changes of {self.server.name}")
@@ -219,27 +217,25 @@ class Connection:
             async for _change in changes:
                 self.look_again()
 
-    @asynccontextmanager
-    async def _open(self) -> "AsyncIterator[Client]":
+    def _build_client(self) -> "Client":
         from mcp import Client
         from mcp_types import Implementation, ToolListChangedNotification
+
+        from agent.tools.mcp.transports import http_to, pipes_to
 
         async def on_message(message: object) -> None:
             if isinstance(message, ToolListChangedNotification):
                 self.look_again()
 
-        info = Implementation(name="parley", version="1")
-        transport = self._transport()
-        async with Client(transport, message_handler=on_message, client_info=info, cache=None) as client:
-            yield client
-
-    def _transport(self) -> "Transport":
-        from agent.tools.mcp.transports import http_to, pipes_to
-
         server = self.server
+        transport: Transport
         if server.transport == "http":
-            return http_to(server.url or "", filled_in(server.headers, MCP_PREFIX))
-        return pipes_to(server.command or "", server.args, env=filled_in(server.env, MCP_PREFIX), on_end=self._end)
+            transport = http_to(server.url or "", filled_in(server.headers, MCP_PREFIX))
+        else:
+            environment = filled_in(server.env, MCP_PREFIX)
+            transport = pipes_to(server.command or "", server.args, env=environment, on_end=self._end)
+        info = Implementation(name="parley", version="1")
+        return Client(transport, message_handler=on_message, client_info=info, cache=None)
 
     def _end(self, reason: str) -> None:
         self._reason = reason

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -147,10 +147,14 @@ class _Check:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._left = 0
         keywords: Mapping[str, Any] = Draft202012Validator.VALIDATORS
+        closed = keywords["additionalProperties"]
         rules = {
-            **dict.fromkeys(LEFT_TO_THE_SERVER, _no_problem),
+            **dict.fromkeys(LEFT_TO_THE_SERVER, lambda *_: ()),
             **{name: self._counted(keywords[name]) for name in ("$ref", "$dynamicRef")},
-            "additionalProperties": _without_patterns(keywords["additionalProperties"]),
+            # The check of other keys would run the patterns.
+            "additionalProperties": lambda validator, value, instance, schema: (
+                () if "patternProperties" in schema else closed(validator, value, instance, schema)
+            ),
         }
         # An empty registry: a `$ref` is resolved only within the schema itself.
         self._validator = validators.extend(Draft202012Validator, rules)(schema, registry=Registry())
@@ -159,10 +163,14 @@ class _Check:
         """Return the validation errors of these arguments, at most `MAX_PROBLEMS`."""
         self._left = MAX_REFERENCES
         try:
-            errors = islice(self._validator.iter_errors(arguments), MAX_PROBLEMS)
-            return [cut(f"{_where(error)}{error.message}", 300) for error in errors]
+            errors = list(islice(self._validator.iter_errors(arguments), MAX_PROBLEMS))
         except (RecursionError, Unresolvable):
             raise ToolError("The tool's own schema can't be checked; it is off until its server mends it.") from None
+        paths = (".".join(str(part) for part in error.absolute_path) for error in errors)
+        return [
+            cut(f"{path}: {error.message}" if path else error.message, 300)
+            for path, error in zip(paths, errors, strict=True)
+        ]
 
     def _counted(self, rule: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
         # Nested references can multiply to exponentially many checks.
@@ -175,25 +183,16 @@ class _Check:
         return counted
 
 
-def _no_problem(_validator: Any, _value: Any, _instance: Any, _schema: Any) -> tuple[()]:
-    return ()
-
-
-def _without_patterns(rule: Callable[..., Any]) -> Callable[..., Any]:
-    def closed(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        return () if "patternProperties" in schema else rule(validator, value, instance, schema)
-
-    return closed
-
-
-def _where(problem: Any) -> str:
-    path = ".".join(str(part) for part in problem.absolute_path)
-    return f"{path}: " if path else ""
-
-
 def to_result(result: CallToolResult) -> Any:
     """Return a tool's result as JSON; raises `ToolError` with the server's message if the result is an error."""
-    content = _content_of(result)
+    content = result.structured_content
+    if content is None:
+        parts = [_part(block) for block in result.content]
+        is_text = all(isinstance(part, str) for part in parts)
+        content = parts[0] if len(parts) == 1 else "\n".join(parts) if is_text else parts
+    elif isinstance(content, dict) and content.keys() == {"result"}:
+        # MCP wraps values that are not objects: `{"result": 4}`.
+        content = content["result"]
     if not result.is_error:
         return content
     if isinstance(content, dict) and isinstance(content.get("message"), str):
@@ -201,20 +200,6 @@ def to_result(result: CallToolResult) -> Any:
         error.fields = {key: detail for key, detail in content.items() if key not in ("error", "message", "self")}
         raise error
     raise ToolError(cut(content if isinstance(content, str) else json.dumps(content), 2000) or "The tool failed.")
-
-
-def _content_of(result: CallToolResult) -> Any:
-    structured = result.structured_content
-    if structured is not None:
-        # MCP wraps values that are not objects: `{"result": 4}`.
-        is_wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
-        return structured["result"] if is_wrapped else structured
-    parts = [_part(block) for block in result.content]
-    return parts[0] if len(parts) == 1 else _joined(parts)
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    return "\n".join(parts) if all(isinstance(part, str) for part in parts) else list(parts)
 
 
 def _part(content: ContentBlock) -> Any:

@@ -174,9 +174,23 @@ class RemoteTools(ToolProvider):
 
         tools: dict[Listed, Tool] = {}
         problems: list[str] = []
+        server = entry.server
         for spec in specs:
+            is_read_only = _names(server.read_only_tools, spec.name)
             try:
-                tools[spec] = to_tool(spec, self._run_of(entry, spec), **_rules(entry.server, spec.name))
+                tools[spec] = to_tool(
+                    spec,
+                    self._run_of(entry, spec),
+                    module=server.name,
+                    requires=server.permission,
+                    read_only=is_read_only,
+                    repeatable=is_read_only,
+                    # A search changes nothing, and still sends words of the conversation to others.
+                    acts=not (is_read_only and _names(server.tells_nobody_tools, spec.name)),
+                    timeout_seconds=server.timeout_seconds,
+                    reads_untrusted=server.reads_untrusted,
+                    reads_private=server.reads_private,
+                )
             except ToolError as error:
                 problems.append(f"{spec.name} is off: {error}")
         return tools, cut(" ".join(problems), 500) or None
@@ -252,18 +266,3 @@ def _to_server(row: McpServer) -> Server:
 
 def _names(names: Sequence[str], name: str) -> bool:
     return name in names or "*" in names
-
-
-def _rules(server: Server, name: str) -> dict[str, Any]:
-    is_read_only = _names(server.read_only_tools, name)
-    return {
-        "module": server.name,
-        "requires": server.permission,
-        "read_only": is_read_only,
-        "repeatable": is_read_only,
-        # A search changes nothing, and still sends words of the conversation to others.
-        "acts": not (is_read_only and _names(server.tells_nobody_tools, name)),
-        "timeout_seconds": server.timeout_seconds,
-        "reads_untrusted": server.reads_untrusted,
-        "reads_private": server.reads_private,
-    }

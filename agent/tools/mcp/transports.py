@@ -105,7 +105,15 @@ async def pipes_to(
 
     Raises `Unavailable` if the program can't be started.
     """
-    process = await _start(command, args, env)
+    program = shutil.which(command)
+    if program is None:
+        raise Unavailable(f"There is no program {command!r} here; write its whole path.")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program, *args, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(env), cwd="/", start_new_session=True
+        )
+    except (OSError, ValueError) as error:
+        raise Unavailable(f"{command!r} can't be started ({error}).") from error
     # No await between here and the `try`: a cancellation would leave the process running.
     inlet, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, outlet = anyio.create_memory_object_stream[SessionMessage](0)
@@ -113,37 +121,16 @@ async def pipes_to(
         async with inlet, incoming, outgoing, outlet, anyio.create_task_group() as group:
             group.start_soon(_read, process, inlet, on_end)
             group.start_soon(_write, process, outlet)
-            async with _ending(process, incoming):
+            try:
                 yield incoming, outgoing
+            finally:
+                incoming.close()
+                await _end(process)
             group.cancel_scope.cancel()
     finally:
         _signal(process, signal.SIGKILL)
         # asyncio waits for the pipes' end of file, which a descendant outside of the process group can delay forever.
         process._transport.close()  # type: ignore[attr-defined]  # it has no public name
-
-
-@asynccontextmanager
-async def _ending(
-    process: Process, incoming: MemoryObjectReceiveStream[SessionMessage | Exception]
-) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        incoming.close()
-        with anyio.CancelScope(shield=True):
-            await _end(process)
-
-
-async def _start(command: str, args: Sequence[str], env: Mapping[str, str]) -> Process:
-    program = shutil.which(command)
-    if program is None:
-        raise Unavailable(f"There is no program {command!r} here; write its whole path.")
-    try:
-        return await asyncio.create_subprocess_exec(
-            program, *args, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(env), cwd="/", start_new_session=True
-        )
-    except (OSError, ValueError) as error:
-        raise Unavailable(f"{command!r} can't be started ({error}).") from error
 
 
 async def _read(process: Process, inlet: Incoming, on_end: Callable[[str], None]) -> None:
@@ -199,15 +186,19 @@ async def _write(process: Process, outlet: Outgoing) -> None:
 
 
 async def _end(process: Process) -> None:
-    """Close the program's stdin, then send SIGTERM and SIGKILL to its group, waiting `END_SECONDS` after each step."""
+    """Close the program's stdin, then send SIGTERM and SIGKILL to its group, waiting `END_SECONDS` after each step.
+
+    All of it happens also for a caller that is cancelled.
+    """
     assert process.stdin is not None  # noqa: S101 - it was started with pipes
-    process.stdin.close()
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    with anyio.CancelScope(shield=True):
+        process.stdin.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with anyio.move_on_after(END_SECONDS):
+                await process.wait()
+            _signal(process, number)
         with anyio.move_on_after(END_SECONDS):
             await process.wait()
-        _signal(process, number)
-    with anyio.move_on_after(END_SECONDS):
-        await process.wait()
 
 
 def _signal(process: Process, number: signal.Signals) -> None:

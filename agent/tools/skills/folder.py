@@ -135,14 +135,17 @@ class SkillFolder:
                 break
             relative_path = path.relative_to(home).as_posix()
             try:
-                if is_link and not path.resolve(strict=True).is_relative_to(home):
-                    problems.append(f"{relative_path} leads out of the skill's folder")
-                elif (status := path.stat()).st_size > MAX_FILE_BYTES:
-                    problems.append(f"{relative_path} has more than {MAX_FILE_BYTES:,} bytes")
-                elif stat.S_ISREG(status.st_mode) and relative_path != INSTRUCTIONS:
-                    files.append(relative_path)
+                leads_out = is_link and not path.resolve(strict=True).is_relative_to(home)
+                status = None if leads_out else path.stat()
             except (OSError, RuntimeError):
                 problems.append(f"{relative_path} can't be read")
+                continue
+            if status is None:
+                problems.append(f"{relative_path} leads out of the skill's folder")
+            elif status.st_size > MAX_FILE_BYTES:
+                problems.append(f"{relative_path} has more than {MAX_FILE_BYTES:,} bytes")
+            elif stat.S_ISREG(status.st_mode) and relative_path != INSTRUCTIONS:
+                files.append(relative_path)
         return tuple(sorted(files)), tuple(problems)
 
 
