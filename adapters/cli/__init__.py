@@ -41,29 +41,26 @@ def main() -> None:
     """Run the command line; wrong arguments and settings are reported in one line, without a traceback."""
     # What `parley completion` prints asks this program for the words that may follow.
     completion_init()
-    code = _run()
-    end_json(code)
-    sys.exit(code)
-
-
-def _run() -> int:
     try:
-        code = app(standalone_mode=False, prog_name="parley")
+        outcome = app(standalone_mode=False, prog_name="parley")
+        code = outcome if isinstance(outcome, int) else DONE
     except NoArgsIsHelpError as error:
         error.show()
-        return WRONG
+        code = WRONG
     except UsageError as error:
         where = error.ctx.command_path if error.ctx else "parley"
         complain(f"{error.format_message().rstrip('.')}. See `{where} --help`.")
-        return WRONG
+        code = WRONG
     except ClickException as error:
         complain(error.format_message())
-        return error.exit_code
+        code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        code = INTERRUPTED
+    except ConfigurationError as error:
+        complain(str(error))
+        code = WRONG
     except ParleyError as error:
         complain(str(error))
-        if isinstance(error, ConfigurationError):
-            return WRONG
-        return UNANSWERED if isinstance(error, Unavailable) else REFUSED
-    return code if isinstance(code, int) else DONE
+        code = UNANSWERED if isinstance(error, Unavailable) else REFUSED
+    end_json(code)
+    sys.exit(code)

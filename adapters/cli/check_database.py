@@ -63,8 +63,9 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
     revision, newest = await find_revision(address), newest_revision()
     if revision == newest:
         yield Finding("ok", "tables", f"at revision {revision}")
-        async for finding in _check_rows(address, installation):
-            yield finding
+        for check_part in (_check_work, _check_choices, _check_records):
+            async for finding in check_part(address, installation):
+                yield finding
     elif revision is None:
         yield Finding("warn", "tables", "not made yet; `parley migrate` or the next start makes them")
     elif revision in list_revisions(VERSIONS):
@@ -116,7 +117,8 @@ async def _look_at_files(address: Address, settings: Settings) -> Finding:
     return Finding("ok", "contents", f"the newest {len(rows)} files are as they were stored")
 
 
-async def _check_rows(address: Address, installation: Installation) -> AsyncIterator[Finding]:
+async def _check_work(address: Address, installation: Installation) -> AsyncIterator[Finding]:
+    # Whether the program can do what waits for it.
     yield await _check_roles(address)
     for row in await _fetch(address, statements.list_waiting_replies, as_owner=True):
         verb = "waits" if row["replies"] == 1 else "wait"
@@ -126,10 +128,27 @@ async def _check_rows(address: Address, installation: Installation) -> AsyncIter
         else:
             cause = row["cause"] or "no worker that serves it runs"
             yield Finding("warn", "replies", f"{backlog}: {cause.removesuffix('.')}; they are sent when it is back")
-    if installation.settings.embedding_model is not None:
-        yield await _look_at_vectors(address, installation.settings.embedding_model)
-    async for finding in _look_at_listed_skills(address, installation.skills):
-        yield finding
+    if (model := installation.settings.embedding_model) is not None:
+        database = Database(address, pool_size=1)
+        try:
+            progress = await read_progress(database, model)
+        finally:
+            await database.close()
+        text = f"{progress.memories - progress.missing:,} of {progress.memories:,} memories have vectors of {model}"
+        yield Finding("ok", "vectors", f"{text}; the workers make the others" if progress.missing else text)
+
+
+async def _check_choices(address: Address, installation: Installation) -> AsyncIterator[Finding]:
+    # What admins have written: skills, servers and agents elsewhere, personas.
+    database = Database(address, pool_size=1)
+    try:
+        async with database.transaction() as session:
+            personas_by_skill = await find_listed(session)
+            rows = set((await session.scalars(select(Skill.name).where(Skill.is_enabled))).all())
+    finally:
+        await database.close()
+    for name in sorted(personas_by_skill.keys() - rows - set(installation.skills)):
+        yield Finding("warn", "skills", f"{', '.join(personas_by_skill[name])} lists {name}, which is missing or off")
     yield await _look_at_files(address, installation.settings)
     servers = await _fetch(address, statements.list_servers, as_owner=True)
     for server in servers:
@@ -142,8 +161,36 @@ async def _check_rows(address: Address, installation: Installation) -> AsyncIter
             nearest = get_close_matches(name, modules, n=1, cutoff=0.0)[0]
             text = f"{persona['name']} allows the module {name}, which does not exist; did you mean {nearest}?"
             yield Finding("warn", "persona", text)
-    yield await _look_at_audit(address)
-    yield await _look_at_ledger(address)
+
+
+def _check_remote(row: Any) -> Finding:
+    name = f"the {row['kind']} {row['name']}"
+    if not row["enabled"]:
+        return Finding("off", "remote", f"{name} is switched off")
+    if row["last_error"] is not None:
+        return Finding("warn", "remote", f"{name} can't be used: {' '.join(row['last_error'].split())}")
+    if not row["was_reached"]:
+        return Finding("warn", "remote", f"{name} has not been reached yet; a worker does that")
+    if row["held_back"]:
+        text = f"{name} has {row['held_back']} tools that wait for mcp_tools.approved"
+        return Finding("warn", "remote", text)
+    return Finding("ok", "remote", f"{name} was reached")
+
+
+async def _check_records(address: Address, _installation: Installation) -> AsyncIterator[Finding]:
+    # Whether the audit log, the ledger and the last calls of models tell of trouble.
+    audit = (await _fetch(address, statements.verify_audit, as_owner=True))[0]
+    if audit["first_broken"] is None:
+        yield Finding("ok", "audit", f"changes by admins: {audit['entries']:,}, none of them altered since")
+    else:
+        text = f"entry {audit['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
+        yield Finding("fail", "audit", text)
+    ledger = (await _fetch(address, statements.compare_ledger, as_owner=True))[0]
+    if ledger["different"]:
+        text = f"different: {ledger['different']:,}; `parley budget check` shows them, and reconcile repairs"
+        yield Finding("warn", "ledger", text)
+    else:
+        yield Finding("ok", "ledger", f"calls: {ledger['calls']:,}; what limits have counted is their sum")
     for route in await _fetch(
         address, statements.list_failing_models, [model_cause.value for model_cause in REMEDIES], as_owner=True
     ):
@@ -166,20 +213,6 @@ async def _check_roles(address: Address) -> Finding:
     return Finding("ok", "roles", f"{', '.join(ROLES)}, none of them a superuser; row-level security binds the program")
 
 
-def _check_remote(row: Any) -> Finding:
-    name = f"the {row['kind']} {row['name']}"
-    if not row["enabled"]:
-        return Finding("off", "remote", f"{name} is switched off")
-    if row["last_error"] is not None:
-        return Finding("warn", "remote", f"{name} can't be used: {' '.join(row['last_error'].split())}")
-    if not row["was_reached"]:
-        return Finding("warn", "remote", f"{name} has not been reached yet; a worker does that")
-    if row["held_back"]:
-        text = f"{name} has {row['held_back']} tools that wait for mcp_tools.approved"
-        return Finding("warn", "remote", text)
-    return Finding("ok", "remote", f"{name} was reached")
-
-
 async def _fetch(address: Address, statement: TextClause, *parameters: Any, as_owner: bool = False) -> Sequence[Any]:
     connection = await address.connect(as_owner=as_owner)
     try:
@@ -187,42 +220,3 @@ async def _fetch(address: Address, statement: TextClause, *parameters: Any, as_o
     finally:
         await connection.close()
     return rows
-
-
-async def _look_at_vectors(address: Address, model: str) -> Finding:
-    database = Database(address, pool_size=1)
-    try:
-        progress = await read_progress(database, model)
-    finally:
-        await database.close()
-    text = f"{progress.memories - progress.missing:,} of {progress.memories:,} memories have vectors of {model}"
-    return Finding("ok", "vectors", f"{text}; the workers make the others" if progress.missing else text)
-
-
-async def _look_at_audit(address: Address) -> Finding:
-    row = (await _fetch(address, statements.verify_audit, as_owner=True))[0]
-    if row["first_broken"] is None:
-        return Finding("ok", "audit", f"changes by admins: {row['entries']:,}, none of them altered since")
-    text = f"entry {row['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
-    return Finding("fail", "audit", text)
-
-
-async def _look_at_ledger(address: Address) -> Finding:
-    row = (await _fetch(address, statements.compare_ledger, as_owner=True))[0]
-    if row["different"]:
-        text = f"different: {row['different']:,}; `parley budget check` shows them, and reconcile repairs"
-        return Finding("warn", "ledger", text)
-    return Finding("ok", "ledger", f"calls: {row['calls']:,}; what limits have counted is their sum")
-
-
-async def _look_at_listed_skills(address: Address, usable_skills: Sequence[str]) -> AsyncIterator[Finding]:
-
-    database = Database(address, pool_size=1)
-    try:
-        async with database.transaction() as session:
-            personas_by_skill = await find_listed(session)
-            rows = set((await session.scalars(select(Skill.name).where(Skill.is_enabled))).all())
-    finally:
-        await database.close()
-    for name in sorted(personas_by_skill.keys() - rows - set(usable_skills)):
-        yield Finding("warn", "skills", f"{', '.join(personas_by_skill[name])} lists {name}, which is missing or off")

@@ -1,7 +1,7 @@
 """The composition root: builds and closes the app's collaborators, and passes the senders to the worker."""
 
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -72,30 +72,28 @@ async def open_app(
     senders: Senders | None = None,
     modules: ModuleTools | None = None,
 ) -> AsyncIterator[App]:
-    """Build the app on a migrated database; everything is closed at the end of the block.
-
-    Without `modules` it has all modules that are found.
-    """
+    """Build the app on a migrated database, closed at the end of the block; without `modules` with all there are."""
     clock = SystemClock()
     secrets = load_secrets(settings)
     database = Database(address or await prepare_database(settings))
     async with AsyncExitStack() as closing:
         closing.push_async_callback(database.close)
-        http = GuardedClient(settings, platform_origins=_list_origins(senders or {}))
-        closing.push_async_callback(http.aclose)
-        storage = open_storage(settings, secrets, clock)
-        closing.push_async_callback(storage.aclose)
-        router = Router(settings, clock)
-        closing.push_async_callback(router.aclose)
-        await _exchange_prices(router, database, settings)
-        memory = Memories(database, settings, clock, price=router.priced)
-        closing.push_async_callback(memory.aclose)
+        platforms = [sender for sender in (senders or {}).values() if isinstance(sender, ChatPlatform)]
+        origins = {name: url for platform in platforms for name, url in platform.settings.origins.items()}
+        http = await closing.enter_async_context(aclosing(GuardedClient(settings, platform_origins=origins)))
+        storage = await closing.enter_async_context(aclosing(open_storage(settings, secrets, clock)))
+        router = await closing.enter_async_context(aclosing(Router(settings, clock)))
+        # Where the database does not answer yet, tasks of the worker do so later.
+        with suppress(DatabaseLost):
+            await router.prices.refresh(database)
+            async with database.statement() as session:
+                await store_defaults(session, settings)
+        memory = await closing.enter_async_context(aclosing(Memories(database, settings, clock, price=router.priced)))
         hide_settings(secret_values := list_secret_values(settings, secrets))
         events = Listener(database, secrets.secret_keys, OutflowRules(storage.base_url, Secrets(secret_values)))
         await events.start()
         closing.push_async_callback(events.close)
-        peers = RemoteAgents(database, http, secrets)
-        closing.push_async_callback(peers.aclose)
+        peers = await closing.enter_async_context(aclosing(RemoteAgents(database, http, secrets)))
         modules = modules or discover(settings.modules_path, settings)
         app = App(
             settings=settings,
@@ -116,14 +114,6 @@ async def open_app(
         )
         await _connect(app, peers, closing)
         yield app
-
-
-async def _exchange_prices(router: Router, database: Database, settings: Settings) -> None:
-    # Where the database does not answer yet, tasks of the worker do so later.
-    with suppress(DatabaseLost):
-        await router.prices.refresh(database)
-        async with database.statement() as session:
-            await store_defaults(session, settings)
 
 
 async def warm_models(app: App) -> None:
@@ -175,8 +165,3 @@ def list_periodic_tasks(app: App) -> list[PeriodicTask]:
 async def _end_orphans(app: App) -> None:
     async with app.database.transaction() as session:
         await end_orphans(session)
-
-
-def _list_origins(senders: Senders) -> dict[str, str]:
-    platforms = [sender for sender in senders.values() if isinstance(sender, ChatPlatform)]
-    return {name: url for platform in platforms for name, url in platform.settings.origins.items()}

@@ -138,7 +138,9 @@ def show_table(
     where they differ from the texts.
     """
     if (output := _output.get()) is not None:
-        json_rows = [dict(value) for value in values] if values is not None else [_to_row(columns, row) for row in rows]
+        if values is None:
+            values = [_to_keys(dict(zip(columns, row, strict=True))) for row in rows]
+        json_rows = [dict(value) for value in values]
         if name is None:
             output.rows = json_rows
         else:
@@ -155,10 +157,6 @@ def show_table(
     with console.capture() as capture:
         console.print(table)
     say("\n".join(line.rstrip() for line in capture.get().splitlines()))
-
-
-def _to_row(columns: Sequence[str], row: Sequence[object]) -> dict[str, object]:
-    return _to_keys(dict(zip(columns, row, strict=True)))
 
 
 def _to_keys(fields: Mapping[str, object]) -> dict[str, object]:

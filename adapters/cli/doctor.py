@@ -74,14 +74,8 @@ async def _examine(call: bool) -> AsyncIterator[Finding]:
     installation = Installation(settings, [module.name for module in modules.loaded], usable)
     async for finding in check_database(installation):
         yield finding
-    yield _look_at_open_files()
-    yield await _look_at_storage(settings)
-    if (fault := await Sandbox().find_fault()) is not None:
-        remedy = f"documents, images, recordings and data files are not opened. {REMEDY}."
-        yield Finding("fail", "sandbox", f"{fault}; {remedy}")
-    else:
-        text = "attacks on it fail here; documents, images and other files are opened in it"
-        yield Finding("ok", "sandbox", text)
+    async for finding in _look_at_files(settings):
+        yield finding
     for finding in _look_at_modules(modules):
         yield finding
     if usable:
@@ -120,15 +114,15 @@ def _look_at_home(settings: Settings) -> Iterator[Finding]:
             yield Finding("ok", path.name, f"kept in {path}, mode {mode:o}")
 
 
-def _look_at_open_files() -> Finding:
+async def _look_at_files(settings: Settings) -> AsyncIterator[Finding]:
+    # How many may be open, whether they are stored, and whether it is safe to read them.
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if 0 <= limit < FEW_FILES:
         remedy = f"allow {FEW_FILES} or more (ulimit -Hn, LimitNOFILE= of systemd, ulimits of Docker)"
-        return Finding("warn", "files", f"a process may open {limit} files and connections; {remedy}")
-    return Finding("ok", "files", f"a process may open {'any number of' if limit < 0 else limit} files and connections")
-
-
-async def _look_at_storage(settings: Settings) -> Finding:
+        yield Finding("warn", "files", f"a process may open {limit} files and connections; {remedy}")
+    else:
+        number = "any number of" if limit < 0 else limit
+        yield Finding("ok", "files", f"a process may open {number} files and connections")
     where = f"S3 at {settings.s3_endpoint}, bucket {settings.s3_bucket}" if settings.s3_endpoint else "a folder"
     key, content = "doctor/check", b"Parley was here."
     try:
@@ -139,10 +133,18 @@ async def _look_at_storage(settings: Settings) -> Finding:
             await storage.delete(key)
     except (ParleyError, OSError) as error:
         remedy = "check S3_ENDPOINT, S3_ACCESS_KEY and S3_SECRET_KEY" if settings.s3_endpoint else "check PARLEY_HOME"
-        return Finding("fail", "storage", f"{where}: {error} ({remedy})")
-    if came_back != content:
-        return Finding("fail", "storage", f"{where}: what was read is not what was written")
-    return Finding("ok", "storage", f"{where}: written, read and removed")
+        yield Finding("fail", "storage", f"{where}: {error} ({remedy})")
+    else:
+        if came_back == content:
+            yield Finding("ok", "storage", f"{where}: written, read and removed")
+        else:
+            yield Finding("fail", "storage", f"{where}: what was read is not what was written")
+    if (fault := await Sandbox().find_fault()) is not None:
+        remedy = f"documents, images, recordings and data files are not opened. {REMEDY}."
+        yield Finding("fail", "sandbox", f"{fault}; {remedy}")
+    else:
+        text = "attacks on it fail here; documents, images and other files are opened in it"
+        yield Finding("ok", "sandbox", text)
 
 
 def _look_at_modules(modules: FoundModules) -> Iterator[Finding]:

@@ -72,10 +72,7 @@ def dry_run(
     if is_json() and not yes:
         raise typer.BadParameter("--json asks nothing: add --yes.")
     replayed = asyncio.run(_run(read_settings(quiet=True), wish))
-    if is_json():
-        show_json([_to_json(replay) for replay in replayed])
-    else:
-        _show(replayed)
+    _show(replayed)
     if any(replay.error for replay in replayed):
         raise typer.Exit(1)
 
@@ -176,6 +173,27 @@ async def _changed(session: Any, persona: "ResolvedPersona", wish: _Wish) -> "Re
 def _show(replayed: "list[Replayed]") -> None:
     from agent.commands.dry_run.replay import total
 
+    if is_json():
+        show_json(
+            [
+                {
+                    "turn": replay.prepared.recorded.id,
+                    "message": replay.prepared.recorded.question,
+                    "then": {
+                        "model": replay.prepared.recorded.answer.model_used,
+                        "text": replay.prepared.recorded.answer.content,
+                    },
+                    "now": {"model": replay.model, "text": replay.text},
+                    "called": list(replay.calls),
+                    "would_call": list(replay.would_call),
+                    "error": replay.error,
+                    "tokens": replay.usage.total,
+                    "dollars": replay.usage.cost,
+                }
+                for replay in replayed
+            ]
+        )
+        return
     for replay in replayed:
         turn = replay.prepared.recorded
         say(f"\nturn {turn.id}, {turn.user.name}: {turn.question}")
@@ -188,21 +206,6 @@ def _show(replayed: "list[Replayed]") -> None:
         )
     usage = total(replayed)
     say(f"\n{len(replayed)} turns, {usage.total:,} tokens, {_dollars(usage.cost)} $, on your ledger as dry_run")
-
-
-def _to_json(replayed: "Replayed") -> dict[str, Any]:
-    turn = replayed.prepared.recorded
-    return {
-        "turn": turn.id,
-        "message": turn.question,
-        "then": {"model": turn.answer.model_used, "text": turn.answer.content},
-        "now": {"model": replayed.model, "text": replayed.text},
-        "called": list(replayed.calls),
-        "would_call": list(replayed.would_call),
-        "error": replayed.error,
-        "tokens": replayed.usage.total,
-        "dollars": replayed.usage.cost,
-    }
 
 
 def _dollars(dollars: float | None) -> str:

@@ -29,10 +29,16 @@ def show_history(name: str = NAME) -> None:
     """List the versions of a persona: when, by whom, what has changed, and how many turns each has answered."""
     versions = _list_versions(name)
     before: list[Any] = [None, *versions]
-    rows = [
-        (version.version, version.at, version.who, _describe(version, earlier), version.turns)
-        for version, earlier in zip(versions, before, strict=False)
-    ]
+    rows = []
+    for version, earlier in zip(versions, before, strict=False):
+        if version.action == "delete":
+            change = "deleted"
+        elif earlier is None or earlier.action == "delete":
+            change = "made"
+        else:
+            names = [field for field, value in version.fields.items() if earlier.fields.get(field) != value]
+            change = f"changed: {', '.join(names)}" if names else "the same"
+        rows.append((version.version, version.at, version.who, change, version.turns))
     show_table(
         ("version", "at", "who", "what", "turns"), rows[::-1], values=[dict(version._mapping) for version in versions]
     )
@@ -88,15 +94,6 @@ def _pick(versions: dict[int, Any], number: int) -> Any:
     if number not in versions:
         raise Refusal(f"There is no version {number}; there are 1 to {max(versions)}.")
     return versions[number]
-
-
-def _describe(version: Any, before: Any) -> str:
-    if version.action == "delete":
-        return "deleted"
-    if before is None or before.action == "delete":
-        return "made"
-    names = [name for name, value in version.fields.items() if before.fields.get(name) != value]
-    return f"changed: {', '.join(names)}" if names else "the same"
 
 
 def _to_lines(fields: dict[str, Any]) -> "Iterator[str]":

@@ -82,6 +82,10 @@ def edit_persona(name: str = NAME) -> None:
     async def read(session: "AsyncSession", _settings: "Settings") -> dict[str, Any]:
         return _to_values(await _get(session, name))
 
+    async def store(session: "AsyncSession", _settings: "Settings") -> None:
+        persona = await _get(session, name)
+        await _store_values(session, persona.id, new_values)
+
     values = in_transaction(read)
     before = draft = to_draft(values)
     while True:
@@ -91,7 +95,8 @@ def edit_persona(name: str = NAME) -> None:
             return
         draft = new_draft
         try:
-            _store(name, read_draft(draft, values))
+            new_values = read_draft(draft, values)
+            in_transaction(store)
         except Refusal as error:
             if not sys.stdin.isatty():
                 raise
@@ -101,14 +106,6 @@ def edit_persona(name: str = NAME) -> None:
         else:
             say(f"{name} is stored; it counts from the next message on")
             return
-
-
-def _store(name: str, values: dict[str, Any]) -> None:
-    async def work(session: "AsyncSession", _settings: "Settings") -> None:
-        persona = await _get(session, name)
-        await _store_values(session, persona.id, values)
-
-    in_transaction(work)
 
 
 @app.command("delete")

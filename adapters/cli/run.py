@@ -67,13 +67,15 @@ def run_adapter(name: str = typer.Argument(metavar="NAME", help="web, or a chat 
     settings = read_settings()
     if name == WEB:
         # The web adapter also serves the platforms' routes.
-        serve(settings, Parts(web=True, senders=build_platforms(settings, only_http=True)), _print_addresses)
-        return
+        parts = Parts(web=True, senders=build_platforms(settings, only_http=True))
+    else:
+        parts = Parts(listeners=[build_platform(name, settings)])
 
-    async def report(_running_app: "App") -> None:
-        say(f"{name} is open")
+    async def report(running_app: "App") -> None:
+        lines = await _list_addresses(running_app) if parts.web else [f"{name} is open"]
+        say("\n".join(lines))
 
-    serve(settings, Parts(listeners=[build_platform(name, settings)]), report)
+    serve(settings, parts, report)
 
 
 @app.command("link")
@@ -114,10 +116,6 @@ async def _say_missing_keys(running_app: "App") -> None:
     for name in settings.llm_models if settings.debug_mock_responses is None else ():
         if variables := await running_app.models.router.find_missing(name):
             say(f"  model     {name} needs {' and '.join(variables)}, which is not set")
-
-
-async def _print_addresses(running_app: "App") -> None:
-    say("\n".join(await _list_addresses(running_app)))
 
 
 async def _list_addresses(running_app: "App") -> list[str]:

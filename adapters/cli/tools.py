@@ -1,7 +1,6 @@
 """`parley tools`: all tools with their source, the permission that each needs, whether it is on, and its tokens."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,7 +10,6 @@ from adapters.cli.opening import find_database, read_settings
 from shared.db.statements import load_statements
 
 if TYPE_CHECKING:
-    from agent.tools.modules import Module
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -35,7 +33,15 @@ def list_tools(
         key=lambda candidate: candidate.name,
     )
     failed = [candidate for candidate in all_modules.failed if module in (None, candidate.name)]
-    rows = [row for candidate in selection for row in _to_rows(candidate)]
+    rows: list[tuple[str, ...]] = []
+    for candidate in selection:
+        if not candidate.tools:
+            rows.append((candidate.name, candidate.source, "", "", "", "(has no tools)"))
+        for tool in sorted(candidate.tools, key=lambda tool: tool.name):
+            reason = candidate.off.get(tool.name)
+            state = "on" if reason is None else f"off: {reason}"
+            summary, tokens = tool.description.partition("\n")[0], _count(tool.schema)
+            rows.append((tool.name, candidate.source, tool.requires.label, state, str(tokens), summary))
     if (not selection and not failed) or module is None:
         remote = asyncio.run(_list_mcp(settings))
         rows += [_to_mcp_row(remote_tool) for remote_tool in remote if module in (None, remote_tool.server)]
@@ -71,16 +77,6 @@ def _show(rows: list[tuple[str, ...]]) -> None:
     show_table(COLUMNS, table_rows)
     for number, (reason, tools) in enumerate(off.items()):
         say(f"{'' if number else chr(10)}off: {', '.join(tools)}: {reason}")
-
-
-def _to_rows(module: "Module") -> Iterator[tuple[str, ...]]:
-    if not module.tools:
-        yield module.name, module.source, "", "", "", "(has no tools)"
-    for tool in sorted(module.tools, key=lambda tool: tool.name):
-        reason = module.off.get(tool.name)
-        state = "on" if reason is None else f"off: {reason}"
-        summary = tool.description.partition("\n")[0]
-        yield tool.name, module.source, tool.requires.label, state, str(_count(tool.schema)), summary
 
 
 async def _list_mcp(settings: "Settings") -> list[Any]:

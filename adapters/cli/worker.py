@@ -1,7 +1,6 @@
 """The composition root of a worker: the function that runs turns, and the periodic jobs."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -42,6 +41,20 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
     """Return a worker for this app; when it stops, running turns get `grace` seconds to finish."""
     cancellations = Cancellations()
     app.events.on_cancellation(cancellations.cancel)
+    memories = TurnMemories(app.database, app.memory, app.toolbox.find)
+    summarizer = Summarizer(app.database, app.models.router, app.memory, clock=app.clock)
+    facts = FactReader(app.database, app.models.router, app.memory, clock=app.clock)
+    events = partial(store_events, app.database, app.models.router.take_events, Counter())
+    idle_tasks = (
+        PeriodicTask("turn memories", memories.run, REMEMBER_SECONDS),
+        PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS),
+        PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
+        PeriodicTask("summaries", summarizer.run, SUMMARY_SECONDS),
+        PeriodicTask("facts", facts.run, FACT_SECONDS),
+        PeriodicTask("budget notices", partial(send_notices, app.database), maintenance_seconds),
+        PeriodicTask("model events", events, EVENT_SECONDS),
+        PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
+    )
     return Worker(
         app.database,
         app.clock,
@@ -59,7 +72,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
                 for tick in app.tools.modules.ticks
             ),
             *list_periodic_tasks(app),
-            *(replace(task, can_wait=True) for task in _list_work_that_can_wait(app, maintenance_seconds)),
+            *(replace(task, can_wait=True) for task in idle_tasks),
         ),
         limits=Limits(
             bounds=Bounds(
@@ -70,23 +83,6 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             retry_seconds=app.settings.turn_deadline_seconds,
             grace_seconds=grace,
         ),
-    )
-
-
-def _list_work_that_can_wait(app: App, maintenance_seconds: float) -> Sequence[PeriodicTask]:
-    memories = TurnMemories(app.database, app.memory, app.toolbox.find)
-    summarizer = Summarizer(app.database, app.models.router, app.memory, clock=app.clock)
-    facts = FactReader(app.database, app.models.router, app.memory, clock=app.clock)
-    events = partial(store_events, app.database, app.models.router.take_events, Counter())
-    return (
-        PeriodicTask("turn memories", memories.run, REMEMBER_SECONDS),
-        PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS),
-        PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
-        PeriodicTask("summaries", summarizer.run, SUMMARY_SECONDS),
-        PeriodicTask("facts", facts.run, FACT_SECONDS),
-        PeriodicTask("budget notices", partial(send_notices, app.database), maintenance_seconds),
-        PeriodicTask("model events", events, EVENT_SECONDS),
-        PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
     )
 
 
