@@ -141,6 +141,7 @@ async def _connect(app: App, peers: RemoteAgents, closing: AsyncExitStack) -> No
         async with app.database.statement() as session:
             app.toolbox.rank(await read_tool_use(session), app.settings.default_guest_modules)
     # Almost everything is read with each message; these are kept, until an admin changes something.
+    app.events.on_change(app.tools.mcp.note_change)
     app.events.on_change(peers.forget_cards)
     app.events.on_change(app.toolbox.forget_offers)
     for sender in app.senders.values():

@@ -8,11 +8,10 @@ the tables again, so that a tool that has just been disabled does not run.
 import asyncio
 import json
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import asyncpg
 from sqlalchemy import select
 
 from agent.tools.mcp.connections import Connection, Listed, Server
@@ -29,7 +28,7 @@ from shared.tools import Run, Tool, ToolContext
 
 statements = load_statements(__file__)
 
-CHANNEL = "parley_mcp"
+TABLES = (None, McpServer.__tablename__, McpTool.__tablename__)
 RESTART_SECONDS = 1.0
 # How often `last_seen_at` of unchanged tools is updated, so that an admin can see which rows are outdated.
 NOTE_AGAIN_SECONDS = 3600.0
@@ -62,41 +61,36 @@ class RemoteTools(ToolProvider):
         self._closing: set[asyncio.Task[None]] = set()
         self._published: list[Tool] = []
         self._running = asyncio.Lock()
+        self._change = asyncio.Event()
 
     def offer(self, tools: Iterable[Tool]) -> None:
         """Replace the offered tools: in new turns, and for calls of running turns, which fail if the tool is gone."""
         self.tools = {tool.name: tool for tool in tools}
 
+    def note_change(self, table: str | None) -> None:
+        """Read the servers and approvals again, because an admin has changed this table (None: any)."""
+        if table in TABLES:
+            self._change.set()
+
     async def run(self) -> None:
-        """Watch the tables and keep the servers connected, until cancelled."""
+        """Keep the servers connected and follow the changes of their tables, until cancelled."""
         # Several workers of one process share this provider: only one of them runs it at a time.
-        async with self._running:
-            try:
-                await self._follow_on()
-            finally:
-                for server_id in list(self._kept):
-                    self._drop(server_id)
-                self._publish()
-                await asyncio.gather(*self._closing, return_exceptions=True)
+        async with self._running, AsyncExitStack() as closing:
+            closing.push_async_callback(self._close)
+            while True:
+                self._change.clear()
+                try:
+                    await self._refresh()
+                except DatabaseLost:
+                    await asyncio.sleep(RESTART_SECONDS)
+                else:
+                    await self._change.wait()
 
-    async def _follow_on(self) -> None:
-        while True:
-            with suppress(DatabaseLost, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
-                await self._follow()
-            await asyncio.sleep(RESTART_SECONDS)
-
-    async def _follow(self) -> None:
-        connection = await self._database.connect()
-        change = asyncio.Event()
-        connection.add_termination_listener(lambda _connection: change.set())
-        try:
-            await connection.add_listener(CHANNEL, lambda *_: change.set())
-            while not connection.is_closed():
-                change.clear()
-                await self._refresh()
-                await change.wait()
-        finally:
-            connection.terminate()
+    async def _close(self) -> None:
+        for server_id in list(self._kept):
+            self._drop(server_id)
+        self._publish()
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def _refresh(self) -> None:
         async with self._database.transaction() as session:
