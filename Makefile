@@ -13,6 +13,8 @@ SOLVE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gener
 EXTRAS = $(BIN)/python -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
 	print(*(line for name in sys.argv[1:] for line in extras[name]), sep="\n")'
 export PYTHON
+# The tests start hundreds of processes, and each would compile the program anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run embeddings extras test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference site wheel
@@ -75,6 +77,7 @@ format: ready-for-tests
 # the target, and one call tells everything.
 test: ready-for-tests
 	@mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	$(BIN)/python -m compileall -q -j 0 adapters agent migrations modules shared tests; \
 	echo "parley: pytest; lint runs beside it and is shown at the end"; failed=0; \
 	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
 	wait $$lint || { failed=1; echo "parley: lint failed"; }; \
