@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from adapters.settings import PlatformSettings
 from agent.queue.inbox import Accepted
-from shared.db.database import Database
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import Database, retry_on_lost_db
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, Unavailable, Undeliverable
 from shared.log import get_logger

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from shared.db.retries import Result
+Result = TypeVar("Result")
 
 # How long a cancelled tool may take to end; then it is no longer waited for.
 LEAVE_SECONDS = 0.5

@@ -7,7 +7,7 @@ from adapters.base import STORE_SECONDS
 from adapters.chat.buttons import AnswerButtons, TurnButtons
 from agent.queue.edits import Edited, change_message, find_answer
 from agent.queue.redaction import redact
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import retry_on_lost_db
 from shared.text import clean
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from adapters.discord.sending.buttons import replace_buttons
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from shared.credentials.typed import without_typed
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import retry_on_lost_db
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 from shared.text import abbreviate

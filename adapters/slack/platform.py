@@ -34,7 +34,7 @@ from adapters.slack.transport import http
 from adapters.slack.transport.api import Refused, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.socket import open_socket
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import retry_on_lost_db
 from shared.errors import ConfigurationError, Unavailable
 from shared.messages import Place
 

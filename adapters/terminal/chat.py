@@ -17,7 +17,7 @@ from agent import commands
 from agent.app import App
 from agent.live.channels import request_stop
 from agent.live.listener import LAST_EVENT
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import retry_on_lost_db
 from shared.errors import ParleyError
 from shared.messages import IncomingMessage, Place, Sender
 

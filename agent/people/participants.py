@@ -14,7 +14,6 @@ from agent.prompts import prompts
 from shared.db.database import Database
 from shared.db.driver import Connection, Session
 from shared.db.statements import load_statements
-from shared.memory.visibility import restricted_thread
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 from shared.permissions import Permission
 from shared.settings import Settings
@@ -158,7 +157,7 @@ async def _find_participants(session: Session, message: IncomingMessage, setting
         "sender_platform": sender.platform,
         "platform_user_id": sender.platform_user_id,
         **asdict(place),
-        "memory_thread": restricted_thread(place),
+        "memory_thread": place.restricted_thread,
         "is_remembered": message.is_remembered,
     }
     row = (await session.execute(statements.find_participants, parameters)).one_or_none()

@@ -1,10 +1,10 @@
 """The procrastinate app for our Postgres; a restart of the database is waited for."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
 
 import procrastinate
 from procrastinate.exceptions import ConnectorException
@@ -21,9 +21,10 @@ from tenacity import (
 from shared.db.connections import ANSWER_SECONDS, NOT_VERIFIED, QUEUE_NAME, STATEMENT_SECONDS
 from shared.db.database import Database
 from shared.db.errors import is_stale
-from shared.db.retries import limited, retried
 from shared.log import get_logger
 from shared.tasks import is_cancelled
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 # Seconds between retries; short, because a waiting job holds the lock of its place.
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
@@ -54,27 +55,42 @@ async def _renew(pool: AsyncConnectionPool) -> None:
     await pool.check()
 
 
-_retried = retried(
-    _is_lost,
-    ConnectorException,
-    AsyncRetrying(
-        retry=retry_if_exception(_is_lost),
-        wait=wait_chain(*map(wait_fixed, DATABASE_WAITS)),
-        # procrastinate shields its statements from the worker's cancellation, so that running jobs can end.
-        stop=lambda state: is_cancelled(state.args[0].worker),
-        before_sleep=_replace_lost,
-        reraise=True,
-    ),
+_retrying = AsyncRetrying(
+    retry=retry_if_exception(_is_lost),
+    wait=wait_chain(*map(wait_fixed, DATABASE_WAITS)),
+    # procrastinate shields its statements from the worker's cancellation, so that running jobs can end.
+    stop=lambda state: is_cancelled(state.args[0].worker),
+    before_sleep=_replace_lost,
+    reraise=True,
 )
 
 
-def _to_silence() -> ConnectorException:
-    error = ConnectorException()
-    error.__cause__ = OperationalError("the database does not answer")
-    return error
+def _retried(method: Method) -> Method:
+    # The first try nearly always succeeds: it avoids the overhead of tenacity.
+    again = _retrying.wraps(method)
+
+    @wraps(method)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await method(*args, **kwargs)
+        except ConnectorException as error:
+            if not _is_lost(error):
+                raise
+        return await again(*args, **kwargs)
+
+    return cast(Method, call)
 
 
-_limited = limited(STATEMENT_SECONDS + ANSWER_SECONDS, _to_silence)
+def _limited(method: Method) -> Method:
+    @wraps(method)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            async with asyncio.timeout(STATEMENT_SECONDS + ANSWER_SECONDS):
+                return await method(*args, **kwargs)
+        except TimeoutError:
+            raise ConnectorException from OperationalError("the database does not answer")
+
+    return cast(Method, call)
 
 
 class RetryingConnector(procrastinate.PsycopgConnector):

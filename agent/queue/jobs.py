@@ -25,10 +25,9 @@ from agent.queue.job import Job, Slots
 from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, start_alone
 from shared.clock import Clock
 from shared.db.batching import BatchLoader
-from shared.db.database import Database, DatabaseLost
+from shared.db.database import Database, DatabaseLost, retry_on_lost_db
 from shared.db.errors import REFUSED, sqlstate_of
 from shared.db.migrations import newest_revision
-from shared.db.retries import retry_on_lost_db
 from shared.errors import Superseded
 from shared.log import get_logger
 from shared.redaction import redact_text
@@ -114,6 +113,7 @@ class FairJobs(JobManager):
         self._last_server = ""
         # How often this worker was told that there may be a job for it; and how often, when it took the last one.
         self._told, self._emptied_at = 0, -1
+        self._revision = newest_revision()
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:
         """Return the next job that has a slot, if there is one."""
@@ -149,7 +149,7 @@ class FairJobs(JobManager):
     async def check(self) -> None:
         """Take jobs of a queue that has none; raises `ConnectorException` if this can't be done."""
         await self.connector.execute_query_all_async(
-            TAKE, queue="", worker_id=None, limit=0, after="", revision=newest_revision(), **self.slots.counts
+            TAKE, queue="", worker_id=None, limit=0, after="", revision=self._revision, **self.slots.counts
         )
 
     async def listen_for_jobs(
@@ -192,7 +192,7 @@ class FairJobs(JobManager):
                 worker_id=worker_id,
                 limit=room,
                 after=self._last_server,
-                revision=newest_revision(),
+                revision=self._revision,
                 **self.slots.counts,
             )
             has_last = 0 < len(rows) < room

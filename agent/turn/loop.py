@@ -28,7 +28,7 @@ from agent.turn.policies.taint import TurnTaint
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
 from agent.turn.tool_batch import ToolBatch
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import retry_on_lost_db
 from shared.errors import ModelsUnavailable, PromptTooLong, Refusal, Stopped
 from shared.messages import Sampling
 from shared.tasks import shield_until_done

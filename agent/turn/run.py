@@ -22,8 +22,7 @@ from agent.turn.policies.taint import TurnTaint, to_taint
 from agent.turn.prompt import build_prompt, with_notices
 from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices
-from shared.db.database import Database, DatabaseLost
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import Database, DatabaseLost, retry_on_lost_db
 from shared.db.statements import load_statements
 from shared.errors import Refusal, TurnTimedOut, Unavailable
 from shared.log import get_logger

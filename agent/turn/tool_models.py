@@ -22,8 +22,7 @@ from agent.people.billing.budget import (
 from agent.turn.context.images import with_images
 from agent.turn.running import RESERVATION_SLACK_SECONDS, RunningTurn
 from agent.turn.services import TurnServices
-from shared.db.database import DatabaseLost
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import DatabaseLost, retry_on_lost_db
 from shared.errors import PromptTooLong, Refusal, ToolError
 from shared.files.recordings import PURPOSE as VOICE
 from shared.tasks import shield_until_done

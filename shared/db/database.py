@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import asyncpg
@@ -14,6 +14,13 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    retry_if_not_exception_type,
+    stop_after_delay,
+    wait_exponential,
+)
 
 from shared.db.connections import (
     LIBPQ_PARAMETERS,
@@ -27,12 +34,15 @@ from shared.db.connections import (
 )
 from shared.db.driver import RELEASE_SECONDS, WAIT_SECONDS, Connection, Pool
 from shared.db.embedded.server import start_postgres
-from shared.db.errors import REFUSED, is_broken, is_lost, is_stale
+from shared.db.errors import REFUSED, is_broken, is_duplicate, is_lost, is_stale
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
 
+Result = TypeVar("Result")
+
 MIN_VERSION = 15
+FIRST_WAIT_SECONDS = 0.1
 MOST_STATEMENTS = 6  # each takes a millisecond, and each connection has to plan all of them once
 
 
@@ -40,6 +50,10 @@ class DatabaseLost(Unavailable):
     """I lost my database for a moment; please try again."""
 
     code = "database_lost"
+
+
+class AlreadyWritten(DatabaseLost):
+    """I lost my database for a moment; please try again."""
 
 
 class NoDatabase(ConfigurationError):
@@ -233,6 +247,36 @@ class Database:
         # A server that is silent is not waited for; the process ends the connections with itself.
         with suppress(TimeoutError):
             await asyncio.wait_for(self.engine.dispose(), RELEASE_SECONDS)
+
+
+async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float) -> Result:
+    """Run database work, and retry it for up to `seconds` while the connection is lost.
+
+    So a model answer that was paid for survives a lost connection. When an earlier try was committed but its
+    acknowledgement was lost, the retry violates a unique constraint: it raises `AlreadyWritten`, a `DatabaseLost` that
+    is not retried here, so that the turn resumes from its journal at once.
+    """
+    try:
+        # The first try nearly always succeeds, and every turn makes some: it avoids the overhead of tenacity.
+        return await work()
+    except DatabaseLost:
+        await asyncio.sleep(FIRST_WAIT_SECONDS)
+
+    async def again() -> Result:
+        try:
+            return await work()
+        except REFUSED as error:
+            if not is_duplicate(error):
+                raise
+            raise AlreadyWritten from error
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(DatabaseLost) & retry_if_not_exception_type(AlreadyWritten),
+        wait=wait_exponential(multiplier=2 * FIRST_WAIT_SECONDS, max=2),
+        stop=stop_after_delay(max(0.0, seconds)),
+        reraise=True,
+    )
+    return await retrying(again)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from shared.db.statements import load_statements
 from shared.memory.index import TURN, count, split_text
 from shared.memory.tokenizer import content_key
-from shared.memory.visibility import TYPES, restricted_thread
+from shared.memory.visibility import TYPES
 from shared.messages import Author, Place
 from shared.text import clean
 
@@ -100,7 +100,7 @@ def _to_row(memory: NewMemory, content: str, n: int) -> dict[str, Any]:
         "platform": place.platform,
         "server": place.server,
         "channel": place.channel,
-        "thread": restricted_thread(place),
+        "thread": place.restricted_thread,
         "conversation_id": origin.conversation_id,
         "turn_id": origin.turn_id,
         "message_id": origin.message_id,

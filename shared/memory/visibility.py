@@ -27,9 +27,6 @@ TYPES: dict[str, TypeEngine[Any]] = {
     "rows": JSONB(),
     **dict.fromkeys(("scores", "costs"), ARRAY(Float(53))),
 }
-# Everybody who reads a channel there reads its threads. Discord has private threads, and what the threads of the HTTP
-# API are, its callers decide.
-OPEN_THREADS = frozenset({"slack"})
 SETTINGS = ("user_id", "platform", "server", "channel", "thread", "is_direct")
 
 
@@ -55,11 +52,6 @@ class Visibility:
             "thread": place.thread or "",
             "is_direct": "true" if place.is_direct else "false",
         }
-
-
-def restricted_thread(place: Place) -> str | None:
-    """Return the thread when fewer people may read it than its channel: then its messages are visible there alone."""
-    return None if place.platform in OPEN_THREADS else place.thread
 
 
 async def act_in(session: AsyncSession, visibility: Visibility) -> None:

@@ -12,7 +12,7 @@ from adapters.base import STORE_SECONDS
 from adapters.discord.sending.response_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.transport.rest import Json, Manner, Refused, Rest, insist
 from agent.queue.inbox import Inbox
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import retry_on_lost_db
 from shared.errors import ParleyError
 from shared.log import get_logger
 from shared.messages import IncomingMessage

@@ -39,7 +39,7 @@ from adapters.slack.events.typed_commands import TypedCommands
 from adapters.slack.sending.buttons import replace_buttons
 from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import retry_on_lost_db
 from shared.errors import EventIdInUse
 from shared.messages import Place, PlatformContext, QuotedMessage
 from shared.text import clean, cut

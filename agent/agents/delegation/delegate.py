@@ -28,8 +28,7 @@ from agent.turn.close import TurnResult
 from agent.turn.run import CLOSING_SECONDS, answer_turn
 from agent.turn.running import Cancellations, RunningTurn
 from agent.turn.services import TurnServices
-from shared.db.database import DatabaseLost
-from shared.db.retries import retry_on_lost_db
+from shared.db.database import DatabaseLost, retry_on_lost_db
 from shared.errors import ParleyError, Superseded, ToolError, TurnTimedOut, Unavailable
 from shared.files.filenames import clean_filename
 from shared.log import get_logger
