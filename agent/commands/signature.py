@@ -32,15 +32,8 @@ REST_OF_LINE, HIDDEN = object(), object()
 Text = Annotated[str, REST_OF_LINE]
 
 
-def _read_id(word: object) -> int:
-    number = to_id(str(word).removeprefix("#"))
-    if number is None:
-        raise ValueError("no id")
-    return number
-
-
 # The id of a row, with or without the # that it is shown with.
-Id = Annotated[int, BeforeValidator(_read_id)]
+Id = Annotated[int, BeforeValidator(lambda word: to_id(str(word).removeprefix("#")))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,32 @@ class Fact:
     replaces: int | None = None
     author: Author = "person"
 
+    @classmethod
+    def read(cls, entry: Any, statement_by_number: Mapping[int, Statement]) -> "Fact | None":
+        """Return the fact that a model listed with the number of its message; None when it is not usable."""
+        if not isinstance(entry, dict):
+            return None
+        number, content, replaces = entry.get("message"), entry.get("fact"), entry.get("replaces")
+        confidence = entry.get("confidence", 0.7)
+        statement = statement_by_number.get(number) if isinstance(number, int) else None
+        if statement is None or not isinstance(content, str) or not isinstance(confidence, int | float):
+            return None
+        content = " ".join(content.split())
+        if not 0 < len(content) <= MAX_FACT_CHARS or not LEAST_CONFIDENCE <= confidence <= 1:
+            return None
+        words = set(split_words(content))
+        beginnings = {split_word[:4] for split_word in split_words(f"{statement.speaker} {statement.typed}")}
+        shared = sum(word[:4] in beginnings for word in words)
+        if shared < LEAST_SHARED * len(words):
+            return None
+        return cls(
+            content,
+            float(confidence),
+            statement,
+            replaces=replaces if isinstance(replaces, int) else None,
+            author="person" if shared >= OWN * len(words) else "stranger",
+        )
+
 
 KnownFacts = Mapping[int, Sequence[StoredMemory]]
 
@@ -67,7 +93,7 @@ def read_facts(entries: Any, statement_by_number: Mapping[int, Statement], facts
     """Return the usable ones of the facts that a model listed; `statement_by_number` are those in the prompt."""
     facts: list[Fact] = []
     for entry in entries if isinstance(entries, list) else ():
-        fact = _read(entry, statement_by_number)
+        fact = Fact.read(entry, statement_by_number)
         if fact is None or len(facts) == MAX_FACTS:
             continue
         about = facts_by_user.get(fact.statement.user_id, ())
@@ -108,28 +134,3 @@ async def store_facts(
         if fact.replaces is not None and result is not None and result.memory_id is not None:
             await act_in(session, Visibility(fact.statement.user_id, place))
             await session.execute(statements.supersede_memory, {"old": fact.replaces, "new": result.memory_id})
-
-
-def _read(entry: Any, statement_by_number: Mapping[int, Statement]) -> Fact | None:
-    if not isinstance(entry, dict):
-        return None
-    number, content, replaces = entry.get("message"), entry.get("fact"), entry.get("replaces")
-    confidence = entry.get("confidence", 0.7)
-    statement = statement_by_number.get(number) if isinstance(number, int) else None
-    if statement is None or not isinstance(content, str) or not isinstance(confidence, int | float):
-        return None
-    content = " ".join(content.split())
-    if not 0 < len(content) <= MAX_FACT_CHARS or not LEAST_CONFIDENCE <= confidence <= 1:
-        return None
-    words = set(split_words(content))
-    beginnings = {split_word[:4] for split_word in split_words(f"{statement.speaker} {statement.typed}")}
-    shared = sum(word[:4] in beginnings for word in words)
-    if shared < LEAST_SHARED * len(words):
-        return None
-    return Fact(
-        content,
-        float(confidence),
-        statement,
-        replaces=replaces if isinstance(replaces, int) else None,
-        author="person" if shared >= OWN * len(words) else "stranger",
-    )

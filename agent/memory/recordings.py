@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.prompts import prompts
+from shared.memory.index import split_text
+from shared.memory.storage import MAX_CONTENT_CHARS
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,14 @@ class Transcript:
     def has_speech(self) -> bool:
         """Tell whether anything was heard in the recording."""
         return self.text != prompts().voice.nothing_said
+
+    @property
+    def parts(self) -> list[str]:
+        """Return it as memories hold it; what may be somebody else's speech has the heading in each part."""
+        if self.is_own:
+            return [self.text]
+        most = max(MAX_CONTENT_CHARS - len(self.heading) - 1, MAX_CONTENT_CHARS // 2)
+        return [f"{self.heading}\n{part}" for part in split_text(self.text, most)]
 
 
 def heading_of(file_id: int, filename: str, *, is_own: bool) -> str:

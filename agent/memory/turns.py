@@ -4,7 +4,7 @@ The statement that ends a turn puts it on a list (`unremembered_turns`); the tra
 it off. So no reply waits for it, and a worker that dies in between loses nothing and stores nothing twice.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -18,9 +18,8 @@ from shared.db.driver import Session
 from shared.db.errors import is_lost
 from shared.db.statements import load_statements
 from shared.log import get_logger
-from shared.memory.index import split_text
 from shared.memory.memories import Memories
-from shared.memory.storage import MAX_CONTENT_CHARS, NewMemory, Origin
+from shared.memory.storage import NewMemory, Origin
 from shared.messages import AGENT_ADAPTERS, Place
 from shared.tools import Tool
 
@@ -88,7 +87,9 @@ class TurnMemories:
             (message.content, message.sent_at, message.message_id) for message in messages if message.content != DELETED
         ]
         if messages:
-            own += [(content, messages[-1].sent_at, None) for content in _list_spoken(turn)]
+            transcripts = list_transcripts(turn.content or "", zip(turn.file_ids, turn.filenames, strict=True))
+            spoken = [part for transcript in transcripts if transcript.has_speech for part in transcript.parts]
+            own += [(content, messages[-1].sent_at, None) for content in spoken]
         memories = [
             NewMemory(
                 turn.user_id,
@@ -115,20 +116,6 @@ class TurnMemories:
             answer = NewMemory(turn.user_id, origin, turn.answer, said_at=turn.finished_at, is_from_bot=True)
             memories.append(answer)
         return memories
-
-
-def _list_spoken(turn: Any) -> Iterator[str]:
-    for transcript in list_transcripts(turn.content or "", zip(turn.file_ids, turn.filenames, strict=True)):
-        if not transcript.has_speech:
-            continue
-        if transcript.is_own:
-            yield transcript.text
-            continue
-        # Each part keeps the heading: it may be somebody else's speech, which counts as untrusted in a prompt.
-        for part in split_text(
-            transcript.text, max(MAX_CONTENT_CHARS - len(transcript.heading) - 1, MAX_CONTENT_CHARS // 2)
-        ):
-            yield f"{transcript.heading}\n{part}"
 
 
 async def forget_turns(

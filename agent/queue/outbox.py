@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from agent.prompts import prompts
@@ -139,6 +139,20 @@ class Reply:
     def nonce(self) -> str:
         """Return the idempotency key, by which a platform recognises a reply that it has already received."""
         return f"parley-{self.id}"
+
+    def to_row(self, lease: float | None) -> dict[str, Any]:
+        """Return its row as `parley_close_turn` takes it; this worker claims it for `lease` seconds, None for none."""
+        return {
+            "adapter": self.adapter,
+            **asdict(self.place),
+            "place_key": self.place.key,
+            "reply_to": self.reply_to,
+            "content": self.content,
+            "files": [asdict(file) for file in self.files],
+            "choices": list(self.choices),
+            "status": "delivered" if lease is None else "claimed",
+            "lease": lease,
+        }
 
     async def check_claim(self) -> None:
         """Call this just before the reply is posted; raises `ClaimLost` when another process sends it."""

@@ -133,6 +133,16 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
     async with database.transaction() if answer.question else database.statement() as session:
         if answer.question is not None:
             question = await reserve_question(session, answer.question)
+        files: list[ReplyFile] = []
+        if answer.file_ids:
+            owner = {"user_id": turn.user.id, "conversation_id": turn.conversation.id}
+            result = await session.execute(statements.list_visible_files, owner | {"ids": list(answer.file_ids)})
+            rows: dict[int, Any] = {row.id: row for row in result.all()}
+            name = turn.announcer.outflow.without_secrets
+            files = [
+                ReplyFile(file.file_id, name(file.filename), file.mime_type, size_bytes=file.size_bytes, url=file.url)
+                for file in (storage.describe(rows[file_id]) for file_id in answer.file_ids if file_id in rows)
+            ]
         reply = Reply(
             id=0,
             turn_id=turn.key.id,
@@ -140,12 +150,12 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
             place=turn.message.place,
             reply_to=turn.message.platform_message_id or turn.message.event_id,
             content=answer.text,
-            files=tuple(await _find_files(session, storage, turn=turn, file_ids=answer.file_ids)),
+            files=tuple(files),
             choices=answer.choices,
         )
         confirmation_id = question.id if question else None
         events = _last_events(turn, answer, files=reply.files, confirmation_id=confirmation_id)
-        row = _to_row(reply, LEASE_SECONDS if is_sent else None)
+        row = reply.to_row(LEASE_SECONDS if is_sent else None)
         ended = await end_turn(session, turn, answer, events=events, reply=row, question=question)
     reply = replace(reply, id=ended.reply_id)
     # Without a claim the sweeper sends it, when its turn has come.
@@ -156,21 +166,6 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         delivery = replace(delivery, has_open_question=question is not None or delivery.has_open_question)
         reply = replace(reply, delivery=delivery, claim=claim)
     return ClosedTurn(reply, confirmation_id)
-
-
-def _to_row(reply: Reply, lease: float | None) -> dict[str, Any]:
-    # The outbox row, as `parley_close_turn` expects it; `lease` are the seconds for which this worker claims it.
-    return {
-        "adapter": reply.adapter,
-        **asdict(reply.place),
-        "place_key": reply.place.key,
-        "reply_to": reply.reply_to,
-        "content": reply.content,
-        "files": [asdict(file) for file in reply.files],
-        "choices": list(reply.choices),
-        "status": "delivered" if lease is None else "claimed",
-        "lease": lease,
-    }
 
 
 async def end_turn(
@@ -192,8 +187,10 @@ async def end_turn(
     # Who gets the reply on a platform does not wait for the note, for which commits would wait for each other.
     has_reader = turn.message.adapter in READ_BY_CALLER or turn.message.wants_stream
     note = turn.announcer.note(is_end=True) if reply is not None and has_reader else ""
+    seq, tokens = 1 + max(step.seq for step in turn.log.steps), count_tokens(answer.text)
+    step = Step(seq, "assistant", answer.text, token_count=tokens, model_used=turn.spend.model)
     # Why the turn went as it did, for `turn_contexts`: names, numbers and ids, no text of people.
-    parameters = Entry([_to_last_step(turn, answer)], events, note).to_parameters() | {
+    parameters = Entry([step], events, note).to_parameters() | {
         "turn_id": turn.key.id,
         "attempt": turn.key.attempt,
         "status": answer.status,
@@ -240,16 +237,6 @@ def without_command(choice: str) -> str:
     return BEFORE_COMMAND.sub("", choice, count=1)
 
 
-def _to_last_step(turn: RunningTurn, answer: TurnResult) -> Step:
-    return Step(
-        seq=1 + max(step.seq for step in turn.log.steps),
-        role="assistant",
-        content=answer.text,
-        token_count=count_tokens(answer.text),
-        model_used=turn.spend.model,
-    )
-
-
 def count_iterations(turn: RunningTurn) -> int:
     """Return the number of model calls of a turn that ends, including an unpaid one that has no step yet."""
     return turn.log.model_calls + (1 if turn.spend.unpaid else 0)
@@ -270,21 +257,6 @@ def to_response(turn: RunningTurn, answer: TurnResult, closure: ClosedTurn) -> A
         confirmation=None if closure.confirmation_id is None else AskedConfirmation(closure.confirmation_id),
         conversation_id=turn.conversation.id,
     )
-
-
-async def _find_files(
-    session: Session, storage: Storage, turn: RunningTurn, file_ids: Sequence[int]
-) -> list[ReplyFile]:
-    if not file_ids:
-        return []
-    parameters = {"ids": list(file_ids), "user_id": turn.user.id, "conversation_id": turn.conversation.id}
-    records = {row.id: row for row in (await session.execute(statements.list_visible_files, parameters)).all()}
-    files = [storage.describe(records[file_id]) for file_id in file_ids if file_id in records]
-    name = turn.announcer.outflow.without_secrets
-    return [
-        ReplyFile(file.file_id, name(file.filename), file.mime_type, size_bytes=file.size_bytes, url=file.url)
-        for file in files
-    ]
 
 
 def _last_events(

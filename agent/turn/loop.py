@@ -16,9 +16,9 @@ from agent.live.tool_events import ToolEvents
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
 from agent.people.billing.budget import Admission, AdmissionStatus, Payment, reserve, wait_while_busy
 from agent.prompts import prompts
-from agent.tools.calls import PendingCall, to_pending
+from agent.tools.calls import to_pending
 from agent.tools.offer import Scope, with_rights
-from agent.tools.outcomes import NeedsApproval, Outcome, Result, kind_of
+from agent.tools.outcomes import NeedsApproval, Result, kind_of
 from agent.turn.close import TurnResult, find_end, to_limit_notice, to_result
 from agent.turn.confirmations.questions import describe_decision
 from agent.turn.context.builder import Context, to_messages
@@ -234,48 +234,35 @@ async def _run_wave(
     interrupted: Sequence[str] = (),
 ) -> None:
     # Runs these calls, and starts each dependent call as soon as the results it needs are recorded.
-    mode = services.models.modes[turn.loop_mode]
+    mode, outflow = services.models.modes[turn.loop_mode], turn.announcer.outflow
     async with ToolBatch(services, turn, taint, interrupted=interrupted) as batch:
         await batch.start([to_pending(step, scope, turn.offer) for step in calls])
         while outcomes := await batch.finished():
-            results = [(_to_step(turn, call, outcome), call, outcome) for call, outcome in outcomes]
+            results = []
+            for call, outcome in outcomes:
+                content = outflow.json_without_secrets(outcome.content)
+                confirmation = outcome.request.to_journal() if isinstance(outcome, NeedsApproval) else None
+                step = Step(
+                    seq=turn.log.result_seq(turn.log.find_call(call.id)),
+                    role="tool_result",
+                    content=content,
+                    token_count=count_tokens(content),
+                    tool=ToolUse(call.id, call.name, outcome=kind_of(outcome), confirmation=confirmation),
+                )
+                results.append((step, call, outcome))
             results.sort(key=lambda result: result[0].seq)
             calls = mode.ready_calls(turn, [step for step, *_ in results])
-            scope = await _record_results(services, turn, results=results, calls=calls)
+            tool_events = _events(services, turn)
+            events = [event for result in results for event in tool_events.of_result(*result)]
+            steps = [*(step for step, *_ in results), *calls]
+            turn.spend.grow(sum(step.token_count for step in steps))
+            full = [
+                (step.seq, outflow.json_without_secrets(outcome.full))
+                for step, _, outcome in results
+                if isinstance(outcome, Result) and outcome.full
+            ]
+            scope = await _record(services, turn, steps, events=events + tool_events.of_calls(calls), full=full)
             await batch.start([to_pending(step, scope, turn.offer) for step in calls])
-
-
-def _to_step(turn: RunningTurn, call: PendingCall, outcome: Outcome) -> Step:
-    content = turn.announcer.outflow.json_without_secrets(outcome.content)
-    return Step(
-        seq=turn.log.result_seq(turn.log.find_call(call.id)),
-        role="tool_result",
-        content=content,
-        token_count=count_tokens(content),
-        tool=ToolUse(
-            call.id,
-            call.name,
-            outcome=kind_of(outcome),
-            confirmation=outcome.request.to_journal() if isinstance(outcome, NeedsApproval) else None,
-        ),
-    )
-
-
-async def _record_results(
-    services: TurnServices,
-    turn: RunningTurn,
-    results: Sequence[tuple[Step, PendingCall, Outcome]],
-    calls: Sequence[Step],
-) -> Scope:
-    tool_events = _events(services, turn)
-    events = [event for result in results for event in tool_events.of_result(*result)] + tool_events.of_calls(calls)
-    steps = [*(step for step, *_ in results), *calls]
-    turn.spend.grow(sum(step.token_count for step in steps))
-    secret = turn.announcer.outflow.json_without_secrets
-    full = [
-        (step.seq, secret(outcome.full)) for step, _, outcome in results if isinstance(outcome, Result) and outcome.full
-    ]
-    return await _record(services, turn, steps, events=events, full=full)
 
 
 def _events(services: TurnServices, turn: RunningTurn) -> ToolEvents:

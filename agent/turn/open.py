@@ -1,17 +1,16 @@
 """Opens the next turn of a place: all data is read first, then one statement writes its start, or takes it over."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.journal.files import PendingFile, with_file_lines
 from agent.journal.quotes import with_earlier
 from agent.journal.records import settle
-from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog, list_steps
+from agent.journal.steps import Entry, Step, TurnKey, TurnLog, list_steps
+from agent.live.announcer import Announcer
 from agent.live.tool_events import ToolEvents
-from agent.people.billing.budget import NOT_REQUESTED, Admission, Reservation, abandon, reserve, to_admission
+from agent.people.billing.budget import NOT_REQUESTED, abandon, reserve, to_admission
 from agent.people.hops import inbound_hops
 from agent.people.participants import LoopMode, Participants, resolve_participants
 from agent.prompts import prompts
@@ -36,7 +35,7 @@ from agent.turn.services import TurnServices
 from shared.db.driver import Connection, Session
 from shared.db.statements import load_statements
 from shared.errors import Superseded
-from shared.messages import AGENT_ADAPTERS, IncomingMessage
+from shared.messages import AGENT_ADAPTERS
 from shared.text import count_tokens
 
 statements = load_statements(__file__)
@@ -50,15 +49,34 @@ class Opening:
     """
 
     job: Job
-    inbox_ids: tuple[int, ...]
     turn_id: int
-    message: IncomingMessage
+    request: Request
     participants: Participants
     scope: Scope
     offer: Offer
-    history: tuple[PastStep, ...]
     answer: GivenAnswer | None
     began: float
+
+    def with_files(self, files: Sequence[PendingFile]) -> "Opening":
+        """Return this with the files of the message, which have got their ids."""
+        return replace(self, request=replace(self.request, files=tuple(files)))
+
+    def to_turn(
+        self, key: TurnKey, log: TurnLog, spend: Spend, *, start: Start, loop_mode: LoopMode, announcer: Announcer
+    ) -> RunningTurn:
+        """Return the turn that begins with this, once it has been stored."""
+        return RunningTurn(
+            key=key,
+            request=self.request,
+            participants=self.participants,
+            scope=self.scope,
+            offer=self.offer,
+            start=start,
+            loop_mode=loop_mode,
+            announcer=announcer,
+            log=log,
+            spend=spend,
+        )
 
 
 async def prepare(
@@ -92,13 +110,11 @@ async def prepare(
     may_answer = any(entry.message.decision or TYPED.fullmatch(entry.message.content) for entry in run)
     return Opening(
         job=job,
-        inbox_ids=tuple(entry.inbox_id for entry in run),
         turn_id=turn_id,
-        message=message,
+        request=Request(message, tuple(entry.inbox_id for entry in run), history=tuple(history)),
         participants=participants,
         scope=scope,
         offer=offer,
-        history=tuple(history),
         answer=read_answer(run) if may_answer else None,
         began=began,
     )
@@ -134,15 +150,16 @@ def estimate_first_call(services: TurnServices, opening: Opening, steps: Sequenc
     tokens = estimate(
         participants.persona,
         participants.conversation,
-        history=opening.history,
+        history=opening.request.history,
         steps=steps,
         offer=opening.offer,
         memory_limit=services.settings.memory_recall_limit if participants.have_memories else 0,
     )
+    message = opening.request.message
     # At most one token per character.
-    replied_to = MOST_CHARS if opening.message.replied_to is not None else 0
-    if opening.message.request is not None:
-        tokens += count_tokens(to_instructions(opening.message.request))
+    replied_to = MOST_CHARS if message.replied_to is not None else 0
+    if message.request is not None:
+        tokens += count_tokens(to_instructions(message.request))
     return tokens + replied_to + services.models.modes[loop_mode].prompt_tokens
 
 
@@ -160,7 +177,7 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
             opening = await prepare(services, session, job=job, run=run, began=began)
             if run[0].turn_id is not None:
                 break
-            if opening.message.attachments or opening.answer:
+            if opening.request.message.attachments or opening.answer:
                 turn = await _begin_with_more(services, opening)
             else:
                 turn = await _begin(services, session, opening)
@@ -172,13 +189,13 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
 async def _begin_with_more(services: TurnServices, opening: Opening) -> RunningTurn | None:
     # Files and the answer to a question are recorded in the same transaction as the new turn.
     user, conversation = opening.participants.user, opening.participants.conversation
-    attachments = opening.message.attachments
+    attachments = opening.request.message.attachments
     async with services.database.transaction() as session:
         decision = await apply_answer(
             session, opening.answer, user, conversation_id=conversation.id, turn_id=opening.turn_id
         )
         files = await draw_files(session, user.id, attachments) if attachments else []
-        turn = await _begin(services, session, opening, files=files, decision=decision)
+        turn = await _begin(services, session, opening.with_files(files), decision=decision)
         if turn is not None:
             await note_answer(session, decision, user.id, turn_id=opening.turn_id)
             if attachments:
@@ -192,15 +209,13 @@ async def _begin(
     services: TurnServices,
     session: Session,
     opening: Opening,
-    *,
-    files: Sequence[PendingFile] = (),
     decision: DecisionResult | None = None,
 ) -> RunningTurn | None:
-    participants, message = opening.participants, opening.message
+    participants, request = opening.participants, opening.request
     loop_mode = choose_loop_mode(services, opening)
     key = TurnKey(opening.turn_id, attempt=1)
-    announcer = services.events.announcer(key, opening.inbox_ids, watched=message.wants_stream)
-    steps = _first_steps(opening, files, decision)
+    announcer = services.events.announcer(key, request.inbox_ids, watched=request.message.wants_stream)
+    steps = _first_steps(opening, decision)
     events = [
         announcer.event("user_message", content=steps[0].content, speaker=participants.user.name),
         announcer.event("turn_started", conversation_id=participants.conversation.id, user_id=participants.user.id),
@@ -217,50 +232,28 @@ async def _begin(
     seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
     reservation = Spend(NOT_REQUESTED, tokens + room, price).to_reservation(participants.user.id, key, seconds)
     entry = Entry(steps, events, announcer.note())
-    admission = await _begin_turn(session, opening, entry, loop_mode=loop_mode, reservation=reservation)
-    if admission is None:
-        return None
-    return RunningTurn(
-        key=key,
-        request=Request(message, opening.inbox_ids, history=opening.history, files=tuple(files)),
-        participants=participants,
-        scope=opening.scope,
-        offer=opening.offer,
-        start=Start(
-            opening.began,
-            opening.began + services.settings.turn_deadline_seconds,
-            decision=decision,
-            slot=opening.job.slot,
-        ),
-        loop_mode=loop_mode,
-        announcer=announcer,
-        log=TurnLog(key.id, steps),
-        spend=Spend(admission, tokens, price),
-    )
-
-
-async def _begin_turn(
-    session: Session, opening: Opening, entry: Entry, *, loop_mode: LoopMode, reservation: Reservation
-) -> Admission | None:
-    # Returns None, without any change, when a message has been cancelled or another worker has claimed the job since
-    # they were read.
-    persona = opening.participants.persona
     parameters = {
         "job_id": opening.job.id,
-        "inbox_ids": list(opening.inbox_ids),
-        "conversation_id": opening.participants.conversation.id,
-        "persona_id": persona.id,
-        "persona_version_id": persona.choice.version_id,
+        "inbox_ids": list(request.inbox_ids),
+        "conversation_id": participants.conversation.id,
+        "persona_id": participants.persona.id,
+        "persona_version_id": participants.persona.choice.version_id,
         "loop_mode": loop_mode,
     }
-    row = (
-        await session.execute(statements.open_turn, parameters | asdict(reservation) | entry.to_parameters())
-    ).one_or_none()
-    return None if row is None else to_admission(row)
+    parameters |= asdict(reservation) | entry.to_parameters()
+    row = (await session.execute(statements.open_turn, parameters)).one_or_none()
+    # A message has been cancelled, or another worker has claimed the job, since they were read: nothing has changed.
+    if row is None:
+        return None
+    ends = opening.began + services.settings.turn_deadline_seconds
+    start = Start(opening.began, ends, decision=decision, slot=opening.job.slot)
+    log, spend = TurnLog(key.id, steps), Spend(to_admission(row), tokens, price)
+    return opening.to_turn(key, log, spend, start=start, loop_mode=loop_mode, announcer=announcer)
 
 
-def _first_steps(opening: Opening, files: Sequence[PendingFile], decision: DecisionResult | None) -> list[Step]:
-    message, earlier = opening.message, opening.message.platform_context.earlier
+def _first_steps(opening: Opening, decision: DecisionResult | None) -> list[Step]:
+    message, files = opening.request.message, opening.request.files
+    earlier = message.platform_context.earlier
     content = with_file_lines(message.content, files) if files else message.content
     if earlier or prompts().turn.earlier_heading in content:
         content = with_earlier(content, earlier)
@@ -278,8 +271,7 @@ def _first_steps(opening: Opening, files: Sequence[PendingFile], decision: Decis
 
 async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
     """Begin the next attempt at an interrupted turn; raises `Superseded` when it is no longer running."""
-    participants, message, turn_id, job = opening.participants, opening.message, opening.turn_id, opening.job
-    user, conversation = participants.user, participants.conversation
+    participants, request, turn_id, job = opening.participants, opening.request, opening.turn_id, opening.job
     async with services.database.transaction() as session:
         # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
         is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
@@ -289,20 +281,33 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
             raise Superseded
         key = TurnKey(turn_id, row.attempt)
         steps = await list_steps(session, turn_id)
-        await _end_last_attempt(services, session, opening, key=key)
+        # This process knows the calls of its own attempt; of one whose worker died only the reservation is known.
+        unpaid = job.unpaid.get(TurnKey(turn_id, row.attempt - 1))
+        if unpaid is not None:
+            await settle(session, key, unpaid)
+        else:
+            await abandon(session, turn_id, model=services.models.router.routes(participants.persona.models)[0])
         job.unpaid[key] = ()
-        if row.user_id != user.id:
-            await session.execute(statements.change_payer, {"turn_id": turn_id, "user_id": user.id})
+        if row.user_id != participants.user.id:
+            await session.execute(statements.change_payer, {"turn_id": turn_id, "user_id": participants.user.id})
         # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
-        answer = opening.answer if len(steps) == 1 else None
-        decision = await apply_answer(session, answer, user, conversation_id=conversation.id, turn_id=turn_id)
-        files = await list_pending(session, turn_id, message.attachments)
+        decision = await apply_answer(
+            session,
+            opening.answer if len(steps) == 1 else None,
+            participants.user,
+            conversation_id=participants.conversation.id,
+            turn_id=turn_id,
+        )
+        files = await list_pending(session, turn_id, request.message.attachments)
         last = (await session.execute(statements.read_last_event, {"turn_id": turn_id})).scalar_one()
         loop_mode: LoopMode = row.loop_mode if row.loop_mode in services.models.modes else "native"
         tokens = estimate_first_call(services, opening, steps=steps, loop_mode=loop_mode)
-        log = TurnLog(key.id, steps)
-        spend = Spend(NOT_REQUESTED, tokens, services.models.router.highest_price(participants.persona.model))
-        spend.admit(await _reserve_again(services, session, user.id, log=log, key=key, spend=spend))
+        price = services.models.router.highest_price(participants.persona.model)
+        log, spend = TurnLog(key.id, steps), Spend(NOT_REQUESTED, tokens, price)
+        # Calls of tools come first, and reserve for themselves.
+        if not log.open_calls:
+            seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
+            spend.admit(await reserve(session, spend.to_reservation(participants.user.id, key, seconds)))
     start = Start(
         opening.began,
         opening.began + services.settings.turn_deadline_seconds,
@@ -310,37 +315,7 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
         last_error=job.last_error,
         is_stopped=row.stop_requested,
         decision=decision,
-        slot=opening.job.slot,
+        slot=job.slot,
     )
-    return RunningTurn(
-        key=key,
-        request=Request(message, opening.inbox_ids, history=opening.history, files=tuple(files)),
-        participants=participants,
-        scope=opening.scope,
-        offer=opening.offer,
-        start=start,
-        loop_mode=loop_mode,
-        announcer=services.events.announcer(key, opening.inbox_ids, last_seq=last, watched=message.wants_stream),
-        log=log,
-        spend=spend,
-    )
-
-
-async def _end_last_attempt(services: TurnServices, session: AsyncSession, opening: Opening, key: TurnKey) -> None:
-    # This process knows the calls of its own attempt; of one whose worker died only the reservation is known.
-    unpaid = opening.job.unpaid.get(TurnKey(key.id, key.attempt - 1))
-    if unpaid is not None:
-        await settle(session, key, unpaid)
-        return
-    routes = services.models.router.routes(opening.participants.persona.models)
-    await abandon(session, key.id, model=routes[0])
-
-
-async def _reserve_again(
-    services: TurnServices, session: AsyncSession, user_id: int, *, log: TurnLog, key: TurnKey, spend: Spend
-) -> Admission:
-    if log.open_calls:
-        # Calls of tools come first, and reserve for themselves.
-        return NOT_REQUESTED
-    seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
-    return await reserve(session, spend.to_reservation(user_id, key, seconds))
+    announcer = services.events.announcer(key, request.inbox_ids, last_seq=last, watched=request.message.wants_stream)
+    return opening.with_files(files).to_turn(key, log, spend, start=start, loop_mode=loop_mode, announcer=announcer)

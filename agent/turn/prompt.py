@@ -38,10 +38,34 @@ async def build_prompt(services: TurnServices, turn: RunningTurn) -> Prompt:
     failed = await store_files(services, turn) if turn.request.files else []
     unheard = await transcribe_recordings(services, turn) if turn.message.attachments else []
     with span("build_context", {}), turn.start.timings.measure("context", services.clock):
-        message = turn.log.message
+        step = turn.log.message
         if failed or unheard:
-            message = replace(message, content=with_unheard(with_failed_files(message.content, failed), unheard))
-        context = await _build_context(services, turn, PastStep(turn.key.id, turn.user.id, message))
+            step = replace(step, content=with_unheard(with_failed_files(step.content, failed), unheard))
+        message = PastStep(turn.key.id, turn.user.id, step)
+        history, request, instructions = turn.request.history, turn.message.request, turn.offer.instructions
+        files = [(past.turn_id, past.step) for past in (*history, message) if names_files(past.step)]
+        # Most messages reply to none.
+        replied_to = None
+        if turn.message.replied_to is not None:
+            replied_to = await find_replied_to(
+                services.database, turn.message, history, user_id=turn.user.id, conversation=turn.conversation
+            )
+        if request is not None:
+            check_temperature(request, turn.persona.max_temperature)
+            instructions = "\n\n".join(filter(None, (instructions, to_instructions(request))))
+        parts = PromptParts(
+            user=turn.user,
+            persona=turn.persona,
+            conversation=turn.conversation,
+            history=history,
+            message=message,
+            images=await load_images(services.database, services.files.images, files) if files else PromptImages(),
+            instructions=instructions,
+            platform_context=turn.message.platform_context,
+            replied_to=replied_to,
+        )
+        limit = services.settings.memory_recall_limit
+        context = await build_context(services.memory, services.clock, parts, recall_limit=limit)
     turn.log.keep_reasons(context.reasons)
     if services.models.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:
@@ -83,33 +107,6 @@ async def transcribe_recordings(services: TurnServices, turn: RunningTurn) -> li
     turn.log.replace_message(message)
     turn.spend.grow(message.token_count - before.token_count)
     return unheard
-
-
-async def _build_context(services: TurnServices, turn: RunningTurn, message: PastStep) -> Context:
-    history, request, instructions = turn.request.history, turn.message.request, turn.offer.instructions
-    files = [(past.turn_id, past.step) for past in (*history, message) if names_files(past.step)]
-    # Most messages reply to none.
-    replied_to = None
-    if turn.message.replied_to is not None:
-        replied_to = await find_replied_to(
-            services.database, turn.message, history, user_id=turn.user.id, conversation=turn.conversation
-        )
-    if request is not None:
-        check_temperature(request, turn.persona.max_temperature)
-        instructions = "\n\n".join(filter(None, (instructions, to_instructions(request))))
-    parts = PromptParts(
-        user=turn.user,
-        persona=turn.persona,
-        conversation=turn.conversation,
-        history=history,
-        message=message,
-        images=await load_images(services.database, services.files.images, files) if files else PromptImages(),
-        instructions=instructions,
-        platform_context=turn.message.platform_context,
-        replied_to=replied_to,
-    )
-    limit = services.settings.memory_recall_limit
-    return await build_context(services.memory, services.clock, parts, recall_limit=limit)
 
 
 def with_notices(services: TurnServices, turn: RunningTurn, prompt: Prompt, answer: TurnResult) -> TurnResult:

@@ -41,19 +41,27 @@ class ToolModels:
 
     async def complete(self, prompt: str, *, instructions: str, max_tokens: int, image_id: int | None = None) -> str:
         """Return a model's answer; raises `ToolError` for a refusal by the budget, `Unavailable` without any model."""
+        turn = self.turn
         # The tool may have put a credential of the person into it, or what another service has answered.
-        prompt, instructions = map(self.turn.announcer.outflow.without_secrets, (prompt, instructions))
-        images = {} if image_id is None else {image_id: await self._show(image_id)}
+        prompt, instructions = map(turn.announcer.outflow.without_secrets, (prompt, instructions))
+        images: dict[int, str] = {}
+        if image_id is not None:
+            files = self.services.files
+            own = files.storage.of_user(self.services.database, turn.user.id, turn.conversation.id, turn.key.id)
+            image = await files.images.show(await own.find_content(image_id))
+            if image is None:
+                raise ToolError("This file is no image that can be shown: PNG, JPEG, WebP and GIF can.")
+            images[image_id] = image
         messages = [{"role": "user", "content": with_images(prompt, list(images)) if images else prompt}]
         if instructions:
             messages.insert(0, {"role": "system", "content": instructions})
-        spend = self.turn.spend
+        spend = turn.spend
         async with spend.one_call:
             request = ModelRequest(
                 messages=tuple(messages),
                 tools=(),
                 max_tokens=max_tokens,
-                models=self.turn.persona.models,
+                models=turn.persona.models,
                 position=spend.next_number(),
                 tokens=count_prompt(messages) + max_tokens,
                 images=images,
@@ -63,9 +71,9 @@ class ToolModels:
             async with self._paid(call):
                 completion = await self.services.models.router.complete(
                     request,
-                    deadline=self.turn.deadline,
+                    deadline=turn.deadline,
                     observer=observer,
-                    is_background=self.turn.message.due_job is not None,
+                    is_background=turn.message.due_job is not None,
                 )
                 call.spent.append(RejectedCall(completion.model, completion.usage))
             return completion.text
@@ -98,14 +106,6 @@ class ToolModels:
             call = _Call(request.tokens, await media.cost(request), VOICE)
             async with self._paid(call):
                 return await media.transcribe(request, deadline=self.turn.deadline, spent=call.spent)
-
-    async def _show(self, image_id: int) -> str:
-        turn, files = self.turn, self.services.files
-        own = files.storage.of_user(self.services.database, turn.user.id, turn.conversation.id, turn.key.id)
-        image = await files.images.show(await own.find_content(image_id))
-        if image is None:
-            raise ToolError("This file is no image that can be shown: PNG, JPEG, WebP and GIF can.")
-        return image
 
     @asynccontextmanager
     async def _paid(self, call: "_Call") -> AsyncIterator[None]:

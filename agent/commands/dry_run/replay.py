@@ -116,8 +116,7 @@ class DryRun:
                 if answer.is_answer:
                     answer_text = answer.text or "(empty)"
                 else:
-                    unknown = _play_results(turn, mode, answer=answer, results=results)
-                    answer_text = _find_end(turn, mode)
+                    unknown, answer_text = _play_results(turn, mode, answer=answer, results=results)
         except (Refusal, Unavailable) as failure:
             answer_text, error = str(failure), failure.code
         calls = [step for step in turn.log.steps if step.role == "tool_call"]
@@ -201,11 +200,13 @@ class DryRun:
         )
 
 
-def _play_results(turn: RunningTurn, mode: Mode, *, answer: ModelTurn, results: Results) -> list[Step]:
-    # Adds the answer and the recorded results of its calls to the log; returns the calls that have none.
+def _play_results(turn: RunningTurn, mode: Mode, *, answer: ModelTurn, results: Results) -> tuple[Sequence[Step], str]:
+    # Adds the answer and the recorded results of its calls to the log. Returns the calls that have none, and what ends
+    # the turn: the message of a tool, or the response of a plan whose calls have succeeded; else empty.
     turn.log.append([answer.to_step(turn.log.next_seq), *answer.calls])
     calls: Sequence[Step] = answer.calls
-    while calls:
+    unknown: Sequence[Step] = ()
+    while calls and not unknown:
         unknown = [call for call in calls if _key(call) not in results]
         steps = [
             replace(
@@ -217,21 +218,14 @@ def _play_results(turn: RunningTurn, mode: Mode, *, answer: ModelTurn, results: 
             if call not in unknown
         ]
         turn.log.append(steps)
-        if unknown:
-            return unknown
-        calls = mode.ready_calls(turn, steps)
+        calls = () if unknown else mode.ready_calls(turn, steps)
         turn.log.append(calls)
-    return []
-
-
-def _find_end(turn: RunningTurn, mode: Mode) -> str:
-    # The message of a tool that ends the turn, or the response of a plan whose calls have succeeded; else empty.
     for step in turn.log.last_results:
         tool = turn.offer.find(step.tool.name)
         value = step.value if tool is not None and tool.ends_turn and step.tool.outcome == "result" else None
         if isinstance(value, dict) and isinstance(value.get("message"), str):
-            return str(value["message"])
-    return mode.find_response(turn)
+            return unknown, str(value["message"])
+    return unknown, mode.find_response(turn)
 
 
 def _key(call: Step) -> tuple[str, str]:

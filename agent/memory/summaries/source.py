@@ -38,6 +38,37 @@ class Line:
     is_answered: bool = False
     statement: Statement | None = None
 
+    @classmethod
+    def from_row(cls, row: Any, *, is_answered: bool) -> "Line":
+        """Return the line of a row of `read_transcript`."""
+        speaker, content, statement = row.speaker or "Somebody", str(row.content), None
+        if row.typed is not None:
+            transcripts = list_transcripts(row.content, zip(row.file_ids, row.filenames, strict=True))
+            # Beside somebody else's speech nothing spoken counts: it may imitate the heading of the writer's own.
+            is_own = all(transcript.is_own for transcript in transcripts)
+            spoken = [transcript.text for transcript in transcripts if transcript.has_speech and is_own]
+            typed = "\n".join([without_pastes(row.typed), *spoken]).strip()
+            if typed and row.user_id is not None and row.is_unread:
+                statement = Statement(
+                    row.user_id,
+                    row.turn_id,
+                    message_id=row.message_id,
+                    speaker=speaker,
+                    typed=typed,
+                    said_at=row.said_at,
+                )
+            if row.was_edited:
+                content = "\n\n".join([row.typed, *(transcript.block for transcript in transcripts)])
+        return cls(
+            row.turn_id,
+            row.said_at,
+            speaker=AGENT if row.is_bot else speaker,
+            content=cut(content, MAX_LINE_CHARS),
+            is_bot=row.is_bot,
+            is_answered=is_answered,
+            statement=statement,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -81,39 +112,9 @@ async def read_source(session: Session, claimed: Claim, max_tokens: int) -> Sour
     rows = [row for turn in batch for row in turn]
     followed_by_bot = [*(row.is_bot for row in rows[1:]), False][: len(rows)]
     lines = tuple(
-        _to_line(row, is_answered=is_answered) for row, is_answered in zip(rows, followed_by_bot, strict=True)
+        Line.from_row(row, is_answered=is_answered) for row, is_answered in zip(rows, followed_by_bot, strict=True)
     )
     return Source(lines, has_more=len(batch) < len(turns))
-
-
-def _to_line(row: Any, *, is_answered: bool) -> Line:
-    speaker, content, statement = row.speaker or "Somebody", str(row.content), None
-    if row.typed is not None:
-        transcripts = list_transcripts(row.content, zip(row.file_ids, row.filenames, strict=True))
-        # Beside somebody else's speech nothing spoken counts: that speech may imitate the heading of the writer's own.
-        is_own = all(transcript.is_own for transcript in transcripts)
-        spoken = [transcript.text for transcript in transcripts if transcript.has_speech and is_own]
-        typed = "\n".join([without_pastes(row.typed), *spoken]).strip()
-        if typed and row.user_id is not None and row.is_unread:
-            statement = Statement(
-                row.user_id,
-                row.turn_id,
-                message_id=row.message_id,
-                speaker=speaker,
-                typed=typed,
-                said_at=row.said_at,
-            )
-        if row.was_edited:
-            content = "\n\n".join([row.typed, *(transcript.block for transcript in transcripts)])
-    return Line(
-        row.turn_id,
-        row.said_at,
-        speaker=AGENT if row.is_bot else speaker,
-        content=cut(content, MAX_LINE_CHARS),
-        is_bot=row.is_bot,
-        is_answered=is_answered,
-        statement=statement,
-    )
 
 
 def to_transcript(lines: Sequence[Line]) -> str:

@@ -5,15 +5,14 @@ as a message of the user who was asked, so that the call runs with that user's p
 """
 
 from dataclasses import replace
-from typing import Any
 
-from agent.people.participants import ResolvedUser, resolve_user, with_roles
+from agent.people.participants import resolve_user, with_roles
 from agent.people.pauses import PersonPaused
 from agent.turn.confirmations.decisions import lacks_level
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import ApprovalNeeded, ConfirmationClosed
-from shared.messages import Decision, IncomingMessage, PlatformContext, Sender
+from shared.messages import IncomingMessage, PlatformContext, Sender
 
 statements = load_statements(__file__)
 
@@ -45,10 +44,8 @@ async def to_answer_of_asked(database: Database, message: IncomingMessage) -> In
         raise PersonPaused
     if lacks_level(user.permission, row.approver_level):
         raise ApprovalNeeded(level=row.approver_level)
-    return message if is_asked else _in_place_of(row, user, message=message, decision=decision)
-
-
-def _in_place_of(row: Any, user: ResolvedUser, message: IncomingMessage, decision: Decision) -> IncomingMessage:
+    if is_asked:
+        return message
     sender = Sender(row.platform, row.platform_user_id, row.platform_username)
     platform_context = replace(PlatformContext.from_row(row.platform_context), earlier=())
     if row.roles is not None:

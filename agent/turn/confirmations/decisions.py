@@ -45,6 +45,15 @@ class GivenAnswer:
     confirmation_id: int | None
     approved_by: int | None = None
 
+    @classmethod
+    def read(cls, entry: Waiting) -> "GivenAnswer | None":
+        """Return the answer that a message gives by a button or a word; None when it gives none."""
+        decision = entry.message.decision
+        if decision is not None:
+            return cls(entry.inbox_id, decision.approved, decision.confirmation_id, approved_by=decision.approved_by)
+        approved = read_word(entry.message.content)
+        return None if approved is None else cls(entry.inbox_id, approved, None)
+
 
 @dataclass(frozen=True, slots=True)
 class DecisionResult:
@@ -72,24 +81,11 @@ def read_answer(run: Sequence[Waiting]) -> GivenAnswer | None:
 
     A no counts in any of the messages. A typed yes counts only in the first one: later it may refer to other text.
     """
-    answer = [_read(entry) for entry in run]
-    replies = [reply for reply in answer if reply is not None]
+    answers = [GivenAnswer.read(entry) for entry in run]
+    replies = [reply for reply in answers if reply is not None]
     denial = next((reply for reply in replies if not reply.approved), None)
     by_button = next((reply for reply in replies if reply.confirmation_id is not None), None)
-    return denial or by_button or answer[0]
-
-
-def _read(entry: Waiting) -> GivenAnswer | None:
-    decision = entry.message.decision
-    if decision is not None:
-        return GivenAnswer(
-            entry.inbox_id,
-            decision.approved,
-            confirmation_id=decision.confirmation_id,
-            approved_by=decision.approved_by,
-        )
-    approved = read_word(entry.message.content)
-    return None if approved is None else GivenAnswer(entry.inbox_id, approved, None)
+    return denial or by_button or answers[0]
 
 
 async def apply_answer(
@@ -112,6 +108,10 @@ async def apply_answer(
     row = (await session.execute(statements.find_question, parameters)).one_or_none()
     if row is None:
         return DecisionResult(refusal=ConfirmationClosed()) if answer.confirmation_id is not None else None
+    permission = user.permission
+    if answer.approved_by is not None:
+        # That of another person, who has approved, at this moment: it may have been lost while the answer waited.
+        permission = max(map(Permission.from_label, row.approver_permissions), default=Permission.GUEST)
     match evaluate(answer, row):
         case "ordinary":
             return None
@@ -122,19 +122,12 @@ async def apply_answer(
         case "again":
             fields = (row.call_id, row.tool, row.arguments, row.question, row.reason, row.agent, row.approver_level)
             return DecisionResult(again=ApprovalRequest(*fields))
-        case "agreed" if lacks_level(_permission_of(answer, user, row), row.approver_level):
+        case "agreed" if lacks_level(permission, row.approver_level):
             return DecisionResult(refusal=ApprovalNeeded(level=row.approver_level))
         case verdict:
             status = "approved" if verdict == "agreed" else "denied"
             steps = _to_steps(verdict, row, turn_id)
             return DecisionResult(steps, confirmation_id=row.id, status=status, approved_by=answer.approved_by)
-
-
-def _permission_of(answer: GivenAnswer, user: ResolvedUser, row: Any) -> Permission:
-    # Of another person who has approved, at this moment: it may have been lost while the answer waited for its turn.
-    if answer.approved_by is None:
-        return user.permission
-    return max(map(Permission.from_label, row.approver_permissions), default=Permission.GUEST)
 
 
 def lacks_level(permission: Permission, label: str | None) -> bool:

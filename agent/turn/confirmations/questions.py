@@ -89,14 +89,15 @@ def combine_questions(results: Iterable[Step]) -> ApprovalRequest | None:
 def describe_decision(steps: Sequence[Step]) -> str:
     """Return a sentence for the user about the outcome of each approved or denied call; empty when there is none."""
     results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
-    answered = [step for step in steps if step.role == "tool_call" and step.tool.confirmation is not None]
-    return "\n".join(_describe(call, results[call.tool.call_id]) for call in answered if call.tool.call_id in results)
-
-
-def _describe(call: Step, result: Step) -> str:
-    texts = prompts().confirmation
-    if call.tool.confirmation is not None and not call.tool.confirmation["approved"]:
-        return texts.not_done.format(tool=call.tool.name)
-    if result.tool.outcome in ("failed", "not_run"):
-        return texts.failed.format(tool=call.tool.name, message=result.value.get("message", ""))
-    return texts.done.format(tool=call.tool.name)
+    texts, sentences = prompts().confirmation, []
+    for call in steps:
+        result = results.get(call.tool.call_id) if call.role == "tool_call" else None
+        if result is None or call.tool.confirmation is None:
+            continue
+        if not call.tool.confirmation["approved"]:
+            sentences.append(texts.not_done.format(tool=call.tool.name))
+        elif result.tool.outcome in ("failed", "not_run"):
+            sentences.append(texts.failed.format(tool=call.tool.name, message=result.value.get("message", "")))
+        else:
+            sentences.append(texts.done.format(tool=call.tool.name))
+    return "\n".join(sentences)

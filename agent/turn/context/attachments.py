@@ -176,7 +176,11 @@ class AttachmentStore:
         try:
             if quota.free <= 0:
                 raise ToolError("The quota for files is used up.")
-            headers = await self._find_headers(file.attachment)
+            headers: Mapping[str, str] = {}
+            sender = self.senders.get((file.attachment.credential or "").partition(":")[0])
+            # Some platforms require HTTP headers for downloading a file.
+            if file.attachment.url is not None and isinstance(sender, HoldsCredentials):
+                headers = await sender.find_headers(file.attachment.url, str(file.attachment.credential))
             upload = await store_attachment(
                 self.storage,
                 self.http,
@@ -201,14 +205,6 @@ class AttachmentStore:
         async with self.database.transaction() as session:
             await session.execute(statements.store_file, row)
         return reason
-
-    async def _find_headers(self, attachment: Attachment) -> Mapping[str, str]:
-        """Return the HTTP headers that the platform requires for downloading the file."""
-        adapter = (attachment.credential or "").partition(":")[0]
-        sender = self.senders.get(adapter)
-        if attachment.url is None or not isinstance(sender, HoldsCredentials):
-            return {}
-        return await sender.find_headers(attachment.url, str(attachment.credential))
 
 
 async def drop_pending(database: Database, storage: Storage, *, turn_id: int, files: Sequence[PendingFile]) -> None:

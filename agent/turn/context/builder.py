@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -78,6 +78,28 @@ class PromptParts:
         """Return whether other users can read the conversation."""
         return not self.conversation.place.is_direct
 
+    def describe(self, memories: Sequence[RecalledMemory]) -> dict[str, Any]:
+        """Return what the prompt is made of with these memories, for the operator: numbers and ids, no text."""
+        conversation, history = self.conversation, self.history
+        return {
+            "history": {
+                "turns": len({past_step.turn_id for past_step in history}),
+                # What a request brings is of no turn.
+                "first_turn": history[0].turn_id if history and history[0].turn_id > 0 else None,
+                "tokens": count_history(history),
+            },
+            "summary": {
+                "up_to_turn": conversation.summarized_turn_id if conversation.summary else None,
+                "tokens": count_tokens(conversation.summary or ""),
+            },
+            "memories": [
+                {"id": memory.id, "score": round(memory.score, 3), "scope": memory.scope} for memory in memories
+            ],
+            "image_ids": sorted(self.images.data),
+            "replied_to_turn": self.replied_to.turn_id if self.replied_to else None,
+            "earlier_messages": len(self.platform_context.earlier),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -99,7 +121,14 @@ class Context:
 
 async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, recall_limit: int) -> Context:
     """Build the prompt for this message; do not call it inside a transaction, because it waits for memory recall."""
-    return assemble(parts, await _recall(memory, parts, recall_limit), now=clock.now())
+    memories: list[RecalledMemory] = []
+    # A search is made for nothing where neither the person nor the place has any.
+    if parts.user.has_memories or parts.conversation.has_memories:
+        of_user = memory.of_user(parts.user.id, parts.conversation.place, parts.conversation.id)
+        # Messages that the prompt shows need not be recalled.
+        shown_from = (*parts.history, parts.message)[0].turn_id
+        memories = await of_user.recall(parts.message.step.content, recall_limit, shown_from=shown_from)
+    return assemble(parts, memories, now=clock.now())
 
 
 def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: datetime) -> Context:
@@ -135,7 +164,7 @@ def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: dat
         shows_untrusted=shows_untrusted,
         shows_private=shows_private,
         own_memories=tuple(memory.content for memory in memories if is_own(memory) and not memory.is_from_bot),
-        reasons=_describe(parts, memories),
+        reasons=parts.describe(memories),
     )
 
 
@@ -162,36 +191,6 @@ def estimate(
     return texts + past + entries + around + count_images(steps) + offer.tokens + persona.max_output_tokens
 
 
-def _describe(parts: PromptParts, memories: Sequence[RecalledMemory]) -> dict[str, Any]:
-    conversation, history = parts.conversation, parts.history
-    return {
-        "history": {
-            "turns": len({past_step.turn_id for past_step in history}),
-            # What a request brings is of no turn.
-            "first_turn": history[0].turn_id if history and history[0].turn_id > 0 else None,
-            "tokens": count_history(history),
-        },
-        "summary": {
-            "up_to_turn": conversation.summarized_turn_id if conversation.summary else None,
-            "tokens": count_tokens(conversation.summary or ""),
-        },
-        "memories": [{"id": memory.id, "score": round(memory.score, 3), "scope": memory.scope} for memory in memories],
-        "image_ids": sorted(parts.images.data),
-        "replied_to_turn": parts.replied_to.turn_id if parts.replied_to else None,
-        "earlier_messages": len(parts.platform_context.earlier),
-    }
-
-
-async def _recall(memory: Memories, parts: PromptParts, limit: int) -> list[RecalledMemory]:
-    # A search is made for nothing where neither the person nor the place has any.
-    if not (parts.user.has_memories or parts.conversation.has_memories):
-        return []
-    of_user = memory.of_user(parts.user.id, parts.conversation.place, parts.conversation.id)
-    # Messages that the prompt shows need not be recalled.
-    shown_from = (*parts.history, parts.message)[0].turn_id
-    return await of_user.recall(parts.message.step.content, limit, shown_from=shown_from)
-
-
 def shows_recordings(content: str) -> bool:
     """Return whether a message has the transcript of a recording that may be somebody else's speech."""
     return prompts().voice.recording in content
@@ -215,7 +214,16 @@ def to_context_block(
         zone = ZoneInfo(user.time_zone)
     except (ZoneInfoNotFoundError, ValueError):
         zone = ZoneInfo("UTC")
-    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})", *_to_lines(platform_context)]
+    # Users choose the names of channels and roles, so these are quoted like messages.
+    facts = {
+        "Server": platform_context.server_name,
+        "Channel": platform_context.channel_name,
+        "Channel topic": platform_context.topic,
+        "Thread": platform_context.thread_title,
+        "Roles of who writes": ", ".join(platform_context.roles),
+    }
+    lines = [f"Now: {now.astimezone(zone):%A, %d %B %Y, %H:%M} ({zone.key})"]
+    lines += [f"{name}: {quote(fact)}" for name, fact in facts.items() if fact]
     if replied_to is not None:
         speaker = "you" if replied_to.speaker is None else to_speaker(replied_to.speaker)
         lines.append(prompts().turn.replied_to.format(speaker=speaker, text=quote(replied_to.text)))
@@ -225,18 +233,6 @@ def to_context_block(
     return "<context>\n" + "\n".join(lines) + "\n</context>"
 
 
-def _to_lines(platform_context: PlatformContext) -> list[str]:
-    # Users choose the names of channels and roles, so these are quoted like messages.
-    facts = {
-        "Server": platform_context.server_name,
-        "Channel": platform_context.channel_name,
-        "Channel topic": platform_context.topic,
-        "Thread": platform_context.thread_title,
-        "Roles of who writes": ", ".join(platform_context.roles),
-    }
-    return [f"{name}: {quote(fact)}" for name, fact in facts.items() if fact]
-
-
 def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
     """Convert assistant and tool steps to the OpenAI shape, in the model's order; omits calls without a result."""
     results = {step.tool.call_id: step for step in steps if step.role == "tool_result"}
@@ -244,28 +240,36 @@ def to_messages(steps: Sequence[Step]) -> list[ModelMessage]:
     for index, step in enumerate(steps):
         if step.role != "assistant":
             continue
-        calls = [call for call in _calls_after(steps, index) if call.tool.call_id in results]
-        if calls or step.content:
-            messages.append(_assistant(step, calls))
-        messages += [_tool_result(results[call.tool.call_id]) for call in calls]
+        following = takewhile(lambda later: later.role != "assistant", steps[index + 1 :])
+        calls = [call for call in following if call.role == "tool_call" and call.tool.call_id in results]
+        if calls:
+            tool_calls = [
+                {
+                    "id": call.tool.call_id,
+                    "type": "function",
+                    "function": {"name": to_wire_name(call.tool.name), "arguments": to_shown_arguments(call.content)},
+                }
+                for call in calls
+            ]
+            messages.append({"role": "assistant", "content": step.content or None, "tool_calls": tool_calls})
+        elif step.content:
+            messages.append({"role": "assistant", "content": step.content})
+        for call in calls:
+            content = results[call.tool.call_id].content
+            messages.append({"role": "tool", "tool_call_id": call.tool.call_id, "content": content})
     return messages
 
 
 def to_past_turn(turn: Sequence[PastStep], images: PromptImages, *, is_shared: bool) -> list[ModelMessage]:
     """Convert the steps of one past turn to messages."""
     file_ids = images.by_turn.get(turn[0].turn_id, ())
-    questions = [
-        _to_user_message(past_step.step, file_ids, is_shared=is_shared)
-        for past_step in turn
-        if past_step.step.role == "user"
-    ]
-    return questions + to_messages([shorten(past_step.step) for past_step in turn])
-
-
-def _to_user_message(step: Step, file_ids: Sequence[int], *, is_shared: bool) -> ModelMessage:
-    # In a shared channel the author's name stands before a message.
-    content = _to_content(step)
-    return _to_message(with_speaker(step.speaker, content) if is_shared else content, file_ids)
+    messages: list[ModelMessage] = []
+    for step in (past_step.step for past_step in turn):
+        if step.role == "user":
+            content = _to_content(step)
+            # In a shared channel the author's name stands before a message.
+            messages.append(_to_message(with_speaker(step.speaker, content) if is_shared else content, file_ids))
+    return messages + to_messages([shorten(past_step.step) for past_step in turn])
 
 
 def _to_content(step: Step) -> str:
@@ -275,34 +279,6 @@ def _to_content(step: Step) -> str:
 
 def _to_message(content: str, file_ids: Sequence[int]) -> ModelMessage:
     return {"role": "user", "content": with_images(content, file_ids) if file_ids else content}
-
-
-def _calls_after(steps: Sequence[Step], index: int) -> list[Step]:
-    calls: list[Step] = []
-    for step in steps[index + 1 :]:
-        if step.role == "assistant":
-            break
-        if step.role == "tool_call":
-            calls.append(step)
-    return calls
-
-
-def _assistant(step: Step, calls: Sequence[Step]) -> ModelMessage:
-    if not calls:
-        return {"role": "assistant", "content": step.content}
-    requested = [
-        {
-            "id": call.tool.call_id,
-            "type": "function",
-            "function": {"name": to_wire_name(call.tool.name), "arguments": to_shown_arguments(call.content)},
-        }
-        for call in calls
-    ]
-    return {"role": "assistant", "content": step.content or None, "tool_calls": requested}
-
-
-def _tool_result(step: Step) -> ModelMessage:
-    return {"role": "tool", "tool_call_id": step.tool.call_id, "content": step.content}
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,7 +339,11 @@ def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: in
 
 def count_history(steps: Sequence[PastStep]) -> int:
     """Return an upper estimate of the tokens of these steps in the prompt, images included."""
-    return sum(_count(step.step) for step in steps) + count_images(step.step for step in steps)
+    tokens = count_images(past_step.step for past_step in steps)
+    for step in (past_step.step for past_step in steps):
+        is_long = step.role == "tool_result" and len(step.content) > PAST_RESULT_CHARS
+        tokens += min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS])) if is_long else step.token_count
+    return tokens
 
 
 def count_images(steps: Iterable[Step]) -> int:
@@ -383,8 +363,3 @@ def shorten(step: Step) -> Step:
     if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
         return step
     return replace(step, content=cut(step.content, PAST_RESULT_CHARS), read=UNREAD)
-
-
-def _count(step: Step) -> int:
-    is_long = step.role == "tool_result" and len(step.content) > PAST_RESULT_CHARS
-    return min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS])) if is_long else step.token_count

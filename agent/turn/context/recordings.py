@@ -67,19 +67,21 @@ class Listener:
 
         Without a model for transcription, these are only what was spoken to the agent.
         """
-        if self.settings.voice_transcription_model is None and all(
-            attachment.voice_seconds is None for attachment in attachments
-        ):
+        has_model = self.settings.voice_transcription_model is not None
+        if not has_model and all(attachment.voice_seconds is None for attachment in attachments):
             return []
         parameters = {"turn_id": key.id, "count": len(attachments)}
         async with self.database.statement() as session:
             rows = (await session.execute(statements.list_files_of_turn, parameters)).all()
-        recordings = [
-            Recording(row.id, row.filename, row.size_bytes, attachment=attachment)
-            for row, attachment in zip(rows, attachments, strict=False)
-            if row.status == "stored" and self._is_asked_for(row.mime_type, attachment)
-        ]
-        return [recording for recording in recordings if recording.heading not in message.content]
+        recordings = []
+        for row, attachment in zip(rows, attachments, strict=False):
+            is_spoken, types = attachment.voice_seconds is not None, (row.mime_type, attachment.mime_type)
+            is_audio = any(mime_type.startswith("audio/") for mime_type in types)
+            is_wanted = (is_spoken or (has_model and is_audio)) and MIME_TYPES.match(row.mime_type)
+            recording = Recording(row.id, row.filename, row.size_bytes, attachment=attachment)
+            if row.status == "stored" and is_wanted and recording.heading not in message.content:
+                recordings.append(recording)
+        return recordings
 
     async def listen(self, key: TurnKey, message: Step, recordings: Sequence[Recording]) -> tuple[Step, list[Unheard]]:
         """Transcribe recordings; return the message with the transcripts, as it is journaled now, and what failed."""
@@ -105,14 +107,6 @@ class Listener:
                     await session.execute(statements.add_transcripts, parameters)
                 message = replace(message, content=content, token_count=tokens)
         return message, unheard
-
-    def _is_asked_for(self, mime_type: str, attachment: Attachment) -> bool:
-        if attachment.voice_seconds is not None:
-            return MIME_TYPES.match(mime_type) is not None
-        is_audio = mime_type.startswith("audio/") or attachment.mime_type.startswith("audio/")
-        return (
-            self.settings.voice_transcription_model is not None and is_audio and MIME_TYPES.match(mime_type) is not None
-        )
 
     async def _transcribe(self, recording: Recording) -> str:
         model, settings = self.settings.voice_transcription_model, self.settings

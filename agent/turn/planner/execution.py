@@ -38,12 +38,18 @@ def find_results(turn_id: int, steps: Sequence[Step], until: int) -> dict[str, S
 def ready_calls(turn: RunningTurn, plan: Plan, seq: int, seqs: Collection[int], results: Results) -> list[Step]:
     """Return the unrecorded calls of the plan at position `seq` whose needs within the plan all have results."""
     own = {call.id for call in plan.calls}
-    placed = [(call_seq(seq, index), call) for index, call in enumerate(plan.calls)]
-    return [
-        to_step(turn, place, name=call.tool, arguments=_arguments(call, results))
-        for place, call in placed
-        if place not in seqs and all(need in results for need in call.needs if need in own)
-    ]
+    steps = []
+    for index, call in enumerate(plan.calls):
+        place = call_seq(seq, index)
+        if place in seqs or not all(need in results for need in call.needs if need in own):
+            continue
+        arguments = plain_arguments(call)
+        # If the references cannot be resolved the call will not run; the journal then stores the arguments as written.
+        with suppress(PlanBroken):
+            arguments = fill_in(arguments, needed_values(call, results))
+        content = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        steps.append(to_step(turn, place, name=call.tool, arguments=content))
+    return steps
 
 
 def following_calls(turn: RunningTurn, new: Sequence[Step]) -> list[Step]:
@@ -77,14 +83,6 @@ def plan_of(answer: Step | None) -> Plan | None:
     if answer is None or answer.plan is None or "broken" in answer.plan:
         return None
     return Plan.from_journal(answer.plan)
-
-
-def _arguments(call: PlannedCall, results: Results) -> str:
-    plain = plain_arguments(call)
-    # If the references cannot be resolved the call will not run; the journal then stores the arguments as written.
-    with suppress(PlanBroken):
-        plain = fill_in(plain, needed_values(call, results))
-    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
 def plain_arguments(call: PlannedCall) -> Any:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 from agent.journal.steps import Step
@@ -49,17 +50,24 @@ class PlanWriter:
         """Return the request with all of its messages and tools as plain text."""
         instructions = {"role": "system", "content": _write_instructions(request.tools)}
         is_led = bool(request.messages) and request.messages[0]["role"] == "system"
-        messages = [*request.messages[:1], instructions] if is_led else [instructions]
-        for _, group in groupby(request.messages[1:] if is_led else request.messages, key=_role):
-            messages += _written(list(group), messages)
+        messages: list[Message] = [*request.messages[:1], instructions] if is_led else [instructions]
+        others = request.messages[1:] if is_led else request.messages
+        for role, group in groupby(others, key=itemgetter("role")):
+            if role == "assistant":
+                messages += [plain_message for message in group for plain_message in _to_plain(message)]
+            elif role == "tool":
+                calls, ids = messages[-1].get("calls", {}), messages[-1].get("ids", {})
+                results = [
+                    message | {"tool_call_id": ids.get(id_ := message["tool_call_id"], id_)} for message in group
+                ]
+                messages.append({"role": "user", "content": write_results(results, calls)})
+            else:
+                texts = (without_results(message.get("content") or "") for message in group)
+                messages += [{"role": role, "content": text} for text in texts]
         if self.note:
             messages.append({"role": "user", "content": self.note})
         plain = [{"role": message["role"], "content": message["content"]} for message in messages]
         return replace(request, messages=merge_roles(plain), tools=())
-
-
-def _role(message: Message) -> str:
-    return str(message["role"])
 
 
 def _write_instructions(tools: Sequence[Mapping[str, Any]]) -> str:
@@ -71,19 +79,6 @@ def _write_instructions(tools: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join([*form, texts.protocols.list_heading, listing])
 
 
-def _written(group: Sequence[Message], before: Sequence[Message]) -> list[Message]:
-    role = _role(group[0])
-    if role == "tool":
-        calls, ids = before[-1].get("calls", {}), before[-1].get("ids", {})
-        results = [
-            {**message, "tool_call_id": ids.get(message["tool_call_id"], message["tool_call_id"])} for message in group
-        ]
-        return [{"role": "user", "content": write_results(results, calls)}]
-    if role == "assistant":
-        return [plain_message for message in group for plain_message in _to_plain(message)]
-    return [{"role": role, "content": without_results(message.get("content") or "")} for message in group]
-
-
 def _to_plain(message: Message) -> list[Message]:
     journal_plan = message.get("plan")
     if journal_plan is not None and "broken" in journal_plan:
@@ -92,30 +87,28 @@ def _to_plain(message: Message) -> list[Message]:
     tool_calls = list(message.get("tool_calls") or ())
     ids = {call["id"]: call["id"] for call in tool_calls}
     if journal_plan is None:
-        content = _past_plan(message)
+        # Models imitate their earlier answers in the prompt, so answers of other modes are shown as plans too.
+        tools = [
+            {
+                "id": call["id"],
+                "tool": dotted(call["function"]["name"]),
+                "args": json.loads(call["function"]["arguments"]),
+            }
+            for call in tool_calls
+        ]
+        status = "continue" if tools else "done"
+        content = _to_json({"status": status, "tools": tools, "response": message.get("content") or ""})
     else:
         plan = Plan.from_journal(journal_plan)
-        content = _own_plan(plan)
+        tools = [
+            {"id": call.id, "tool": call.tool, "args": call.args, "needs": list(call.needs)} for call in plan.calls
+        ]
+        head = {"reasoning": plan.reasoning, "status": plan.status, "action": plan.action, "slots": plan.slots}
+        content = _to_json({**head, "tools": tools, "response": plan.response})
         ids |= {call["id"]: planned.id for call, planned in zip(tool_calls, plan.calls, strict=False)}
     # Results refer to calls by the ids used in the plan.
     calls = {ids[call["id"]]: call["function"] for call in tool_calls}
     return [{"role": "assistant", "content": content, "calls": calls, "ids": ids}]
-
-
-def _past_plan(message: Message) -> str:
-    # Models imitate their earlier answers in the prompt, so answers of other modes are shown as plans too.
-    tools = [
-        {"id": call["id"], "tool": dotted(call["function"]["name"]), "args": json.loads(call["function"]["arguments"])}
-        for call in message.get("tool_calls") or ()
-    ]
-    status = "continue" if tools else "done"
-    return _to_json({"status": status, "tools": tools, "response": message.get("content") or ""})
-
-
-def _own_plan(plan: Plan) -> str:
-    tools = [{"id": call.id, "tool": call.tool, "args": call.args, "needs": list(call.needs)} for call in plan.calls]
-    head = {"reasoning": plan.reasoning, "status": plan.status, "action": plan.action, "slots": plan.slots}
-    return _to_json({**head, "tools": tools, "response": plan.response})
 
 
 def _to_json(plain: Mapping[str, Any]) -> str:

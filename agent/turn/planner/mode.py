@@ -4,7 +4,7 @@ The calls of a plan are recorded and run like native tool calls. After an invali
 called again. A second invalid plan in a row ends the turn, unless it is plain prose, which then counts as the answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from agent.journal.steps import Step
@@ -18,7 +18,6 @@ from agent.turn.planner.messages import PlanWriter, count_form, to_planned
 from agent.turn.planner.plan import (
     MAX_REASONING,
     SCHEMA,
-    Plan,
     PlanBroken,
     PlannedTool,
     PlanningResult,
@@ -112,7 +111,13 @@ class PlannerMode:
             if not response:
                 raise PlanBroken(prompts().planner.cut)
             return _answer(completion, response, completion.thinking)
-        result = _to_result(completion)
+        if completion.tool_calls:
+            # Native tool calls, despite the instructions, are treated as a plan of independent calls.
+            tools = [PlannedTool(tool=call.name or "_", args=call.arguments) for call in completion.tool_calls]
+            response = "" if "{" in completion.text else completion.text
+            result = PlanningResult(status="continue", tools=tools, response=response)
+        else:
+            result = read_plan(completion.text)
         waves = turn.waves_left
         if waves <= 0:
             result = result.model_copy(update={"tools": []})
@@ -124,6 +129,8 @@ class PlannerMode:
         thinking = cut(f"{completion.thinking}\n\n{plan.reasoning}".strip(), MAX_REASONING)
         if not plan.calls:
             return _answer(completion, plan.response, thinking)
+        own = {call.id for call in plan.calls}
+        earlier = {id_: step for id_, step in results.items() if id_ not in own}
         # Without the calls: their tokens are counted in their own steps.
         return ModelTurn(
             # The response of a plan that is done is shown only after its calls have succeeded.
@@ -132,7 +139,7 @@ class PlannerMode:
             stop=completion.stop,
             model=completion.model,
             is_answer=False,
-            calls=ready_calls(turn, plan, seq=seq, seqs=(), results=_earlier(plan, results)),
+            calls=ready_calls(turn, plan, seq=seq, seqs=(), results=earlier),
             results=len(plan.calls),
             plan=plan.to_journal(),
             token_count=count_tokens(str({**plan.to_journal(), "tools": []})),
@@ -159,18 +166,5 @@ class ResponseListener:
         return new
 
 
-def _to_result(completion: Completion) -> PlanningResult:
-    if not completion.tool_calls:
-        return read_plan(completion.text)
-    # Native tool calls, despite the instructions, are treated as a plan of independent calls.
-    tools = [PlannedTool(tool=call.name or "_", args=call.arguments) for call in completion.tool_calls]
-    return PlanningResult(status="continue", tools=tools, response="" if "{" in completion.text else completion.text)
-
-
 def _answer(completion: Completion, text: str, thinking: str) -> ModelTurn:
     return ModelTurn(text=text, thinking=thinking, stop=completion.stop, model=completion.model, is_answer=True)
-
-
-def _earlier(plan: Plan, results: Mapping[str, Step]) -> dict[str, Step]:
-    own = {call.id for call in plan.calls}
-    return {key: value for key, value in results.items() if key not in own}

@@ -221,7 +221,15 @@ def fill_in(args: Any, results: Mapping[str, Any]) -> Any:
 
     def found(reference: re.Match[str]) -> Any:
         nonlocal left
-        result = _look_up(results[reference["id"]], reference)
+        result = results[reference["id"]]
+        for part in reference["path"].split(".")[1:]:
+            length = len(result) if isinstance(result, list) else 0
+            names = list(result) if isinstance(result, dict) else [str(number) for number in range(length)]
+            if part not in names:
+                there = ", ".join(map(str, names[:SHOWN_NAMES])) or "nothing"
+                error = f"{reference[0]}: the result has no {part!r} there; it has: {there}."
+                raise PlanBroken(cut(error, KEPT_OF_BROKEN))
+            result = result[part] if isinstance(result, dict) else result[int(part)]
         left -= max(LEAST_CHARS, len(_to_text(result)))
         if left < 0:
             raise PlanBroken(f"With so many results in them the arguments are larger than {MAX_CHARS:,} characters.")
@@ -246,20 +254,6 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _look_up(value: Any, reference: re.Match[str]) -> Any:
-    for part in reference["path"].split(".")[1:]:
-        names = list(value) if isinstance(value, dict) else [str(number) for number in range(_length(value))]
-        if part not in names:
-            there = ", ".join(map(str, names[:SHOWN_NAMES])) or "nothing"
-            raise PlanBroken(cut(f"{reference[0]}: the result has no {part!r} there; it has: {there}.", KEPT_OF_BROKEN))
-        value = value[part] if isinstance(value, dict) else value[int(part)]
-    return value
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, list) else 0
-
-
 def _with_needs(tools: list[PlannedTool], result_ids: Collection[str]) -> list[PlannedTool]:
     tool_ids = {tool.id for tool in tools}
     free = (f"t{number}" for number in range(1, 2 * len(tools) + 2) if f"t{number}" not in tool_ids)
@@ -268,18 +262,14 @@ def _with_needs(tools: list[PlannedTool], result_ids: Collection[str]) -> list[P
     if twice := [id_ for id_, count in counts.items() if count > 1]:
         raise PlanBroken(f"Every id may stand once; these stand more often: {_some(twice)}.")
     ids = dict.fromkeys([*counts, *result_ids])
+    with_needs = []
     for call in calls:
         if unknown := [need for need in call.needs if need not in ids]:
             raise PlanBroken(f"{call.id} needs {_some(unknown)}, and no call has that id. There are: {_some(ids)}.")
-    return [call.model_copy(update={"needs": _needs(call, ids)}) for call in calls]
-
-
-def _needs(call: PlannedTool, ids: Collection[str]) -> list[str]:
-    # A call needs every result that its arguments refer to, listed in `needs` or not.
-    references = [
-        reference for reference in _references(call.args) if reference in ids and CLEAR_ID.fullmatch(reference)
-    ]
-    return list(dict.fromkeys([*call.needs, *references]))
+        # A call needs every result that its arguments refer to, listed in `needs` or not.
+        references = (id_ for id_ in _references(call.args) if id_ in ids and CLEAR_ID.fullmatch(id_))
+        with_needs.append(call.model_copy(update={"needs": list(dict.fromkeys([*call.needs, *references]))}))
+    return with_needs
 
 
 def _references(value: Any) -> Iterator[str]:

@@ -13,7 +13,6 @@ from agent.people.personas import get_persona
 from agent.prompts import prompts
 from agent.tools.approvals import to_block
 from agent.tools.calls import PendingCall
-from agent.tools.offer import Scope
 from agent.tools.outcomes import Failed, NotRun, Outcome, not_run, unknown_outcome
 from agent.tools.toolbox import Toolbox
 from agent.turn.confirmations.rows import consume, find_consumed
@@ -145,19 +144,15 @@ class Approval:
         question = agreed.questions[number].removesuffix(to_block(call.arguments))
         if agreed.agent is None:
             return replace(call, agreed_to=question)
-        scope = await self._find_scope(call.scope, agreed.agent)
-        if scope is None:
+        # An agent of this installation to which the user may still delegate.
+        scope, permission = call.scope, call.scope.user.permission
+        agent = next((agent for agent in scope.agents if agent.name == agreed.agent), None)
+        if agent is None or agent.persona_id is None or agent.requires > permission:
             return not_run(prompts().delegation.switched_off.format(agent=agreed.agent))
-        return replace(call, agreed_to=question, scope=scope, offer=self._toolbox.offered_to(scope))
-
-    async def _find_scope(self, scope: Scope, name: str) -> Scope | None:
-        # That of an agent of this installation to which the user may still delegate.
-        agent = next((agent for agent in scope.agents if agent.name == name), None)
-        if agent is None or agent.persona_id is None or agent.requires > scope.user.permission:
-            return None
         async with self._database.statement() as session:
-            persona = await get_persona(session, agent.persona_id, scope.user.permission, settings=self._settings)
-        return replace(scope, persona=persona, hops=(*scope.hops, name))
+            persona = await get_persona(session, agent.persona_id, permission, settings=self._settings)
+        scope = replace(scope, persona=persona, hops=(*scope.hops, agent.name))
+        return replace(call, agreed_to=question, scope=scope, offer=self._toolbox.offered_to(scope))
 
 
 class Permitted:

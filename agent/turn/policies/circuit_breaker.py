@@ -6,7 +6,7 @@ Failures are counted from the journal, so that the count continues when another 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.journal.steps import Step
@@ -28,8 +28,15 @@ def check(steps: Sequence[Step]) -> None:
     which other tools succeed and this one does not fail.
     """
     arguments = {step.tool.call_id: step.value for step in steps if step.role == "tool_call"}
+    # The results by the model answer that they follow. Calls that were not run are no evidence about their tool.
+    waves: list[list[Step]] = []
+    for step in sorted(steps, key=lambda step: step.seq):
+        if step.role == "assistant":
+            waves.append([])
+        elif step.role == "tool_result" and step.tool.outcome != "not_run" and waves:
+            waves[-1].append(step)
     counts: Counter[Failure] = Counter()
-    for wave in _waves(step for step in steps if step.tool.outcome != "not_run"):
+    for wave in waves:
         succeeded = {step.tool.name for step in wave if step.tool.outcome != "failed"}
         failed = {
             _to_failure(step, arguments.get(step.tool.call_id, {})): step
@@ -48,40 +55,23 @@ def check(steps: Sequence[Step]) -> None:
 
 def _to_failure(step: Step, arguments: Mapping[str, Any]) -> Failure:
     message = str(step.value.get("message", ""))
-    matter = _list_relevant(message, arguments, is_temporary=bool(step.value.get("temporary")))
+    mentions = {}
+    for name, value in arguments.items():
+        if isinstance(value, str):
+            is_mentioned = len(value) > 1 and value in message
+        else:
+            is_mentioned = type(value) is int and re.search(rf"(?<!\d){value}(?!\d)", message) is not None
+        if is_mentioned:
+            mentions[name] = value
+    # The arguments that the error names, otherwise all of them. A service that is down fails for any arguments.
+    relevant = {} if step.value.get("temporary") else mentions or arguments
+    # Another case or other spaces make no other try.
+    matter = {
+        name: " ".join(value.lower().split()) if isinstance(value, str) else value for name, value in relevant.items()
+    }
     # Errors that differ only in numbers or quoted names count as the same error.
     return (
         step.tool.name,
         " ".join(NUMBER.sub("#", QUOTED.sub("…", message.lower())).split()),
         json.dumps(matter, sort_keys=True),
     )
-
-
-def _list_relevant(message: str, arguments: Mapping[str, Any], *, is_temporary: bool) -> Mapping[str, Any]:
-    # The arguments that the error names, otherwise all of them. A service that is down fails for any arguments.
-    if is_temporary:
-        return {}
-    mentions = {name: value for name, value in arguments.items() if _is_named(value, message)}
-    return {name: _without_case(value) for name, value in (mentions or arguments).items()}
-
-
-def _is_named(value: Any, message: str) -> bool:
-    if isinstance(value, str):
-        return len(value) > 1 and value in message
-    return type(value) is int and re.search(rf"(?<!\d){value}(?!\d)", message) is not None
-
-
-def _without_case(value: Any) -> Any:
-    # Another case or other spaces make no other try.
-    return " ".join(value.lower().split()) if isinstance(value, str) else value
-
-
-def _waves(steps: Iterable[Step]) -> list[list[Step]]:
-    # Groups the tool results by the model answer they follow. Calls that were not run are no evidence about their tool.
-    waves: list[list[Step]] = []
-    for step in sorted(steps, key=lambda step: step.seq):
-        if step.role == "assistant":
-            waves.append([])
-        elif step.role == "tool_result" and waves:
-            waves[-1].append(step)
-    return waves

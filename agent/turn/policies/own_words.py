@@ -46,11 +46,24 @@ class OwnWords:
         if isinstance(value, int | float):
             return float(value) in self._numbers
         text = str(value).strip()
+        is_said, moment = self._have(text), MOMENT.fullmatch(text)
         if PLAIN_NUMBER.fullmatch(text):
-            return self._have(text) or to_number(text) in self._numbers
-        if moment := MOMENT.fullmatch(text):
-            return self._have(text) or self._say_moment(*moment.groups()) or self._say_beginning(*moment.groups())
-        return self._have(text)
+            return is_said or to_number(text) in self._numbers
+        if is_said or moment is None:
+            return is_said
+        day, time = moment.groups()
+        if self._say_moment(day, time):
+            return True
+        if time is None:
+            return False
+        # It may be the end of something whose beginning and duration were said.
+        durations = {duration for text in self._sources for duration in list_durations(text)}
+        try:
+            end = datetime.fromisoformat(f"{day} {time}")
+            beginnings = [end - duration for duration in durations]
+        except (ValueError, OverflowError):
+            return False
+        return any(self._say_moment(f"{beginning:%Y-%m-%d}", f"{beginning:%H:%M}") for beginning in beginnings)
 
     def _have(self, text: str) -> bool:
         if is_disguised(text) and not any(text in source for source in self._sources):
@@ -60,18 +73,6 @@ class OwnWords:
         if marked != words:
             return bool(row) and any(f" {' '.join(marked)} " in said for said in self._marked)
         return bool(row) and any(f" {row} " in text for text in self._texts)
-
-    def _say_beginning(self, day: str, time: str | None) -> bool:
-        # The moment is the end of something whose beginning and duration were said.
-        if time is None:
-            return False
-        durations = {duration for text in self._sources for duration in list_durations(text)}
-        try:
-            end = datetime.fromisoformat(f"{day} {time}")
-            beginnings = [end - duration for duration in durations]
-        except (ValueError, OverflowError):
-            return False
-        return any(self._say_moment(f"{beginning:%Y-%m-%d}", f"{beginning:%H:%M}") for beginning in beginnings)
 
     def _say_moment(self, day: str, time: str | None) -> bool:
         try:

@@ -128,10 +128,20 @@ class TurnTaint:
         if not values:
             return True
         steps = [*(past.step for past in self.history), *log.steps]
-        results = [step for step in self._trusted_results(steps) if self._is_grounded(step, steps, own)]
-        trusted = OwnWords("\n".join(_texts_in(step.value)) for step in results)
-        earlier = [step for step in steps if step.role == "tool_call" and step.tool.call_id != call.id]
-        spelled = OwnWords("\n".join(_texts_in(step.value)) for step in earlier)
+        calls = [step for step in steps if step.role == "tool_call"]
+        texts = []
+        for result in self._trusted_results(steps):
+            source = self.toolbox.find(result.tool.name)
+            if source is not None and source.computes:
+                # A sum is chosen by its terms: nobody but the user can have chosen these.
+                rules = source.schema["function"]["parameters"]
+                origins = [step for step in calls if step.tool.call_id == result.tool.call_id]
+                terms = (term for step in origins for term in list_deciding(step.value, rules))
+                if not origins or not all(map(own.say, terms)):
+                    continue
+            texts.append("\n".join(_texts_in(result.value)))
+        trusted = OwnWords(texts)
+        spelled = OwnWords("\n".join(_texts_in(step.value)) for step in calls if step.tool.call_id != call.id)
         return all(trusted.say(value) and not spelled.say(value) for value in values)
 
     async def restrict(self, outflow: Outflow, log: TurnLog, instructions: str) -> None:
@@ -151,29 +161,27 @@ class TurnTaint:
         `md`). Private results do not count either, because the model may have written them, as it writes memories.
         """
         steps = [*(past.step for past in self.history), *log.steps]
-        user_hosts = hosts_in("\n".join(self._user_texts()))
+        hosts = set(hosts_in("\n".join(self._user_texts())))
         trusted = self._trusted_results(steps)
         in_results = {host for step in trusted for host in hosts_in("\n".join(_texts_in(step.value)))}
         arguments = "\n".join(text for step in steps if step.role == "tool_call" for text in _texts_in(step.value))
         spelled = squeeze(arguments)
-        return user_hosts | {host for host in in_results if not _may_be_made_up(host, spelled)}
+        for host in in_results:
+            name, _, last = host.rpartition(".")
+            # Encoded letters cannot be compared, and browsers read numbers such as 3.5 as addresses.
+            if not (last.isdigit() or "xn--" in host or squeeze(name) in spelled):
+                hosts.add(host)
+        return hosts
 
     def _trusted_results(self, steps: Iterable[Step]) -> list[Step]:
-        results = [step for step in steps if step.role == "tool_result" and step.tool.outcome in (None, "result")]
-        return [step for step in results if self._is_trusted(step.tool.name)]
-
-    def _is_grounded(self, result: Step, steps: Sequence[Step], own: OwnWords) -> bool:
-        """Return whether nobody but the user can have chosen a result: a sum is chosen by its terms."""
-        tool = self.toolbox.find(result.tool.name)
-        if tool is None or not tool.computes:
-            return tool is not None
-        rules = tool.schema["function"]["parameters"]
-        calls = [step for step in steps if step.role == "tool_call" and step.tool.call_id == result.tool.call_id]
-        return bool(calls) and all(own.say(value) for call in calls for value in list_deciding(call.value, rules))
-
-    def _is_trusted(self, name: str) -> bool:
-        tool = self.toolbox.find(name)
-        return tool is not None and not tool.resumable and not tool.reads_untrusted and not tool.reads_private
+        results = []
+        for step in steps:
+            if step.role != "tool_result" or step.tool.outcome not in (None, "result"):
+                continue
+            tool = self.toolbox.find(step.tool.name)
+            if tool is not None and not (tool.resumable or tool.reads_untrusted or tool.reads_private):
+                results.append(step)
+        return results
 
     def list_said(self) -> list[str]:
         """Return what the person has typed, the newest first, for a turn to which this one gives a task."""
@@ -196,24 +204,56 @@ class TurnTaint:
         turn_ids += [log.turn_id for step in log.steps if self._is_turn(step)]
         if taint is not Taint.WHOLE and turn_ids:
             taint |= await self._of_child_turns(min(turn_ids), LAST_ID)
-        if taint is not Taint.WHOLE and self.participants.conversation.summary:
-            taint |= await self._of_summary()
+        conversation = self.participants.conversation
+        if taint is Taint.WHOLE or not conversation.summary:
+            return taint
+        parameters = {
+            "user_id": self.participants.user.id,
+            "conversation_id": conversation.id,
+            "window": conversation.window_turn_id,
+            "is_direct": conversation.place.is_direct,
+            "recording": prompts().voice.recording,
+            "job": prompts().schedules.of_others,
+            "forwarded": FROM_OTHERS,
+            "long": LONG_CHARS,
+            "marks": MARKS,
+            "untrusted": UNTRUSTED,
+        }
+        async with self.database.statement() as session:
+            row = (await session.execute(statements.list_tools_of_summary, parameters)).one()
+        names = [*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]
+        taint |= self._of_results(names) | to_taint(untrusted=row.has_others)
+        tools = [self.toolbox.find(str(name)) for name in names]
+        if any(tool is not None and tool.resumable for tool in tools):
+            taint |= await self._of_child_turns(0, conversation.window_turn_id)
         return taint
 
     def find_shown(self, log: TurnLog) -> Taint:
         """Return the taint of all that the prompt shows itself: without summaries and the turns of agents."""
         steps = [*(past.step for past in self.history), *log.steps]
         results = [step for step in steps if step.role == "tool_result"]
-        taint = self.shown | self._of_results(step.tool.name for step in results if self._adds_text(step))
-        if self._shows_others() or any(map(_is_untrusted, results)):
-            taint |= Taint.UNTRUSTED
-        return taint
-
-    def _adds_text(self, result: Step) -> bool:
         # A call that failed brought nothing into the prompt but an error, which may be somebody else's text, too.
-        if result.tool.outcome == "failed":
-            return self._is_foreign(result.tool.name)
-        return result.tool.outcome in (None, "result") and not _is_empty(result.value)
+        failed = [step.tool.name for step in results if step.tool.outcome == "failed"]
+        whole = [step for step in results if step.tool.outcome in (None, "result") and not _is_empty(step.value)]
+        taint = self.shown | self._of_results([*filter(self._is_foreign, failed), *(step.tool.name for step in whole)])
+        platform_context, heading = self.message.platform_context, prompts().turn.earlier_heading
+        messages = [past_step for past_step in self.history if past_step.step.role == "user"]
+        contents = [self.message.content, *(message.step.content for message in messages)]
+        shows_others = (
+            # Such a message was written by a model of another installation, whichever user it names.
+            self.message.adapter in AGENT_ADAPTERS
+            or any(UNTRUSTED in step.content or shows_recordings(step.content) for step in results)
+            or any(message.user_id != self.participants.user.id for message in messages)
+            # Earlier messages of other users are part of a message's content, after a heading.
+            or any(
+                heading in content or shows_foreign_text(content) or has_pastes(_to_typed(content))
+                for content in contents
+            )
+            or any(file.author == "stranger" for file in self.message.attachments)
+            or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
+            or not all(map(is_plain_name, platform_context.names))
+        )
+        return taint | to_taint(untrusted=shows_others)
 
     def _is_foreign(self, name: str) -> bool:
         tool = self.toolbox.find(name)
@@ -230,27 +270,11 @@ class TurnTaint:
         taint = Taint.NONE
         for name in set(names):
             tool = self.toolbox.find(str(name))
-            taint |= Taint.NONE if tool is not None and tool.resumable else _of_tool(tool)
+            if tool is None:
+                taint |= Taint.UNTRUSTED
+            elif not tool.resumable:
+                taint |= to_taint(untrusted=tool.reads_untrusted, private=tool.reads_private)
         return taint
-
-    def _shows_others(self) -> bool:
-        # Such a message was written by a model of another installation, whichever user it names.
-        if self.message.adapter in AGENT_ADAPTERS:
-            return True
-        # Earlier messages of other users are part of a message's content, after a heading.
-        platform_context, heading = self.message.platform_context, prompts().turn.earlier_heading
-        messages = [past_step for past_step in self.history if past_step.step.role == "user"]
-        contents = [self.message.content, *(message.step.content for message in messages)]
-        return (
-            any(message.user_id != self.participants.user.id for message in messages)
-            or any(
-                heading in content or shows_foreign_text(content) or has_pastes(_to_typed(content))
-                for content in contents
-            )
-            or any(file.author == "stranger" for file in self.message.attachments)
-            or bool(platform_context.earlier or platform_context.topic or platform_context.thread_title)
-            or not all(map(is_plain_name, platform_context.names))
-        )
 
     async def _of_child_turns(self, first: int, before: int) -> Taint:
         is_direct = self.participants.conversation.place.is_direct
@@ -268,41 +292,10 @@ class TurnTaint:
         taint = to_taint(untrusted=row.has_strangers, private=is_direct and self.participants.user.has_memories)
         return self._of_results([*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]) | taint
 
-    async def _of_summary(self) -> Taint:
-        conversation = self.participants.conversation
-        parameters = {
-            "user_id": self.participants.user.id,
-            "conversation_id": conversation.id,
-            "window": conversation.window_turn_id,
-            "is_direct": conversation.place.is_direct,
-            "recording": prompts().voice.recording,
-            "job": prompts().schedules.of_others,
-            "forwarded": FROM_OTHERS,
-            "long": LONG_CHARS,
-            "marks": MARKS,
-            "untrusted": UNTRUSTED,
-        }
-        async with self.database.statement() as session:
-            row = (await session.execute(statements.list_tools_of_summary, parameters)).one()
-        names = [*(row.tools or ()), *filter(self._is_foreign, row.failed or ())]
-        taint = self._of_results(names) | to_taint(untrusted=row.has_others)
-        tools = [self.toolbox.find(str(name)) for name in names]
-        if any(tool is not None and tool.resumable for tool in tools):
-            taint |= await self._of_child_turns(0, conversation.window_turn_id)
-        return taint
-
 
 def to_taint(*, untrusted: bool = False, private: bool = False) -> Taint:
     """Return the taint of a text that is untrusted, private, both or neither."""
     return (Taint.UNTRUSTED if untrusted else Taint.NONE) | (Taint.PRIVATE if private else Taint.NONE)
-
-
-def _of_tool(tool: Tool | None) -> Taint:
-    return Taint.UNTRUSTED if tool is None else to_taint(untrusted=tool.reads_untrusted, private=tool.reads_private)
-
-
-def _is_untrusted(result: Step) -> bool:
-    return UNTRUSTED in result.content or shows_recordings(result.content)
 
 
 def _is_empty(value: Any) -> bool:
@@ -312,13 +305,6 @@ def _is_empty(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(_is_empty, value))
     return value in (None, "", 0, False)
-
-
-def _may_be_made_up(host: str, spelled: str) -> bool:
-    """Return whether the model may have chosen a host in a result: by these characters of arguments, or as a number."""
-    name, _, last = host.rpartition(".")
-    # Encoded letters cannot be compared, and browsers read numbers such as 3.5 as addresses.
-    return last.isdigit() or "xn--" in host or squeeze(name) in spelled
 
 
 def without_additions(content: str) -> str:
