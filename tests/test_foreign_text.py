@@ -23,7 +23,7 @@ from adapters.web.api.uploads import CONTENT_ADDRESS
 from agent.commands import COMMAND_LINE
 from agent.journal.quotes import CONTEXT_TAGS, LINE_ENDS
 from agent.llm.offline.intents import understand, without_speaker
-from agent.llm.offline.model import _without_context
+from agent.llm.offline.model import _to_exchange
 from agent.llm.protocols.plain_text import without_results
 from agent.llm.protocols.protocol import _to_call
 from agent.llm.protocols.scanner import Block, Scanner
@@ -94,7 +94,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "a streamed answer": lambda text: scan(text, 29),
     "an invalid block": lambda text: _to_call(Block("tool", text)),
     "a message without results": without_results,
-    "a request to the offline model": lambda text: (understand(text), without_speaker(text), _without_context(text)),
+    "a request to the offline model": lambda text: (understand(text), without_speaker(text)),
+    "a message to the offline model": lambda text: _to_exchange([{"role": "user", "content": text}]),
     "a sum": lambda text: (find_sum(text), work_out(text)),
     "a reference in a plan": lambda text: list(REFERENCE.finditer(text)),
     "an error of a tool": lambda text: NUMBER.sub("", QUOTED.sub("", text)),
