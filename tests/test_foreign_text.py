@@ -94,11 +94,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "a streamed answer": lambda text: scan(text, 29),
     "an invalid block": lambda text: _to_call(Block("tool", text)),
     "a message without results": without_results,
-    "a request to the offline model": lambda text: (
-        understand(text),
-        without_speaker(text),
-        _to_exchange([{"role": "user", "content": text}]),
-    ),
+    "a request to the offline model": lambda text: (understand(text), without_speaker(text)),
+    "a message to the offline model": lambda text: _to_exchange([{"role": "user", "content": text}]),
     "a sum": lambda text: (find_sum(text), work_out(text)),
     "a reference in a plan": lambda text: list(REFERENCE.finditer(text)),
     "an error of a tool": lambda text: NUMBER.sub("", QUOTED.sub("", text)),

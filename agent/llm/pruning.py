@@ -37,7 +37,15 @@ def prune(request: ModelRequest, window: int) -> ModelRequest:
     # The same for all calls of a turn, so that the block size is the same too.
     always = request.max_tokens + sum(map(count_prompt, (request.tools, parts.system, parts.this_message)))
     sizes = [count_prompt(part) for part in (*parts.history, *parts.waves[:-1])]
-    count = _how_many(sizes, surplus + NOTE_TOKENS, (window - always) // BLOCK_SHARE)
+    # Only whole blocks are dropped, so that successive calls drop the same number until another block is needed.
+    block = (window - always) // BLOCK_SHARE
+    count = tokens = since = 0
+    for size in sizes:
+        count, tokens, since = count + 1, tokens + size, since + size
+        if since >= block:
+            if tokens >= surplus + NOTE_TOKENS:
+                break
+            since = 0
     return replace(request, messages=parts.without(count))
 
 
@@ -94,17 +102,3 @@ class _Parts:
 
 def _count(request: ModelRequest) -> int:
     return count_prompt(request.tools) + count_prompt(request.messages)
-
-
-def _how_many(sizes: Sequence[int], surplus: int, block: int) -> int:
-    # Only whole blocks are dropped, so that successive calls drop the same number until another block is needed.
-    tokens = since = 0
-    for number, size in enumerate(sizes, 1):
-        tokens += size
-        since += size
-        if since < block:
-            continue
-        since = 0
-        if tokens >= surplus:
-            return number
-    return len(sizes)

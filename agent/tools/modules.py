@@ -155,10 +155,16 @@ def discover(modules_path: Path | None = None, settings: Settings | None = None)
 
 def find_modules(modules_path: Path | None = None, settings: Settings | None = None) -> FoundModules:
     """Load every module of the three sources; a module whose name is already in use fails."""
+    candidates = [*_list_folder(MODULES_FOLDER, "built in")]
+    if modules_path is not None:
+        candidates += _list_folder(modules_path, str(modules_path))
+    for point in list_entry_points():
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+        candidates.append(_Candidate(point.name, package, partial(_import_entry_point, point)))
     sources: dict[str, str] = {}
     loaded: list[Module] = []
     failed: list[ModuleFailure] = []
-    for candidate in _list_candidates(modules_path):
+    for candidate in candidates:
         try:
             name = candidate.name
             first_source = sources.get(candidate.name)
@@ -193,15 +199,6 @@ def refuse_unfit(tool: Tool) -> None:
         raise ValueError(f"{tool.name}: {', '.join(untyped)} has no type")
     # Build the schema now, so that an unsupported type is found at startup and not during a turn.
     json.dumps(tool.schema)
-
-
-def _list_candidates(modules_path: Path | None) -> Iterator[_Candidate]:
-    yield from _list_folder(MODULES_FOLDER, "built in")
-    if modules_path is not None:
-        yield from _list_folder(modules_path, str(modules_path))
-    for point in list_entry_points():
-        package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-        yield _Candidate(point.name, package, partial(_import_entry_point, point))
 
 
 def list_module_folders(modules_path: Path | None) -> dict[str, Path]:

@@ -68,32 +68,15 @@ class Toolbox:
 
     def offered_to(self, scope: Scope) -> Offer:
         """Return the tools for a scope. Offers are cached: scopes with equal rights share one object."""
-        tools = [provider.tools for provider in self._providers]
-        if any(new is not old for new, old in zip(tools, self._tools, strict=True)):
-            self._offers, self._tools = {}, tools
+        current = [provider.tools for provider in self._providers]
+        if any(new is not old for new, old in zip(current, self._tools, strict=True)):
+            self._offers, self._tools = {}, current
         persona = scope.persona
         variants = tuple([provider.variant(scope) for provider in self._providers if provider.variant is not None])
         rights = (scope.user.permission, persona.id, persona.allowed_modules, persona.skills)
         key = (rights, scope.agents, scope.hops, scope.is_anonymous, variants)
-        if key not in self._offers:
-            while len(self._offers) >= MAX_KEPT_OFFERS:
-                self._offers.pop(next(iter(self._offers)))
-            self._offers[key] = self._build_offer(scope)
-        return self._offers[key]
-
-    def rank(self, use: Mapping[str, int], first: Collection[str]) -> None:
-        """Prefer the tools that were called most, then those of these modules, where not all tools are offered.
-
-        Called at the start alone: offers that change in the middle of conversations would miss the providers' caches.
-        """
-        self._use, self._first = use, first
-        self.forget_offers()
-
-    def forget_offers(self, _table: str | None = None) -> None:
-        """Build the offers again for the next messages, because an admin has changed something."""
-        self._offers.clear()
-
-    def _build_offer(self, scope: Scope) -> Offer:
+        if key in self._offers:
+            return self._offers[key]
         permitted = [
             (provider, tool)
             for provider in self._providers
@@ -112,7 +95,23 @@ class Toolbox:
         # Of a module whose tools are found by search, too, the model knows what to mind.
         texts = [descriptions.get(module, "") for module in dict.fromkeys(tool.module for _, tool in permitted)]
         instructions = "\n\n".join(text for text in texts if text)
-        return Offer(tools, instructions, tuple(left_out), removed=self._list_removed(scope))
+        while len(self._offers) >= MAX_KEPT_OFFERS:
+            self._offers.pop(next(iter(self._offers)))
+        offer = Offer(tools, instructions, tuple(left_out), removed=self._list_removed(scope))
+        self._offers[key] = offer
+        return offer
+
+    def rank(self, use: Mapping[str, int], first: Collection[str]) -> None:
+        """Prefer the tools that were called most, then those of these modules, where not all tools are offered.
+
+        Called at the start alone: offers that change in the middle of conversations would miss the providers' caches.
+        """
+        self._use, self._first = use, first
+        self.forget_offers()
+
+    def forget_offers(self, _table: str | None = None) -> None:
+        """Build the offers again for the next messages, because an admin has changed something."""
+        self._offers.clear()
 
     def _list_removed(self, scope: Scope) -> dict[str, tuple[str, ...]]:
         # By the rule that removes them, in the words that people are shown.

@@ -163,7 +163,16 @@ class Providers:
         async def ask(form: Form) -> Completion:
             return await self._ask(name, request, attempt, form=form)
 
-        return await self._forms.ask(name, self._best_form(name), ask)
+        if not self.needs_litellm(name):
+            # No list says what a server of one's own accepts, so the strictest form is tried first.
+            entry = {} if self._base_url else self.catalogue.find(name)
+            best = Form.SCHEMA if entry.get("supports_response_schema", not entry) else Form.OBJECT
+        elif self.library.litellm.supports_response_schema(model := self.target(name)["model"]):
+            best = Form.SCHEMA
+        else:
+            parameters = self.library.litellm.get_supported_openai_params(model) or ()
+            best = Form.OBJECT if "response_format" in parameters else Form.WORDS
+        return await self._forms.ask(name, best, ask)
 
     async def _ask(self, name: str, request: ModelRequest, attempt: AttemptState, form: Form) -> Completion:
         accumulator = None if attempt.on_text is None else StreamAccumulator(attempt.on_text)
@@ -250,17 +259,6 @@ class Providers:
                 raise
             accumulator.finish_reason = None
         return self._assemble(name, request, accumulator)
-
-    def _best_form(self, name: str) -> Form:
-        if not self.needs_litellm(name):
-            # No list says what a server of one's own accepts, so the strictest form is tried first.
-            entry = {} if self._base_url else self.catalogue.find(name)
-            return Form.SCHEMA if entry.get("supports_response_schema", not entry) else Form.OBJECT
-        target = self.target(name)
-        if self.library.litellm.supports_response_schema(target["model"]):
-            return Form.SCHEMA
-        accepted = self.library.litellm.get_supported_openai_params(target["model"]) or ()
-        return Form.OBJECT if "response_format" in accepted else Form.WORDS
 
     def _to_arguments(self, name: str, request: ModelRequest, limit: float, form: Form) -> dict[str, Any]:
         target = self.target(name)

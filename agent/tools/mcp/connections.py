@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shared.credentials.row_secrets import filled_in
 from shared.errors import ToolError, Unavailable
 from shared.log import get_logger
+from shared.models import McpServer
 from shared.permissions import Permission
 from shared.settings import MCP_PREFIX
 from shared.text import clean, clean_json, cut
@@ -60,6 +61,27 @@ class Server:
     tells_user: bool
     reads_untrusted: bool
     reads_private: bool
+
+    @classmethod
+    def from_row(cls, row: McpServer) -> "Server":
+        """Return the server of a row."""
+        return cls(
+            id=row.id,
+            name=row.name,
+            transport=row.transport,
+            command=row.command,
+            args=row.args,
+            env=row.env,
+            url=row.url,
+            headers=row.headers,
+            permission=Permission.from_label(row.required_permission),
+            read_only_tools=row.read_only_tools,
+            tells_nobody_tools=row.tells_nobody_tools,
+            timeout_seconds=row.timeout_seconds,
+            tells_user=row.tells_user,
+            reads_untrusted=row.reads_untrusted,
+            reads_private=row.reads_private,
+        )
 
     @property
     def address(self) -> tuple[object, ...]:
@@ -165,22 +187,19 @@ class Connection:
             self._lose()
             age = 0.0 if self._stood_at is None else asyncio.get_running_loop().time() - self._stood_at
             failures = 0 if age > LONG_LIFE_SECONDS else failures + 1
-            reason = self._explain(attempt)
+            error = None if attempt.cancelled() else attempt.exception()
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            reason = str(error) if error is not None else ""
+            if isinstance(error, TimeoutError):
+                reason = f"It did not answer within {CONNECT_SECONDS:.0f} seconds."
             log.warning("mcp_server_lost", server=self.server.name, failures=failures)
             if self._stood_at is None:
                 # After a successful connection the tools stay available until a reconnection fails.
-                await self._on_lost(self.server, reason)
+                reason = f"{reason or type(error).__name__} {self._reason}".strip()
+                await self._on_lost(self.server, cut(clean(reason), 500))
             pause = FIRST_PAUSE_SECONDS * 2 ** min(failures, 10)
             await asyncio.sleep(min(pause, LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1))  # noqa: S311  # jitter
-
-    def _explain(self, attempt: "asyncio.Task[None]") -> str:
-        error = None if attempt.cancelled() else attempt.exception()
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        reason = str(error) if error is not None else ""
-        if isinstance(error, TimeoutError):
-            reason = f"It did not answer within {CONNECT_SECONDS:.0f} seconds."
-        return cut(clean(f"{reason or type(error).__name__} {self._reason}".strip()), 500)
 
     async def _attempt(self) -> None:
         self._reason, self._stood_at = "", None

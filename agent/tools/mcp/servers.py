@@ -101,7 +101,7 @@ class RemoteTools(ToolProvider):
         for server_id in self._kept.keys() - fit.keys():
             self._drop(server_id)
         for row in fit.values():
-            server = _to_server(row)
+            server = Server.from_row(row)
             is_new = row.pinned_at is None
             entry = self._kept.get(server.id)
             if entry is not None and entry.server.address != server.address:
@@ -236,26 +236,6 @@ class RemoteTools(ToolProvider):
             "parley/place": asdict(context.place),
             "parley/call_id": context.call_id,
         }
-
-
-def _to_server(row: McpServer) -> Server:
-    return Server(
-        id=row.id,
-        name=row.name,
-        transport=row.transport,
-        command=row.command,
-        args=row.args,
-        env=row.env,
-        url=row.url,
-        headers=row.headers,
-        permission=Permission.from_label(row.required_permission),
-        read_only_tools=row.read_only_tools,
-        tells_nobody_tools=row.tells_nobody_tools,
-        timeout_seconds=row.timeout_seconds,
-        tells_user=row.tells_user,
-        reads_untrusted=row.reads_untrusted,
-        reads_private=row.reads_private,
-    )
 
 
 def _names(names: Sequence[str], name: str) -> bool:
