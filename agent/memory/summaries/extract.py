@@ -85,7 +85,7 @@ def _sentences(lines: Sequence[Line], first: int = 0) -> list[_Sentence]:
             elif len(content.split()) < 3 and content.isascii():
                 score *= 0.3
             score *= AGENT_FACTOR if line.is_bot else 1.0
-            sentences.append(_Sentence(first + len(sentences), head, content, score=score))
+            sentences.append(_Sentence(first + len(sentences), head, content=content, score=score))
     return sentences
 
 
