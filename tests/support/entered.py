@@ -10,7 +10,7 @@ from agent.live.announcer import TurnReaders
 from agent.queue.worker import Worker
 from tests.support.source_tree import ROOT
 
-FOLLOWED = tuple(f"{ROOT}/{package}/" for package in ("adapters", "agent"))
+FOLLOWED = tuple(f"{ROOT}/{package}/" for package in ("adapters", "agent", "modules", "shared"))
 # What makes memories of a turn runs after it, and may run beside the next one.
 BEHIND = f"{ROOT}/agent/memory/"
 # These run when a class or a module is created, or within another function; a reader does not open a file for them.
@@ -19,7 +19,7 @@ NOT_ENTERED = frozenset({"<module>", "<lambda>", "<listcomp>", "<genexpr>", "<di
 
 @contextmanager
 def files_entered() -> Iterator[dict[str, set[str]]]:
-    """Collect the files of `adapters/` and `agent/` that the block enters, each with the functions that it calls."""
+    """Collect the files that the block enters, tests and libraries left out, each with the functions that it calls."""
     entered: dict[str, set[str]] = {}
 
     def profile(frame: FrameType, event: str, _argument: object) -> None:
