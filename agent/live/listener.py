@@ -199,7 +199,7 @@ class Listener(TurnReaders):
                 await connection.add_listener(TURNS, self._on_turn_note)
                 await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
                 await connection.add_listener(READERS, self._on_reader_note)
-                await connection.add_listener(CHANGES, self._on_change_note)
+                await connection.add_listener(CHANGES, lambda *note: self._tell_change(str(note[-1])))
                 await connection.add_listener(DUE, self._on_due_note)
                 break
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase) as error:
@@ -231,9 +231,6 @@ class Listener(TurnReaders):
                 is_stopped = (await session.execute(statements.is_stopped, {"turn_id": turn_id})).scalar_one()
             for cancellation in self._observers.of_cancellations if is_stopped else ():
                 cancellation(turn_id)
-
-    def _on_change_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        self._tell_change(str(payload))
 
     def _tell_change(self, table: str | None) -> None:
         for of_change in self._observers.of_changes:
