@@ -8,7 +8,6 @@ from secrets import token_urlsafe
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from modules.location.geocoding import find_address
@@ -35,36 +34,6 @@ MOST_PLACES, MOST_REMINDERS = 50, 100
 UNAUTHORIZED = HttpResponse(status=401, headers={"WWW-Authenticate": 'Basic realm="Parley"'})
 UNKNOWN_ACCURACY = 100.0
 
-SAVE = sql("""
-INSERT INTO location_places (user_id, name, latitude, longitude, radius_metres)
-SELECT :user_id, :name, :latitude, :longitude, :radius
-WHERE (SELECT count(*) FROM location_places WHERE user_id = :user_id) < :most
-   OR EXISTS (SELECT FROM location_places WHERE user_id = :user_id AND name = :name)
-ON CONFLICT (user_id, name) DO UPDATE SET latitude = excluded.latitude, longitude = excluded.longitude,
-    radius_metres = excluded.radius_metres, is_inside = NULL
-RETURNING id
-""")
-LIST = sql("SELECT id, name, radius_metres, is_inside FROM location_places WHERE user_id = :user_id ORDER BY name")
-LIST_REMINDERS = sql("""
-SELECT reminder.id, name, event, content, author, repeats
-FROM location_reminders AS reminder JOIN location_places AS place ON place.id = reminder.place_id
-WHERE reminder.user_id = :user_id ORDER BY reminder.id
-""")
-FIND = sql("SELECT id FROM location_places WHERE user_id = :user_id AND name = :name")
-DELETE = sql("DELETE FROM location_places WHERE user_id = :user_id AND name = :name RETURNING id")
-CURRENT = sql("""
-SELECT latitude, longitude, accuracy_metres, recorded_at FROM location_trackers
-WHERE user_id = :user_id AND latitude IS NOT NULL
-""")
-NEAR = sql("SELECT name, latitude, longitude FROM location_places WHERE user_id = :user_id")
-REMIND = sql("""
-INSERT INTO location_reminders (user_id, place_id, conversation_id, adapter, platform_user_id, event, content, author,
-                                repeats)
-SELECT :user_id, :place_id, :conversation_id, :adapter, :platform_user_id, :event, :content, :author, :repeats
-WHERE (SELECT count(*) FROM location_reminders WHERE user_id = :user_id) < :most RETURNING id
-""")
-CANCEL = sql("DELETE FROM location_reminders WHERE id = :id AND user_id = :user_id RETURNING id")
-
 
 # `acts=False`: places and reminders are the person's alone.
 @tool(requires=Permission.USER, acts=False)
@@ -88,12 +57,14 @@ async def save_place(
     parameters = {"user_id": context.user.id, "name": _plain(name), "radius": radius_metres, "most": MOST_PLACES}
     if context.author == "stranger":
         async with context.transaction() as session:
-            is_known = (await session.execute(FIND, parameters)).one_or_none() is not None
+            is_known = (await session.execute(statements.find_place, parameters)).one_or_none() is not None
         if is_known:
             # Where it was is lost.
             await context.confirm(f"Move the place “{parameters['name']}” to {label}?")
     async with context.transaction() as session:
-        saved = await session.execute(SAVE, parameters | {"latitude": latitude, "longitude": longitude})
+        saved = await session.execute(
+            statements.save_place, parameters | {"latitude": latitude, "longitude": longitude}
+        )
         if saved.one_or_none() is None:
             raise ToolError(f"There are {MOST_PLACES} places already; delete one first.")
     return {"name": parameters["name"], "at": label, "radius_metres": radius_metres}
@@ -107,8 +78,8 @@ async def list_places(context: ToolContext) -> dict[str, Any]:
     """
     _require_direct(context)
     async with context.transaction() as session:
-        places = (await session.execute(LIST, {"user_id": context.user.id})).all()
-        reminders = (await session.execute(LIST_REMINDERS, {"user_id": context.user.id})).all()
+        places = (await session.execute(statements.list_places, {"user_id": context.user.id})).all()
+        reminders = (await session.execute(statements.list_all_reminders, {"user_id": context.user.id})).all()
     return {
         "places": [
             {"name": place.name, "radius_metres": place.radius_metres, "is_there": place.is_inside} for place in places
@@ -134,7 +105,7 @@ async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
     Example: {"name": "office"} -> "deleted": "office"
     """
     async with context.transaction() as session:
-        cursor = await session.execute(DELETE, {"user_id": context.user.id, "name": _plain(name)})
+        cursor = await session.execute(statements.delete_place, {"user_id": context.user.id, "name": _plain(name)})
         if cursor.one_or_none() is None:
             raise NotFound("There is no such place.")
     return {"deleted": _plain(name)}
@@ -153,7 +124,9 @@ async def remind_at_place(
     Example: {"place": "home", "text": "Feed the bikes.", "on": "enter"} -> "reminder_id"
     """
     async with context.transaction() as session:
-        place_row = (await session.execute(FIND, {"user_id": context.user.id, "name": _plain(place)})).one_or_none()
+        place_row = (
+            await session.execute(statements.find_place, {"user_id": context.user.id, "name": _plain(place)})
+        ).one_or_none()
         if place_row is None:
             raise NotFound("There is no such place; save it first.")
         origin = await context.jobs.find_origin(session)
@@ -169,7 +142,7 @@ async def remind_at_place(
             "repeats": repeats,
             "most": MOST_REMINDERS,
         }
-        row = (await session.execute(REMIND, parameters)).one_or_none()
+        row = (await session.execute(statements.add_reminder, parameters)).one_or_none()
     if row is None:
         raise ToolError(f"There are {MOST_REMINDERS} reminders at places already; cancel one first.")
     return {"reminder_id": row.id, "place": _plain(place), "on": on}
@@ -184,7 +157,7 @@ async def cancel_place_reminder(
     Example: {"reminder_id": 1} -> "cancelled": 1
     """
     async with context.transaction() as session:
-        cursor = await session.execute(CANCEL, {"user_id": context.user.id, "id": reminder_id})
+        cursor = await session.execute(statements.delete_reminder, {"user_id": context.user.id, "id": reminder_id})
         if cursor.one_or_none() is None:
             raise NotFound(what="reminder")
     return {"cancelled": reminder_id}
@@ -199,7 +172,7 @@ async def get_position(context: ToolContext) -> dict[str, Any]:
     _require_direct(context)
     async with context.transaction() as session:
         current = await _get_current(session, context.user.id)
-        places = (await session.execute(NEAR, {"user_id": context.user.id})).all()
+        places = (await session.execute(statements.list_coordinates, {"user_id": context.user.id})).all()
     here = (current.latitude, current.longitude)
     metres = {place.name: round(distance(here, (place.latitude, place.longitude))) for place in places}
     return {
@@ -280,7 +253,7 @@ def _read_position(body: bytes) -> Position | None:
 
 
 async def _get_current(session: AsyncSession, user_id: int) -> Any:
-    current = (await session.execute(CURRENT, {"user_id": user_id})).one_or_none()
+    current = (await session.execute(statements.find_position, {"user_id": user_id})).one_or_none()
     if current is None:
         raise ToolError("No position is known: the person's phone has to be paired first, in a direct message.")
     return current

@@ -25,3 +25,42 @@ WHERE place_id = :place_id AND event = :event ORDER BY reminder.id;
 
 -- name: end_reminder
 DELETE FROM location_reminders WHERE id = :id AND NOT repeats;
+
+-- name: save_place
+INSERT INTO location_places (user_id, name, latitude, longitude, radius_metres)
+SELECT :user_id, :name, :latitude, :longitude, :radius
+WHERE (SELECT count(*) FROM location_places WHERE user_id = :user_id) < :most
+   OR EXISTS (SELECT FROM location_places WHERE user_id = :user_id AND name = :name)
+ON CONFLICT (user_id, name) DO UPDATE SET latitude = excluded.latitude, longitude = excluded.longitude,
+    radius_metres = excluded.radius_metres, is_inside = NULL
+RETURNING id;
+
+-- name: find_place
+SELECT id FROM location_places WHERE user_id = :user_id AND name = :name;
+
+-- name: list_places
+SELECT id, name, radius_metres, is_inside FROM location_places WHERE user_id = :user_id ORDER BY name;
+
+-- name: list_coordinates
+SELECT name, latitude, longitude FROM location_places WHERE user_id = :user_id;
+
+-- name: delete_place
+DELETE FROM location_places WHERE user_id = :user_id AND name = :name RETURNING id;
+
+-- name: find_position
+SELECT latitude, longitude, accuracy_metres, recorded_at FROM location_trackers
+WHERE user_id = :user_id AND latitude IS NOT NULL;
+
+-- name: list_all_reminders
+SELECT reminder.id, name, event, content, author, repeats
+FROM location_reminders AS reminder JOIN location_places AS place ON place.id = reminder.place_id
+WHERE reminder.user_id = :user_id ORDER BY reminder.id;
+
+-- name: add_reminder
+INSERT INTO location_reminders (user_id, place_id, conversation_id, adapter, platform_user_id, event, content, author,
+                                repeats)
+SELECT :user_id, :place_id, :conversation_id, :adapter, :platform_user_id, :event, :content, :author, :repeats
+WHERE (SELECT count(*) FROM location_reminders WHERE user_id = :user_id) < :most RETURNING id;
+
+-- name: delete_reminder
+DELETE FROM location_reminders WHERE id = :id AND user_id = :user_id RETURNING id;

@@ -14,9 +14,8 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Any
 
-from sqlalchemy import text
-
 from shared.db.driver import Session
+from shared.db.statements import load_statements
 from shared.errors import (
     BudgetBusy,
     LimitExhausted,
@@ -27,31 +26,10 @@ from shared.errors import (
 from shared.messages import COST_DIGITS, EstimatedUsage, Place, Usage
 from shared.settings import Settings
 
+statements = load_statements(__file__)
+
 # Seconds between two requests for a busy budget; they grow, because each request takes locks.
 MIN_WAIT_SECONDS, MAX_WAIT_SECONDS = 0.1, 1.0
-
-RESERVE = text("""
-SELECT * FROM parley_reserve(
-    p_user_id => :user_id, p_turn_id => :turn_id, p_attempt => :attempt, p_tokens => :tokens,
-    p_cost => CAST(:cost AS numeric), p_seconds => :seconds
-)
-""")
-STORE_DEFAULTS = text("SELECT parley_store_defaults(:guest_token_budget)")
-RELEASE = text("SELECT parley_release(p_turn_id => :turn_id)")
-ABANDON = text("SELECT parley_abandon(p_turn_id => :turn_id, p_model => :model)")
-EXPIRE = text("SELECT parley_expire_reservations()")
-READ = text("""
-SELECT token_limit + granted.tokens AS budget, tokens_used AS used, tokens_reserved AS reserved, resets_at
-FROM parley_read_limits(ROW(CAST(:user_id AS bigint), NULL, NULL))
-CROSS JOIN parley_granted(:user_id, NULL, NULL) AS granted
-""")
-READ_SERVER = text("""
-SELECT common.token_limit + granted.tokens AS budget, common.tokens_used AS used, common.tokens_reserved AS reserved,
-       common.resets_at
-FROM servers CROSS JOIN LATERAL parley_read_limits(ROW(NULL, servers.id, NULL)) AS common
-CROSS JOIN LATERAL parley_granted(NULL, servers.id, NULL) AS granted
-WHERE platform = :platform AND platform_server_id = :server AND common.token_limit IS NOT NULL
-""")
 
 
 class AdmissionStatus(Enum):
@@ -158,7 +136,7 @@ def to_admission(row: Any) -> Admission:
 
 async def store_defaults(session: Session, settings: Settings) -> None:
     """Tell the database's functions what a guest may spend; a program does so when it starts."""
-    await session.execute(STORE_DEFAULTS, {"guest_token_budget": settings.default_guest_token_budget})
+    await session.execute(statements.store_defaults, {"guest_token_budget": settings.default_guest_token_budget})
 
 
 async def reserve(session: Session, reservation: Reservation) -> Admission:
@@ -166,7 +144,7 @@ async def reserve(session: Session, reservation: Reservation) -> Admission:
 
     Raises `Superseded` if another attempt runs the turn.
     """
-    row = (await session.execute(RESERVE, asdict(reservation))).one_or_none()
+    row = (await session.execute(statements.reserve, asdict(reservation))).one_or_none()
     if row is None:
         raise Superseded
     return to_admission(row)
@@ -189,7 +167,7 @@ async def wait_while_busy(request: Callable[[], Awaitable[Admission]], seconds_l
 
 async def release(session: Session, turn_id: int) -> int:
     """Release the reservation of a turn; return its tokens."""
-    released: int = (await session.execute(RELEASE, {"turn_id": turn_id})).scalar_one()
+    released: int = (await session.execute(statements.release, {"turn_id": turn_id})).scalar_one()
     return released
 
 
@@ -199,25 +177,25 @@ async def abandon(session: Session, turn_id: int, *, model: str | None = None) -
     `model` is the one that is asked first, if it is known. Returns the charged tokens.
     """
     parameters = {"turn_id": turn_id, "model": model}
-    charged: int = (await session.execute(ABANDON, parameters)).scalar_one()
+    charged: int = (await session.execute(statements.abandon, parameters)).scalar_one()
     return charged
 
 
 async def end_expired(session: Session) -> int:
     """End all expired reservations as `abandon` does; return their number."""
-    count: int = (await session.execute(EXPIRE)).scalar_one()
+    count: int = (await session.execute(statements.expire_reservations)).scalar_one()
     return count
 
 
 async def get_budget_status(session: Session, user_id: int) -> BudgetStatus:
     """Return the status of a user's budget."""
-    return _to_budget_status((await session.execute(READ, {"user_id": user_id})).one())
+    return _to_budget_status((await session.execute(statements.get_budget_status, {"user_id": user_id})).one())
 
 
 async def find_server_budget_status(session: Session, place: Place) -> BudgetStatus | None:
     """Return the status of the budget of the place's server; None if the server has no limit."""
     parameters = {"platform": place.platform, "server": place.server}
-    row = (await session.execute(READ_SERVER, parameters)).one_or_none()
+    row = (await session.execute(statements.find_server_budget_status, parameters)).one_or_none()
     return None if row is None else _to_budget_status(row)
 
 
