@@ -14,7 +14,7 @@ from sqlalchemy import URL, make_url, text
 
 from adapters.cli.compose import open_app
 from adapters.cli.opening import prepare
-from adapters.cli.run import _print_addresses
+from adapters.cli.run import _list_addresses
 from adapters.cli.serving import _wait_for_database
 from adapters.cli.worker import build_worker
 from shared.backup.database import DumpOptions, run_pg_restore, write_dump
@@ -239,9 +239,9 @@ async def test_a_database_that_is_full_once_the_tables_are_ready_is_waited_for_t
 
 
 async def open_and_report(settings: Settings, address: Address) -> None:
-    """Open Parley and print its addresses, as `parley run` does."""
+    """Open Parley and list its addresses, as `parley run` does."""
     async with open_app(settings, address) as app:
-        assert await _wait_for_database(partial(_print_addresses, app), asyncio.Event())
+        assert await _wait_for_database(partial(_list_addresses, app), asyncio.Event())
 
 
 def start_waiting(work: Callable[[], Awaitable[object]]) -> asyncio.Task[bool]:
