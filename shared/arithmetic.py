@@ -69,15 +69,7 @@ def work_out(expression: str) -> str:
         raise NoSum("it divides by zero") from None
     except (DecimalException, ArithmeticError, ValueError):
         raise NoSum("it has no result, or one that is too large") from None
-    return _to_text(_bounded(result), context)
-
-
-def _with_points(text: str) -> str:
-    # A comma between digits is a decimal point, as much of the world writes it, unless three digits follow.
-    return re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", text).replace(",", ".")
-
-
-def _to_text(result: Number, context: Context) -> str:
+    result = _bounded(result)
     if isinstance(result, int):
         return str(result)
     if context.flags[Inexact]:
@@ -86,6 +78,11 @@ def _to_text(result: Number, context: Context) -> str:
         return "0"
     plain = result.normalize(Context(DIGITS))
     return f"{plain:f}" if -SHOWN_DIGITS < plain.adjusted() <= DIGITS else f"{plain:e}"
+
+
+def _with_points(text: str) -> str:
+    # A comma between digits is a decimal point, as much of the world writes it, unless three digits follow.
+    return re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", text).replace(",", ".")
 
 
 @dataclass

@@ -239,7 +239,7 @@ async def test_a_database_that_is_full_once_the_tables_are_ready_is_waited_for_t
 
 
 async def open_and_report(settings: Settings, address: Address) -> None:
-    """Open Parley and look up its addresses, as `parley run` does."""
+    """Open Parley and list its addresses, as `parley run` does."""
     async with open_app(settings, address) as app:
         assert await _wait_for_database(partial(_list_addresses, app), asyncio.Event())
 

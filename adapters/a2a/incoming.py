@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from a2a.types.a2a_pb2 import Part, SendMessageRequest
+from a2a.types.a2a_pb2 import SendMessageRequest
 from google.protobuf.json_format import MessageToDict
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
 
@@ -70,8 +70,11 @@ async def to_incoming(
     check_hops(hops, installation_id(app.secrets))
     sender = _sender(metadata.person, hops)
     is_direct = metadata.person is not None and metadata.person.is_direct
-    # A message without a context begins a new one; if it is sent twice, both have to get the same context.
-    context_id = ids.context_id or _derive_context_id(sender, ids.message_id)
+    context_id = ids.context_id
+    if not context_id:
+        # It begins a new one; if the message is sent twice, both have to get the same context.
+        identity = json.dumps([sender.platform, sender.platform_user_id, ids.message_id])
+        context_id = hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32]
     texts = [
         json.dumps(MessageToDict(part.data), ensure_ascii=False) if part.HasField("data") else part.text
         for part in message.parts
@@ -126,17 +129,24 @@ def _sender(person: NamedPerson | None, hops: Hops) -> Sender:
     return Sender(person.platform, person.platform_user_id, name)
 
 
-def _derive_context_id(sender: Sender, message_id: str) -> str:
-    identity = json.dumps([sender.platform, sender.platform_user_id, message_id])
-    return hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32]
-
-
 async def _store_files(app: App, parts: Any) -> tuple[Attachment, ...]:
     files = [part for part in parts if part.HasField("raw") or part.HasField("url")]
     if len(files) > MAX_ATTACHMENTS:
         raise invalid("message.parts", f"there are more than {MAX_ATTACHMENTS} files in them")
-    # All addresses are checked before the first file is stored.
-    links = [_to_link(part) if part.HasField("url") else None for part in files]
+    # All addresses are checked before the first file is stored. They are fetched later, during the turn, through the
+    # egress guard.
+    links: list[Attachment | None] = []
+    for part in files:
+        if not part.HasField("url"):
+            links.append(None)
+            continue
+        try:
+            url = ADDRESS.validate_python(part.url)
+            name = part.filename or PurePosixPath(urlsplit(url).path).name or "file"
+        except ValueError:
+            raise invalid("message.parts", "the address of a file must begin with http:// or https://") from None
+        mime_type = cut(part.media_type, 200) or NO_TYPE
+        links.append(Attachment(clean_filename(name), mime_type, url=url, author="stranger"))
     attachments: list[Attachment] = []
     for part, link in zip(files, links, strict=True):
         if link is not None:
@@ -146,16 +156,6 @@ async def _store_files(app: App, parts: Any) -> tuple[Attachment, ...]:
             file = await store_content(app, filename, mime_type, content=part.raw)
             attachments.append(replace(file, author="stranger"))
     return tuple(attachments)
-
-
-def _to_link(part: Part) -> Attachment:
-    # Files with an address are fetched later, during the turn, through the egress guard.
-    try:
-        url = ADDRESS.validate_python(part.url)
-        name = part.filename or PurePosixPath(urlsplit(url).path).name or "file"
-    except ValueError:
-        raise invalid("message.parts", "the address of a file must begin with http:// or https://") from None
-    return Attachment(clean_filename(name), cut(part.media_type, 200) or NO_TYPE, url=url, author="stranger")
 
 
 def _checked(shape: Any, fields: Mapping[str, Any]) -> Any:

@@ -41,7 +41,16 @@ class Exchanges:
         """Return whether a message is for somebody else than the agent; a repeated event gets the same result."""
         if addressing.calls_agent:
             return False
-        is_reply = self._is_reply(addressing)
+        is_reply, exchange = False, (addressing.place, addressing.author)
+        since, reply = self._addressed.get(exchange, (None, None))
+        if (
+            since is not None
+            and addressing.message > since.message
+            and addressing.sent_at - since.sent_at <= ANSWER_WITHIN
+        ):
+            is_reply = reply in (None, addressing.message)
+            if reply is None:
+                self._addressed[exchange] = (since, addressing.message)
         for person in addressing.others:
             key = (addressing.place, person)
             before = self._addressed.get(key)
@@ -51,13 +60,3 @@ class Exchanges:
         while len(self._addressed) > MOST_REMEMBERED:
             self._addressed.popitem(last=False)
         return is_reply or bool(addressing.others)
-
-    def _is_reply(self, addressing: Addressing) -> bool:
-        key = (addressing.place, addressing.author)
-        since, reply = self._addressed.get(key, (None, None))
-        if since is None or addressing.message <= since.message or addressing.sent_at - since.sent_at > ANSWER_WITHIN:
-            return False
-        if reply is None:
-            self._addressed[key] = (since, addressing.message)
-            return True
-        return reply == addressing.message

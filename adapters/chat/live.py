@@ -53,16 +53,16 @@ async def _show_growing(turn: "LiveTurn", live_message: LiveMessage) -> None:
         try:
             text = to_live_text(turn)
             has_grown = text not in ("", visible_text)
-            if has_grown and message_id is None:
+            if has_grown and message_id is not None:
+                await live_message.edit(message_id, text)
+            elif has_grown:
                 message_id = await live_message.post(text)
                 await turn.keep_message(message_id)
-            elif has_grown and message_id is not None:
-                await live_message.edit(message_id, text)
+            if has_grown:
+                visible_text, quiet_seconds = text, 0.0
             elif quiet_seconds >= TYPING_LASTS:
                 await live_message.type()
                 quiet_seconds = 0.0
-            if has_grown:
-                visible_text, quiet_seconds = text, 0.0
         except Unavailable as error:
             log.info("live_text_late", turn=turn.turn_id, cause=str(error))
         if await turn.ends_within(SECONDS_PER_EDIT):

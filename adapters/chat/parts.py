@@ -81,24 +81,21 @@ def _pieces(line: str, limit: int, before: str, after: str) -> list[str]:
     room = limit - _closing_size(fence) - (size(_reopening(fence, limit)) + 1 if fence else 0)
     if may_fence(line):
         room -= len(GUARD)
-    pieces, state = [], before
     # The indentation of a fence is not a place to split.
-    for piece in _cut(line if after == before else line.lstrip(), room):
+    rest = line if after == before else line.lstrip()
+    room = room if size(rest) == len(rest) else room // 2
+    texts: list[str] = []
+    while len(rest) > room:
+        at = rest.rfind(" ", room // 2, room)
+        at = find_cut(rest, room) if at < 0 else at + 1
+        texts.append(rest[:at])
+        rest = rest[at:]
+    pieces, state = [], before
+    for piece in [*texts, rest]:
         is_meant = fence_after(state, piece) == state or (state != after and bool(fence_after(state, piece)))
         pieces.append(piece if is_meant else GUARD + piece)
         state = after
     return pieces
-
-
-def _cut(line: str, limit: int) -> list[str]:
-    pieces = []
-    limit = limit if size(line) == len(line) else limit // 2
-    while len(line) > limit:
-        at = line.rfind(" ", limit // 2, limit)
-        at = find_cut(line, limit) if at < 0 else at + 1
-        pieces.append(line[:at])
-        line = line[at:]
-    return [*pieces, line]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,25 +127,21 @@ async def collect(
     uploads: list[Upload] = []
     others: list[ReplyFile] = []
     for file in files:
-        try:
-            upload = await _read(app, file) if file.size_bytes <= max_bytes and len(uploads) < MOST_FILES - 1 else None
-        except (FileLost, FileDamaged) as error:
-            others.append(replace(file, filename=f"{file.filename} ({UNREADABLE[type(error)]})"))
-            continue
-        if upload is None or not (upload.content or allows_empty):
+        if file.size_bytes > max_bytes or len(uploads) >= MOST_FILES - 1:
             others.append(file)
             continue
-        uploads.append(upload)
-        max_bytes -= len(upload.content)
+        try:
+            _, chunks = await app.files.storage.open(app.database, file.file_id)
+            async with aclosing(chunks) as pieces:
+                content = b"".join([piece async for piece in pieces])
+        except (FileLost, FileDamaged) as error:
+            others.append(replace(file, filename=f"{file.filename} ({UNREADABLE[type(error)]})"))
+        except (NotFound, Unavailable):
+            others.append(file)
+        else:
+            if not (content or allows_empty):
+                others.append(file)
+                continue
+            uploads.append(Upload(file.filename, content))
+            max_bytes -= len(content)
     return uploads, others
-
-
-async def _read(app: "App", file: ReplyFile) -> Upload | None:
-    try:
-        _, chunks = await app.files.storage.open(app.database, file.file_id)
-        async with aclosing(chunks) as pieces:
-            return Upload(file.filename, b"".join([piece async for piece in pieces]))
-    except FileLost:
-        raise
-    except (NotFound, Unavailable):
-        return None

@@ -1,7 +1,6 @@
 """The work of `parley backup` and `parley restore`."""
 
 import asyncio
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,13 +54,16 @@ def write(file: Path, *, is_live: bool) -> None:
 
 def verify(file: Path) -> None:
     """Restore an archive into a temporary folder with a Postgres of its own, which are removed again."""
-    with ExitStack() as closing:
-        home = Path(closing.enter_context(TemporaryDirectory(prefix="parley-verify-", ignore_cleanup_errors=True)))
+    with TemporaryDirectory(prefix="parley-verify-", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
         settings = read_settings(quiet=True).model_copy(
             update={"parley_home": home, "database_url": None, "s3_endpoint": None}
         )
-        closing.callback(_stop_server, home)
-        manifest = _restore(file, settings)
+        try:
+            manifest = _restore(file, settings)
+        finally:
+            if (home / "postgres").exists():
+                find_server(home).detach()
     say(f"{file} is whole, and could be restored: {_describe(manifest)}")
 
 
@@ -115,11 +117,6 @@ def _restore(file: Path, settings: Settings) -> Manifest:
 
 def _open_storage(settings: Settings, secrets: Secrets) -> Storage:
     return open_storage(settings, secrets, SystemClock())
-
-
-def _stop_server(home: Path) -> None:
-    if (home / "postgres").exists():
-        find_server(home).detach()
 
 
 def _describe(manifest: Manifest) -> str:

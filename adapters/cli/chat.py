@@ -16,7 +16,6 @@ from shared import __version__
 if TYPE_CHECKING:
     from adapters.terminal import Output, Reader
     from agent.app import App
-    from agent.people.participants import ResolvedUser
     from agent.queue.heartbeats import LiveWorkers
     from shared.db.database import Address
     from shared.settings import Settings
@@ -46,14 +45,28 @@ async def _talk(settings: "Settings", address: "Address") -> bool:
     from adapters.cli.compose import open_app
     from adapters.cli.owner import resolve_terminal_user
     from adapters.cli.watchdog import watched
-    from adapters.terminal import Chat
+    from adapters.terminal import Chat, LiveOutput, PersonAtKeyboard, PipedLines, PlainOutput
+    from agent.commands import list_commands
 
     talking = asyncio.current_task()
     for signal_number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(signal_number, lambda: talking and talking.cancel())
     async with kept_up(settings, address), open_app(settings, await prepare(settings, address)) as running_app:
         user = await resolve_terminal_user(running_app)
-        reader, output = _choose_input_and_output(running_app, user)
+        is_at_keyboard = sys.stdin.isatty() and sys.stdout.isatty()
+        output: Output = LiveOutput() if is_at_keyboard else PlainOutput()
+        if is_at_keyboard:
+            for line in (
+                f"Parley {__version__}. You are {user.name} ({user.permission.label}).",
+                f"Answers come from {describe_models(running_app.settings)}.",
+                *([describe_remedy()] if is_offline(running_app.settings) else []),
+                "/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.\n",
+            ):
+                output.note(line)
+        words = [*(word for command in list_commands("terminal") for word in command.beginnings), "/attach"]
+        history = running_app.settings.parley_home / "chat_history"
+        # Made for the input that is read alone: each begins to read at once.
+        reader: Reader = PersonAtKeyboard(history, words) if is_at_keyboard else PipedLines()
         worker = LocalWorker(running_app)
         warming = asyncio.create_task(running_app.models.router.warm(), name="warm")
         try:
@@ -65,22 +78,6 @@ async def _talk(settings: "Settings", address: "Address") -> bool:
             warming.cancel()
             await worker.close()
             await asyncio.gather(warming, return_exceptions=True)
-
-
-def _choose_input_and_output(running_app: "App", user: "ResolvedUser") -> "tuple[Reader, Output]":
-    from adapters.terminal import LiveOutput, PersonAtKeyboard, PipedLines, PlainOutput
-    from agent.commands import list_commands
-
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return PipedLines(), PlainOutput()
-    commands = [line for command in list_commands("terminal") for line in command.beginnings]
-    output = LiveOutput()
-    output.note(f"Parley {__version__}. You are {user.name} ({user.permission.label}).")
-    output.note(f"Answers come from {describe_models(running_app.settings)}.")
-    if is_offline(running_app.settings):
-        output.note(describe_remedy())
-    output.note("/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.\n")
-    return PersonAtKeyboard(running_app.settings.parley_home / "chat_history", [*commands, "/attach"]), output
 
 
 class LocalWorker:

@@ -119,15 +119,33 @@ async def _look_at_files(address: Address, settings: Settings) -> Finding:
 
 async def _check_work(address: Address, installation: Installation) -> AsyncIterator[Finding]:
     # Whether the program can do what waits for it.
-    yield await _check_roles(address)
+    role = (await _fetch(address, statements.read_role))[0]
+    roles = Finding(
+        "ok", "roles", f"{', '.join(ROLES)}, none of them a superuser; row-level security binds the program"
+    )
+    if role["sees_all"]:
+        roles = Finding(
+            "fail",
+            "roles",
+            f"the program works as {role['name']}, which row-level security does not bind; it has to be parley_app",
+        )
+    else:
+        connection = await address.connect(as_owner=True)
+        try:
+            await check_roles(connection)
+        except ParleyError as error:
+            roles = Finding("fail", "roles", str(error))
+        finally:
+            await connection.close()
+    yield roles
     for row in await _fetch(address, statements.list_waiting_replies, as_owner=True):
         verb = "waits" if row["replies"] == 1 else "wait"
         backlog = f"{row['replies']} {verb} for {row['adapter']}, the oldest for {timedelta(seconds=int(row['age']))}"
         if row["age"] <= WAITS_SECONDS:
             yield Finding("ok", "replies", backlog)
         else:
-            cause = row["cause"] or "no worker that serves it runs"
-            yield Finding("warn", "replies", f"{backlog}: {cause.removesuffix('.')}; they are sent when it is back")
+            cause = (row["cause"] or "no worker that serves it runs").removesuffix(".")
+            yield Finding("warn", "replies", f"{backlog}: {cause}; they are sent when it is back")
     if (model := installation.settings.embedding_model) is not None:
         database = Database(address, pool_size=1)
         try:
@@ -152,29 +170,28 @@ async def _check_choices(address: Address, installation: Installation) -> AsyncI
     yield await _look_at_files(address, installation.settings)
     servers = await _fetch(address, statements.list_servers, as_owner=True)
     for server in servers:
-        yield _check_remote(server)
+        name = f"the {server['kind']} {server['name']}"
+        if not server["enabled"]:
+            yield Finding("off", "remote", f"{name} is switched off")
+        elif server["last_error"] is not None:
+            yield Finding("warn", "remote", f"{name} can't be used: {' '.join(server['last_error'].split())}")
+        elif not server["was_reached"]:
+            yield Finding("warn", "remote", f"{name} has not been reached yet; a worker does that")
+        elif server["held_back"]:
+            text = f"{name} has {server['held_back']} tools that wait for mcp_tools.approved"
+            yield Finding("warn", "remote", text)
+        else:
+            yield Finding("ok", "remote", f"{name} was reached")
     modules = {*installation.modules, *(server["name"] for server in servers), *BUILT_IN_MODULES}
-    for persona in await _fetch(address, statements.list_personas, as_owner=True):
-        if persona["default_model"]:
-            installation.found_models.append((f"the persona {persona['name']}", persona["default_model"]))
+    personas = await _fetch(address, statements.list_personas, as_owner=True)
+    installation.found_models += [
+        (f"the persona {persona['name']}", persona["default_model"]) for persona in personas if persona["default_model"]
+    ]
+    for persona in personas:
         for name in sorted({*json.loads(persona["allowed_modules"] or "[]")} - modules):
             nearest = get_close_matches(name, modules, n=1, cutoff=0.0)[0]
             text = f"{persona['name']} allows the module {name}, which does not exist; did you mean {nearest}?"
             yield Finding("warn", "persona", text)
-
-
-def _check_remote(row: Any) -> Finding:
-    name = f"the {row['kind']} {row['name']}"
-    if not row["enabled"]:
-        return Finding("off", "remote", f"{name} is switched off")
-    if row["last_error"] is not None:
-        return Finding("warn", "remote", f"{name} can't be used: {' '.join(row['last_error'].split())}")
-    if not row["was_reached"]:
-        return Finding("warn", "remote", f"{name} has not been reached yet; a worker does that")
-    if row["held_back"]:
-        text = f"{name} has {row['held_back']} tools that wait for mcp_tools.approved"
-        return Finding("warn", "remote", text)
-    return Finding("ok", "remote", f"{name} was reached")
 
 
 async def _check_records(address: Address, _installation: Installation) -> AsyncIterator[Finding]:
@@ -196,21 +213,6 @@ async def _check_records(address: Address, _installation: Installation) -> Async
     ):
         sentence = to_cause_line(route["model"], Cause(route["cause"]))
         yield Finding("fail", "model", f"at {route['last_at']:%H:%M} UTC: {sentence}")
-
-
-async def _check_roles(address: Address) -> Finding:
-    role = (await _fetch(address, statements.read_role))[0]
-    if role["sees_all"]:
-        text = f"the program works as {role['name']}, which row-level security does not bind; it has to be parley_app"
-        return Finding("fail", "roles", text)
-    connection = await address.connect(as_owner=True)
-    try:
-        await check_roles(connection)
-    except ParleyError as error:
-        return Finding("fail", "roles", str(error))
-    finally:
-        await connection.close()
-    return Finding("ok", "roles", f"{', '.join(ROLES)}, none of them a superuser; row-level security binds the program")
 
 
 async def _fetch(address: Address, statement: TextClause, *parameters: Any, as_owner: bool = False) -> Sequence[Any]:

@@ -160,9 +160,4 @@ def list_routes() -> list["Route"]:
 
 def list_periodic_tasks(app: App) -> list[PeriodicTask]:
     """Return the periodic tasks of the optional parts, for the worker."""
-    return [PeriodicTask("orphan sweeper", partial(_end_orphans, app), SWEEP_SECONDS)]
-
-
-async def _end_orphans(app: App) -> None:
-    async with app.database.transaction() as session:
-        await end_orphans(session)
+    return [PeriodicTask("orphan sweeper", partial(end_orphans, app.database), SWEEP_SECONDS)]

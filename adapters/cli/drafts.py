@@ -1,6 +1,7 @@
 """A persona as a text that a person edits: YAML between two lines of dashes, and below it the prompt."""
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 import yaml
@@ -23,7 +24,17 @@ EDITED = (
     "allow_mentions",
 )
 COLUMNS = ("id", *EDITED, "is_default", PROMPT)
-LISTS, NUMBERS = {"allowed_modules", "skills"}, {"max_tokens_per_request", "max_iterations"}
+TEXT = ((str, NoneType), "a text (ids in quotes), or null")
+LIST, NUMBER = ((list, NoneType), "a list of names, or null"), ((int, NoneType), "a whole number, or null")
+# What a value has to be where it is no text, and how a person is told.
+EXPECTATIONS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "allowed_modules": LIST,
+    "skills": LIST,
+    "max_tokens_per_request": NUMBER,
+    "max_iterations": NUMBER,
+    "max_temperature": ((int, float, NoneType), "a number, or null"),
+    "allow_mentions": ((bool,), "true or false"),
+}
 
 
 def to_draft(values: Mapping[str, Any]) -> str:
@@ -44,23 +55,10 @@ def read_draft(draft: str, before: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(fields, dict) or not set(fields) <= set(EDITED):
         raise Refusal(f"Between the dashes stand lines NAME: VALUE, with the names {', '.join(EDITED)}.")
     for name, value in fields.items():
-        _check(name, value)
+        types, expectation = EXPECTATIONS.get(name, TEXT)
+        entries = value if isinstance(value, list) else ()
+        if type(value) not in types or not all(isinstance(entry, str) for entry in entries):
+            raise Refusal(f"{name} is {value!r}; it has to be {expectation}.")
     if not prompt.strip():
         raise Refusal("The prompt is empty.")
     return {name: before[name] for name in EDITED} | fields | {PROMPT: prompt.strip()}
-
-
-def _check(name: str, value: object) -> None:
-    if name in LISTS:
-        is_right = value is None or (isinstance(value, list) and all(isinstance(entry, str) for entry in value))
-        expectation = "a list of names, or null"
-    elif name in NUMBERS:
-        is_right, expectation = value is None or type(value) is int, "a whole number, or null"
-    elif name == "max_temperature":
-        is_right, expectation = value is None or type(value) in (int, float), "a number, or null"
-    elif name == "allow_mentions":
-        is_right, expectation = isinstance(value, bool), "true or false"
-    else:
-        is_right, expectation = value is None or isinstance(value, str), "a text (ids in quotes), or null"
-    if not is_right:
-        raise Refusal(f"{name} is {value!r}; it has to be {expectation}.")

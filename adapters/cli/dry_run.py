@@ -1,7 +1,7 @@
 """`parley persona dry-run`: a changed persona answers recorded turns again, and both answers are shown side by side."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from shared.permissions import Permission
 if TYPE_CHECKING:
     from agent.app import App
     from agent.commands.dry_run.replay import Prepared, Replayed
-    from agent.people.participants import ResolvedPersona
     from shared.settings import Settings
 
 app = typer.Typer()
@@ -79,13 +78,25 @@ def dry_run(
 
 async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
     from adapters.cli.compose import open_app
+    from adapters.cli.owner import resolve_terminal_user
+    from adapters.cli.users import find_user
     from agent.commands.dry_run.replay import DryRun
+    from shared.models import User
 
     with progress("starting"):
         address = await prepare(settings, await asyncio.to_thread(find_database, settings))
     async with open_app(settings, address) as running:
         await running.models.router.warm()
-        run = DryRun(running.turns, await _find_payer(running, wish.payer))
+        if wish.payer is None:
+            user = await resolve_terminal_user(running)
+            payer, permission = user.id, user.permission
+        else:
+            async with running.database.transaction() as session:
+                payer = await find_user(session, wish.payer)
+                permission = Permission.from_label((await session.get_one(User, payer)).permission_level)
+        if permission < Permission.ADMIN:
+            raise Refusal("A dry run is paid by an admin: name one with --as platform:ID.")
+        run = DryRun(running.turns, payer)
         prepared = await _prepare(running, run, wish)
         if not wish.yes:
             rows = [
@@ -110,64 +121,38 @@ async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
         return replayed
 
 
-async def _find_payer(running: "App", who: str | None) -> int:
-    from adapters.cli.owner import resolve_terminal_user
-    from adapters.cli.users import find_user
-    from shared.models import User
-
-    if who is None:
-        user = await resolve_terminal_user(running)
-        user_id, permission = user.id, user.permission
-    else:
-        async with running.database.transaction() as session:
-            user_id = await find_user(session, who)
-            row = await session.get_one(User, user_id)
-            permission = Permission.from_label(row.permission_level)
-    if permission < Permission.ADMIN:
-        raise Refusal("A dry run is paid by an admin: name one with --as platform:ID.")
-    return user_id
-
-
 async def _prepare(running: "App", run: Any, wish: _Wish) -> "list[Prepared]":
     from sqlalchemy import select
 
     from agent.commands.dry_run.recorded import choose_turns, read_turn
-    from agent.people.personas import get_persona
-    from shared.models import Persona
+    from agent.people.personas import get_persona, with_fields
+    from shared.models import Persona, PersonaVersion
 
     async with running.database.transaction() as session:
         persona_id = (await session.scalars(select(Persona.id).where(Persona.name == wish.name))).one_or_none()
         if persona_id is None:
             raise Refusal(f"There is no persona {wish.name!r}; `parley persona list` shows them.")
         ids = await choose_turns(session, persona_id=persona_id, ids=wish.turns, last=wish.last)
+        fields = None
+        if wish.version is not None:
+            query = select(PersonaVersion.fields).where(
+                PersonaVersion.persona_id == persona_id, PersonaVersion.version == wish.version
+            )
+            fields = (await session.scalars(query)).one_or_none()
+            if fields is None:
+                raise Refusal(f"{wish.name} has no version {wish.version}; `parley persona history` shows them.")
         prepared = []
         for turn_id in ids:
             turn = await read_turn(session, running.memory, turn_id)
-            permission = turn.user.permission
-            persona = await get_persona(session, persona_id, permission, settings=running.settings)
-            prepared.append(run.prepare(turn, await _changed(session, persona, wish)))
+            persona = await get_persona(session, persona_id, turn.user.permission, settings=running.settings)
+            if fields is not None:
+                persona = with_fields(persona, fields)
+            if wish.prompt is not None:
+                persona = replace(persona, system_prompt=wish.prompt)
+            if wish.model is not None:
+                persona = replace(persona, model=wish.model)
+            prepared.append(run.prepare(turn, persona))
     return prepared
-
-
-async def _changed(session: Any, persona: "ResolvedPersona", wish: _Wish) -> "ResolvedPersona":
-    from dataclasses import replace
-
-    from sqlalchemy import select
-
-    from agent.people.personas import with_fields
-    from shared.models import PersonaVersion
-
-    if wish.version is not None:
-        query = select(PersonaVersion.fields).where(
-            PersonaVersion.persona_id == persona.id, PersonaVersion.version == wish.version
-        )
-        fields = (await session.scalars(query)).one_or_none()
-        if fields is None:
-            raise Refusal(f"{wish.name} has no version {wish.version}; `parley persona history` shows them.")
-        persona = with_fields(persona, fields)
-    if wish.prompt is not None:
-        persona = replace(persona, system_prompt=wish.prompt)
-    return persona if wish.model is None else replace(persona, model=wish.model)
 
 
 def _show(replayed: "list[Replayed]") -> None:

@@ -68,10 +68,17 @@ def explain_turn(
         say(f"\n{name.replace('_', ' ')}{'' if rows else ': none'}")
         if rows:
             columns = list(dict.fromkeys(column for row in rows for column in row))
-            show_table(
-                [column.replace("_", " ") for column in columns],
-                [[_to_cell(row.get(column), full) for column in columns] for row in rows],
-            )
+            values = [[row.get(column) for column in columns] for row in rows]
+            cells = [["" if value in (None, "") else _to_words(value) for value in line] for line in values]
+            if not full:
+                cells = [
+                    [
+                        text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text):,} characters)"
+                        for text in line
+                    ]
+                    for line in cells
+                ]
+            show_table([column.replace("_", " ") for column in columns], cells)
 
 
 def _show_turn(story: dict[str, Any]) -> None:
@@ -162,8 +169,3 @@ def _to_words(value: Any) -> str:
         case str() if TIMESTAMP.match(value):
             return f"{value[:10]} {value[11:19]}"
     return str(value)
-
-
-def _to_cell(value: Any, full: bool) -> str:
-    words = "" if value in (None, "") else _to_words(value)
-    return words if full or len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}… ({len(words):,} characters)"

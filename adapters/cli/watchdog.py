@@ -61,7 +61,8 @@ class _Watchdog(threading.Thread):
         self._watched_thread = threading.get_ident()
         self._log_after, self._end_after = log_after, end_after
         self._tick = log_after / TICKS
-        self._is_waiting = False
+        self._answer = threading.Event()
+        self._answer.set()
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -82,20 +83,17 @@ class _Watchdog(threading.Thread):
             self._set_timers(self._log_after * scale, self._end_after * scale)
             if self._stopping.wait(self._tick):
                 return
-            missed = missed + 1 if self._is_waiting else 0
+            missed = 0 if self._answer.is_set() else missed + 1
             if missed == TICKS:
                 self._report("event_loop_blocked", self._log_after)
             if missed * self._tick >= self._end_after:
                 self._report("blocked_process_ended", self._end_after)
                 os._exit(EXIT_STATUS)
             if not missed:
-                self._is_waiting = True
+                self._answer.clear()
                 with suppress(RuntimeError):
                     # It raises when the loop is closed, which is the end of the process.
-                    self._loop.call_soon_threadsafe(self._on_answer)
-
-    def _on_answer(self) -> None:
-        self._is_waiting = False
+                    self._loop.call_soon_threadsafe(self._answer.set)
 
     def _report(self, event: str, seconds: float) -> None:
         frame = sys._current_frames().get(self._watched_thread)

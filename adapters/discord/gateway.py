@@ -255,20 +255,18 @@ class Gateway(discord.AutoShardedClient):
         if text.startswith("/") and await answer_typed(self._app, self._rest, message, text=text):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
-        thread_id = await _open_thread(message, text) if mention.wants_thread else None
+        # None without the permission to open a thread.
+        thread_id = None
+        if mention.wants_thread:
+            name = abbreviate(without_typed(text).replace("\n", " ").strip(), THREAD_NAME_CHARS) or "Question"
+            try:
+                thread = await insist(lambda: message.create_thread(name=name, auto_archive_duration=1440))
+                thread_id = str(thread.id)
+            except Refused as error:
+                # A message has at most one thread, which has the message's id: an earlier attempt has opened it.
+                thread_id = str(message.id) if error.number == THREAD_EXISTS else None
+            except Unavailable:
+                thread_id = None
         incoming = to_incoming(message, self.me, earlier, thread_id=thread_id)
         await self._app.inbox.accept(replace(incoming, sent_at=sent_at or incoming.sent_at))
         self._listening.mark_known(message)
-
-
-async def _open_thread(message: discord.Message, text: str) -> str | None:
-    """Open a thread for a question and return its id; None without the permission to open one."""
-    name = abbreviate(without_typed(text).replace("\n", " ").strip(), THREAD_NAME_CHARS) or "Question"
-    try:
-        thread = await insist(lambda: message.create_thread(name=name, auto_archive_duration=1440))
-    except Refused as error:
-        # A message has at most one thread, which has the message's id: an earlier attempt has opened it.
-        return str(message.id) if error.number == THREAD_EXISTS else None
-    except Unavailable:
-        return None
-    return str(thread.id)

@@ -7,7 +7,7 @@ terminal, who may name others as an owner. The person's permission is checked he
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,7 +45,7 @@ from shared.errors import ConfigurationError, Refusal, ToolError, Unavailable
 from shared.messages import Place, Sender
 from shared.permissions import Permission
 from shared.text import MAX_DEPTH, clean, cut_nesting
-from shared.tools import Tool, ToolContext
+from shared.tools import ToolContext
 
 PERSON, PLACE, CALL_ID = "parley/person", "parley/place", "parley/call_id"
 PATH = "/mcp"
@@ -136,7 +136,7 @@ class ModuleServer:
         )
 
     async def _call(self, context: Context, params: CallToolRequestParams) -> CallToolResult:
-        tool = self._tools.get(params.name)
+        app, tool = self._app, self._tools.get(params.name)
         try:
             if tool is None:
                 raise ToolError(f"There is no tool {params.name[:64]!r} here.", available_tools=list(self._tools)[:40])
@@ -144,15 +144,37 @@ class ModuleServer:
             if depth(fields) > MAX_DEPTH:
                 raise ToolError(NO_OBJECT)
             call = self._read_call(context, params.meta or {})
-            scope, tool_context = await self._prepare(call, tool)
+            async with app.database.transaction() as session:
+                user = await resolve_user(session, call.sender)
+                refusal = await find_pause(session, call.place, is_person_paused=user.is_paused)
+                if refusal is not None:
+                    raise refusal
+                persona = await resolve_persona(session, call.place, user.permission, settings=app.settings)
+                conversation = await resolve_conversation(session, user.id, persona.id, place=call.place)
         except (ToolError, Refusal, Unavailable) as error:
             return _to_result(json.dumps({"error": True, "message": str(error), **error.fields}), is_error=True)
-        toolbox, outflow = self._app.toolbox, self._app.events.outflow()
-        arguments = read_arguments(json.dumps(fields))
-        pending = PendingCall(call.call_id, tool.name, arguments, scope=scope, offer=toolbox.offered_to(scope))
-        own = self._app.credentials.of_user(tool_context.user.id, on_read=outflow.hide)
-        tool_context.storage.holds_secret = outflow.holds_secret
-        outcome = await toolbox.call(pending, replace(tool_context, credentials=own))
+        outflow, caller = app.events.outflow(), user.as_caller()
+        storage = app.files.storage.of_user(app.database, user.id, conversation.id)
+        storage.holds_secret = outflow.holds_secret
+        tool_context = ToolContext(
+            user=caller,
+            place=call.place,
+            conversation_id=conversation.id,
+            # The call comes from outside and belongs to no turn.
+            turn_id=0,
+            call_id=call.call_id,
+            module=tool.module,
+            clock=app.clock,
+            http=app.files.http,
+            storage=storage,
+            memory=app.memory.of_user(user.id, call.place, conversation.id),
+            database=app.database,
+            app_settings=app.settings,
+            credentials=app.credentials.of_user(user.id, on_read=outflow.hide),
+        )
+        scope, arguments = CallScope(caller, persona, call.place, can_ask=False), read_arguments(json.dumps(fields))
+        pending = PendingCall(call.call_id, tool.name, arguments, scope=scope, offer=app.toolbox.offered_to(scope))
+        outcome = await app.toolbox.call(pending, tool_context)
         return _to_result(outflow.json_without_secrets(outcome.content), is_error=is_error(outcome))
 
     def _read_call(self, context: Context, meta: Mapping[str, Any]) -> _Call:
@@ -177,33 +199,6 @@ class ModuleServer:
             where = ".".join(str(part) for part in first["loc"])
             raise ToolError(f"The person or the place is not named well: {where}: {first['msg']}.") from None
         return _Call(Sender(person.platform, person.platform_user_id), place, call_id)
-
-    async def _prepare(self, call: _Call, tool: Tool) -> tuple[CallScope, ToolContext]:
-        app = self._app
-        async with app.database.transaction() as session:
-            user = await resolve_user(session, call.sender)
-            refusal = await find_pause(session, call.place, is_person_paused=user.is_paused)
-            if refusal is not None:
-                raise refusal
-            persona = await resolve_persona(session, call.place, user.permission, settings=app.settings)
-            conversation = await resolve_conversation(session, user.id, persona.id, place=call.place)
-        caller = user.as_caller()
-        context = ToolContext(
-            user=caller,
-            place=call.place,
-            conversation_id=conversation.id,
-            # The call comes from outside and belongs to no turn.
-            turn_id=0,
-            call_id=call.call_id,
-            module=tool.module,
-            clock=app.clock,
-            http=app.files.http,
-            storage=app.files.storage.of_user(app.database, user.id, conversation.id),
-            memory=app.memory.of_user(user.id, call.place, conversation.id),
-            database=app.database,
-            app_settings=app.settings,
-        )
-        return CallScope(caller, persona, call.place, can_ask=False), context
 
 
 def _to_result(content: str, *, is_error: bool) -> CallToolResult:
@@ -257,10 +252,10 @@ class _Guard:
 
     def _refuse(self, headers: Sequence[tuple[bytes, bytes]]) -> JSONResponse | None:
         for name, value in headers:
-            if name == b"host" and not self._is_ours(b"//" + value, is_address=_is_address):
+            if name == b"host" and not self._is_ours(b"//" + value, at_any_address=True):
                 reason = "This server is not known by that host; set PUBLIC_URL to the address that clients use."
                 return JSONResponse({"error": "wrong_host", "message": reason}, 421)
-            if name == b"origin" and not self._is_ours(value, is_address=_is_loopback):
+            if name == b"origin" and not self._is_ours(value, at_any_address=False):
                 reason = "Pages of other sites may not call this server; set PUBLIC_URL to the address of yours."
                 return JSONResponse({"error": "foreign_origin", "message": reason}, 403)
         scheme, _, token = dict(headers).get(b"authorization", b"").partition(b" ")
@@ -269,12 +264,12 @@ class _Guard:
         reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
         return JSONResponse({"error": "unauthorized", "message": reason}, 401, {"WWW-Authenticate": "Bearer"})
 
-    def _is_ours(self, url: bytes, is_address: Callable[[str], bool]) -> bool:
+    def _is_ours(self, url: bytes, *, at_any_address: bool) -> bool:
         try:
             host = urlsplit(url.decode("latin-1")).hostname or ""
+            return host in self._names or ip_address(host).is_loopback or at_any_address
         except ValueError:
             return False
-        return host in self._names or is_address(host)
 
 
 async def _without_deep_nesting(receive: Receive) -> Receive:
@@ -296,17 +291,6 @@ async def _without_deep_nesting(receive: Receive) -> Receive:
         return messages.pop(0) if messages else await receive()
 
     return receive_again
-
-
-def _is_address(host: str) -> bool:
-    try:
-        return bool(ip_address(host))
-    except ValueError:
-        return False
-
-
-def _is_loopback(host: str) -> bool:
-    return _is_address(host) and ip_address(host).is_loopback
 
 
 async def serve_http(app: App, server: ModuleServer, port: int, on_start: Callable[[str], None]) -> None:

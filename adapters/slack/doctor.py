@@ -7,7 +7,6 @@ from typing import Any
 import aiohttp
 from pydantic import SecretStr
 from slack_sdk.errors import SlackApiError, SlackRequestError
-from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.base import Finding
 from adapters.slack.install.scopes import SCOPES
@@ -35,34 +34,31 @@ WRONG_KIND = "not_allowed_token_type"
 
 async def examine(settings: SlackSettings, public_url: str | None) -> AsyncGenerator[Finding]:
     """Yield the findings about everything that Slack and the settings say about the app."""
-    clients = Clients(settings, SystemClock())
-    try:
-        async with aclosing(_examine(settings, public_url, clients)) as findings:
-            async for finding in findings:
+    async with aclosing(Clients(settings, SystemClock())) as clients:
+        if settings.bot_token is not None:
+            async for finding in _look_at_bot_token(clients, settings.bot_token):
                 yield finding
-    finally:
-        await clients.aclose()
-
-
-async def _examine(settings: SlackSettings, public_url: str | None, clients: Clients) -> AsyncGenerator[Finding]:
-    if settings.bot_token is not None:
-        async for finding in _look_at_bot_token(clients, settings.bot_token):
-            yield finding
-    if settings.app_token is not None:
-        yield await _look_at_app_token(clients.library_client(), settings.app_token.get_secret_value())
-    elif settings.signing_secret is None:
-        text = "neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (HTTP) is set; nothing can arrive"
-        yield Finding("fail", text)
-    elif public_url is None:
-        text = "HTTP: PUBLIC_URL is not set, so Slack has no address to send to; set it, or use a socket"
-        yield Finding("fail", text)
-    elif not public_url.startswith("https://"):
-        yield Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {public_url}")
-    else:
-        yield Finding("ok", f"HTTP: Slack sends to {public_url.rstrip('/')}{PATHS[0]}")
-    if settings.client_id is not None:
-        yield _look_at_installing(settings, public_url)
-    yield Finding("ok", f"events: {UNSEEN}")
+        if settings.app_token is not None:
+            try:
+                await clients.library_client().apps_connections_open(app_token=settings.app_token.get_secret_value())
+            except (SlackApiError, SlackRequestError, aiohttp.ClientError, TimeoutError, OSError) as error:
+                kind = "SLACK_APP_TOKEN begins with xapp- and has the scope connections:write"
+                yield _explain(error, str(AppTokenRefused()), f"{kind}; this one is of another kind")
+            else:
+                yield Finding("ok", "Socket Mode: Slack gives a connection")
+        elif settings.signing_secret is None:
+            text = "neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (HTTP) is set; nothing can arrive"
+            yield Finding("fail", text)
+        elif public_url is None:
+            text = "HTTP: PUBLIC_URL is not set, so Slack has no address to send to; set it, or use a socket"
+            yield Finding("fail", text)
+        elif not public_url.startswith("https://"):
+            yield Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {public_url}")
+        else:
+            yield Finding("ok", f"HTTP: Slack sends to {public_url.rstrip('/')}{PATHS[0]}")
+        if settings.client_id is not None:
+            yield _look_at_installing(settings, public_url)
+        yield Finding("ok", f"events: {UNSEEN}")
 
 
 async def _look_at_bot_token(clients: Clients, secret: SecretStr) -> AsyncGenerator[Finding]:
@@ -102,15 +98,6 @@ async def _look_at_history(web: Web) -> Finding | None:
     if web.is_history_limited:
         return Finding("warn", f"history: {HISTORY_REMEDY}")
     return Finding("ok", "history: as often as an internal app may read it") if channels else None
-
-
-async def _look_at_app_token(client: AsyncWebClient, token: str) -> Finding:
-    try:
-        await client.apps_connections_open(app_token=token)
-    except (SlackApiError, SlackRequestError, aiohttp.ClientError, TimeoutError, OSError) as error:
-        kind = "SLACK_APP_TOKEN begins with xapp- and has the scope connections:write; this one is of another kind"
-        return _explain(error, str(AppTokenRefused()), kind)
-    return Finding("ok", "Socket Mode: Slack gives a connection")
 
 
 def _look_at_installing(settings: SlackSettings, public_url: str | None) -> Finding:

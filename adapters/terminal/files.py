@@ -3,16 +3,14 @@
 import asyncio
 import mimetypes
 import shlex
-from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from urllib.parse import unquote, urlsplit
 
 from shared.errors import Refusal
-from shared.files.storage import Storage
+from shared.files.storage import Storage, in_chunks
 from shared.messages import Attachment
-
-CHUNK_BYTES = 256 * 1024
 
 
 def find_file(text: str, limit_mb: int) -> Path:
@@ -59,14 +57,9 @@ async def store(storage: Storage, path: Path) -> Attachment:
     """Store the file as an attachment for a message."""
     mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     key = f"{token_hex(16)}/incoming"
-    content = await storage.put(key, _chunks(path), mime_type)
-    return Attachment(path.name, mime_type, content.size_bytes, storage_key=key, sha256=content.sha256)
-
-
-async def _chunks(path: Path) -> AsyncIterator[bytes]:
     with path.open("rb") as file:
-        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
-            yield chunk
+        content = await storage.put(key, in_chunks(partial(asyncio.to_thread, file.read)), mime_type)
+    return Attachment(path.name, mime_type, content.size_bytes, storage_key=key, sha256=content.sha256)
 
 
 def to_size(size: int) -> str:

@@ -105,32 +105,31 @@ class LiveOutput:
 
     def show(self, event: Event) -> None:
         """Show one event of a turn."""
-        if event.name == "text_delta":
-            if event.payload.get("reset") and self._visible_text:
-                self.note("(the answer begins anew)")
-            text = harmless(event.payload["text"])
-            if text:
-                self._write(text)
-                self._visible_text += text
-        elif event.name == "tool_call":
-            self.note(f"· {describe_call(event.payload)}")
-            self.wait()
-        elif event.name == "tool_result" and event.payload["error"]:
-            self.note(f"  {harmless(event.payload['tool'])} failed")
-            self.wait()
-        elif event.name == "message":
-            whole = harmless(event.payload["content"])
-            # The streamed text is a preview; the stored message is authoritative.
-            if self._visible_text and whole.startswith(self._visible_text.rstrip()):
-                self._write(whole[len(self._visible_text) :])
-            elif whole:
+        match event.name:
+            case "text_delta":
+                if event.payload.get("reset") and self._visible_text:
+                    self.note("(the answer begins anew)")
+                if text := harmless(event.payload["text"]):
+                    self._write(text)
+                    self._visible_text += text
+            case "tool_call":
+                self.note(f"· {describe_call(event.payload)}")
+                self.wait()
+            case "tool_result" if event.payload["error"]:
+                self.note(f"  {harmless(event.payload['tool'])} failed")
+                self.wait()
+            case "message":
+                whole, preview = harmless(event.payload["content"]), self._visible_text
+                # The streamed text is a preview; the stored message is authoritative.
+                goes_on = bool(preview) and whole.startswith(preview.rstrip())
+                if whole and not goes_on:
+                    self._end_line()
+                self._write(whole[len(preview) :] if goes_on else whole)
+                self._visible_text = whole
                 self._end_line()
-                self._write(whole)
-            self._visible_text = whole
-            self._end_line()
-            for file in event.payload["files"]:
-                self._write(f"{describe_file(file)}\n")
-            self._write("\n")
+                for file in event.payload["files"]:
+                    self._write(f"{describe_file(file)}\n")
+                self._write("\n")
 
     def _end_line(self) -> None:
         self._write("" if not self._visible_text or self._visible_text.endswith("\n") else "\n")

@@ -179,15 +179,20 @@ async def read_metrics(app: App) -> list[Metric]:
         "parley_turns_unremembered": unremembered,
     }
     families = [build_gauge(name, value) for name, value in gauges.items()]
-    return [
-        *_turns(turns),
-        *_calls(ledger),
-        *_tools(tools),
-        *_events(events),
-        *families,
-        *_backlog(app, backlog),
-        *await _vectors(app),
-    ]
+    unsent, oldest = build_family("parley_outbox_open"), build_family("parley_outbox_oldest_seconds")
+    rows_by_adapter = {row.adapter: row for row in backlog}
+    for adapter in sorted({*rows_by_adapter, *app.senders}):
+        row = rows_by_adapter.get(adapter)
+        unsent.add_metric([adapter], float(row.replies) if row else 0.0)
+        oldest.add_metric([adapter], float(row.age) if row else 0.0)
+    families += [unsent, oldest]
+    if app.settings.embedding_model is not None:
+        progress = await read_progress(app.database, app.settings.embedding_model)
+        missing, share = build_family("parley_memories_without_vectors"), build_family("parley_memory_vectors_ratio")
+        missing.add_metric([progress.model], progress.missing)
+        share.add_metric([progress.model], progress.share)
+        families += [missing, share]
+    return [*_turns_and_calls(turns, ledger), *_tools_and_events(tools, events), *families]
 
 
 def build_family(name: str) -> Any:
@@ -201,22 +206,41 @@ def build_gauge(name: str, value: float) -> Metric:
     return GaugeMetricFamily(name, METRICS[name][1], value=float(value))
 
 
-def _backlog(app: App, rows: Sequence[Any]) -> list[Metric]:
-    unsent = build_family("parley_outbox_open")
-    oldest = build_family("parley_outbox_oldest_seconds")
-    rows_by_adapter = {row.adapter: row for row in rows}
-    for adapter in sorted({*rows_by_adapter, *app.senders}):
-        unsent.add_metric([adapter], float(rows_by_adapter[adapter].replies) if adapter in rows_by_adapter else 0.0)
-        oldest.add_metric([adapter], float(rows_by_adapter[adapter].age) if adapter in rows_by_adapter else 0.0)
-    return [unsent, oldest]
+def _tools_and_events(tools: Sequence[Any], events: Sequence[Any]) -> list[Metric]:
+    seconds = build_family("parley_tool_seconds")
+    for (tool, outcome), group in groupby(tools, key=lambda row: (row.tool, row.outcome)):
+        classes = {row.most_seconds: row for row in group}
+        below, buckets = 0, []
+        for bound in (*TOOL_SECONDS, float("inf")):
+            below += int(classes[bound].calls) if bound in classes else 0
+            buckets.append(("+Inf" if bound == float("inf") else str(bound), below))
+        total = sum(float(class_.seconds) for class_ in classes.values())
+        seconds.add_metric([tool, outcome], buckets, sum_value=total)
+    errors, refusals = build_family("parley_turn_errors"), build_family("parley_budget_refusals")
+    failures, fallbacks = build_family("parley_route_failures"), build_family("parley_fallbacks")
+    families = {"turn_error": errors, "route_failure": failures, "fallback": fallbacks}
+    for kind, subject, detail, count in events:
+        families[kind].add_metric([subject, detail] if detail else [subject], count)
+        if kind == "turn_error" and OF_A_BUDGET in subject:
+            refusals.add_metric([subject], count)
+    return [seconds, *families.values(), refusals]
 
 
-def _calls(rows: Sequence[Any]) -> list[Metric]:
-    calls = build_family("parley_model_calls")
-    unpriced = build_family("parley_model_calls_unpriced")
-    tokens = build_family("parley_tokens")
-    cost = build_family("parley_cost_usd")
-    for model, purpose, count, input_tokens, cached, output_tokens, dollars, without_price in rows:
+def _turns_and_calls(turns: Sequence[Any], ledger: Sequence[Any]) -> list[Metric]:
+    by_status = build_family("parley_turns")
+    counts: Counter[str] = Counter()
+    seconds = build_family("parley_turn_seconds")
+    waves = build_family("parley_turn_waves")
+    calls_of_turns = build_family("parley_turn_model_calls")
+    for mode, outcome, count, sum_of_seconds, sum_of_waves, sum_of_calls in turns:
+        counts["answered" if outcome in ANSWERED else outcome] += count
+        for family, total in ((seconds, sum_of_seconds), (waves, sum_of_waves), (calls_of_turns, sum_of_calls)):
+            family.add_metric([mode, outcome], count_value=count, sum_value=float(total))
+    for status, count in counts.items():
+        by_status.add_metric([status], count)
+    calls, unpriced = build_family("parley_model_calls"), build_family("parley_model_calls_unpriced")
+    tokens, cost = build_family("parley_tokens"), build_family("parley_cost_usd")
+    for model, purpose, count, input_tokens, cached, output_tokens, dollars, without_price in ledger:
         calls.add_metric([model, purpose], count)
         unpriced.add_metric([model, purpose], without_price)
         if without_price < count:
@@ -224,55 +248,4 @@ def _calls(rows: Sequence[Any]) -> list[Metric]:
             cost.add_metric([model, purpose], float(dollars))
         for kind, sum_of_kind in (("input", input_tokens), ("cached", cached), ("output", output_tokens)):
             tokens.add_metric([model, purpose, kind], sum_of_kind)
-    return [calls, unpriced, tokens, cost]
-
-
-def _tools(rows: Sequence[Any]) -> list[Metric]:
-    family = build_family("parley_tool_seconds")
-    for (tool, outcome), group in groupby(rows, key=lambda row: (row.tool, row.outcome)):
-        classes = {row.most_seconds: row for row in group}
-        below, buckets = 0, []
-        for bound in (*TOOL_SECONDS, float("inf")):
-            below += int(classes[bound].calls) if bound in classes else 0
-            buckets.append(("+Inf" if bound == float("inf") else str(bound), below))
-        family.add_metric([tool, outcome], buckets, sum_value=sum(float(class_.seconds) for class_ in classes.values()))
-    return [family]
-
-
-def _events(rows: Sequence[Any]) -> list[Metric]:
-    errors = build_family("parley_turn_errors")
-    family = build_family("parley_budget_refusals")
-    failures = build_family("parley_route_failures")
-    fallbacks = build_family("parley_fallbacks")
-    families = {"turn_error": errors, "route_failure": failures, "fallback": fallbacks}
-    for kind, subject, detail, count in rows:
-        families[kind].add_metric([subject, detail] if detail else [subject], count)
-        if kind == "turn_error" and OF_A_BUDGET in subject:
-            family.add_metric([subject], count)
-    return [*families.values(), family]
-
-
-async def _vectors(app: App) -> list[Metric]:
-    if app.settings.embedding_model is None:
-        return []
-    progress = await read_progress(app.database, app.settings.embedding_model)
-    family = build_family("parley_memories_without_vectors")
-    share = build_family("parley_memory_vectors_ratio")
-    family.add_metric([progress.model], progress.missing)
-    share.add_metric([progress.model], progress.share)
-    return [family, share]
-
-
-def _turns(rows: Sequence[Any]) -> list[Metric]:
-    by_status = build_family("parley_turns")
-    counts: Counter[str] = Counter()
-    seconds = build_family("parley_turn_seconds")
-    waves = build_family("parley_turn_waves")
-    calls = build_family("parley_turn_model_calls")
-    for mode, outcome, count, sum_of_seconds, sum_of_waves, sum_of_calls in rows:
-        counts["answered" if outcome in ANSWERED else outcome] += count
-        for family, total in ((seconds, sum_of_seconds), (waves, sum_of_waves), (calls, sum_of_calls)):
-            family.add_metric([mode, outcome], count_value=count, sum_value=float(total))
-    for status, count in counts.items():
-        by_status.add_metric([status], count)
-    return [by_status, seconds, waves, calls]
+    return [by_status, seconds, waves, calls_of_turns, calls, unpriced, tokens, cost]

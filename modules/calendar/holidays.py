@@ -62,8 +62,20 @@ def _days(holiday: Holiday, year: int | None, today: date) -> DateRange:
     if year is not None and not FIRST_YEAR <= year <= LAST_YEAR:
         raise ToolError(f"I know holidays from {FIRST_YEAR} to {LAST_YEAR}.")
     years = range(today.year - 1, today.year + 3) if year is None else (year,)
-    ranges = [_span(holiday, first) for calendar_year in years for first in holiday.first(calendar_year)]
-    ranges = [date_range for date_range in ranges if year is not None or date_range.end >= today]
+    ranges: list[DateRange] = []
+    for first in (day for calendar_year in years for day in holiday.first(calendar_year)):
+        last = add_days(first, holiday.days - 1)
+        if holiday.name == "Ramadan":
+            # Its length varies from year to year: it ends on the day before Eid al-Fitr.
+            feasts = [
+                day for of_year in (first.year, first.year + 1) for day in first_days("MV", "Eid al-Fitr", of_year)
+            ]
+            last = min((add_days(day, -1) for day in feasts if day > first), default=last)
+        if year is not None or last >= today:
+            eve = add_days(first, -1)
+            start = eve if holiday.begins_at_sunset else first
+            note = holiday.note.format(eve=short_date(eve))
+            ranges.append(DateRange(start, last, note, begins_at_sunset=holiday.begins_at_sunset))
     if not ranges:
         raise ToolError(f"I have no date of {holiday.name} in {year or today.year}.")
     if year is not None and len(ranges) > 1:
@@ -71,18 +83,6 @@ def _days(holiday: Holiday, year: int | None, today: date) -> DateRange:
         again = f"There is another one that year, from {short_date(first)}."
         return replace(ranges[0], note=f"{ranges[0].note} {again}".strip())
     return ranges[0]
-
-
-def _span(holiday: Holiday, first: date) -> DateRange:
-    last = add_days(first, holiday.days - 1)
-    if holiday.name == "Ramadan":
-        # Its length varies from year to year: it ends on the day before Eid al-Fitr.
-        feasts = [day for year in (first.year, first.year + 1) for day in first_days("MV", "Eid al-Fitr", year)]
-        last = min((add_days(day, -1) for day in feasts if day > first), default=last)
-    eve = add_days(first, -1)
-    start = eve if holiday.begins_at_sunset else first
-    note = holiday.note.format(eve=short_date(eve))
-    return DateRange(start, last, note, begins_at_sunset=holiday.begins_at_sunset)
 
 
 def _of_country(key: str, year: int) -> Holiday | None:

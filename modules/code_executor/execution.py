@@ -65,9 +65,15 @@ async def execute(context: ToolContext, request: Request) -> dict[str, Any]:
         outcome = await _run(context, request, settings)
         files, notes = await _store(context, request, outcome)
         result = _describe(outcome, context.app_settings.tool_result_max_chars // 2) | {"files": files, **notes}
-        if request.keeps_state:
-            result |= _describe_state(outcome, settings.state_mb)
         state = outcome.state if outcome.state and len(outcome.state) <= settings.state_mb * MEGABYTE else None
+        if request.keeps_state and (outcome.state is None or "kept" not in outcome.report):
+            result["variables"] = "None were kept: the run was ended before its end."
+        elif request.keeps_state and outcome.state and state is None:
+            reason = f"they take more than {settings.state_mb} MB"
+            result["variables"] = f"None were kept: {reason}; delete what is not needed, with del."
+        elif request.keeps_state:
+            result["variables"] = outcome.report["kept"]
+            result["variables_not_kept"] = outcome.report["left_out"]
         if files or state is not None:
             await update_workspace(context, [file["file_id"] for file in files], state)
     return {key: value for key, value in result.items() if value not in ([], None)}
@@ -153,11 +159,3 @@ def _describe(outcome: _Outcome, limit: int) -> dict[str, Any]:
     elif ended.status:
         error = f"It ended with the exit status {ended.status}."
     return {"output": output, "error": error}
-
-
-def _describe_state(outcome: _Outcome, most_mb: int) -> dict[str, Any]:
-    if outcome.state is None or "kept" not in outcome.report:
-        return {"variables": "None were kept: the run was ended before its end."}
-    if len(outcome.state) > most_mb * MEGABYTE:
-        return {"variables": f"None were kept: they take more than {most_mb} MB; delete what is not needed, with del."}
-    return {"variables": outcome.report["kept"], "variables_not_kept": outcome.report["left_out"]}

@@ -117,23 +117,23 @@ def _compare(_duckdb: Any, connection: Any, task: dict[str, Any]) -> dict[str, A
     )
     connection.execute(joined, [task["tolerance"], task["threshold"]])
     counts = connection.execute(COUNTS).fetchall()
-    top = connection.execute(f"{TOP.format(keys=', '.join(keys))} LIMIT {int(task['top'])}").fetchall()
+    top = []
+    rows = connection.execute(f"{TOP.format(keys=', '.join(keys))} LIMIT {int(task['top'])}").fetchall()
+    for row in rows:
+        *values, a, b, difference, status = row
+        percentage = None
+        if a is not None and b is not None and a != 0:
+            with localcontext(prec=60):
+                percentage = (difference * 100 / abs(a)).quantize(Decimal("0.0001"), ROUND_HALF_EVEN)
+        figures = (a, b, difference, percentage, status)
+        top.append([values, *(None if figure is None else str(figure) for figure in figures)])
     return {
         "counts": {status: count for status, count, _, _ in counts},
         "total_a": str(sum((a for _, _, a, _ in counts if a is not None), Decimal(0))),
         "total_b": str(sum((b for _, _, _, b in counts if b is not None), Decimal(0))),
-        "top": [[list(row[: len(keys)]), *_figures(row[len(keys) :])] for row in top],
+        "top": top,
         "memory_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
-
-
-def _figures(row: tuple[Any, ...]) -> list[Any]:
-    a, b, difference, status = row
-    percentage = None
-    if a is not None and b is not None and a != 0:
-        with localcontext(prec=60):
-            percentage = (difference * 100 / abs(a)).quantize(Decimal("0.0001"), ROUND_HALF_EVEN)
-    return [None if figure is None else str(figure) for figure in (a, b, difference, percentage, status)]
 
 
 def _make_view(connection: Any, file: dict[str, str]) -> None:

@@ -39,6 +39,14 @@ class Column:
         """Return whether its values are whole numbers."""
         return self.is_number and "int" in self.type.lower()
 
+    def to_text(self, name: str, dialect: Dialect) -> str:
+        """Return the expression for its values as text, called `name`: 1.50 and 1.5 read the same in both engines."""
+        if not self.is_number:
+            return f"CAST({name} AS text)"
+        if dialect == "postgres":
+            return f"CAST(trim_scale(CAST({name} AS numeric)) AS text)"
+        return f"rtrim(rtrim(CAST(CAST({name} AS {DECIMALS[dialect]}) AS text), '0'), '.')"
+
 
 @dataclass(frozen=True, slots=True)
 class Relation:
@@ -124,7 +132,7 @@ def build_side(relation: Relation, measure: Measure, keys: Sequence[str], filter
     places = ", ".join(str(at + 1) for at in range(len(columns)))
     inner = f"SELECT {groups}, {value} AS value FROM {relation.name}{where} GROUP BY {places}"
     keys_as_text = ", ".join(
-        f"{_to_text(column, f'k{at}', relation.dialect)} AS k{at}" for at, column in enumerate(columns)
+        f"{column.to_text(f'k{at}', relation.dialect)} AS k{at}" for at, column in enumerate(columns)
     )
     return Query(f"SELECT {keys_as_text}, value FROM ({inner}) AS side", parameters)
 
@@ -137,15 +145,6 @@ def build_example(relation: Relation) -> Query:
 def quote(name: str) -> str:
     """Return an identifier in quotes."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def _to_text(column: Column, name: str, dialect: Dialect) -> str:
-    # The same key reads the same in both engines: 1.50 and 1.5 are one number.
-    if not column.is_number:
-        return f"CAST({name} AS text)"
-    if dialect == "postgres":
-        return f"CAST(trim_scale(CAST({name} AS numeric)) AS text)"
-    return f"rtrim(rtrim(CAST(CAST({name} AS {DECIMALS[dialect]}) AS text), '0'), '.')"
 
 
 def _build_where(relation: Relation, filters: Filters) -> tuple[str, tuple[str, ...]]:

@@ -56,8 +56,16 @@ async def render(files: FilesOfUser, title: str, content: str, kind: str) -> tup
             document = (await asyncio.to_thread(_json, content)).encode()
         case "csv":
             document = (await asyncio.to_thread(_csv, content, to_cell=to_text_cell)).encode()
+        case "html" if content.lstrip()[:15].lower().startswith(("<!doctype html", "<html")):
+            document = content.encode()
         case "html":
-            document = (await _html(files, title, content)).encode()
+            body = (await _convert(files, "html", title, content=content)).decode()
+            document = (
+                '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">\n'
+                f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+                '<meta name="viewport" content="width=device-width">\n'
+                f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+            ).encode()
         case "xlsx":
             document = await _convert(files, kind, title, content=await asyncio.to_thread(_csv, content))
         case "docx" | "pdf":
@@ -112,15 +120,3 @@ def _csv(content: str, to_cell: Callable[[str], str] = str) -> str:
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator="\n").writerows([to_cell(cell) for cell in row] for row in rows)
     return out.getvalue()
-
-
-async def _html(files: FilesOfUser, title: str, content: str) -> str:
-    if content.lstrip()[:15].lower().startswith(("<!doctype html", "<html")):
-        return content
-    body = (await _convert(files, "html", title, content=content)).decode()
-    return (
-        '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
-    )

@@ -67,22 +67,22 @@ async def fetch_page(context: ToolContext, url: str) -> Page:
         raise ToolError(
             f"The page can't be read: its server answers with status {response.status}.", status=response.status
         )
-    page = _PAGES[url] = await _to_page(context, response)
-    return page
-
-
-async def _to_page(context: ToolContext, response: Response) -> Page:
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     kind = detect_type(response.body, media_type)
     is_html = media_type == "application/xhtml+xml" or IS_HTML.search(response.body[:2000])
     if kind == HTML or (kind.startswith("text/") and is_html):
-        return await _read_html(context, response)
-    if can_parse(kind):
+        page = await _read_html(context, response)
+    elif can_parse(kind):
         text = await parse(context.storage, response.url, kind, content=response.body, seconds=PARSE_SECONDS)
-        return Page(response.url, text.strip())
-    if kind.startswith("text/") or kind == "application/json":
-        return Page(response.url, (await decode_text(response.body)).strip())
-    raise ToolError(f"There is no text to read: it is {cut(kind, 60)}. Pages, PDF, Word, Excel and text can be read.")
+        page = Page(response.url, text.strip())
+    elif kind.startswith("text/") or kind == "application/json":
+        page = Page(response.url, (await decode_text(response.body)).strip())
+    else:
+        raise ToolError(
+            f"There is no text to read: it is {cut(kind, 60)}. Pages, PDF, Word, Excel and text can be read."
+        )
+    _PAGES[url] = page
+    return page
 
 
 async def _read_html(context: ToolContext, response: Response) -> Page:

@@ -89,10 +89,15 @@ async def watch(
     if (url is None) == (tool_name is None):
         raise ToolError("Give a url, or a tool_name with its arguments.")
     condition = Condition(path, comparison, value)
+    name = f"{context.module}.{check_url.run.__name__}"
     if url is None:
         name, tool_arguments = (tool_name or "").replace("__", ".", 1), arguments or {}
+    elif comparison in {"contains", "lacks"} and not path and value is not None:
+        # It is looked for in the whole text, of which the result shows only the beginning.
+        tool_arguments = {"url": url, "contains": str(value)}
+        condition = Condition("contains", "equals", comparison == "contains")
     else:
-        name, tool_arguments, condition = f"{context.module}.{check_url.run.__name__}", *_look_at(url, condition)
+        tool_arguments, condition = {"url": url, "path": path}, replace(condition, path="value")
     expires_at = read_moment(until, now, zone if find_zone(zone) else "UTC", week_start=context.user.week_start)
     seconds = read_seconds(every)
     if seconds is None:
@@ -182,14 +187,6 @@ def _to_result(job: Job, zone: str) -> dict[str, Any]:
 
 def _show(moment: datetime | None, zone: str) -> str | None:
     return None if moment is None else f"{moment.astimezone(get_zone(zone)):%A, %d %B %Y, %H:%M} ({zone})"
-
-
-def _look_at(url: str, condition: Condition) -> tuple[dict[str, Any], Condition]:
-    # What is looked for is looked for in the whole text, of which the result shows only the beginning.
-    if condition.comparison in {"contains", "lacks"} and not condition.path and condition.value is not None:
-        is_wanted = condition.comparison == "contains"
-        return {"url": url, "contains": str(condition.value)}, Condition("contains", "equals", is_wanted)
-    return {"url": url, "path": condition.path}, replace(condition, path="value")
 
 
 def _read_value(path: str, body: str) -> Any:

@@ -103,8 +103,10 @@ async def find_places(context: ToolContext, name: str) -> list[FoundPlace]:
     results = answer.get("results")
     places = []
     for result in results if isinstance(results, list) else ():
-        latitude, longitude = (_number(result, key) for key in ("latitude", "longitude"))
-        if latitude is not None and longitude is not None:
+        numbers = [result.get(key) for key in ("latitude", "longitude")] if isinstance(result, Mapping) else []
+        position = [float(number) for number in numbers if isinstance(number, int | float) and math.isfinite(number)]
+        if len(position) == 2:
+            latitude, longitude = position
             parts = [clean(str(result[key])) for key in ("name", "admin1", "country") if result.get(key)]
             places.append(FoundPlace(cut(", ".join(dict.fromkeys(parts)), 150), latitude, longitude))
     matches = [place for place in places if region.lower() in place.label.lower()]
@@ -132,8 +134,14 @@ async def load_forecast(context: ToolContext, place: FoundPlace, units: str) -> 
     if not isinstance(dates, list) or not now:
         raise Unavailable("The weather service has sent no forecast.")
     unit_names = _mapping(answer, "current_units")
+    columns = {label: (name, daily.get(name)) for name, label in DAILY.items()}
     days = [
-        {"date": date, **{label: _value(name, _at(daily.get(name), index)) for name, label in DAILY.items()}}
+        {"date": date}
+        | {
+            label: _value(name, column[index])
+            for label, (name, column) in columns.items()
+            if isinstance(column, list) and index < len(column)
+        }
         for index, date in enumerate(dates[:MAX_DAYS])
     ]
     return Forecast(
@@ -163,18 +171,9 @@ async def _load(
     return cache[key]
 
 
-def _number(result: Any, name: str) -> float | None:
-    value = result.get(name) if isinstance(result, Mapping) else None
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
 def _mapping(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     inner = value.get(name)
     return inner if isinstance(inner, Mapping) else {}
-
-
-def _at(values: Any, index: int) -> Any:
-    return values[index] if isinstance(values, list) and index < len(values) else None
 
 
 def _value(name: str, value: Any) -> Any:

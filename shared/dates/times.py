@@ -5,6 +5,7 @@ Days are read by the grammar of `hints`; this adds the time of day and what is s
 
 import re
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -68,7 +69,13 @@ def read_time(text: str) -> tuple[str, Clock | None]:
     name_match = NAMED.search(text)
     for match in CLOCK.finditer(text):
         if match["at"] or match["minute"] or match["half"] or match["word"]:
-            clock = _to_clock(match)
+            hour, minute, half = int(match["hour"]), int(match["minute"] or match["later"] or 0), match["half"] or ""
+            if hour > 23 or minute > 59 or (half and not 1 <= hour <= 12):
+                raise ToolError(f"There is no time {match[0].strip()!r}.", examples=EXAMPLES)
+            is_vague = not half and not match["word"] and 1 <= hour < 12
+            if half:
+                hour = hour % 12 + (12 if half.startswith("p") else 0)
+            clock = Clock(time(hour, minute), is_vague=is_vague)
             if name_match is not None and clock.is_vague:
                 # At 9 in the evening.
                 is_late = TIMES_OF_DAY[name_match["name"]] >= NOON
@@ -109,25 +116,21 @@ def read_moment(text: str, now: datetime, time_zone: str, week_start: str = "mon
     plain = " ".join(text.casefold().split())
     if not plain or len(plain) > MAX_HINT_CHARS:
         raise ToolError(f"Give a time of up to {MAX_HINT_CHARS} characters.", examples=EXAMPLES)
+    exact = None
+    if ":" in plain:
+        with suppress(ValueError):
+            exact = datetime.fromisoformat(plain.upper())
     try:
-        moment = _read_exact(plain, zone) or _read_later(plain, now, zone)
-        moment = moment or _read_day(plain, now, zone, week_start=week_start)
+        if exact is None:
+            moment = _read_later(plain, now, zone) or _read_day(plain, now, zone, week_start=week_start)
+        else:
+            moment = to_moment(exact, zone) if exact.tzinfo is None else exact.astimezone(UTC)
     except OverflowError:
         raise ToolError(f"There is no such time: {text.strip()!r}.", examples=EXAMPLES) from None
     if moment <= now:
         local_time = f"{moment.astimezone(zone):%d %B %Y, %H:%M}"
         raise ToolError(f"{text.strip()!r} means {local_time} ({zone}), which has passed.", examples=EXAMPLES)
     return moment
-
-
-def _read_exact(text: str, zone: ZoneInfo) -> datetime | None:
-    if ":" not in text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError:
-        return None
-    return to_moment(moment, zone) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _read_later(text: str, now: datetime, zone: ZoneInfo) -> datetime | None:
@@ -164,18 +167,6 @@ def _read_day(text: str, now: datetime, zone: ZoneInfo, week_start: str) -> date
     # On a Monday at 10, "Monday at 9" is that of the next week.
     later = resolve(rest, now + timedelta(days=1), str(zone), week_start=week_start).start
     return to_moment(datetime.combine(later, at), zone)
-
-
-def _to_clock(match: re.Match[str]) -> Clock:
-    hour, minute = int(match["hour"]), int(match["minute"] or match["later"] or 0)
-    half = (match["half"] or "")[:1]
-    if half and not 1 <= hour <= 12:
-        raise ToolError(f"There is no time {match[0].strip()!r}.", examples=EXAMPLES)
-    if half:
-        hour = hour % 12 + (12 if half == "p" else 0)
-    if hour > 23 or minute > 59:
-        raise ToolError(f"There is no time {match[0].strip()!r}.", examples=EXAMPLES)
-    return Clock(time(hour, minute), is_vague=not half and not match["word"] and 1 <= hour < 12)
 
 
 def _without_named(text: str) -> str:

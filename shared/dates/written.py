@@ -61,7 +61,12 @@ def read_written(text: str, today: date) -> DateRange | None:
         case _Parts(day=None, month=int() as month, year=year):
             return month_of(year or today.year + (month < today.month), month)
         case _Parts(month=None, year=None):
-            return single_day(_in_next_month(parts, today))
+            months = (divmod(today.year * 12 + today.month - 1 + ahead, 12) for ahead in range(12))
+            days = (_find(of_year, (month + 1, parts.day or 0)) for of_year, month in months)
+            coming = next((day for day in days if day is not None and day >= today), None)
+            if coming is None:
+                raise ValueError("no month has such a day")
+            return single_day(coming)
         case _Parts(month=None):
             return None
         case _Parts(year=None):
@@ -106,15 +111,6 @@ def _in_order(start: date, end: date) -> DateRange:
     if end < start:
         raise ToolError(f"{short_date(end)} is before {short_date(start)}.")
     return DateRange(start, end)
-
-
-def _in_next_month(parts: _Parts, today: date) -> date:
-    for ahead in range(12):
-        years, month = divmod(today.year * 12 + today.month - 1 + ahead, 12)
-        day = _find(years, (month + 1, parts.day or 0))
-        if day is not None and day >= today:
-            return day
-    raise ValueError("no month has such a day")
 
 
 def _find(year: int, month_and_day: tuple[int, int]) -> date | None:

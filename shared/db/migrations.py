@@ -132,7 +132,14 @@ async def migrate(address: Address, versions: Path = VERSIONS) -> bool:
     if present is not None and present not in revisions:
         if is_earlier(present, revisions):
             raise ConfigurationError(f"DATABASE_URL: {EARLIER.format(revision=present)}")
-        await _refuse_incompatible(address, versions)
+        database = Database(address, pool_size=1)
+        try:
+            async with database.statement() as session:
+                reason = await find_incompatibility(session, revisions)
+        finally:
+            await database.close()
+        if reason is not None:
+            raise ConfigurationError(f"DATABASE_URL: {reason}")
         return False
     if present == revisions[-1]:
         return False
@@ -174,17 +181,6 @@ async def _run_file(connection: asyncpg.Connection, address: Address, *, owner: 
         if wrong is not error:
             raise wrong from error
         raise ConfigurationError(f"The tables of {owner} can't be made: {path.name}: {error}") from error
-
-
-async def _refuse_incompatible(address: Address, versions: Path) -> None:
-    database = Database(address, pool_size=1)
-    try:
-        async with database.statement() as session:
-            reason = await find_incompatibility(session, list_revisions(versions))
-    finally:
-        await database.close()
-    if reason is not None:
-        raise ConfigurationError(f"DATABASE_URL: {reason}")
 
 
 async def _to_migration_error(error: Exception, cause: object, address: Address) -> Exception:

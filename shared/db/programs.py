@@ -36,18 +36,16 @@ def find_program(program: str, *, is_embedded: bool, major: int | None = None) -
     paths = [path for path in (debian, installed, bundled and str(bundled / program)) if path and Path(path).exists()]
     if major is None and paths:
         return paths[0]
-    versions = {path: _version_of(path) for path in paths}
+    versions: dict[str, int] = {}
+    for path in paths:
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603  # theirs
+        match = VERSION.search(output)
+        versions[path] = int(match[1]) if match else 0
     fitting = [path for path in paths if major is not None and versions[path] >= major]
     if not fitting:
         package = "postgresql-client" if major is None else f"postgresql-client-{major}"
         raise ConfigurationError(f"{program} {major or ''} is not installed; on Debian: apt-get install {package}.")
     return min(fitting, key=versions.__getitem__)
-
-
-def _version_of(path: str) -> int:
-    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603  # theirs
-    match = VERSION.search(output)
-    return int(match[1]) if match else 0
 
 
 async def list_dump_options(address: Address) -> tuple[list[str], str]:

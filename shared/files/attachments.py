@@ -71,19 +71,14 @@ async def store_attachment(
             # Without valid credentials the platform answers 200 with its sign-in page.
             raise ToolError("The file can't be fetched: the platform asks to sign in.")
         pieces = response.pieces
-        head = await _read_head(pieces)
+        head = b""
+        async for piece in pieces:
+            head += piece
+            if len(head) >= HEAD_BYTES:
+                break
         mime_type = detect_type(head, attachment.mime_type)
         async with aclosing(_prepend(head, pieces)) as content:
             return Stored(mime_type, *await storage.put(key, content, mime_type, max_bytes=limit))
-
-
-async def _read_head(pieces: AsyncIterator[bytes]) -> bytes:
-    head = b""
-    async for piece in pieces:
-        head += piece
-        if len(head) >= HEAD_BYTES:
-            break
-    return head
 
 
 async def _prepend(head: bytes, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
@@ -27,6 +27,7 @@ from shared.sandbox.pool import Sandbox
 from shared.sandbox.programs import Finished, Program
 from shared.settings import Secrets, Settings
 
+CHUNK_BYTES = 256 * 1024
 LINK_SECONDS = 24 * 3600
 MAX_LISTED = 100
 # What is read is held back until it is compared: up to this in memory, the rest on disk.
@@ -342,6 +343,12 @@ def _signature(key: bytes, file_id: int, until: int) -> str:
 async def iterate(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
     """Yield chunks that are there already, for what awaits each."""
     for chunk in chunks:
+        yield chunk
+
+
+async def in_chunks(read: Callable[[int], Awaitable[bytes]]) -> AsyncIterator[bytes]:
+    """Yield what `read` returns for so many bytes, until it returns none."""
+    while chunk := await read(CHUNK_BYTES):
         yield chunk
 
 

@@ -27,6 +27,13 @@ PARALLEL_REQUESTS = 4
 MAX_RETRY_SECONDS = 3600.0
 # What tells apart a text that is refused from a model that refuses all.
 PROBE = "hello"
+# What an operator does about a provider's status.
+REMEDIES = {
+    401: "check the provider's key",
+    403: "check what the provider's key allows",
+    404: "check EMBEDDING_MODEL",
+    400: "check EMBEDDING_MODEL: the provider refuses any text",
+}
 # Tokens that a model may add to each text to mark its beginning and end.
 SPECIAL_TOKENS = 16
 
@@ -175,7 +182,10 @@ class LiteLLMEmbedder:
             pause = str(headers.get("retry-after", ""))
             # A date instead of seconds is rare; then the cooldown counts.
             seconds = float(pause) if pause.replace(".", "", 1).isdecimal() else None
-            raise EmbeddingUnavailable(_describe(error), retry_after=seconds) from error
+            # Never the error's own text: a provider may repeat the key or the message in it.
+            name, status = type(error).__name__, getattr(error, "status_code", None)
+            remedy = REMEDIES.get(status or 0)
+            raise EmbeddingUnavailable(f"{name}: {remedy}" if remedy else name, retry_after=seconds) from error
 
     async def _call_differently(self, texts: Sequence[str]) -> Any:
         from litellm.exceptions import BadRequestError
@@ -239,18 +249,6 @@ def unit_vector(numbers: Sequence[float]) -> tuple[float, ...]:
     if not isfinite(length) or length == 0:
         raise ValueError("it answered a vector with NaN, infinity or nothing but zeros")
     return tuple([number / length for number in numbers])
-
-
-def _describe(error: Exception) -> str:
-    # Never the error's own text: a provider may repeat the key or the message in it.
-    name, status = type(error).__name__, getattr(error, "status_code", None)
-    remedy = {
-        401: "check the provider's key",
-        403: "check what the provider's key allows",
-        404: "check EMBEDDING_MODEL",
-        400: "check EMBEDDING_MODEL: the provider refuses any text",
-    }.get(status or 0)
-    return ": ".join(part for part in (name, remedy) if part)
 
 
 def _import_litellm() -> Any:

@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -52,6 +52,23 @@ class Pending:
     payer: Payer
     version: int
     texts: dict[Kind, str]
+
+    @classmethod
+    def from_row(cls, row: Any) -> Self:
+        """Return a memory as it was read: alone, and between its neighbours if it has any."""
+        parts = [
+            _with_speaker(content, speaker)
+            for content, speaker in (
+                (row.before, row.before_speaker),
+                (row.content, row.speaker),
+                (row.after, row.after_speaker),
+            )
+            if content is not None
+        ]
+        texts: dict[Kind, str] = {"turn": dated(_with_speaker(row.content, row.speaker), row.said_at)[:MAX_CHARS]}
+        if len(parts) > 1:
+            texts["window"] = dated("\n".join(parts), row.said_at)[:MAX_CHARS]
+        return cls(row.memory_id, (row.user_id, row.conversation_id), version=row.version, texts=texts)
 
     @property
     def chars(self) -> int:
@@ -119,7 +136,7 @@ class Vectors:
             return 0
         async with self._database.transaction() as session:
             rows = await session.execute(statements.list_texts_to_embed, {"ids": list(memory_ids)})
-            pending = [_to_pending(row) for row in rows]
+            pending = [Pending.from_row(row) for row in rows]
         in_flight = asyncio.Semaphore(self._embedder.limits.parallel)
 
         async def request(batch: list[Pending]) -> int:
@@ -219,22 +236,6 @@ def split(pending: Sequence[Pending], limits: RequestLimits) -> Iterator[list[Pe
 def to_halfvec(vector: Sequence[float]) -> str:
     """Return the vector in pgvector's text format, with the five digits that half precision can use."""
     return f"[{','.join(['%.5g'] * len(vector))}]" % tuple(vector)
-
-
-def _to_pending(row: Any) -> Pending:
-    parts = [
-        _with_speaker(content, speaker)
-        for content, speaker in (
-            (row.before, row.before_speaker),
-            (row.content, row.speaker),
-            (row.after, row.after_speaker),
-        )
-        if content is not None
-    ]
-    texts: dict[Kind, str] = {"turn": dated(_with_speaker(row.content, row.speaker), row.said_at)[:MAX_CHARS]}
-    if len(parts) > 1:
-        texts["window"] = dated("\n".join(parts), row.said_at)[:MAX_CHARS]
-    return Pending(row.memory_id, (row.user_id, row.conversation_id), version=row.version, texts=texts)
 
 
 def _with_speaker(content: str, speaker: str | None) -> str:

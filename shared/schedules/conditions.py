@@ -29,11 +29,17 @@ class Condition:
             case "exists" | "missing":
                 return (value is not MISSING) == (self.comparison == "exists")
             case "equals" | "differs":
-                return value is not MISSING and _is_equal(value, self.value) == (self.comparison == "equals")
+                numbers = _to_number(value), _to_number(self.value)
+                texts = str(value).casefold(), str(self.value).casefold()
+                first, second = texts if None in numbers else numbers
+                return value is not MISSING and (first == second) == (self.comparison == "equals")
             case "contains" | "lacks":
                 return value is not MISSING and _contains(value, self.value) == (self.comparison == "contains")
             case "above" | "below":
-                return _is_beyond(value, self.value, is_above=self.comparison == "above")
+                number, limit = _to_number(value), _to_number(self.value)
+                if number is None or limit is None:
+                    return False
+                return number > limit if self.comparison == "above" else number < limit
 
     def to_row(self) -> dict[str, Any]:
         """Return what is stored."""
@@ -73,24 +79,12 @@ def find_value(value: Any, path: str) -> Any:
     return value
 
 
-def _is_equal(reading: Any, value: Value) -> bool:
-    if isinstance(reading, bool) or isinstance(value, bool) or reading is None or value is None:
-        return str(reading).casefold() == str(value).casefold()
-    numbers = _to_number(reading), _to_number(value)
-    return numbers[0] == numbers[1] if None not in numbers else str(reading).casefold() == str(value).casefold()
-
-
 def _contains(reading: Any, value: Value) -> bool:
     if isinstance(reading, list):
         return any(_contains(part, value) for part in reading)
     if isinstance(reading, dict):
         return any(_contains(part, value) for part in (*reading, *reading.values()))
     return str(value).casefold() in str(reading).casefold()
-
-
-def _is_beyond(reading: Any, value: Value, *, is_above: bool) -> bool:
-    number, limit = _to_number(reading), _to_number(value)
-    return number is not None and limit is not None and (number > limit if is_above else number < limit)
 
 
 def _to_number(value: Any) -> float | None:

@@ -59,6 +59,15 @@ class Check:
     condition: Condition
     expires_at: datetime
 
+    def to_row(self) -> dict[str, Any]:
+        """Return the columns of a job that has it."""
+        return {
+            "check_tool": self.tool,
+            "check_arguments": dict(self.arguments),
+            "condition": self.condition.to_row(),
+            "expires_at": self.expires_at,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
@@ -119,7 +128,14 @@ class JobsOfUser:
 
     async def add(self, new: NewJob) -> Job:
         """Store a job and return it; raises `ToolError` when it exceeds a limit or is never due."""
-        self._check_timing(new, self.clock.now())
+        now, least = self.clock.now(), self.limits.least_seconds
+        if new.timing.shortest_seconds(now) < least:
+            interval = timedelta(seconds=least)
+            raise ToolError(f"That is too often: there have to be at least {interval} hours between two times.")
+        if new.check is not None:
+            check_condition(new.check.condition)
+            if not timedelta() < new.check.expires_at - now <= MAX_CHECKED:
+                raise ToolError(f"A check ends in the future, and within {MAX_CHECKED.days} days.")
         async with self.database.transaction() as session:
             await session.execute(statements.lock_jobs_of_user, {"user_id": self.user_id})
             await self._check_number(session)
@@ -148,7 +164,7 @@ class JobsOfUser:
             "requires": new.requires.label,
             "next_due_at": due,
             **asdict(new.timing),
-            **_to_check_row(new.check),
+            **(new.check.to_row() if new.check else {}),
         }
         cursor = await session.execute(insert(ScheduledJob).values(row).returning(ScheduledJob.id))
         return Job(
@@ -235,16 +251,6 @@ class JobsOfUser:
             raise ToolError("Jobs can be made only in a conversation with a person.")
         return Origin(row.adapter, row.platform_user_id)
 
-    def _check_timing(self, new: NewJob, now: datetime) -> None:
-        least = self.limits.least_seconds
-        if new.timing.shortest_seconds(now) < least:
-            interval = timedelta(seconds=least)
-            raise ToolError(f"That is too often: there have to be at least {interval} hours between two times.")
-        if new.check is not None:
-            check_condition(new.check.condition)
-            if not timedelta() < new.check.expires_at - now <= MAX_CHECKED:
-                raise ToolError(f"A check ends in the future, and within {MAX_CHECKED.days} days.")
-
 
 def to_timing(row: Any) -> Timing:
     """Return the timing of a row; raises `ToolError` for one that can't be read."""
@@ -284,14 +290,3 @@ def describe(job: Job, time_zone: str) -> str:
     if job.action == "resume_conversation":
         parts.append("I go on then")
     return f"{job.id}: {cut(job.text, 150)} ({', '.join(part for part in parts if part)})"
-
-
-def _to_check_row(check: Check | None) -> dict[str, Any]:
-    if check is None:
-        return {}
-    return {
-        "check_tool": check.tool,
-        "check_arguments": dict(check.arguments),
-        "condition": check.condition.to_row(),
-        "expires_at": check.expires_at,
-    }

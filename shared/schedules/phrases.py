@@ -81,7 +81,11 @@ def _read_days(plain: str, text: str, now: datetime, time_zone: str) -> Timing:
         return at_interval(start, count * (7 if match["unit"] in {"week", "woche"} else 1), "day", time_zone=time_zone)
     if match := DAY_OF_MONTH.fullmatch(rest):
         return by_cron(f"{at.minute} {at.hour} {match['day'] or 1} * *", time_zone)
-    if (days := _to_weekdays(rest)) is not None:
+    words = [word if word in WEEKDAYS or word in SETS else word.removesuffix("s") for word in SEPARATOR.split(rest)]
+    if all(word in WEEKDAYS or word in SETS for word in words):
+        # In cron, Sunday is 0; among our weekdays it is the last one.
+        weekdays = [SETS.get(word) or str((WEEKDAYS[word] + 1) % 7) for word in words]
+        days = "*" if "*" in weekdays else ",".join(weekdays)
         return by_cron(f"{at.minute} {at.hour} * * {days}", time_zone)
     raise ToolError(f"I don't understand {text.strip()!r} as a repetition.", examples=EXAMPLES)
 
@@ -91,12 +95,3 @@ def _next_at(at: time, now: datetime, time_zone: str) -> datetime:
     today = datetime.combine(now.astimezone(zone).date(), at)
     coming = (to_moment(today + timedelta(days=more), zone) for more in range(3))
     return next(moment for moment in coming if moment > now)
-
-
-def _to_weekdays(text: str) -> str | None:
-    words = [word if word in WEEKDAYS or word in SETS else word.removesuffix("s") for word in SEPARATOR.split(text)]
-    if not all(word in WEEKDAYS or word in SETS for word in words):
-        return None
-    # In cron, Sunday is 0; among our weekdays it is the last one.
-    weekdays = [SETS.get(word) or str((WEEKDAYS[word] + 1) % 7) for word in words]
-    return "*" if "*" in weekdays else ",".join(weekdays)

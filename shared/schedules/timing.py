@@ -51,7 +51,19 @@ class Timing:
             return self._next_of_cron(moment)
         if self.starts_at is None or moment < self.starts_at:
             return self.starts_at
-        return None if self.kind == "once" else self._next_of_interval(self.starts_at, moment)
+        if self.kind == "once":
+            return None
+        if self.unit == "second":
+            passed = (moment - self.starts_at) // timedelta(seconds=self.every)
+            return self.starts_at + timedelta(seconds=(passed + 1) * self.every)
+        zone = get_zone(self.time_zone)
+        first = self.starts_at.astimezone(zone).replace(tzinfo=None)
+        passed = (moment - self.starts_at) // timedelta(days=self.every)
+        # A day may be longer or shorter by the hour that clocks change.
+        due = (
+            to_moment(first + timedelta(days=(passed + more) * self.every), zone) for more in (0, 1, 2) if passed + more
+        )
+        return next(due_time for due_time in due if due_time > moment)
 
     def shortest_seconds(self, now: datetime) -> float:
         """Return the shortest time between two due times, in seconds; infinity if there is at most one."""
@@ -83,19 +95,6 @@ class Timing:
             if due > moment:
                 return due.astimezone(UTC)
         return None
-
-    def _next_of_interval(self, start: datetime, moment: datetime) -> datetime:
-        if self.unit == "second":
-            passed = (moment - start) // timedelta(seconds=self.every)
-            return start + timedelta(seconds=(passed + 1) * self.every)
-        zone = get_zone(self.time_zone)
-        first = start.astimezone(zone).replace(tzinfo=None)
-        passed = (moment - start) // timedelta(days=self.every)
-        # A day may be longer or shorter by the hour that clocks change.
-        due = (
-            to_moment(first + timedelta(days=(passed + more) * self.every), zone) for more in (0, 1, 2) if passed + more
-        )
-        return next(due_time for due_time in due if due_time > moment)
 
 
 def once(moment: datetime, time_zone: str = "UTC") -> Timing:

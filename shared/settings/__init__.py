@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -174,20 +175,10 @@ def list_secret_values(settings: Settings, secrets: Secrets) -> set[str]:
     """
     setting_values = [secret.get_secret_value() for _, secret in settings if isinstance(secret, SecretStr)]
     environment_values = [value for name, value in os.environ.items() if SECRET_NAME.search(name)]
-    addresses = [text for text in (*setting_values, *os.environ.values()) if "://" in text]
-    values = [
-        *setting_values,
-        *environment_values,
-        *(_password_in(address) for address in addresses),
-        secrets.api_token,
-        *secrets.secret_keys,
-    ]
+    passwords: list[str] = []
+    for address in (text for text in (*setting_values, *os.environ.values()) if "://" in text):
+        with suppress(ValueError):
+            passwords.append(unquote(urlsplit(address).password or ""))
+    values = [*setting_values, *environment_values, *passwords, secrets.api_token, *secrets.secret_keys]
     parts = [part.strip() for value in values for part in (value, *value.split(","))]
     return {part for part in parts if len(part) >= 12 or (len(part) >= 8 and any(map(str.isdigit, part)))}
-
-
-def _password_in(address: str) -> str:
-    try:
-        return unquote(urlsplit(address).password or "")
-    except ValueError:
-        return ""

@@ -1,6 +1,7 @@
 """Every setting: its name, its default, what it may be, and what it means, from which docs/reference is made."""
 
 import os
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from importlib.util import find_spec
@@ -47,15 +48,11 @@ def find_folder() -> Path:
     that this program runs from; else, of a program that is installed without its project, one in the person's home.
     """
     here, program = Path.cwd(), Path(__file__).resolve().parents[2]
-    project = next((folder for folder in (here, *here.parents, program) if _is_ours(folder)), None)
-    return project or Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute() / "parley"
-
-
-def _is_ours(folder: Path) -> bool:
-    try:
-        return (folder / HOME).is_dir() or PROJECT_NAME in (folder / PROJECT).read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
+    for folder in (here, *here.parents, program):
+        with suppress(OSError, UnicodeDecodeError):
+            if (folder / HOME).is_dir() or PROJECT_NAME in (folder / PROJECT).read_text("utf-8"):
+                return folder
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute() / "parley"
 
 
 def find_env_file() -> Path:

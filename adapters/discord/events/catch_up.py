@@ -1,7 +1,7 @@
 """Messages that were written while no process listened, read from the channels' history."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import discord
@@ -49,7 +49,10 @@ class CatchUp:
         A channel whose history can't be read now is tried again until it can be read or Discord refuses it.
         """
         after = max(since, discord.utils.time_snowflake(oldest_missed(self._app)))
-        channels = self._list_channels(self._client.guilds if server is None else [server], after)
+        channels: list[Channel] = []
+        for guild in self._client.guilds if server is None else [server]:
+            written_in: list[Written] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
+            channels += [thread for thread in (*written_in, *guild.threads) if (thread.last_message_id or 0) > after]
         # Direct messages arrive on the first shard.
         if server is None and 0 in (self._client.shard_ids or (0,)):
             kind = discord.ChannelType.private
@@ -60,13 +63,6 @@ class CatchUp:
         counts = await asyncio.gather(*(self._read(channel, after) for channel in channels))
         if count := sum(counts):
             log.info("caught_up", platform="discord", messages=count)
-
-    def _list_channels(self, guilds: Sequence[discord.Guild], after: int) -> list[Channel]:
-        channels: list[Channel] = []
-        for guild in guilds:
-            written_in: list[Written] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
-            channels += [thread for thread in (*written_in, *guild.threads) if (thread.last_message_id or 0) > after]
-        return channels
 
     async def _read(self, channel: Channel, after: int) -> int:
         """Accept the messages of one channel page by page; return how many there were."""

@@ -3,6 +3,7 @@
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 import discord
 
@@ -114,32 +115,33 @@ class Listening:
         recent = [entry for entry in self._recent.get(message.channel.id, ()) if cutoff < entry[0] < message.id]
         lines = [line for _, line in recent[-MOST_EARLIER:]]
         if is_first and len(lines) < MOST_EARLIER:
-            lines = await _list_history(message, me) or lines
+
+            async def read() -> list[discord.Message]:
+                history = message.channel.history(limit=MOST_EARLIER, before=message)
+                return [earlier async for earlier in history]
+
+            try:
+                before = await insist(read, CONTEXT_SECONDS)
+            except (Refused, Unavailable) as error:
+                log.info("discord_context_not_read", channel=message.channel.id, cause=str(error))
+            else:
+                quotes = [to_quoted_message(earlier, me) for earlier in reversed(before)]
+                lines = [quote for quote in quotes if quote.text] or lines
         return [*(line for line in chain if line not in lines), *lines]
-
-
-async def _list_history(message: discord.Message, me: int) -> list[QuotedMessage]:
-    async def read() -> list[discord.Message]:
-        return [
-            earlier_message async for earlier_message in message.channel.history(limit=MOST_EARLIER, before=message)
-        ]
-
-    try:
-        before = await insist(read, CONTEXT_SECONDS)
-    except (Refused, Unavailable) as error:
-        log.info("discord_context_not_read", channel=message.channel.id, cause=str(error))
-        return []
-    return [quote for earlier_message in reversed(before) if (quote := to_quoted_message(earlier_message, me)).text]
 
 
 async def _list_chain(message: discord.Message, me: int, depth: int) -> list[QuotedMessage]:
     chain: list[QuotedMessage] = []
-    while len(chain) < depth and message.reference is not None:
-        original = message.reference.resolved
+    while len(chain) < depth and (reference := message.reference) is not None:
+        original = reference.resolved
         if not isinstance(original, discord.Message):
-            original = await _fetch(message)
-        if original is None:
-            break
+            if reference.message_id is None or reference.channel_id != message.channel.id:
+                break
+            try:
+                fetching = partial(message.channel.fetch_message, reference.message_id)
+                original = await insist(fetching, CONTEXT_SECONDS)
+            except (Refused, Unavailable):
+                break
         # The agent's messages are in the conversation already, unless this message starts it.
         if original.author.id != me or depth > 1:
             chain.append(to_quoted_message(original, me))
@@ -147,17 +149,6 @@ async def _list_chain(message: discord.Message, me: int, depth: int) -> list[Quo
             break
         message = original
     return list(reversed(chain))
-
-
-async def _fetch(message: discord.Message) -> discord.Message | None:
-    reference = message.reference
-    message_id = reference.message_id if reference is not None else None
-    if reference is None or message_id is None or reference.channel_id != message.channel.id:
-        return None
-    try:
-        return await insist(lambda: message.channel.fetch_message(message_id), CONTEXT_SECONDS)
-    except (Refused, Unavailable):
-        return None
 
 
 class DirectChannels:

@@ -1,5 +1,6 @@
 """The introduction on a new server, and a hint for the person who has invited the agent."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import discord
@@ -42,31 +43,25 @@ async def welcome(app: "App", guild: discord.Guild) -> None:
     channel = next((candidate for candidate in candidates if candidate.permissions_for(guild.me).send_messages), None)
     if channel is not None:
         await _send(channel, HELLO.format(name=guild.me.display_name), nonce=f"hello-{guild.id}")
-    inviter = await _find_inviter(guild)
-    if inviter is not None:
-        hint = HINT.format(server=discord.utils.escape_markdown(guild.name), server_id=guild.id)
-        await _send(inviter, hint, nonce=f"hint-{guild.id}")
 
-
-async def _find_inviter(guild: discord.Guild) -> discord.abc.Messageable | None:
-    """Return who has added the agent according to the audit log; the server's owner if it can't be read."""
-
-    async def read() -> discord.User | None:
+    async def read_inviter() -> discord.User | None:
         async for entry in guild.audit_logs(action=discord.AuditLogAction.bot_add, limit=5):
             if entry.target is not None and entry.target.id == guild.me.id and isinstance(entry.user, discord.User):
                 return entry.user
         return None
 
+    inviter: discord.abc.Messageable | None = None
     try:
-        if (inviter := await insist(read)) is not None:
-            return inviter
+        inviter = await insist(read_inviter)
     except (Refused, Unavailable) as error:
         log.info("inviter_unknown", server=guild.id, cause=str(error))
-    owner_id = guild.owner_id
-    try:
-        return await insist(lambda: guild.fetch_member(owner_id)) if owner_id is not None else None
-    except (Refused, Unavailable):
-        return None
+    if inviter is None and (owner_id := guild.owner_id) is not None:
+        # The owner, where the audit log can't be read or does not tell who has added the agent.
+        with suppress(Refused, Unavailable):
+            inviter = await insist(lambda: guild.fetch_member(owner_id))
+    if inviter is not None:
+        hint = HINT.format(server=discord.utils.escape_markdown(guild.name), server_id=guild.id)
+        await _send(inviter, hint, nonce=f"hint-{guild.id}")
 
 
 async def _send(where: discord.abc.Messageable, text: str, nonce: str) -> None:

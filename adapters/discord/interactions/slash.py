@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.transport.rest import Json, Rest
 from agent.commands import Command, find_command, list_commands
-from agent.commands.signature import Form, Parameter
 from shared.db.statements import load_statements
 from shared.log import get_logger
 
@@ -40,32 +39,29 @@ def to_payload() -> list[Json]:
 def to_command(command: Command) -> Json:
     """Return a command with its subcommands or its options."""
     payload: Json = {"type": CHAT, "name": command.name, "description": _short(command.summary)}
-    options = [
-        option
-        for form in command.forms
-        for option in ([_to_subcommand(form)] if form.word is not None else map(_to_option, form.visible))
-    ]
+    options: list[Json] = []
+    for form in command.forms:
+        parameters: list[Json] = []
+        for parameter in form.visible:
+            kinds = {TYPES.get(variant.get("type", ""), STRING) for variant in parameter.variants}
+            option: Json = {
+                "type": kinds.pop() if len(kinds) == 1 else STRING,
+                "name": parameter.name,
+                "description": _short(parameter.description),
+                "required": parameter.is_required,
+            }
+            if parameter.is_choice:
+                option["choices"] = [{"name": word, "value": word} for word in parameter.choices]
+            if option["type"] != STRING and "maximum" in parameter.variants[0]:
+                option["min_value"] = 1 if option["type"] == INTEGER else 0
+                option["max_value"] = parameter.variants[0]["maximum"]
+            parameters.append(option)
+        if form.word is None:
+            options += parameters
+        else:
+            subcommand: Json = {"type": SUBCOMMAND, "name": form.word, "description": _short(form.summary)}
+            options.append(subcommand | ({"options": parameters} if parameters else {}))
     return payload | ({"options": options} if options else {})
-
-
-def _to_subcommand(form: Form) -> Json:
-    payload: Json = {"type": SUBCOMMAND, "name": form.word, "description": _short(form.summary)}
-    return payload | ({"options": [_to_option(parameter) for parameter in form.visible]} if form.visible else {})
-
-
-def _to_option(parameter: Parameter) -> Json:
-    kinds = {TYPES.get(variant.get("type", ""), STRING) for variant in parameter.variants}
-    payload: Json = {
-        "type": kinds.pop() if len(kinds) == 1 else STRING,
-        "name": parameter.name,
-        "description": _short(parameter.description),
-        "required": parameter.is_required,
-    }
-    if parameter.is_choice:
-        payload["choices"] = [{"name": word, "value": word} for word in parameter.choices]
-    if payload["type"] != STRING and "maximum" in parameter.variants[0]:
-        payload |= {"min_value": 1 if payload["type"] == INTEGER else 0, "max_value": parameter.variants[0]["maximum"]}
-    return payload
 
 
 def _short(text_: str) -> str:

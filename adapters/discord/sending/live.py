@@ -54,18 +54,14 @@ class LiveMessage:
 
 def render_live(text: str) -> str:
     """Return the live text: the end of the answer if it is long."""
-    parts = split_text(tables_to_blocks(_end_of(text)), MESSAGE_LIMIT - 2)
+    if len(text) > 2 * MESSAGE_LIMIT:
+        # Enough of the end to fill a message, beginning in the code block in which it is.
+        start = len(text) - 2 * MESSAGE_LIMIT
+        start = text.rfind("\n", 0, start) + 1 or start
+        fence = ""
+        for line in FENCED_LINES.finditer(text, 0, start):
+            fence = fence_after(fence, line[0])
+        end = text[max(start, len(text) - 4 * MESSAGE_LIMIT) :]
+        text = f"{fence}\n{end}" if fence else end
+    parts = split_text(tables_to_blocks(text), MESSAGE_LIMIT - 2)
     return parts[0] if len(parts) == 1 else f"…\n{parts[-1]}"
-
-
-def _end_of(text: str) -> str:
-    """Return enough of the end to fill a message, beginning in the code block in which it is."""
-    if len(text) <= 2 * MESSAGE_LIMIT:
-        return text
-    start = len(text) - 2 * MESSAGE_LIMIT
-    start = text.rfind("\n", 0, start) + 1 or start
-    fence = ""
-    for line in FENCED_LINES.finditer(text, 0, start):
-        fence = fence_after(fence, line[0])
-    end = text[max(start, len(text) - 4 * MESSAGE_LIMIT) :]
-    return f"{fence}\n{end}" if fence else end

@@ -66,7 +66,16 @@ class Sender:
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply once and return the id of the last message; a refusal is told to the asker."""
         if reply.delivery.is_withdrawn:
-            await self._withdraw(reply)
+            # Its question was deleted: the live message, if there is one, goes too.
+            if (live := reply.delivery.live_message_id) is None:
+                return None
+            self.edit_times.pop(live, None)
+            channel, path = reply.place.thread or reply.place.channel, "/channels/{channel_id}/messages/{message_id}"
+            try:
+                await self.rest.call("DELETE", path, channel_id=channel, message_id=live)
+            except Refused as error:
+                if error.number not in GONE:
+                    raise
             return None
         if (account := reply.direct_account) is not None:
             direct = Place(reply.place.platform, None, await self.rest.open_direct(account), is_direct=True)
@@ -90,21 +99,6 @@ class Sender:
             )
             raise
 
-    async def _withdraw(self, reply: "Reply") -> None:
-        """Remove the live message of a reply whose question was deleted."""
-        live = reply.delivery.live_message_id
-        if live is None:
-            return
-        self.edit_times.pop(live, None)
-        channel = reply.place.thread or reply.place.channel
-        try:
-            await self.rest.call(
-                "DELETE", "/channels/{channel_id}/messages/{message_id}", channel_id=channel, message_id=live
-            )
-        except Refused as error:
-            if error.number not in GONE:
-                raise
-
     async def _post(self, reply: "Reply") -> str:
         manner = Manner(check=reply.check_claim)
         writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried, manner=manner)
@@ -117,29 +111,29 @@ class Sender:
         if any(file.size_bytes > DEFAULT_BYTES for file in reply.files):
             await limits.ask(self.rest, reply.place.server)
         max_bytes = limits.get(reply.place.server, DEFAULT_BYTES)
+        nonce = _nonce(self.app.secrets, reply)
         while True:
             parts, uploads = await _draft(self.app, reply, max_bytes, most_parts=most_parts)
             bodies = to_messages(parts, uploads, rows, allows_mentions=reply.delivery.allows_mentions)
             try:
-                await _write(writer, reply, bodies, ids=ids, nonce=_nonce(self.app.secrets, reply))
+                # Only the messages that do not exist yet.
+                for index, (body, files) in list(enumerate(bodies))[len(ids) :]:
+                    live = reply.delivery.live_message_id if index == 0 else None
+                    ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
                 return ids[-1]
             except Refused as error:
                 refusal = error
             if refusal.number in GONE and isinstance(writer, ResponseWriter):
-                writer = await _after_response(self.rest, writer, reply, manner=manner)
+                # The response to a command can be edited for 15 minutes; afterwards an ordinary message is posted.
+                place, asker = reply.place, reply.delivery.asker
+                if writer.is_private and not place.is_direct and asker is not None:
+                    place = Place(place.platform, None, await self.rest.open_direct(asker))
+                writer = ChannelWriter(self.rest, place, None, manner=manner)
                 continue
             if not uploads or refusal.number not in {TOO_LARGE, MISSING_PERMISSIONS}:
                 raise refusal
             is_too_large = refusal.number == TOO_LARGE
             max_bytes = limits.note_refusal(reply.place.server, max_bytes) if is_too_large else 0
-
-
-async def _after_response(rest: Rest, writer: ResponseWriter, reply: "Reply", manner: Manner) -> "ChannelWriter":
-    # The response to a command can be edited for 15 minutes; afterwards an ordinary message is posted.
-    asker = reply.delivery.asker
-    if not writer.is_private or reply.place.is_direct or asker is None:
-        return ChannelWriter(rest, reply.place, None, manner=manner)
-    return ChannelWriter(rest, Place(reply.place.platform, None, await rest.open_direct(asker)), None, manner=manner)
 
 
 async def _draft(
@@ -164,15 +158,6 @@ def to_messages(
     bodies: Bodies = [({"content": part, "allowed_mentions": mentions, "components": []}, ()) for part in parts]
     bodies[-1] = (bodies[-1][0] | {"components": list(rows)}, uploads)
     return bodies
-
-
-async def _write(writer: "MessageWriter", reply: "Reply", bodies: Bodies, *, ids: list[str], nonce: str) -> None:
-    """Write the remaining messages; `ids` are those of the messages that exist."""
-    for index, (body, files) in enumerate(bodies):
-        if index < len(ids):
-            continue
-        live = reply.delivery.live_message_id if index == 0 else None
-        ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
 
 
 async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:

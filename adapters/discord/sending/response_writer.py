@@ -43,22 +43,20 @@ class ResponseWriter:
         """Edit the response, or post a follow-up; raises `Unavailable` if it is unknown whether that was posted."""
         if nonce.endswith("-0") and not self._follows:
             return await self.change("@original", body, files)
-        if self._was_tried and (follow_up := await self._find_posted(body)) is not None:
-            return follow_up
+        if self._was_tried:
+            if self._follow_ups is None:
+                # Private ones are in no history.
+                self._follow_ups = [] if self.is_private or not self._first else await self._list_posted()
+            text = body["content"].strip()
+            follow_up = next((post for post in self._follow_ups if post["content"].strip() == text), None)
+            if follow_up is not None:
+                # Two parts may have the same text.
+                self._follow_ups.remove(follow_up)
+                return follow_up
         flags = SUPPRESS_EMBEDS | (EPHEMERAL if self.is_private else 0)
         path = "/webhooks/{webhook_id}/{webhook_token}"
         once = replace(self._manner, is_repeated=False)
         return await self._call("POST", path, body | {"flags": flags}, files=files, manner=once)
-
-    async def _find_posted(self, body: Json) -> Json | None:
-        """Return the follow-up with this text; private ones are in no history."""
-        if self._follow_ups is None:
-            self._follow_ups = [] if self.is_private or not self._first else await self._list_posted()
-        message = next((post for post in self._follow_ups if post["content"].strip() == body["content"].strip()), None)
-        if message is not None:
-            # Two parts may have the same text.
-            self._follow_ups.remove(message)
-        return message
 
     async def _list_posted(self) -> list[Json]:
         query = {"after": str(self._first["id"]), "limit": "100"}
@@ -68,16 +66,14 @@ class ResponseWriter:
             after: list[Json] = await self._rest.call("GET", path, query=query, channel_id=channel_id)
         except Refused:
             return []
-        return [
-            message
-            for message in reversed(after)
-            if message["author"]["id"] == me["id"] and self._follows_first(message)
-        ]
-
-    def _follows_first(self, message: Json) -> bool:
-        origin = message.get("interaction_metadata") or {}
-        first_id = origin.get("original_response_message_id", self._first["id"])
-        return first_id == self._first["id"] and bool(origin or message.get("webhook_id"))
+        follow_ups = []
+        for message in reversed(after):
+            origin = message.get("interaction_metadata") or {}
+            first_id = origin.get("original_response_message_id", self._first["id"])
+            is_follow_up = first_id == self._first["id"] and bool(origin or message.get("webhook_id"))
+            if message["author"]["id"] == me["id"] and is_follow_up:
+                follow_ups.append(message)
+        return follow_ups
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
         """Edit the response."""

@@ -15,7 +15,10 @@ def tables_to_blocks(text: str) -> str:
     while index < len(lines):
         line = lines[index]
         fence = fence_after(fence, line)
-        if fence or "|" not in line or index + 1 == len(lines) or not _is_rule(lines[index + 1]):
+        # The line between a table's head and its rows.
+        rule = lines[index + 1] if index + 1 < len(lines) else ""
+        cells = rule.strip().removeprefix("|").removesuffix("|").split("|")
+        if fence or not ("|" in line and "|" in rule and all(RULE.fullmatch(cell.strip()) for cell in cells)):
             out.append(line)
             index += 1
             continue
@@ -25,11 +28,6 @@ def tables_to_blocks(text: str) -> str:
         out += _block([lines[index], *lines[index + 2 : end]])
         index = end
     return "\n".join(out)
-
-
-def _is_rule(line: str) -> bool:
-    cells = line.strip().removeprefix("|").removesuffix("|").split("|")
-    return "|" in line and all(RULE.fullmatch(cell.strip()) for cell in cells)
 
 
 def _block(rows: list[str]) -> list[str]:

@@ -248,19 +248,16 @@ class Rest:
         async with self._logging_in:
             if self._is_closed:
                 raise Unavailable("The connections to Discord are closed.")
-            if self._http is None:
-                self._http = await self._log_in()
-            return self._http
-
-    async def _log_in(self) -> HTTPClient:
-        http, is_in = open_http(self.rate_limiter.trace()), False
-        try:
-            self._me = dict(await as_our_errors(http.static_login(self._token)))
-            is_in = True
-        finally:
-            if not is_in:
-                await http.close()
-        return http
+            if self._http is not None:
+                return self._http
+            http = open_http(self.rate_limiter.trace())
+            try:
+                self._me = dict(await as_our_errors(http.static_login(self._token)))
+                self._http = http
+            finally:
+                if self._http is None:
+                    await http.close()
+            return http
 
 
 async def insist(
@@ -303,16 +300,13 @@ async def as_our_errors(request: Awaitable[Result]) -> Result:
             log.error("discord_token_refused", remedy=TOKEN_REFUSED)
             raise Unavailable("Discord refuses the token.") from error
         if error.status == 429:
-            raise Unavailable("Discord asks to wait.", retry_after=_read_retry_after(error)) from error
+            try:
+                seconds = float(error.response.headers.get("Retry-After", 0))
+            except ValueError:
+                seconds = 0.0
+            raise Unavailable("Discord asks to wait.", retry_after=seconds) from error
         # A proxy in front of Discord also refuses a large body, without Discord's error code.
         number = TOO_LARGE if error.status == 413 else error.code
         raise Refused(number, f"{error.status} {error.text or error.code}") from error
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unavailable("Discord can't be reached just now.") from error
-
-
-def _read_retry_after(error: discord.HTTPException) -> float:
-    try:
-        return float(error.response.headers.get("Retry-After", 0))
-    except ValueError:
-        return 0.0

@@ -30,15 +30,12 @@ class AgentView:
         team = web.token.team_id
         if CONTEXT in event:
             self.note(team, is_agent=True)
-        if not is_in_direct(event) or event.get("thread_ts") or not event.get("ts") or not await self._is_agent(team):
+        if not is_in_direct(event) or event.get("thread_ts") or not event.get("ts"):
             return event
-        return {**event, "thread_ts": event["ts"]}
-
-    async def _is_agent(self, team: str) -> bool:
         if team not in self._teams:
             async with self._database.statement() as session:
                 is_agent = (await session.execute(statements.is_agent_view, {"team": team})).scalar_one()
             if is_agent is None:
-                return False
+                return event
             self._teams[team] = bool(is_agent)
-        return self._teams[team]
+        return {**event, "thread_ts": event["ts"]} if self._teams[team] else event

@@ -16,28 +16,25 @@ def read_cards(event: Json, to_plain: Callable[[str], str]) -> list[Card]:
     # A person's text comes a second time as rich text.
     if event.get("text"):
         blocks = [block for block in blocks if block.get("type") != "rich_text"]
-    attachments = [attachment for attachment in _dicts(event.get("attachments")) if not is_shared(attachment)]
-    cards = [Card(list(_lines(blocks, to_plain))), *(_to_card(attachment, to_plain) for attachment in attachments)]
+    cards = [Card(list(_lines(blocks, to_plain)))]
+    for attachment in _dicts(event.get("attachments")):
+        if is_shared(attachment):
+            continue
+        texts = [str(attachment[key]) for key in ("pretext", "author_name", "title", "text") if attachment.get(key)]
+        fields = _dicts(attachment.get("fields"))
+        texts += [f"{field.get('title') or ''}: {field.get('value') or ''}" for field in fields]
+        lines = [*map(to_plain, texts), *_lines(_dicts(attachment.get("blocks")), to_plain)]
+        if not lines and attachment.get("fallback"):
+            lines.append(to_plain(str(attachment["fallback"])))
+        if attachment.get("footer"):
+            lines.append(to_plain(str(attachment["footer"])))
+        cards.append(Card(lines))
     return [card for card in cards if card.lines]
 
 
 def is_shared(attachment: Json) -> bool:
     """Return whether an attachment is a message that somebody shares, and not a card or the preview of a link."""
     return bool(attachment.get("is_share") or attachment.get("is_msg_unfurl") or attachment.get("channel_id"))
-
-
-def _to_card(attachment: Json, to_plain: Callable[[str], str]) -> Card:
-    lines = [
-        to_plain(str(attachment[key])) for key in ("pretext", "author_name", "title", "text") if attachment.get(key)
-    ]
-    fields = _dicts(attachment.get("fields"))
-    lines += [to_plain(f"{field.get('title') or ''}: {field.get('value') or ''}") for field in fields]
-    lines += _lines(_dicts(attachment.get("blocks")), to_plain)
-    if not lines and attachment.get("fallback"):
-        lines.append(to_plain(str(attachment["fallback"])))
-    if attachment.get("footer"):
-        lines.append(to_plain(str(attachment["footer"])))
-    return Card(lines)
 
 
 def _lines(blocks: list[Json], to_plain: Callable[[str], str]) -> Iterator[str]:

@@ -41,8 +41,13 @@ class Directory:
 
     async def list_names(self, web: Web, people: Collection[str]) -> dict[str, str]:
         """Return names by user id, as far as they are known within WAIT_SECONDS."""
-        users = await self._find(web, people)
-        return {user_id: _name(user) for user_id, user in users.items() if user is not None}
+        names: dict[str, str] = {}
+        for user_id, user in (await self._find(web, people)).items():
+            if user is not None:
+                profile = user.get("profile") or {}
+                name = profile.get("display_name") or profile.get("real_name") or user.get("name") or user.get("id")
+                names[user_id] = clean(str(name))
+        return names
 
     async def find_channel(self, web: Web, channel: str) -> Channel:
         """Return the channel's name and topic, as far as they are known within WAIT_SECONDS."""
@@ -62,25 +67,22 @@ class Directory:
 
     async def _find(self, web: Web, ids: Iterable[str]) -> dict[str, Json | None]:
         keys = {id_: (web.token.team_id, id_) for id_ in ids}
-        events = [event for key in keys.values() if (event := self._ask(web, key)) is not None]
+        events: list[asyncio.Event] = []
+        for key in keys.values():
+            entry = self._entries.get(key)
+            if key in self._pending:
+                events.append(self._pending[key])
+            elif (entry is None or entry[0] <= self._clock.monotonic()) and len(self._pending) < MOST_AT_ONCE:
+                event = self._pending[key] = asyncio.Event()
+                self._running.start(self._fetch(web, key, event), "slack name")
+                # An expired entry is used until the new one arrives.
+                if entry is None:
+                    events.append(event)
         if events:
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_SECONDS):
                     await asyncio.gather(*(event.wait() for event in events))
         return {id_: self._entries[key][1] for id_, key in keys.items() if key in self._entries}
-
-    def _ask(self, web: Web, key: tuple[str, str]) -> asyncio.Event | None:
-        if key in self._pending:
-            return self._pending[key]
-        entry = self._entries.get(key)
-        if entry is not None and entry[0] > self._clock.monotonic():
-            return None
-        if len(self._pending) >= MOST_AT_ONCE:
-            return None
-        event = self._pending[key] = asyncio.Event()
-        self._running.start(self._fetch(web, key, event), "slack name")
-        # An expired entry is used until the new one arrives.
-        return event if entry is None else None
 
     async def _fetch(self, web: Web, key: tuple[str, str], event: asyncio.Event) -> None:
         try:
@@ -96,8 +98,3 @@ class Directory:
         finally:
             self._pending.pop(key, None)
             event.set()
-
-
-def _name(user: Json) -> str:
-    profile = user.get("profile") or {}
-    return clean(str(profile.get("display_name") or profile.get("real_name") or user.get("name") or user.get("id")))

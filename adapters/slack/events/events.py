@@ -41,7 +41,7 @@ from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
 from shared.db.database import retry_on_lost_db
 from shared.errors import EventIdInUse
-from shared.messages import Place, PlatformContext, QuotedMessage
+from shared.messages import Place, PlatformContext
 from shared.text import clean, cut
 
 if TYPE_CHECKING:
@@ -164,18 +164,29 @@ class Events:
 
     async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> bool:
         """Store a message if it is for the agent; return whether it was."""
-        mention = await self._listening.find_mention(event, to_place(event, web.token), web)
+        place = to_place(event, web.token)
+        mention = await self._listening.find_mention(event, place, web)
         if mention is None:
             return False
-        has_earlier = mention.is_first and not (to_place(event, web.token).is_direct and is_root(event))
+        has_earlier = mention.is_first and not (place.is_direct and is_root(event))
         if has_earlier:
             earlier = await self._listening.list_earlier(event, web)
         else:
             earlier = await self._listening.list_unanswered(event, web)
         names = await self.directory.list_names(web, list_people([event]))
-        platform_context = await self._platform_context(event, web, earlier)
+        groups = await self.groups.find(web.token.team_id, str(event["user"]), home=to_team(event, web.token))
+        role_ids, roles = (None, ()) if groups is None else groups
+        context = PlatformContext(roles=tuple(map(clean, roles)), role_ids=role_ids, earlier=tuple(earlier))
+        if not place.is_direct:
+            channel = await self.directory.find_channel(web, event["channel"])
+            context = replace(
+                context,
+                server_name=clean(web.token.team_name) if web.token.team_name else None,
+                channel_name=clean(channel.name) if channel.name else None,
+                topic=cut(clean(channel.topic), TOPIC_CHARS) if channel.topic else None,
+            )
         event = await self.directory.with_files(web, event)
-        message = to_incoming(event, web.token, names, platform_context=platform_context)
+        message = to_incoming(event, web.token, names, platform_context=context)
         message = replace(message, sent_at=sent_at or message.sent_at)
         if "/" in message.content and await self._typed_commands.answer(message, web):
             return True
@@ -187,23 +198,6 @@ class Events:
         if accepted.is_new and mention.is_first and is_panel and place.thread is not None:
             self._running.start(set_title(web, place.channel, place.thread, question=message.content), "title")
         return True
-
-    async def _platform_context(self, event: Json, web: Web, earlier: list[QuotedMessage]) -> PlatformContext:
-        # A guest from another workspace is in no group of this one.
-        is_member = to_team(event, web.token) == web.token.team_id
-        groups = await self.groups.find(web.token.team_id, str(event["user"])) if is_member else ((), ())
-        roles, role_ids = ((), None) if groups is None else (tuple(clean(name) for name in groups[1]), groups[0])
-        if to_place(event, web.token).is_direct:
-            return PlatformContext(roles=roles, role_ids=role_ids, earlier=tuple(earlier))
-        channel = await self.directory.find_channel(web, event["channel"])
-        return PlatformContext(
-            roles=roles,
-            role_ids=role_ids,
-            server_name=clean(web.token.team_name) if web.token.team_name else None,
-            channel_name=clean(channel.name) if channel.name else None,
-            topic=cut(clean(channel.topic), TOPIC_CHARS) if channel.topic else None,
-            earlier=tuple(earlier),
-        )
 
 
 def is_root(event: Json) -> bool:

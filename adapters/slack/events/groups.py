@@ -41,8 +41,13 @@ class Groups:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._retry_at: dict[str, float] = {}
 
-    async def find(self, team_id: str, account: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """Return ids and names of a member's groups; None while they are unknown because Slack can't be reached."""
+    async def find(self, team_id: str, account: str, *, home: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Return ids and names of a member's groups; None while they are unknown because Slack can't be reached.
+
+        A guest, whose `home` is another workspace, is in no group of this one.
+        """
+        if home != team_id:
+            return (), ()
         row = await self._rows.load((team_id, account))
         if not row.has_grants:
             return (), ()
@@ -63,33 +68,31 @@ class Groups:
     async def _refresh(self, team_id: str, changes: int) -> bool:
         if self._clock.monotonic() < self._retry_at.get(team_id, 0.0):
             return False
+        groups: list[Json] = []
         try:
-            members = await self._list_members(team_id)
+            web = await self._clients.get(team_id)
+            try:
+                async with asyncio.timeout(ASK_SECONDS):
+                    response = await web.call("usergroups.list", max_wait=MAX_WAIT, include_users=True)
+                groups = response.get("usergroups", [])
+            except Refused as error:
+                # A workspace without user groups, or an app without the scope to read them, has no members.
+                log.warning("slack_groups_refused", team=team_id, cause=str(error))
         except (Unavailable, TimeoutError) as error:
             self._retry_at[team_id] = self._clock.monotonic() + RETRY_SECONDS
             log.warning("slack_groups_unknown", team=team_id, cause=str(error) or "Slack takes too long")
             return False
+        members = [
+            {"account": str(account), "id": str(group["id"]), "name": str(group.get("name") or group["id"])}
+            for group in groups
+            for account in group.get("users", ())
+        ]
         async with self._database.transaction() as session:
             row = (await session.execute(statements.mark_read, {"team_id": team_id, "changes": changes})).one_or_none()
             if row is not None:
                 await session.execute(statements.delete_members, {"list_id": row.id})
                 await session.execute(statements.insert_members, {"list_id": row.id, "members": json.dumps(members)})
         return True
-
-    async def _list_members(self, team_id: str) -> list[Json]:
-        web = await self._clients.get(team_id)
-        try:
-            async with asyncio.timeout(ASK_SECONDS):
-                response = await web.call("usergroups.list", max_wait=MAX_WAIT, include_users=True)
-        except Refused as error:
-            # A workspace without user groups, or an app without the scope to read them, has no members.
-            log.warning("slack_groups_refused", team=team_id, cause=str(error))
-            return []
-        return [
-            {"account": str(account), "id": str(group["id"]), "name": str(group.get("name") or group["id"])}
-            for group in response.get("usergroups", ())
-            for account in group.get("users", ())
-        ]
 
     async def change(self, team_id: str, group_id: str, accounts: list[str] | None) -> None:
         """Mark a group as changed and remove members from it at once; `removed=None` means all of them."""

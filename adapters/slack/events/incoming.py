@@ -138,21 +138,18 @@ def _special(inner: str, names: Mapping[str, str]) -> str:
 
 def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
     """Return the files of a message; the worker downloads them with the workspace's token."""
-    files = [file for file in event.get("files") or () if file.get("mode") not in ("tombstone", "hidden_by_limit")]
-    return tuple(_to_sent(file, token, event.get("user")) for file in files)
-
-
-def _to_sent(file: Json, token: Token, user: object) -> Attachment:
-    # A file that the sender only shares belongs to whoever has uploaded it.
-    author: Author = "person" if file.get("user") in (None, user) else "stranger"
-    # An audio clip of the sender's own, not one that they share.
-    length = file.get("duration_ms")
-    is_own = file.get("subtype") == "slack_audio" and file.get("user") == user
-    return replace(
-        to_attachment(file, token),
-        voice_seconds=length / 1000 if is_own and isinstance(length, int) and length > 0 else None,
-        author=author,
-    )
+    attachments, user = [], event.get("user")
+    for file in event.get("files") or ():
+        if file.get("mode") in ("tombstone", "hidden_by_limit"):
+            continue
+        # A file that the sender only shares belongs to whoever has uploaded it.
+        author: Author = "person" if file.get("user") in (None, user) else "stranger"
+        # An audio clip of the sender's own, not one that they share.
+        length = file.get("duration_ms")
+        is_own = file.get("subtype") == "slack_audio" and file.get("user") == user
+        seconds = length / 1000 if is_own and isinstance(length, int) and length > 0 else None
+        attachments.append(replace(to_attachment(file, token), voice_seconds=seconds, author=author))
+    return tuple(attachments)
 
 
 def to_attachment(file: Json, token: Token) -> Attachment:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -135,29 +135,23 @@ class Listening:
     async def _list_replies(self, event: Json, web: Web) -> list[Json]:
         # Slack gives the oldest replies first, and the last ones are wanted.
         replies: deque[Json] = deque(maxlen=MOST_REPLIES)
+        thread: Json = {"channel": event["channel"], "ts": event["thread_ts"], "latest": event["ts"]}
+        has_more = True
         # The acknowledgement must be in time, even without the context.
         with suppress(TimeoutError):
             async with asyncio.timeout(FETCH_SECONDS):
-                async for page in _list_pages(event, web):
+                while has_more:
+                    page = await web.find("conversations.replies", **thread, limit=REPLIES_PER_PAGE) or {}
                     # Slack's own notices are left out, such as the one that starts a thread in the assistant panel.
                     replies.extend(
                         {**reply, "channel": event["channel"]}
-                        for reply in page
+                        for reply in page.get("messages", [])
                         if "ts" in reply and reply.get("subtype") in (*WRITTEN_BY_PEOPLE, "bot_message")
                     )
+                    thread["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
+                    # Slack gives some apps the first page alone.
+                    has_more = bool(thread["cursor"]) and not web.is_history_limited
         return list(replies)
-
-
-async def _list_pages(event: Json, web: Web) -> AsyncIterator[list[Json]]:
-    """Yield a thread's messages up to this one; Slack gives some apps the first page alone."""
-    thread: Json = {"channel": event["channel"], "ts": event["thread_ts"], "latest": event["ts"]}
-    cursor: Json = {}
-    while True:
-        page = await web.find("conversations.replies", **thread, **cursor, limit=REPLIES_PER_PAGE) or {}
-        yield page.get("messages", [])
-        cursor = {"cursor": (page.get("response_metadata") or {}).get("next_cursor")}
-        if not cursor["cursor"] or web.is_history_limited:
-            return
 
 
 def _event_key(event: Json) -> str:

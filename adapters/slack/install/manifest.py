@@ -71,7 +71,14 @@ def build_manifest(
     view: Json = {"agent_view": {"agent_description": DESCRIPTION, "suggested_prompts": list_prompts()}}
     if has_panel:
         view = {"assistant_view": {"assistant_description": DESCRIPTION, "suggested_prompts": []}}
-    manifest: Json = {
+    names = (*(set(EVENTS) - OF_AGENT), *OF_PANEL) if has_panel else EVENTS
+    events: Json = {"bot_events": sorted(names)}
+    clicks: Json = {"is_enabled": True}
+    if is_http:
+        events["request_url"], clicks["request_url"] = f"{base}{TO_EVENTS}", f"{base}{TO_CLICKS}"
+    # Slack redirects people there after they have installed the app.
+    redirects = {} if public_url is None else {"redirect_urls": [f"{base}{REDIRECT}"]}
+    return {
         "display_information": {
             "name": name,
             "description": DESCRIPTION,
@@ -79,13 +86,16 @@ def build_manifest(
             "background_color": COLOUR,
         },
         "features": _features(name, f"{base}{TO_COMMANDS}" if is_http else None) | view,
-        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}},
-        "settings": _settings(base if is_http else None, has_panel=has_panel),
+        "oauth_config": {"scopes": {"bot": sorted(SCOPES)}, **redirects},
+        "settings": {
+            "event_subscriptions": events,
+            "interactivity": clicks,
+            "org_deploy_enabled": False,
+            "socket_mode_enabled": not is_http,
+            # Token rotation would invalidate the stored tokens every few hours.
+            "token_rotation_enabled": False,
+        },
     }
-    if public_url is not None:
-        # Slack redirects people here after they have installed the app.
-        manifest["oauth_config"]["redirect_urls"] = [f"{base}{REDIRECT}"]
-    return manifest
 
 
 def to_link(manifest: Json) -> str:
@@ -116,20 +126,4 @@ def _features(name: str, commands_url: str | None) -> Json:
         "bot_user": {"display_name": name, "always_online": True},
         "shortcuts": [shortcut],
         "slash_commands": [command | ({"url": commands_url} if commands_url else {})],
-    }
-
-
-def _settings(base: str | None, *, has_panel: bool) -> Json:
-    names = (*(set(EVENTS) - OF_AGENT), *OF_PANEL) if has_panel else EVENTS
-    events: Json = {"bot_events": sorted(names)}
-    clicks: Json = {"is_enabled": True}
-    if base is not None:
-        events["request_url"], clicks["request_url"] = f"{base}{TO_EVENTS}", f"{base}{TO_CLICKS}"
-    return {
-        "event_subscriptions": events,
-        "interactivity": clicks,
-        "org_deploy_enabled": False,
-        "socket_mode_enabled": base is None,
-        # Token rotation would invalidate the stored tokens every few hours.
-        "token_rotation_enabled": False,
     }

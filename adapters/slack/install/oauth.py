@@ -92,7 +92,13 @@ class Store(AsyncInstallationStore):
 
     async def async_save(self, installation: Installation) -> None:
         """Store an installation; raises `NotInstallable` with a message for the person."""
-        refusal = _refusal(installation)
+        refusal = None
+        if installation.is_enterprise_install or not installation.team_id:
+            refusal = WHOLE_ORGANISATION
+        elif installation.bot_refresh_token:
+            refusal = ROTATED
+        elif not installation.bot_token or not installation.bot_user_id:
+            refusal = OTHER_REASON
         if refusal is not None:
             # A token that is not stored should not stay valid.
             try:
@@ -113,16 +119,6 @@ class Store(AsyncInstallationStore):
                 installed_by=installation.user_id,
             )
         )
-
-
-def _refusal(installation: Installation) -> str | None:
-    if installation.is_enterprise_install or not installation.team_id:
-        return WHOLE_ORGANISATION
-    if installation.bot_refresh_token:
-        return ROTATED
-    if not installation.bot_token or not installation.bot_user_id:
-        return OTHER_REASON
-    return None
 
 
 async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) -> BoltResponse:

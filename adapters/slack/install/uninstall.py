@@ -46,18 +46,14 @@ class Uninstall:
             return
         if token is None:
             return
-        if await self._is_alive(token):
-            log.info("slack_installation_goes_on", team=team_id, news=reason)
-        elif await self._installations.end(token, reason):
-            self._clients.forget(token)
-
-    async def _is_alive(self, token: Token) -> bool:
-        # Raises `Unavailable` if Slack can't be reached; then Slack sends the event again.
         try:
+            # Raises `Unavailable` if Slack can't be reached; then Slack sends the event again.
             await self._clients.of(token).call("auth.test", max_wait=1)
         except TokenRefused:
-            return False
-        return True
+            if await self._installations.end(token, reason):
+                self._clients.forget(token)
+        else:
+            log.info("slack_installation_goes_on", team=team_id, news=reason)
 
 
 def register(bolt: "AsyncApp", uninstall: Uninstall) -> None:

@@ -50,9 +50,10 @@ class Actors:
         token = web.token
         home = user_team or token.team_id
         # Concurrently, because an acknowledgement may wait for both.
-        names, (ids, titles) = await asyncio.gather(
-            self._directory.list_names(web, [user_id]), self._find_groups(token.team_id, home, user_id)
+        names, groups = await asyncio.gather(
+            self._directory.list_names(web, [user_id]), self._groups.find(token.team_id, user_id, home=home)
         )
+        ids, titles = (None, ()) if groups is None else groups
         sender = Sender(PLATFORM, to_account(user_id, home, token), names.get(user_id))
         platform_context = PlatformContext(
             roles=tuple(clean(title) for title in titles),
@@ -60,13 +61,6 @@ class Actors:
             server_name=clean(token.team_name) if token.team_name else None,
         )
         return Actor(user_id, sender, platform_context, web=web)
-
-    async def _find_groups(
-        self, team_id: str, home: str, user_id: str
-    ) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-        # A guest from another workspace is in no group of this one.
-        groups = await self._groups.find(team_id, user_id) if home == team_id else ((), ())
-        return (None, ()) if groups is None else groups
 
     async def find_payload_actor(self, payload: Json) -> Actor | None:
         """Return the actor whom the payload of a click or a form names."""

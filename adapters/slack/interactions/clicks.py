@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.chat.buttons import CHOICE, Button, find_button
 from adapters.chat.clicks import Click, accept_click
 from adapters.slack.events.incoming import PLATFORM
-from adapters.slack.interactions.respond import url_of
+from adapters.slack.interactions.respond import in_background, url_of
 from adapters.slack.interactions.slash import in_slack
 from adapters.slack.sending.buttons import ACTION_ID, chosen_rows, to_click_id, without_buttons
 from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
@@ -79,15 +79,11 @@ class SlackClick(Click):
 class Clicks:
     """Receives the clicks."""
 
-    def __init__(self, app: "App", actors: "Actors", responses: "Responses", running: "Running") -> None:
-        self._app, self._actors, self._responses, self._running = app, actors, responses, running
+    def __init__(self, app: "App", actors: "Actors", responses: "Responses") -> None:
+        self._app, self._actors, self._responses = app, actors, responses
 
-    async def on_click(self, ack: Any, body: Json) -> None:
-        """Acknowledge a click and run its action in the background."""
-        await ack()
-        self._running.start(self._run(body), "slack click")
-
-    async def _run(self, body: Json) -> None:
+    async def run(self, body: Json) -> None:
+        """Run the action of a click."""
         button = find_button(str((body.get("actions") or [{}])[0].get("value", "")))
         if button is None:
             return
@@ -103,6 +99,6 @@ class Clicks:
             await self._responses.whisper(url_of(body), FAILED.format(reason=error))
 
 
-def register(bolt: "AsyncApp", clicks: Clicks) -> None:
+def register(bolt: "AsyncApp", clicks: Clicks, running: "Running") -> None:
     """Register the listener for our buttons."""
-    bolt.action(ACTION_IDS)(clicks.on_click)
+    bolt.action(ACTION_IDS)(in_background(running, clicks.run, "slack click"))

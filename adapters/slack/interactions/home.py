@@ -18,6 +18,7 @@ from adapters.slack.interactions.home_view import (
     to_budget_form,
     to_view,
 )
+from adapters.slack.interactions.respond import in_background
 from adapters.slack.transport.api import Json
 from agent.commands.base import Request
 from agent.commands.panels import find_panel, list_panels
@@ -51,15 +52,12 @@ class Homes:
     def __init__(self, app: "App", actors: "Actors", running: "Running") -> None:
         self._app, self._actors, self._running = app, actors, running
 
-    async def on_opened(self, event: Json, context: Any) -> None:
+    async def open(self, event: Json, team_id: str | None) -> None:
         """Publish the tab for the person who has opened it."""
         if event.get("tab", "home") == "home" and event.get("user"):
-            self._running.start(self._publish_to(context.team_id, str(event["user"])), "slack home")
-
-    async def on_press(self, ack: Any, body: Json) -> None:
-        """Acknowledge a click on a button of the tab and run its action in the background."""
-        await ack()
-        self._running.start(self._run(body), "slack home")
+            actor = await self._actors.find_actor(team_id, str(event["user"]))
+            if actor is not None:
+                await self._publish(actor)
 
     async def on_submit(self, ack: Any, body: Json) -> None:
         """Set the workspace's budget; a refused value keeps the form open, with the reason."""
@@ -86,19 +84,19 @@ class Homes:
         note = DONE_UNLIMITED if budget is None else DONE_BUDGET.format(budget=budget)
         self._running.start(self._publish(actor, note), "slack home")
 
-    async def _publish_to(self, team_id: str | None, user_id: str) -> None:
-        actor = await self._actors.find_actor(team_id, user_id)
-        if actor is not None:
-            await self._publish(actor)
-
-    async def _run(self, body: Json) -> None:
+    async def run(self, body: Json) -> None:
+        """Run the action of a button of the tab."""
         button = (body.get("actions") or [{}])[0]
         action = str(button.get("action_id", "")).partition(":")[2]
         actor = None
         try:
             actor = await self._actors.find_payload_actor(body)
             if actor is not None and action == REMOVE:
-                await self._publish(actor, await self._remove(actor, str(button.get("value", ""))))
+                # The button only names an entry; that it belongs to the person is checked again.
+                name, _, entry_id = str(button.get("value", "")).partition(":")
+                panel = find_panel(name)
+                note = await panel.remove(await self._request(actor), entry_id) if panel is not None else ""
+                await self._publish(actor, note)
             elif actor is not None and action == BUDGET:
                 trigger_id = str(body.get("trigger_id"))
                 request = await self._request(actor)
@@ -111,14 +109,6 @@ class Homes:
             log.warning("slack_home_failed", action=action, cause=str(error))
             if actor is not None:
                 await self._publish(actor, str(error))
-
-    async def _remove(self, actor: Actor, value: str) -> str:
-        name, _, entry_id = value.partition(":")
-        panel = find_panel(name)
-        if panel is None:
-            return ""
-        # The button only names an entry; that it belongs to the person is checked again.
-        return await panel.remove(await self._request(actor), entry_id)
 
     async def _request(self, actor: Actor) -> Request:
         channel = await self._actors.find_direct(actor) or NO_CHANNEL
@@ -149,7 +139,7 @@ class Homes:
             log.warning("slack_home_not_shown", team=actor.team_id, cause=str(error))
 
 
-def register(bolt: "AsyncApp", homes: Homes) -> None:
+def register(bolt: "AsyncApp", homes: Homes, running: "Running") -> None:
     """Register the listeners for the tab's buttons and its form."""
-    bolt.action(re.compile(rf"^{ACTION_ID}:"))(homes.on_press)
+    bolt.action(re.compile(rf"^{ACTION_ID}:"))(in_background(running, homes.run, "slack home"))
     bolt.view_submission(BUDGET_FORM)(homes.on_submit)

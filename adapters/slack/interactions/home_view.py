@@ -60,7 +60,19 @@ def to_view(home: Home) -> Json:
         *_part("Who answers you here", home.persona),
     ]
     for section in home.sections:
-        blocks += _panel(section)
+        panel = section.panel
+        blocks += [_header(panel.title)] if section.entries else _part(panel.title, panel.empty)
+        sure = {
+            "title": _plain(f"{panel.verb}?"),
+            "text": _plain("This can't be undone."),
+            "confirm": _plain(panel.verb),
+            "deny": _plain("Keep"),
+        }
+        for entry in section.entries:
+            button = _button(REMOVE, panel.verb) | {"value": f"{panel.name}:{entry.id}", "confirm": sure}
+            blocks.append(_text(cut(entry.text, ENTRY_CHARS)) | {"accessory": button})
+        if section.entries and section.more:
+            blocks.append(_context(section.more.replace(" /", " /parley ")))
     if home.server is not None:
         spend = home.server
         tokens, cost = f"{spend.tokens:,} tokens", f"about ${spend.cost:,.2f}"
@@ -77,26 +89,6 @@ def to_view(home: Home) -> Json:
         blocks += [*_part("This workspace", "\n".join(lines)), button]
     blocks += _part("Privacy", PRIVACY)
     return {"type": "home", "blocks": blocks}
-
-
-def _panel(section: Section) -> list[Json]:
-    panel = section.panel
-    if not section.entries:
-        return _part(panel.title, panel.empty)
-    rows = [_entry(panel, entry) for entry in section.entries]
-    more = [_context(section.more.replace(" /", " /parley "))] if section.more else []
-    return [_header(panel.title), *rows, *more]
-
-
-def _entry(panel: Panel, entry: Entry) -> Json:
-    sure = {
-        "title": _plain(f"{panel.verb}?"),
-        "text": _plain("This can't be undone."),
-        "confirm": _plain(panel.verb),
-        "deny": _plain("Keep"),
-    }
-    button = _button(REMOVE, panel.verb) | {"value": f"{panel.name}:{entry.id}", "confirm": sure}
-    return _text(cut(entry.text, ENTRY_CHARS)) | {"accessory": button}
 
 
 def bar(usage: int, limit: int) -> str:

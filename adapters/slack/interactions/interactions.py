@@ -28,18 +28,18 @@ def register(bolt: "AsyncApp", app: "App", clients: "Clients", *, running: "Runn
     responses = Responses(clients)
     actors = Actors(clients, events.directory, events.groups)
     groups.register(bolt, events.groups)
-    clicks.register(bolt, Clicks(app, actors, responses, running=running))
+    clicks.register(bolt, Clicks(app, actors, responses), running)
     forms = CredentialForms(app, clients, actors, responses=responses)
     credentials.register(bolt, forms)
     slash.register(bolt, Slash(app, actors, responses, running=running, forms=forms))
     shortcuts.register(bolt, Shortcuts(app, clients, actors, responses=responses, directory=events.directory))
     homes = Homes(app, actors, running)
-    home.register(bolt, homes)
+    home.register(bolt, homes, running)
     conversations = Assistant(app, clients, actors, running=running, agent_view=events.agent_view)
     assistant.register(bolt, conversations)
 
     async def on_opened(event: Json, context: Any) -> None:
-        await homes.on_opened(event, context)
+        running.start(homes.open(event, context.team_id), "slack home")
         await conversations.on_opened(event, context)
 
     bolt.event("app_home_opened")(on_opened)

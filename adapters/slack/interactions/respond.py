@@ -1,8 +1,11 @@
-"""The response URL of a click or a command: for 30 minutes, messages posted there appear where the person acted."""
+"""How clicks and commands are acknowledged, and answered at their response URL.
 
-from collections.abc import Sequence
+For 30 minutes, messages posted there appear where the person acted.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from slack_sdk.webhook.async_client import AsyncWebhookClient
@@ -15,9 +18,11 @@ from shared.log import get_logger
 from shared.tasks import run_on_text
 
 if TYPE_CHECKING:
+    from adapters.base import Running
     from adapters.slack.transport.clients import Clients
     from agent.queue.outbox import Reply
 
+Listener = Callable[[Any, Json], Awaitable[None]]
 # The prefix of a `reply_to` that is a response URL and not a message.
 PREFIX = "respond:"
 TOO_MANY_REQUESTS = 429
@@ -39,6 +44,16 @@ def to_reply_to(response_url: str) -> str | None:
 def find_url(reply_to: str | None) -> str | None:
     """Return the response URL in a `reply_to`; None if it is a message."""
     return reply_to.removeprefix(PREFIX) if reply_to is not None and reply_to.startswith(PREFIX) else None
+
+
+def in_background(running: "Running", work: Callable[[Json], Awaitable[None]], name: str) -> Listener:
+    """Return a listener that acknowledges a click at once; `work` goes on with its payload."""
+
+    async def listen(ack: Any, body: Json) -> None:
+        await ack()
+        running.start(work(body), name)
+
+    return listen
 
 
 class Responses:

@@ -60,38 +60,32 @@ class Shortcuts:
         """Accept the question; if it can't be stored, the form stays open with the reason."""
         values = (body["view"].get("state") or {}).get("values") or {}
         question = str(values.get(QUESTION, {}).get(QUESTION, {}).get("value") or "")
+        about: Json = json.loads(body["view"]["private_metadata"])
         try:
-            is_accepted = await self._accept(body, json.loads(body["view"]["private_metadata"]), question)
+            actor = await self._actors.find_payload_actor(body)
+            if actor is None:
+                await ack(response_action="errors", errors={QUESTION: NOT_INSTALLED})
+                return
+            subject = {key: about[key] for key in ("channel", "ts", "user", "text")}
+            names = await self._directory.list_names(actor.web, list_people([subject]))
+            earlier = (to_quoted_message(subject, actor.web.token, names),)
+            message = IncomingMessage(
+                adapter=PLATFORM,
+                sender=actor.sender,
+                place=await self._actors.find_place(actor, about["channel"], about["thread"]),
+                # The form's id makes a repeated submission a duplicate.
+                event_id=f"form:{body['view']['id']}",
+                content=to_plain(question, {}),
+                sent_at=self._app.clock.now(),
+                platform_message_id=to_reply_to(about["url"]),
+                platform_context=replace(actor.platform_context, earlier=earlier),
+            )
+            await self._app.inbox.accept(message)
         except ParleyError as error:
             log.warning("slack_question_not_stored", cause=str(error))
             await ack(response_action="errors", errors={QUESTION: str(error)})
             return
-        if is_accepted:
-            await ack()
-        else:
-            await ack(response_action="errors", errors={QUESTION: NOT_INSTALLED})
-
-    async def _accept(self, body: Json, about: Json, question: str) -> bool:
-        actor = await self._actors.find_payload_actor(body)
-        if actor is None:
-            return False
-        asked_about = {key: about[key] for key in ("channel", "ts", "user", "text")}
-        names = await self._directory.list_names(actor.web, list_people([asked_about]))
-        token = actor.web.token
-        earlier = (to_quoted_message(asked_about, token, names),)
-        message = IncomingMessage(
-            adapter=PLATFORM,
-            sender=actor.sender,
-            place=await self._actors.find_place(actor, about["channel"], about["thread"]),
-            # The form's id makes a repeated submission a duplicate.
-            event_id=f"form:{body['view']['id']}",
-            content=to_plain(question, {}),
-            sent_at=self._app.clock.now(),
-            platform_message_id=to_reply_to(about["url"]),
-            platform_context=replace(actor.platform_context, earlier=earlier),
-        )
-        await self._app.inbox.accept(message)
-        return True
+        await ack()
 
 
 def to_form(body: Json, about: str) -> Json:

@@ -56,17 +56,14 @@ class Slash:
     async def on_command(self, ack: Any, body: Json) -> None:
         """Run one command."""
         name, rest = [*str(body.get("text") or "").split(None, 1), "", ""][:2]
-        if name.lower() == ASK:
-            await self._ask(ack, body, rest.strip())
+        if name.lower() != ASK:
+            await ack()
+            if (credential_form := commands.find_credential_form(f"/{name.removeprefix('/')} {rest}")) is not None:
+                self._running.start(self._forms.open(body, credential_form), "slack credential form")
+            else:
+                self._running.start(self._answer(body, name, rest.strip()), "slack command")
             return
-        await ack()
-        if (credential_form := commands.find_credential_form(f"/{name.removeprefix('/')} {rest}")) is not None:
-            self._running.start(self._forms.open(body, credential_form), "slack credential form")
-            return
-        self._running.start(self._answer(body, name, rest.strip()), "slack command")
-
-    async def _ask(self, ack: Any, body: Json, question: str) -> None:
-        if not question:
+        if not (question := rest.strip()):
             await ack(text=ASK_HOW, response_type="ephemeral")
             return
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from adapters.chat.buttons import AGAIN, CHOICE, AnswerButtons, ShownButton, TurnButtons, to_label
+from adapters.chat.buttons import AGAIN, CHOICE, AnswerButtons, TurnButtons, to_label
 from adapters.slack.transport.api import Json, Web
 from shared.db.statements import load_statements
 from shared.text import abbreviate
@@ -23,12 +23,21 @@ STYLES = {"main": "primary", "yes": "primary", "no": "danger"}
 
 def to_rows(answer_buttons: AnswerButtons) -> list[Json]:
     """Return the blocks with the buttons of an answer."""
-    rows = ((CHOICES, answer_buttons.choices[:MOST_BUTTONS]), (ACTIONS, answer_buttons.actions))
-    return [
-        {"type": "actions", "block_id": block_id, "elements": [_element(button) for button in buttons]}
-        for block_id, buttons in rows
-        if buttons
-    ]
+    rows: list[Json] = []
+    for block_id, buttons in ((CHOICES, answer_buttons.choices[:MOST_BUTTONS]), (ACTIONS, answer_buttons.actions)):
+        elements = [
+            {
+                "type": "button",
+                "action_id": f"{ACTION_ID}:{button.button.action}:{button.button.index}",
+                "text": {"type": "plain_text", "text": abbreviate(button.label, LABEL_CHARS), "emoji": True},
+                "value": button.button.to_id(),
+                **({"style": style} if (style := STYLES.get(button.kind)) else {}),
+            }
+            for button in buttons
+        ]
+        if elements:
+            rows.append({"type": "actions", "block_id": block_id, "elements": elements})
+    return rows
 
 
 def stop_rows(turn_buttons: TurnButtons) -> list[Json]:
@@ -76,14 +85,3 @@ async def replace_buttons(web: Web, answer: Any, answer_buttons: AnswerButtons) 
     if answer_message is not None:
         blocks = [*without_buttons(answer_message.get("blocks", ())), *to_rows(answer_buttons)]
         await web.find("chat.update", text=answer_message["text"], blocks=blocks, **where)
-
-
-def _element(button: ShownButton) -> Json:
-    element: Json = {
-        "type": "button",
-        "action_id": f"{ACTION_ID}:{button.button.action}:{button.button.index}",
-        "text": {"type": "plain_text", "text": abbreviate(button.label, LABEL_CHARS), "emoji": True},
-        "value": button.button.to_id(),
-    }
-    style = STYLES.get(button.kind)
-    return element | ({"style": style} if style else {})

@@ -83,9 +83,20 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], li
         if before.parts:
             # It came in time.
             reply = replace(reply, content=without_late_note(reply.content))
-    draft = Draft(reply, rows, uploads=uploads, links=links, cards=_to_cards(content))
+    cards: list[Json] = []
+    if content is not None:
+        cards = [
+            {"type": "task_card", "task_id": card["id"], "title": card["title"], "status": _final(card, content)}
+            for card in (content.cards | content.ended).values()
+        ]
+    draft = Draft(reply, rows, uploads=uploads, links=links, cards=cards)
     writer = _MessageWriter(app, web, draft, content=content, before=before)
-    last = await _write(writer, draft)
+    try:
+        last = await writer.write(await draft.render())
+    except Refused as error:
+        if error.slack_code not in TOO_LONG:
+            raise
+        last = await writer.write(await draft.render(is_short=True))
     if writer.has_ended_session:
         live_messages.processing.discard(reply.turn_id)
     return last
@@ -98,24 +109,6 @@ async def withdraw(web: Web, reply: "Reply", live_messages: ShownMessages) -> No
     if live is not None:
         live_messages.shown.pop(live, None)
         await remove(web, reply.place.channel, live)
-
-
-async def _write(writer: "_MessageWriter", draft: Draft) -> str:
-    try:
-        return await writer.write(await draft.render())
-    except Refused as error:
-        if error.slack_code not in TOO_LONG:
-            raise
-        return await writer.write(await draft.render(is_short=True))
-
-
-def _to_cards(content: Shown | None) -> list[Json]:
-    if content is None:
-        return []
-    return [
-        {"type": "task_card", "task_id": card["id"], "title": card["title"], "status": _final(card, content)}
-        for card in (content.cards | content.ended).values()
-    ]
 
 
 def _final(card: Json, content: Shown) -> str:

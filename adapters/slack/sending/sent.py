@@ -74,7 +74,19 @@ class AlreadySent:
 
 async def find_sent(database: "Database", web: Web, key: ReplyKey) -> AlreadySent:
     """Return what is posted already; raises if Slack can't tell, so that nothing is posted twice."""
-    ours = [message for message in await _list_messages(web, key) if message.get("user") == web.token.bot_user_id]
+    method, messages = "conversations.history", list[Json]()
+    oldest = {"oldest": key.reply_to} if key.reply_to and TS.fullmatch(key.reply_to) else {}
+    query: Json = {"channel": key.place.channel, "include_all_metadata": True, "limit": PAGE, **oldest}
+    if key.place.thread is not None:
+        method, query["ts"] = "conversations.replies", key.place.thread
+    for _ in range(MOST_PAGES):
+        page = await web.call(method, **query)
+        messages += page.get("messages", ())
+        query["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
+        if not query["cursor"]:
+            break
+    messages.sort(key=lambda message: str(message.get("ts", "")))
+    ours = [message for message in messages if message.get("user") == web.token.bot_user_id]
     parts: dict[int, str] = {}
     surplus: list[str] = []
     for message in ours:
@@ -100,23 +112,6 @@ async def remove(web: Web, channel: str, ts: str) -> None:
     # A stream can't be deleted before its end.
     await web.find("chat.stopStream", channel=channel, ts=ts)
     await web.find("chat.delete", channel=channel, ts=ts)
-
-
-async def _list_messages(web: Web, key: ReplyKey) -> list[Json]:
-    """Return the messages after the question, oldest first."""
-    place, messages = key.place, []
-    oldest = {"oldest": key.reply_to} if key.reply_to and TS.fullmatch(key.reply_to) else {}
-    query: Json = {"channel": place.channel, "include_all_metadata": True, "limit": PAGE, **oldest}
-    method = "conversations.history"
-    if place.thread is not None:
-        method, query["ts"] = "conversations.replies", place.thread
-    for _ in range(MOST_PAGES):
-        page = await web.call(method, **query)
-        messages += page.get("messages", ())
-        query["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
-        if not query["cursor"]:
-            break
-    return sorted(messages, key=lambda message: str(message.get("ts", "")))
 
 
 async def _list_streams(database: "Database", key: ReplyKey, ours: Sequence[Json]) -> list[str]:

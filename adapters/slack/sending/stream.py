@@ -72,20 +72,16 @@ class Stream:
         if self._ts is None:
             if not await self._start(pieces):
                 return False
-        elif not await self._append(self._ts, pieces):
-            return True
+        else:
+            channel = self._turn.place.channel
+            if not self._web.method_limits.has_spare(channel, "chat.appendStream"):
+                # This has to wait, because Slack limits the calls.
+                return True
+            self._content.is_certain = False
+            await self._web.call("chat.appendStream", max_wait=0, channel=channel, ts=self._ts, chunks=pieces)
+            self._content.is_certain = True
         self._content.cards |= cards
         self._content.text, self._step = self._content.text + new, step
-        return True
-
-    async def _append(self, ts: str, pieces: list[Json]) -> bool:
-        """Add to the stream; return False if this has to wait, because Slack limits the calls."""
-        channel = self._turn.place.channel
-        if not self._web.method_limits.has_spare(channel, "chat.appendStream"):
-            return False
-        self._content.is_certain = False
-        await self._web.call("chat.appendStream", max_wait=0, channel=channel, ts=ts, chunks=pieces)
-        self._content.is_certain = True
         return True
 
     async def _start(self, pieces: list[Json]) -> bool:

@@ -122,33 +122,19 @@ class Web:
         await passage.wait()
         if check is not None:
             await check()
-        answer = await self._call_once(method, arguments)
-        if not isinstance(answer, Wait):
-            return answer
-        log.info("slack_asks_to_wait", method=method, seconds=answer.seconds)
-        await passage.close(answer.seconds)
-        self._note_history(method, is_limited=answer.seconds >= LONG_WAIT)
-        return None
-
-    async def find(self, method: str, *, max_wait: float = 0.0, **arguments: Any) -> Json | None:
-        """Call a method whose result is optional; return None on any failure."""
-        try:
-            return await self.call(method, max_wait=max_wait, **arguments)
-        except (Refused, Unavailable) as error:
-            log.info("slack_call_failed", method=method, cause=str(error))
-            return None
-
-    async def _call_once(self, method: str, arguments: Json) -> Json | Wait:
         self.method_limits.note(method)
         function = getattr(self._client, method.replace(".", "_"))
         try:
             answer = await function(**arguments)
         except SlackApiError as error:
             verdict = self._classify(method, error)
-            if isinstance(verdict, Wait):
-                return verdict
-            # The library's message contains the whole response.
-            raise verdict from None
+            if not isinstance(verdict, Wait):
+                # The library's message contains the whole response.
+                raise verdict from None
+            log.info("slack_asks_to_wait", method=method, seconds=verdict.seconds)
+            await passage.close(verdict.seconds)
+            self._note_history(method, is_limited=verdict.seconds >= LONG_WAIT)
+            return None
         except SlackRequestError as error:
             raise Refused("bad_request", str(error)) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -158,6 +144,14 @@ class Web:
         is_cut = len(parameters.get("messages") or ()) == MOST_OBJECTS and bool(parameters.get("has_more"))
         self._note_history(method, is_limited=is_cut and arguments.get("limit", 0) > MOST_OBJECTS)
         return parameters
+
+    async def find(self, method: str, *, max_wait: float = 0.0, **arguments: Any) -> Json | None:
+        """Call a method whose result is optional; return None on any failure."""
+        try:
+            return await self.call(method, max_wait=max_wait, **arguments)
+        except (Refused, Unavailable) as error:
+            log.info("slack_call_failed", method=method, cause=str(error))
+            return None
 
     def _note_history(self, method: str, *, is_limited: bool) -> None:
         if is_limited and method in HISTORY_METHODS and not self.is_history_limited:
@@ -172,7 +166,11 @@ class Web:
         status = int(getattr(response, "status_code", None) or getattr(response, "status", 0) or 0)
         code = str(body.get("error") or "")
         if status == 429 or code in ("ratelimited", "rate_limited"):
-            return Wait(_seconds(getattr(response, "headers", None)))
+            headers = getattr(response, "headers", None) or {}
+            try:
+                return Wait(max(0.0, float(headers.get("Retry-After", DEFAULT_WAIT))))
+            except ValueError:
+                return Wait(DEFAULT_WAIT)
         if code in TOKEN_CODES:
             remedy = APP_TOKEN_REMEDY if method == APP_TOKEN_METHOD else TOKEN_REMEDY
             if not self._was_refused:
@@ -186,10 +184,3 @@ class Web:
             reason += f", it needs {body.get('needed')}"
             log.error("slack_scope_missing", method=method, needed=body.get("needed"))
         return Refused(code, reason)
-
-
-def _seconds(headers: Any) -> float:
-    try:
-        return max(0.0, float((headers or {}).get("Retry-After", DEFAULT_WAIT)))
-    except ValueError:
-        return DEFAULT_WAIT

@@ -101,10 +101,6 @@ class SettingsToken:
 
     async def find(self, team_id: str | None) -> Token | None:
         """Return the token, None for another workspace; raises `Unavailable` while its own can't be looked up."""
-        token = self._token or await self._look_up()
-        return token if token is not None and team_id in (None, token.team_id) else None
-
-    async def _look_up(self) -> Token | None:
         async with self._lock:
             if self._token is None and self._secret is not None:
                 unknown = Token(self._secret, "", "")
@@ -120,4 +116,5 @@ class SettingsToken:
                     team_name=me.get("team"),
                     is_home=True,
                 )
-            return self._token
+            token = self._token
+        return token if token is not None and team_id in (None, token.team_id) else None

@@ -80,9 +80,11 @@ def routes(secret: SecretStr | None, clock: Clock, dispatch: Dispatch) -> list[R
     async def post(request: Request) -> Response:
         if signatures is None:
             return Response("Slack is not set up here: SLACK_SIGNING_SECRET is missing.", 404)
-        body = await _read(request)
-        if body is None:
-            return Response("That is more than Slack sends.", 413)
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BYTES:
+                return Response("That is more than Slack sends.", 413)
         if is_ssl_check(body):
             # Slack tests the certificate of the address, without a signature.
             return Response()
@@ -124,12 +126,3 @@ def find_misfit(body: str, content_type: str) -> str | None:
     except (ValueError, RecursionError) as error:
         return f"no JSON: {type(error).__name__}"
     return None if "payload" in fields or "command" in fields else "neither a payload nor a command"
-
-
-async def _read(request: Request) -> bytes | None:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BYTES:
-            return None
-    return body

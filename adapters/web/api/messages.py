@@ -82,21 +82,17 @@ async def answer_to(request: Request, accepted: Accepted, message: IncomingMessa
     That ends the turn, unless the client named the event (`is_named`) and can come back for the answer.
     """
     app = app_of(request)
-    try:
-        return await unless_disconnected(request, _answer(app, accepted))
-    except ClientDisconnect:
-        await cancel_request(request, accepted, message, is_named=is_named)
-        raise
-
-
-async def _answer(app: App, accepted: Accepted) -> AgentResponse:
-    # A duplicate may have been answered long ago, by another process.
     if not accepted.is_new:
+        # A duplicate may have been answered long ago, by another process.
         async with app.database.transaction() as session:
             answer = await find_response(session, accepted.inbox_id)
         if answer is not None:
             return answer
-    return await app.events.response(accepted.inbox_id)
+    try:
+        return await unless_disconnected(request, app.events.response(accepted.inbox_id))
+    except ClientDisconnect:
+        await cancel_request(request, accepted, message, is_named=is_named)
+        raise
 
 
 def to_json(response: AgentResponse) -> Response:

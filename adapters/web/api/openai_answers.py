@@ -89,29 +89,25 @@ class CompletionStream:
                 elif piece:
                     yield begin + self._head.chunk({"content": piece}, **more)
                     begin = b""
-                if event.name == "turn_complete":
-                    yield begin + self._end(event.payload, last, transcript, is_begun=not begin)
-        except Fault as fault:
+                if event.name != "turn_complete":
+                    continue
+                end = event.payload
+                fault = to_fault(end["error"], transcript.text, iterations=end["iterations"])
+                if fault is not None and begin:
+                    raise fault
+                frames = [begin, self._head.chunk({"content": last}, **more) if last else b""]
+                reason = finish_reason(is_finished=end["finished"], error=end["error"])
+                frames.append(self._head.chunk({}, reason, **more))
+                if self._with_usage:
+                    spent = end["usage"]
+                    usage = to_usage(spent["input_tokens"], spent["cached_tokens"], spent["output_tokens"])
+                    frames.append(self._head.chunk(None, usage=usage))
+                yield b"".join([*frames, b"data: [DONE]\n\n"])
+        except (Fault, Unavailable) as error:
             if not self.is_open:
                 raise
-            yield sse.frame(None, {"error": to_openai_error(fault)})
-        except Unavailable as error:
-            if not self.is_open:
-                raise
-            yield sse.frame(None, {"error": {"code": error.code, "message": str(error), "type": "api_error"}})
-
-    def _end(self, end: dict[str, Any], last: str, transcript: "Shown", *, is_begun: bool) -> bytes:
-        more = {"usage": None} if self._with_usage else {}
-        fault = to_fault(end["error"], transcript.text, iterations=end["iterations"])
-        if fault is not None and not is_begun:
-            raise fault
-        frames = [self._head.chunk({"content": last}, **more)] if last else []
-        frames.append(self._head.chunk({}, finish_reason(is_finished=end["finished"], error=end["error"]), **more))
-        if self._with_usage:
-            spent = end["usage"]
-            usage = to_usage(spent["input_tokens"], spent["cached_tokens"], spent["output_tokens"])
-            frames.append(self._head.chunk(None, usage=usage))
-        return b"".join([*frames, b"data: [DONE]\n\n"])
+            description = {"code": error.code, "message": str(error), "type": "api_error"}
+            yield sse.frame(None, {"error": to_openai_error(error) if isinstance(error, Fault) else description})
 
 
 class Shown:

@@ -15,10 +15,10 @@ from adapters.web.api.openai_bodies import ChatMessage, FilePart, ImagePart
 from adapters.web.faults import invalid
 from agent.app import App
 from shared.files.filenames import clean_filename, new_key
+from shared.files.storage import in_chunks
 from shared.messages import Attachment
 from shared.text import clean, cut
 
-CHUNK_BYTES = 256 * 1024
 # Takes the place of the user's id in the storage key: the user may not exist yet.
 INCOMING = "incoming"
 CONTENT_ADDRESS = re.compile(r"^data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*?(?P<base64>;base64)?,", re.ASCII)
@@ -58,7 +58,7 @@ async def store_uploads(app: App, uploads: Sequence[UploadFile]) -> tuple[Attach
             filename = clean_filename(upload.filename or "file")
             key = new_key(INCOMING, filename)
             mime_type = cut(clean(upload.content_type or "application/octet-stream"), 200)
-            receipt = await app.files.storage.put(key, _chunks(upload), mime_type)
+            receipt = await app.files.storage.put(key, in_chunks(upload.read), mime_type)
             # What is there must be known when one fails.
             attachments.append(
                 Attachment(filename, mime_type, receipt.size_bytes, storage_key=key, sha256=receipt.sha256)
@@ -117,8 +117,3 @@ async def store_content(app: App, filename: str, mime_type: str, content: bytes)
     key = new_key(INCOMING, filename)
     receipt = await app.files.storage.put(key, content, mime_type)
     return Attachment(clean_filename(filename), mime_type, receipt.size_bytes, storage_key=key, sha256=receipt.sha256)
-
-
-async def _chunks(upload: UploadFile) -> AsyncIterator[bytes]:
-    while chunk := await upload.read(CHUNK_BYTES):
-        yield chunk

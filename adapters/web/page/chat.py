@@ -9,7 +9,7 @@ from urllib.parse import quote
 from pydantic import Field, StringConstraints, ValidationError
 from python_multipart.multipart import parse_options_header
 from sqlalchemy import select
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -82,7 +82,21 @@ def to_prefix(who: str) -> str:
 async def post_chat_message(request: Request) -> Response:
     """Accept a message from the page and stream the events of its turn."""
     app, who = app_of(request), session_of(request)
-    form = await _read_form(request, max_body(app))
+    require_type(request, "multipart/form-data")
+    # Some of Python's encodings raise what no parser expects, and some take time that grows with the square of a field.
+    if parse_options_header(request.headers["content-type"])[1].get(b"charset", b"utf-8").lower() != b"utf-8":
+        raise Fault(415, "unsupported_media_type", "Send the form in UTF-8.")
+    parser = MultiPartParser(
+        request.headers,
+        capped(request, max_body(app)),
+        max_files=MAX_ATTACHMENTS,
+        max_fields=10,
+        max_part_size=MAX_JSON_BYTES,
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise Fault(400, "invalid_form", error.message) from None
     try:
         uploads = [value for key, value in form.multi_items() if key == "files" and isinstance(value, UploadFile)]
         fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
@@ -139,7 +153,18 @@ async def get_due(request: Request) -> Response:
 async def _due_events(app: App, place: Place, *, after: int, closing: asyncio.Event) -> AsyncGenerator[Event]:
     inbox_ids: set[int] = set()
     async with aclosing(app.events.due_in(place.key)) as looks:
-        while await _next_or_closed(looks, closing):
+        while True:
+            looking = asyncio.ensure_future(anext(looks))
+            closing_task = asyncio.ensure_future(closing.wait())
+            try:
+                await asyncio.wait({looking, closing_task}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                looking.cancel()
+                closing_task.cancel()
+                await asyncio.gather(looking, closing_task, return_exceptions=True)
+            if closing.is_set():
+                # The server is about to end: it waits for its responses.
+                return
             async for event in _new_due_events(app, place, after=after, inbox_ids=inbox_ids):
                 yield event
 
@@ -151,19 +176,6 @@ async def _new_due_events(app: App, place: Place, *, after: int, inbox_ids: set[
         inbox_ids.add(inbox_id)
         async for event in app.events.follow(inbox_id):
             yield event
-
-
-async def _next_or_closed(looks: AsyncGenerator[None], closing: asyncio.Event) -> bool:
-    # False when the server is about to end: it waits for its responses.
-    looking = asyncio.ensure_future(anext(looks))
-    closing_task = asyncio.ensure_future(closing.wait())
-    try:
-        await asyncio.wait({looking, closing_task}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (looking, closing_task):
-            task.cancel()
-        await asyncio.gather(looking, closing_task, return_exceptions=True)
-    return not closing.is_set()
 
 
 @with_session
@@ -186,18 +198,3 @@ async def get_history(request: Request) -> Response:
     return JSONResponse(
         {"chats": chats, "events": events, "open": open_messages}, headers={"Cache-Control": "no-store"}
     )
-
-
-async def _read_form(request: Request, max_bytes: int) -> FormData:
-    require_type(request, "multipart/form-data")
-    # Some of Python's encodings raise what no parser expects, and some take time that grows with the square of a field.
-    if parse_options_header(request.headers["content-type"])[1].get(b"charset", b"utf-8").lower() != b"utf-8":
-        raise Fault(415, "unsupported_media_type", "Send the form in UTF-8.")
-    stream = capped(request, max_bytes)
-    parser = MultiPartParser(
-        request.headers, stream, max_files=MAX_ATTACHMENTS, max_fields=10, max_part_size=MAX_JSON_BYTES
-    )
-    try:
-        return await parser.parse()
-    except MultiPartException as error:
-        raise Fault(400, "invalid_form", error.message) from None

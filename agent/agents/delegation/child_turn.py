@@ -229,7 +229,8 @@ async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:
     )
 
 
-async def end_orphans(session: AsyncSession) -> None:
+async def end_orphans(database: Database) -> None:
     """End the child turns whose parent has ended, and their reservations."""
-    for row in (await session.execute(statements.end_orphans)).all():
-        await abandon(session, row.id)
+    async with database.transaction() as session:
+        for row in (await session.execute(statements.end_orphans)).all():
+            await abandon(session, row.id)

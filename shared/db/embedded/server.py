@@ -105,13 +105,19 @@ class EmbeddedServer:
                 "shorter path, or DATABASE_URL to a Postgres of your own."
             )
         with self._starting():
-            self._programs = _get_programs()
+            programs = find_programs()
+            if programs is None:
+                raise ConfigurationError(
+                    "The embedded Postgres is not installed; set DATABASE_URL to a Postgres of your own."
+                )
+            self._programs = programs
             self._user = find_server_user(self.folder, self._programs)
             if self._users_file is None:
                 self._users_file = _open(self.home / "postgres.users")
                 fcntl.flock(self._users_file, fcntl.LOCK_SH)
                 atexit.register(self.detach)
-            if self.is_running() and not self._is_private():
+            if self.is_running() and "parley_hba.conf" not in (self.folder / "postmaster.opts").read_text():
+                # It was started by hand, and not with our rules.
                 self.control("stop", "fast")
             if not self.is_running():
                 self._start()
@@ -123,7 +129,11 @@ class EmbeddedServer:
             return
         with self._starting(), suppress(BlockingIOError, subprocess.SubprocessError):
             fcntl.flock(self._users_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._stop()
+            if (self.folder / "postmaster.pid").exists():
+                self.control("stop", "fast")
+            elif self._pid is not None and str(self.folder) in _read_command(self._pid):
+                # Its folder has been removed while it ran.
+                os.kill(self._pid, signal.SIGQUIT)
         os.close(self._users_file)
         self._users_file = None
         _attached.pop(self.home, None)
@@ -140,9 +150,19 @@ class EmbeddedServer:
         self._run("pg_ctl", ["-w", "-m", mode, "-l", str(self.folder / "log"), "-D", str(self.folder), action])
 
     def _start(self) -> None:
+        user = self._user
         if not (self.folder / "PG_VERSION").exists():
-            self._make()
-        self._write_rules()
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            if user.is_other:
+                os.chown(self.folder, user.uid, user.gid)
+            make = ["--auth-local=peer", "--auth-host=reject", "--encoding=utf8", "--no-instructions"]
+            self._run("initdb", [*make, "-U", "postgres", "-D", str(self.folder)])
+        # The user that runs Parley and the server; root, who starts it as another user, may do everything anyway.
+        maps = "".join(f'parley "{name}" all\n' for name in dict.fromkeys((user.name, "root")))
+        for name, rules in (("parley_hba.conf", HBA), ("parley_ident.conf", maps)):
+            (self.folder / name).write_text(rules)
+            if user.is_other:
+                os.chown(self.folder / name, user.uid, user.gid)
         options = {"hba_file": self.folder / "parley_hba.conf", "ident_file": self.folder / "parley_ident.conf"}
         settings = [f"-c {name}={shlex.quote(str(path))}" for name, path in options.items()]
         # No address to listen on, and a socket for its user alone.
@@ -152,26 +172,6 @@ class EmbeddedServer:
             "pg_ctl", ["-w", "-t", str(START_SECONDS), "-o", " ".join(server_options), "-l", log, "-D", folder, "start"]
         )
 
-    def _make(self) -> None:
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        if self._user.is_other:
-            os.chown(self.folder, self._user.uid, self._user.gid)
-        rules = ("--auth-local=peer", "--auth-host=reject")
-        self._run("initdb", [*rules, "--encoding=utf8", "--no-instructions", "-U", "postgres", "-D", str(self.folder)])
-
-    def _write_rules(self) -> None:
-        # The user that runs Parley and the server; root, who starts it as another user, may do everything anyway.
-        maps = "".join(f'parley "{name}" all\n' for name in dict.fromkeys((self._user.name, "root")))
-        (self.folder / "parley_hba.conf").write_text(HBA)
-        (self.folder / "parley_ident.conf").write_text(maps)
-        if self._user.is_other:
-            for name in ("parley_hba.conf", "parley_ident.conf"):
-                os.chown(self.folder / name, self._user.uid, self._user.gid)
-
-    def _is_private(self) -> bool:
-        """Return whether the running server was started with our rules, and not by hand."""
-        return "parley_hba.conf" in (self.folder / "postmaster.opts").read_text()
-
     def _wait_until_ready(self) -> int:
         end = monotonic() + START_SECONDS
         while monotonic() < end:
@@ -180,13 +180,6 @@ class EmbeddedServer:
                 return int(lines[0])
             sleep(0.02)
         raise RuntimeError(f"it is not ready after {START_SECONDS} s")
-
-    def _stop(self) -> None:
-        if (self.folder / "postmaster.pid").exists():
-            self.control("stop", "fast")
-        elif self._pid is not None and str(self.folder) in _read_command(self._pid):
-            # Its folder has been removed while it ran.
-            os.kill(self._pid, signal.SIGQUIT)
 
     def _run(self, program: str, arguments: Sequence[str]) -> None:
         self._user.run(self._programs / program, *arguments)
@@ -219,13 +212,6 @@ def stop_servers() -> None:
     """Stop the servers to which no other process is attached, as the end of this process does."""
     for server in list(_attached.values()):
         server.detach()
-
-
-def _get_programs() -> Path:
-    programs = find_programs()
-    if programs is None:
-        raise ConfigurationError("The embedded Postgres is not installed; set DATABASE_URL to a Postgres of your own.")
-    return programs
 
 
 def _open(path: Path) -> int:

@@ -35,7 +35,13 @@ class ServerUser:
 
     def run(self, program: Path, *arguments: str) -> None:
         """Run a program of Postgres as this user; raises `CalledProcessError` with what it has said."""
-        prefix = [] if self.capability is None else self._with_capability()
+        prefix: list[str] = []
+        if self.capability is not None:
+            tool = shutil.which("setpriv")
+            if tool is None:
+                raise ConfigurationError(f"PARLEY_HOME: {NAME} can't reach it; install setpriv (Debian: util-linux).")
+            bounds = [f"--inh-caps=+{self.capability}", f"--ambient-caps=+{self.capability}"]
+            prefix = [tool, f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", *bounds, "--"]
         changes_user = self.is_other and self.capability is None
         # The server that `pg_ctl` starts keeps the output open, so that a pipe would never end.
         with TemporaryFile() as output:
@@ -56,13 +62,6 @@ class ServerUser:
         if process.returncode != 0:
             raise subprocess.CalledProcessError(process.returncode, program.name, printed)
 
-    def _with_capability(self) -> list[str]:
-        tool = shutil.which("setpriv")
-        if tool is None:
-            raise ConfigurationError(f"PARLEY_HOME: {NAME} can't reach it; install setpriv (Debian: util-linux).")
-        bounds = [f"--inh-caps=+{self.capability}", f"--ambient-caps=+{self.capability}"]
-        return [tool, f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups", *bounds, "--"]
-
 
 def find_server_user(folder: Path, programs: Path) -> ServerUser:
     """Return who runs the server with this data folder; raises `ConfigurationError` with the remedy if nobody can."""
@@ -76,17 +75,14 @@ def find_server_user(folder: Path, programs: Path) -> ServerUser:
         return ServerUser(_find_name(me), me, os.getegid(), is_other=False)
     or_make = pwd.getpwuid(owner) if owner else _find_or_make()
     user = ServerUser(or_make.pw_name, or_make.pw_uid, or_make.pw_gid, is_other=True)
-    _let_pass(user, folder.parent)
+    home = folder.parent
+    if home.stat().st_uid == 0 and not _may_pass(user, home.stat()):
+        # Nobody but root and the server's group gets into the home, and the group sees nothing of it but what it knows.
+        os.chown(home, -1, user.gid)
+        home.chmod(0o710)
     if _can_reach(user, folder) and _can_reach(user, programs / "postgres"):
         return user
     return ServerUser(user.name, user.uid, user.gid, is_other=True, capability=_find_capability(user, folder))
-
-
-def _let_pass(user: ServerUser, home: Path) -> None:
-    # Nobody but root and the server's group gets into the home, and the group sees nothing of it but what it knows.
-    if home.stat().st_uid == 0 and not _may_pass(user, home.stat()):
-        os.chown(home, -1, user.gid)
-        home.chmod(0o710)
 
 
 def _find_name(uid: int) -> str:
