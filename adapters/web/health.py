@@ -102,7 +102,7 @@ async def get_health(_request: Request) -> Response:
 async def get_readiness(request: Request) -> Response:
     """Answer whether a message could be accepted and answered: the database, its tables, and a worker."""
     app, workers = app_of(request), request.app.state.workers
-    looking = asyncio.create_task(_find_reason(app, workers), name="readiness")
+    looking = asyncio.create_task(find_obstacle(app, workers), name="readiness")
     await asyncio.wait({looking}, timeout=READY_SECONDS)
     # It is not waited for: a connection to a silent server takes its time to end.
     reason = looking.result() if looking.done() else f"The database does not answer within {READY_SECONDS:.0f} s."
@@ -112,19 +112,16 @@ async def get_readiness(request: Request) -> Response:
     return JSONResponse({"status": "not_ready", "error": {"code": "not_ready", "message": reason}}, 503)
 
 
-async def _find_reason(app: App, workers: LiveWorkers) -> str | None:
-    return await find_obstacle(app) or await find_missing_worker(app, workers)
-
-
-async def find_obstacle(app: App) -> str | None:
-    """Return why no message can be accepted, None if one can."""
+async def find_obstacle(app: App, workers: LiveWorkers | None = None) -> str | None:
+    """Return why no message can be accepted or, with the `workers`, why it can't be answered; None if it can."""
     try:
         await app.database.verify()
         async with app.database.transaction() as session:
             reason = await find_incompatibility(session, list_revisions(VERSIONS))
-            return reason or await find_missing_tables(session, list_schemas(app.settings.modules_path))
+            reason = reason or await find_missing_tables(session, list_schemas(app.settings.modules_path))
     except Unavailable as error:
         return str(error.__cause__) if isinstance(error.__cause__, UnfitDatabase) else "The database can't be reached."
+    return reason or (None if workers is None else await find_missing_worker(app, workers))
 
 
 async def find_missing_worker(app: App, workers: LiveWorkers) -> str | None:

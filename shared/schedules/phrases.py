@@ -1,7 +1,7 @@
 """Reads repetitions such as "every Monday at 9", "2 hours" or "weekdays at 8:30"."""
 
 import re
-from datetime import datetime, time, timedelta
+from datetime import datetime, timedelta
 
 from shared.dates.times import USUAL_TIME, read_moment, read_seconds, read_time
 from shared.dates.words import MAX_HINT_CHARS, NUMBERS, WEEKDAYS, one_of
@@ -50,23 +50,6 @@ def read_repetition(text: str, now: datetime, time_zone: str) -> Timing:
     seconds = read_seconds("an hour" if plain == "hour" else "a minute" if plain == "minute" else plain)
     if seconds is not None:
         return at_interval(now + timedelta(seconds=seconds), seconds, "second", time_zone=time_zone)
-    return _read_days(plain, text, now, time_zone=time_zone)
-
-
-def read_timing(text: str, now: datetime, time_zone: str, week_start: str = "monday") -> Timing:
-    """Return the timing of any text: a repetition, a cron expression after the word cron, or a moment.
-
-    Raises `ToolError` with examples for a text that is not understood, or a moment that has passed.
-    """
-    plain = " ".join(text.casefold().translate(UMLAUTS).split())
-    if plain.startswith("cron "):
-        return by_cron(plain.removeprefix("cron "), time_zone)
-    if LEADING.match(plain) or plain.partition(" ")[0] in ADVERBS:
-        return read_repetition(text, now, time_zone)
-    return once(read_moment(text, now, time_zone, week_start=week_start), time_zone)
-
-
-def _read_days(plain: str, text: str, now: datetime, time_zone: str) -> Timing:
     rest, clock = read_time(plain)
     at = clock.time if clock else USUAL_TIME
     # Every evening is every day.
@@ -90,8 +73,14 @@ def _read_days(plain: str, text: str, now: datetime, time_zone: str) -> Timing:
     raise ToolError(f"I don't understand {text.strip()!r} as a repetition.", examples=EXAMPLES)
 
 
-def _next_at(at: time, now: datetime, time_zone: str) -> datetime:
-    zone = get_zone(time_zone)
-    today = datetime.combine(now.astimezone(zone).date(), at)
-    coming = (to_moment(today + timedelta(days=more), zone) for more in range(3))
-    return next(moment for moment in coming if moment > now)
+def read_timing(text: str, now: datetime, time_zone: str, week_start: str = "monday") -> Timing:
+    """Return the timing of any text: a repetition, a cron expression after the word cron, or a moment.
+
+    Raises `ToolError` with examples for a text that is not understood, or a moment that has passed.
+    """
+    plain = " ".join(text.casefold().translate(UMLAUTS).split())
+    if plain.startswith("cron "):
+        return by_cron(plain.removeprefix("cron "), time_zone)
+    if LEADING.match(plain) or plain.partition(" ")[0] in ADVERBS:
+        return read_repetition(text, now, time_zone)
+    return once(read_moment(text, now, time_zone, week_start=week_start), time_zone)

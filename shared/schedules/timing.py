@@ -18,6 +18,7 @@ CRON_FIELDS = 5
 # How many due times of a cron expression are looked at to find the shortest time between two.
 LOOKED_AT = 50
 MAX_INTERVAL = timedelta(days=3660)
+UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 LAST = datetime(9000, 1, 1, tzinfo=UTC)
 
 
@@ -84,7 +85,9 @@ class Timing:
         if self.kind == "cron":
             return f"{CronSim(self.cron, datetime(2000, 1, 1)).explain()} ({self.time_zone})"  # noqa: DTZ001
         if self.unit == "second":
-            return f"every {_in_units(self.every)}"
+            size, name = next((size, name) for size, name in UNITS if self.every % size == 0)
+            count = self.every // size
+            return f"every {name.removesuffix('s') if count == 1 and size > 1 else f'{count} {name}'}"
         days = "day" if self.every == 1 else f"{self.every} days"
         clock_time = f" at {self.starts_at.astimezone(get_zone(self.time_zone)):%H:%M}" if self.starts_at else ""
         return f"every {days}{clock_time} ({self.time_zone})"
@@ -124,10 +127,3 @@ def at_interval(start: datetime, every: int, unit: Unit, time_zone: str) -> Timi
     if every < 1 or every * (86_400 if unit == "day" else 1) > MAX_INTERVAL.total_seconds():
         raise ToolError("An interval has at least one second and at most ten years.")
     return Timing("every", time_zone, starts_at=start, every=every, unit=unit)
-
-
-def _in_units(seconds: int) -> str:
-    for size, name in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds % size == 0:
-            return f"{seconds // size} {name}" if seconds > size else name[:-1]
-    return f"{seconds} seconds"

@@ -53,10 +53,6 @@ NOT_AGAIN = {"image_url": "(an image, not shown again)", "file": "(a file, not s
 Part = Annotated[TextPart | ImagePart | FilePart, Field(discriminator="type")]
 
 
-def _kind_of_content(value: Any) -> str:
-    return "parts" if isinstance(value, list) else "text"
-
-
 class ChatMessage(Open):
     """A message of the client's history; the user's last one is answered."""
 
@@ -64,7 +60,7 @@ class ChatMessage(Open):
     content: (
         Annotated[
             Annotated[Text, Tag("text")] | Annotated[list[Part], Field(max_length=100), Tag("parts")],
-            Discriminator(_kind_of_content),
+            Discriminator(lambda content: "parts" if isinstance(content, list) else "text"),
         ]
         | None
     ) = None
