@@ -13,6 +13,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_scopes bigint[];
 BEGIN
+    -- Who has no memories yet is marked by a trigger. Whoever pays for a fact holds the person before the scope: in the
+    -- same order here, so that the two can't wait for each other.
+    PERFORM FROM public.users AS u
+    WHERE NOT u.has_memories AND u.id IN (SELECT r.user_id FROM jsonb_to_recordset(p_rows) AS r (user_id bigint))
+    ORDER BY u.id FOR NO KEY UPDATE;
     SELECT array_agg(public.parley_memory_scope(r.scope, r.user_id, r.platform, r.server, r.channel, r.thread) ORDER BY r.n)
     INTO v_scopes
     FROM jsonb_to_recordset(p_rows) AS r

@@ -14,9 +14,11 @@ from shared.db.database import Database
 from shared.errors import ToolError
 from shared.memory.memories import Memories, MemoryFull, MemoryOfUser
 from shared.memory.recall import Search, find_by_words
+from shared.memory.storage import NewMemory, Origin, add_memories
 from shared.memory.visibility import Visibility
 from shared.messages import Place
 from shared.settings import Settings
+from tests.shared.memory.conftest import Admin
 from tests.support.counted_database import CountedDatabase
 from tests.support.filing import add_user
 
@@ -154,6 +156,23 @@ async def test_the_same_text_remembered_concurrently_is_stored_once(memories: Me
 
     assert len({fact.id for fact in facts}) == 1
     assert len(await memory.list_all()) == 1
+
+
+async def test_who_pays_for_a_fact_and_who_stores_the_first_memory_wait_for_each_other_in_no_circle(
+    database: Database, memories: Memories, admin: Admin, ann: int
+) -> None:
+    locked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with database.transaction() as session:
+        await session.execute(text("SELECT parley_lock_user(:user_id)"), {"user_id": ann})
+        storing = asyncio.create_task(memories.of_user(ann, HOME, None).remember("Likes green tea."))
+        async with asyncio.timeout(20):
+            while not await admin.value(locked):  # noqa: ASYNC110  # it waits for the lock
+                await asyncio.sleep(0.02)
+        fact = NewMemory(ann, Origin(HOME), content="Lives in Graz.", said_at=datetime.now(UTC), source="fact")
+        assert len(await add_memories(session, [fact])) == 1
+
+    assert (await storing).id
+    assert len(await memories.of_user(ann, HOME, None).list_all()) == 2
 
 
 async def test_empty_and_too_long_content_is_refused(memories: Memories, ann: int) -> None:
