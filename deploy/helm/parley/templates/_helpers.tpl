@@ -1,0 +1,121 @@
+{{- define "parley.name" -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) | trunc 50 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "parley.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "parley.labels" -}}
+{{ include "parley.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- /* Several pods share no folder: without S3 one pod does everything. */}}
+{{- define "parley.isSplit" -}}
+{{- if .Values.s3.endpoint }}true{{ end }}
+{{- end }}
+
+{{- define "parley.databaseSecret" -}}
+{{- if .Values.database.cluster.enabled }}{{ include "parley.name" . }}-database-app{{ else }}{{ .Values.database.secretName | default .Values.secretName }}{{ end }}
+{{- end }}
+
+{{- /* Of the owner's login; `direct`: not through the pooler, for migrations. */}}
+{{- define "parley.databaseUrl" -}}
+{{- if and .root.Values.database.pooler.enabled (not .direct) -}}
+- name: DATABASE_USER
+  valueFrom:
+    secretKeyRef: {name: {{ include "parley.databaseSecret" .root }}, key: username}
+- name: DATABASE_PASSWORD
+  valueFrom:
+    secretKeyRef: {name: {{ include "parley.databaseSecret" .root }}, key: password}
+- name: DATABASE_URL
+  value: postgresql://$(DATABASE_USER):$(DATABASE_PASSWORD)@{{ include "parley.name" .root }}-pooler:5432/parley
+{{- else -}}
+- name: DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "parley.databaseSecret" .root }}
+      key: {{ if .root.Values.database.cluster.enabled }}uri{{ else }}{{ .root.Values.database.secretKey }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{- /* A pod: `root`, the `command` of parley, `resources`, whether it has a `port`, whether it is `direct`ly connected. */}}
+{{- define "parley.pod" -}}
+{{- $values := .root.Values }}
+{{- /* Migrations run before anything else of the release is there. */}}
+{{- if not .direct }}
+serviceAccountName: {{ include "parley.name" .root }}
+{{- end }}
+automountServiceAccountToken: false
+# A worker hands its turns over within 20 s, and has ended after 27.
+terminationGracePeriodSeconds: 40
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+{{- with $values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+containers:
+  - name: parley
+    image: {{ printf "%s:%s" $values.image.repository ($values.image.tag | default .root.Chart.AppVersion) | quote }}
+    imagePullPolicy: {{ $values.image.pullPolicy }}
+    args: {{ toJson .command }}
+    securityContext:
+      allowPrivilegeEscalation: false
+      readOnlyRootFilesystem: true
+      capabilities: {drop: [ALL]}
+    {{- if not .direct }}
+    envFrom:
+      - configMapRef: {name: {{ include "parley.name" .root }}}
+      - secretRef: {name: {{ $values.secretName }}}
+    {{- end }}
+    # It goes before what the two above name.
+    env: {{- include "parley.databaseUrl" . | nindent 6 }}
+    {{- if .port }}
+    ports:
+      - {name: http, containerPort: 8080}
+    startupProbe:
+      httpGet: {path: /healthz, port: http}
+      periodSeconds: 2
+      failureThreshold: 60
+    livenessProbe:
+      httpGet: {path: /healthz, port: http}
+      periodSeconds: 10
+      timeoutSeconds: 5
+    # It looks at the database, its tables and the workers, and answers within 4 s.
+    readinessProbe:
+      httpGet: {path: /readyz, port: http}
+      periodSeconds: 5
+      timeoutSeconds: 5
+    # Balancers learn that the pod is going before it refuses connections.
+    lifecycle:
+      preStop:
+        exec: {command: [sleep, "5"]}
+    {{- end }}
+    resources: {{- toYaml .resources | nindent 6 }}
+    volumeMounts:
+      - {name: home, mountPath: /var/lib/parley}
+      - {name: tmp, mountPath: /tmp}
+volumes:
+  - name: home
+    {{- if or (include "parley.isSplit" .root) .direct }}
+    emptyDir: {}
+    {{- else }}
+    persistentVolumeClaim: {claimName: {{ include "parley.name" .root }}}
+    {{- end }}
+  - name: tmp
+    emptyDir: {}
+{{- end }}
