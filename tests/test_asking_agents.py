@@ -162,6 +162,25 @@ async def test_the_asker_is_tainted_by_what_its_agent_has_read(open_parley: Parl
     assert (question.confirmation is not None, office.posted) == (True, [])
 
 
+async def test_what_an_agent_has_read_counts_when_its_turn_is_part_of_a_summary(
+    open_parley: Parley, office: Office
+) -> None:
+    play(
+        open_parley.model,
+        asker=[calls(ask("clerk")), "Told.", calls(POST), "Done."],
+        clerk=[calls(BROWSE), calls(LOOK_UP), "She earns 4,200."],
+    )
+    await open_parley.ask("what does she earn?")
+    await open_parley.sql(
+        "UPDATE conversations SET summary = 'Ann asked what she earns.',"
+        " window_turn_id = (SELECT max(id) + 1 FROM turns)"
+    )
+
+    question = await open_parley.ask("go on")
+
+    assert (question.confirmation is not None, office.posted) == (True, [])
+
+
 async def test_an_agent_that_has_read_nothing_untrusted_does_not_taint_its_asker(
     open_parley: Parley, office: Office
 ) -> None:
