@@ -26,16 +26,19 @@ VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text("utf-8
 SPLIT = {"secretName": "parley", "s3": {"endpoint": "s3:9000"}, "platforms": {"discord": {"replicas": 1}}}
 CLUSTER = SPLIT | {"database": {"cluster": {"enabled": True}, "pooler": {"enabled": True}}}
 OPEN = SPLIT | {"ingress": {"enabled": True, "host": "chat.example.org", "tlsSecretName": "certificate"}}
-WHOLE = CLUSTER | OPEN | {"serviceMonitor": {"enabled": True}, "networkPolicy": {"enabled": True}}
+SCALED = SPLIT | {"worker": {"autoscaling": {"enabled": True, "secretName": "queue"}}}
+WHOLE = CLUSTER | OPEN | SCALED | {"serviceMonitor": {"enabled": True}, "networkPolicy": {"enabled": True}}
 SINGLE = {"secretName": "parley"}
 # Their definitions come with their operators; Kubernetes itself knows nothing of them.
-OF_OPERATORS = frozenset({"Cluster", "Pooler", "ServiceMonitor"})
+OF_OPERATORS = frozenset({"Cluster", "Pooler", "ScaledObject", "ServiceMonitor", "TriggerAuthentication"})
 # Values that only count where another one has this value.
 BESIDE: dict[str, dict[str, Any]] = {
     "storage.size": SINGLE,
     "storage.className": SINGLE,
     "database.secretName": SPLIT,
     "database.secretKey": SPLIT,
+    # How many workers there are says the autoscaler otherwise.
+    "worker.replicas": SPLIT,
     "database.cluster.enabled": SPLIT | {"database": {"cluster": {"enabled": True}}},
 }
 
@@ -123,7 +126,7 @@ def with_value(values: dict[str, Any], path: tuple[str, ...], value: Any) -> dic
     return changed
 
 
-@pytest.mark.parametrize("values", [SINGLE, SPLIT, CLUSTER, OPEN, WHOLE], ids="-".join)
+@pytest.mark.parametrize("values", [SINGLE, SPLIT, CLUSTER, OPEN, SCALED, WHOLE], ids="-".join)
 def test_helm_finds_no_fault_and_kubernetes_would_take_every_object(values: dict[str, Any]) -> None:
     linted = run_helm("lint", "--strict", values=values)
     assert linted.returncode == 0, linted.stdout
@@ -156,6 +159,7 @@ def test_every_value_has_an_effect(name: str) -> None:
         (SINGLE | {"platforms": {"discord": {"replicas": 1}}}, "platforms: without s3.endpoint"),
         (SINGLE | {"database": {"pooler": {"enabled": True}}}, "database.pooler: it stands before database.cluster"),
         (SINGLE | {"ingress": {"enabled": True}}, "ingress.host: name the host"),
+        (SPLIT | {"worker": {"autoscaling": {"enabled": True}}}, "worker.autoscaling.secretName: name the Secret"),
         (SINGLE | {"workers": 3}, "Additional property workers is not allowed"),
         (SINGLE | {"worker": {"replicas": 0}}, "worker.replicas"),
         (SINGLE | {"settings": {"lower": 1}}, "settings"),
