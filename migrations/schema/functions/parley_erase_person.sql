@@ -110,3 +110,4 @@ END
 $$;
 COMMENT ON FUNCTION public.parley_erase_person IS
     'Erases a person with all rows of theirs; false while content of their files is left, or when something has come in meanwhile.';
+REVOKE EXECUTE ON FUNCTION public.parley_erase_person FROM parley_admin;
