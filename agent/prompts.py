@@ -57,6 +57,7 @@ class ConfirmationTexts:
     asked: Text
     asked_by_child: Text
     denied: Text
+    withdrawn: Text
     nobody_to_ask: Text
     too_long: Text
     done: Text

@@ -1,14 +1,17 @@
 """A question goes with the message that led to it: nobody's yes counts once that was edited or deleted."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
+import asyncpg
 import pytest
 
 from adapters.chat.edits import Edits
 from shared.errors import ConfirmationClosed
 from shared.messages import AgentResponse, Decision
+from shared.permissions import Permission
 from tests.standins.openai_api import Answer
 from tests.support.office import MAIL, Office, calls, new_office, parley_of_office, statuses
 from tests.support.parley import Parley
@@ -32,6 +35,81 @@ async def approve(parley: Parley, question: AgentResponse) -> AgentResponse:
     """Say yes to a question by its number, as a button does."""
     assert question.confirmation is not None
     return await parley.ask("yes", decision=Decision(question.confirmation.id, approved=True))
+
+
+HOLD_USE = """
+ALTER FUNCTION parley_use_yes RENAME TO use_yes_at_once;
+CREATE FUNCTION parley_use_yes(p_id bigint, p_turn_id bigint, p_attempt int)
+RETURNS TABLE (tool text, arguments text, question text, agent text) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(4711);
+    RETURN QUERY SELECT * FROM use_yes_at_once(p_id, p_turn_id, p_attempt);
+END
+$$;
+SELECT pg_advisory_lock(4711);
+"""
+IS_HELD = "SELECT EXISTS (SELECT FROM pg_locks WHERE objid = 4711 AND NOT granted)"
+
+
+@asynccontextmanager
+async def before_it_is_used(owner: asyncpg.Connection, answer: Awaitable[Any]) -> AsyncIterator[None]:
+    """Run the block when the turn of a yes has begun, and is about to use it up; wait for the answer."""
+    await owner.execute(HOLD_USE)
+    answering = asyncio.ensure_future(answer)
+    async with asyncio.timeout(60):
+        while not await owner.fetchval(IS_HELD):  # noqa: ASYNC110  # the database tells nobody
+            await asyncio.sleep(0.01)
+        yield
+        await owner.execute("SELECT pg_advisory_unlock(4711)")
+        await answering
+
+
+async def edit_the_answer(parley: Parley) -> None:
+    """Take the yes back in its message."""
+    await Edits(parley.app, "test").change("answer", "no, don't!")
+
+
+@pytest.mark.parametrize("change", [edit, delete, edit_the_answer])
+async def test_a_yes_that_is_not_used_yet_goes_with_the_message(
+    parley: Parley, office: Office, owner: asyncpg.Connection, change: Change
+) -> None:
+    parley.model.play([calls(MAIL, MAIL), Answer("Hm?"), Answer("Hm?"), Answer("Hm?")])
+    question = await parley.ask("mail Bob", event_id="order")
+    assert question.confirmation is not None
+    decision = Decision(question.confirmation.id, approved=True)
+
+    async with before_it_is_used(owner, parley.ask("yes", decision=decision, event_id="answer")):
+        await change(parley)
+
+    assert (office.sent, await statuses(parley)) == ([], ["expired"])
+    assert "does not count any more" in str(parley.model.requests[-1].body["messages"])
+    await approve(parley, question)
+    assert office.sent == []
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "UPDATE users SET permission_level = 'user' WHERE id = (SELECT approved_by FROM confirmations)",
+        "UPDATE users SET paused_at = now() WHERE id = (SELECT approved_by FROM confirmations)",
+        "SET parley.delete_history = 'yes'; DELETE FROM users WHERE id = (SELECT approved_by FROM confirmations)",
+    ],
+)
+async def test_an_approvers_yes_that_is_not_used_yet_goes_with_the_right_to_say_it(
+    parley: Parley, office: Office, owner: asyncpg.Connection, loss: str
+) -> None:
+    office.approver = Permission.ADMIN
+    parley.model.play([Answer("Hi."), calls(MAIL), Answer("Hm?")])
+    await parley.ask("hello", user="bob", server="acme")
+    bob = await parley.value("UPDATE users SET permission_level = 'admin' RETURNING id")
+    question = await parley.ask("mail Bob", server="acme")
+    assert question.confirmation is not None
+    decision = Decision(question.confirmation.id, approved=True, approved_by=bob)
+
+    async with before_it_is_used(owner, parley.ask("yes", server="acme", decision=decision)):
+        await owner.execute(loss)
+
+    assert (office.sent, await statuses(parley)) == ([], ["approved"])
 
 
 @pytest.mark.parametrize("change", [edit, delete])

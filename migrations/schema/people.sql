@@ -75,7 +75,6 @@ CREATE TRIGGER parley_check_user BEFORE UPDATE OF time_zone ON users
     FOR EACH ROW EXECUTE FUNCTION parley_check_user();
 CREATE TRIGGER parley_follow_permission BEFORE UPDATE OF permission_level ON users
     FOR EACH ROW EXECUTE FUNCTION parley_follow_permission();
-CREATE TRIGGER parley_free_reservations BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION parley_free_reservations();
 CREATE TRIGGER parley_keep_history BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNCTION parley_keep_history();
 CREATE TRIGGER parley_keep_last_owner BEFORE DELETE ON users
     FOR EACH ROW WHEN (OLD.permission_level = 'owner' AND OLD.permission_until IS NULL)

@@ -131,13 +131,14 @@ class Approval:
         if not call.confirmation["approved"]:
             return Failed(json.dumps({"error": True, "message": prompts().confirmation.denied}))
         confirmation_id, number = call.confirmation["id"], call.confirmation.get("number", 0)
+        agreed = None
         if number == 0:
             agreed = await consume(self._database, self._key, confirmation_id)
-        elif call.id in self._interrupted[:1]:
-            agreed = None
-        else:
+        elif call.id not in self._interrupted[:1]:
             agreed = await find_consumed(self._database, self._key, confirmation_id)
         if agreed is None:
+            if await find_consumed(self._database, self._key, confirmation_id) is None:
+                return Failed(json.dumps({"error": True, "message": prompts().confirmation.withdrawn}))
             # An earlier attempt may have started the call, and its outcome is unknown.
             return unknown_outcome()
         # The tool knows only its own question, without the arguments that the taint guard has had shown below it.

@@ -104,3 +104,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.parley_add_memories IS 'Adds memories with their words, and returns which of them are new.';
+REVOKE EXECUTE ON FUNCTION public.parley_add_memories FROM parley_admin;

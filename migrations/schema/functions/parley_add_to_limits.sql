@@ -2,11 +2,15 @@
 -- ends here, and nowhere else: what was used goes back to 0. A limit that reaches 50, 80 or 100 percent for the first time in
 -- its period, with what was granted on top of it, is listed in `budget_notices`.
 --
+-- p_spent_at: when it was spent, as the ledger says. What was spent before a limit's current period began is no part of it,
+-- whether its transaction was slow or the call is paid again. A period that has not begun, because somebody has moved its end,
+-- counts everything.
+--
 -- Dollars are counted by rows of `budgets` alone. Returns whether one of them may be full now, so that parley_refusing_limit has
 -- to be asked; mostly none is.
 CREATE FUNCTION public.parley_add_to_limits(
     p_limits public.parley_limits, p_tokens bigint, p_cost numeric, p_reserved_tokens bigint, p_reserved_cost numeric,
-    OUT is_tight boolean
+    p_spent_at timestamptz DEFAULT now(), OUT is_tight boolean
 )
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -18,25 +22,31 @@ DECLARE
     v_is_person_tight boolean;
     v_is_server_tight boolean;
 BEGIN
-    UPDATE public.users SET
-        tokens_used_this_month = greatest(0, CASE WHEN budget_reset_at > now() THEN tokens_used_this_month ELSE 0 END + p_tokens),
-        tokens_reserved = greatest(0, tokens_reserved + p_reserved_tokens),
-        budget_percent_told = CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END,
-        budget_reset_at = CASE WHEN budget_reset_at > now() THEN budget_reset_at
-                               ELSE (SELECT resets_at FROM public.parley_budget(NULL, NULL, 0, 0, budget_reset_at)) END
-    WHERE id = p_limits.user_id
+    UPDATE public.users SET (tokens_used_this_month, tokens_reserved, budget_percent_told, budget_reset_at) = (
+        SELECT greatest(0, standing.used + CASE
+                   WHEN p_spent_at >= standing.starts_at OR standing.starts_at > clock_timestamp() THEN p_tokens ELSE 0 END),
+               greatest(0, tokens_reserved + p_reserved_tokens),
+               CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END, standing.resets_at
+        FROM (
+            SELECT used, resets_at, resets_at - interval '30 days' AS starts_at
+            FROM public.parley_budget(NULL, NULL, tokens_used_this_month, 0, budget_reset_at)
+        ) AS standing
+    ) WHERE id = p_limits.user_id
     RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
               tokens_used_this_month + tokens_reserved >= token_budget_monthly
     INTO v_is_person_near, v_is_person_tight;
     -- In direct messages there is no server, and no statement that looks for one.
     IF p_limits.server_id IS NOT NULL THEN
-        UPDATE public.servers SET
-            tokens_used_this_month = greatest(0, CASE WHEN budget_reset_at > now() THEN tokens_used_this_month ELSE 0 END + p_tokens),
-            tokens_reserved = greatest(0, tokens_reserved + p_reserved_tokens),
-            budget_percent_told = CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END,
-            budget_reset_at = CASE WHEN budget_reset_at > now() THEN budget_reset_at
-                                   ELSE (SELECT resets_at FROM public.parley_budget(NULL, NULL, 0, 0, budget_reset_at)) END
-        WHERE id = p_limits.server_id
+        UPDATE public.servers SET (tokens_used_this_month, tokens_reserved, budget_percent_told, budget_reset_at) = (
+            SELECT greatest(0, standing.used + CASE
+                       WHEN p_spent_at >= standing.starts_at OR standing.starts_at > clock_timestamp() THEN p_tokens ELSE 0 END),
+                   greatest(0, tokens_reserved + p_reserved_tokens),
+                   CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END, standing.resets_at
+            FROM (
+                SELECT used, resets_at, resets_at - interval '30 days' AS starts_at
+                FROM public.parley_budget(NULL, NULL, tokens_used_this_month, 0, budget_reset_at)
+            ) AS standing
+        ) WHERE id = p_limits.server_id
         RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
                   tokens_used_this_month + tokens_reserved >= token_budget_monthly
         INTO v_is_server_near, v_is_server_tight;
@@ -44,11 +54,12 @@ BEGIN
     is_tight := coalesce(v_is_person_tight, false) OR coalesce(v_is_server_tight, false) OR p_limits.budget_ids IS NOT NULL;
     IF p_limits.budget_ids IS NOT NULL THEN
         UPDATE public.budgets AS b SET (tokens_used, cost_used, tokens_reserved, cost_reserved, percent_told, resets_at) = (
-            SELECT greatest(0, CASE WHEN p.is_over THEN 0 ELSE b.tokens_used END + CASE WHEN p.counts THEN p_tokens ELSE 0 END),
-                   greatest(0, CASE WHEN p.is_over THEN 0 ELSE b.cost_used END + CASE WHEN p.counts THEN p_cost ELSE 0 END),
+            SELECT greatest(0, CASE WHEN p.is_over THEN 0 ELSE b.tokens_used END + CASE WHEN one.counts THEN p_tokens ELSE 0 END),
+                   greatest(0, CASE WHEN p.is_over THEN 0 ELSE b.cost_used END + CASE WHEN one.counts THEN p_cost ELSE 0 END),
                    greatest(0, b.tokens_reserved + p_reserved_tokens), greatest(0, b.cost_reserved + p_reserved_cost),
                    CASE WHEN p.is_over THEN 0 ELSE b.percent_told END, p.resets_at
             FROM public.parley_limit_period(b.period, b.resets_at) AS p
+            CROSS JOIN LATERAL (SELECT p_spent_at >= p.starts_at OR p.starts_at > clock_timestamp() AS counts) AS one
         ) WHERE b.id = ANY (p_limits.budget_ids);
     END IF;
     IF p_tokens = 0 AND p_cost = 0

@@ -27,3 +27,4 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.parley_claim_vectors IS
     'Ids of memories that lack vectors of this embedding model; for two minutes no other worker gets them.';
+REVOKE EXECUTE ON FUNCTION public.parley_claim_vectors FROM parley_admin;

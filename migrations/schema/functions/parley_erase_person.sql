@@ -19,6 +19,7 @@ DECLARE
     v_memories bigint;
     v_messages bigint;
     v_received bigint;
+    v_held public.budget_reservations[];
     v_function regproc;
 BEGIN
     SELECT e.user_id INTO v_user_id FROM public.erasures AS e
@@ -54,6 +55,8 @@ BEGIN
        ) THEN
         RETURN false;
     END IF;
+    WITH held AS (DELETE FROM public.budget_reservations AS r WHERE r.user_id = v_user_id RETURNING r)
+    SELECT array_agg(held.r) INTO v_held FROM held;
     PERFORM public.parley_forget_summaries(v_turn_ids);
     DELETE FROM public.memories WHERE id = ANY (v_memory_ids);
     GET DIAGNOSTICS v_memories = ROW_COUNT;
@@ -90,6 +93,13 @@ BEGIN
     WHERE c.is_direct AND c.user_id = v_user_id AND NOT EXISTS (SELECT FROM public.turns AS t WHERE t.conversation_id = c.id);
     SELECT count(*) INTO v_accounts FROM public.user_platform_links AS l WHERE l.user_id = v_user_id;
     DELETE FROM public.users WHERE id = v_user_id;
+    -- What the person's calls held of limits that others share: last, so that those wait as briefly as can be.
+    PERFORM public.parley_lock_limits(
+        NULL, ARRAY(SELECT r.server_id FROM unnest(v_held) AS r),
+        ARRAY(SELECT b FROM unnest(v_held) AS r CROSS JOIN LATERAL unnest(r.budget_ids) AS b)
+    );
+    PERFORM public.parley_add_to_limits(ROW(NULL, r.server_id, r.budget_ids), 0, 0, -r.tokens, -coalesce(r.cost, 0))
+    FROM unnest(v_held) AS r;
     UPDATE public.erasures SET finished_at = now(), erased = erased || jsonb_build_object(
         'accounts', v_accounts, 'memories', v_memories, 'messages', v_messages, 'received', v_received,
         'turns', cardinality(v_turn_ids)
@@ -100,3 +110,4 @@ END
 $$;
 COMMENT ON FUNCTION public.parley_erase_person IS
     'Erases a person with all rows of theirs; false while content of their files is left, or when something has come in meanwhile.';
+REVOKE EXECUTE ON FUNCTION public.parley_erase_person FROM parley_admin;

@@ -44,3 +44,4 @@ END
 $$;
 COMMENT ON FUNCTION public.parley_expire_memories IS
     'Deletes memories that are older than memory_retention says, in small steps; returns where to go on.';
+REVOKE EXECUTE ON FUNCTION public.parley_expire_memories FROM parley_admin;

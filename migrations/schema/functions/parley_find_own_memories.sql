@@ -25,3 +25,4 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.parley_find_own_memories IS
     'Returns the ids of a person''s memories whose text has all of these words, the newest first.';
+REVOKE EXECUTE ON FUNCTION public.parley_find_own_memories FROM parley_admin;

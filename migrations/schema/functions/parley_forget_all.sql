@@ -18,3 +18,4 @@ END
 $$;
 COMMENT ON FUNCTION public.parley_forget_all IS
     'Forgets everything of a person: memories, facts and summaries; the transcript stays. Returns how many memories.';
+REVOKE EXECUTE ON FUNCTION public.parley_forget_all FROM parley_admin;

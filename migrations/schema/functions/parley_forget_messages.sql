@@ -11,3 +11,4 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT count(*) FROM gone
 $$;
 COMMENT ON FUNCTION public.parley_forget_messages IS 'Forgets what was remembered of deleted messages and of turns.';
+REVOKE EXECUTE ON FUNCTION public.parley_forget_messages FROM parley_admin;

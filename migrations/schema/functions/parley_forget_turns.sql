@@ -18,3 +18,4 @@ END
 $$;
 COMMENT ON FUNCTION public.parley_forget_turns IS
     'Forgets what was said in these turns of a person: memories, facts and summaries; the transcript stays.';
+REVOKE EXECUTE ON FUNCTION public.parley_forget_turns FROM parley_admin;

@@ -53,3 +53,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.parley_index_memories IS 'Adds memories that are not indexed yet to the index of words.';
+REVOKE EXECUTE ON FUNCTION public.parley_index_memories FROM parley_admin;

@@ -1,13 +1,10 @@
 -- The period of a row of `budgets`: days and months of the calendar in UTC. `budgets.resets_at` is the END of the period that
 -- the row counts; once it has passed (`is_over`), nothing is used yet.
---
--- `counts` is false for a transaction that began before the row's period did: what it pays belongs to the period before.
 CREATE FUNCTION public.parley_limit_period(p_period text, p_resets_at timestamptz)
-RETURNS TABLE (is_over boolean, counts boolean, starts_at timestamptz, resets_at timestamptz)
+RETURNS TABLE (is_over boolean, starts_at timestamptz, resets_at timestamptz)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT p_resets_at <= now(), now() >= (period.ends - period.length) AT TIME ZONE 'UTC',
-           (period.ends - period.length) AT TIME ZONE 'UTC', period.ends AT TIME ZONE 'UTC'
+    SELECT p_resets_at <= now(), (period.ends - period.length) AT TIME ZONE 'UTC', period.ends AT TIME ZONE 'UTC'
     FROM (
         SELECT CASE WHEN p_resets_at > now() THEN p_resets_at AT TIME ZONE 'UTC'
                     ELSE date_trunc(p_period, now() AT TIME ZONE 'UTC') + ('1 ' || p_period)::interval END AS ends,

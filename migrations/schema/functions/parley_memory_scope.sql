@@ -39,3 +39,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.parley_memory_scope IS 'The scope of memories of a person or a channel; makes it where there is none.';
+REVOKE EXECUTE ON FUNCTION public.parley_memory_scope FROM parley_admin;

@@ -14,3 +14,4 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.parley_place_has_memories IS
     'Returns whether anything of a channel is remembered that everybody there may see.';
+REVOKE EXECUTE ON FUNCTION public.parley_place_has_memories FROM parley_admin;

@@ -1,7 +1,8 @@
 -- Removes a step of rows that are older than p_days days and over: it looks at 500 rows after p_after in the order of their
 -- ids, and says which it has looked at last, and whether there may be more. Ids grow with the age, so that no index on the
 -- age is needed, which every turn would have to write. The limit is a number in the text and stands inside: the planner
--- then knows that conditions meet this many rows only, and looks each of them up where it would have read whole tables.
+-- then knows that conditions meet this many rows only, and looks each of them up where it would have read whole tables. That a
+-- row is over is asked again of the row that is deleted: a cancelled job may be resumed at this moment.
 CREATE FUNCTION public.parley_remove_expired(p_table text, p_days bigint, p_after bigint)
 RETURNS TABLE (last bigint, removed bigint, has_more boolean)
 LANGUAGE plpgsql AS $$
@@ -28,7 +29,8 @@ BEGIN
             SELECT id, created_at < now() - $1 * interval '1 day' AS is_old, %2$s AS is_over
             FROM (SELECT * FROM public.%1$I WHERE id > $2 ORDER BY id LIMIT 500) AS candidate
         ), removed AS (
-            DELETE FROM public.%1$I WHERE id IN (SELECT id FROM step WHERE is_old AND is_over) RETURNING id
+            DELETE FROM public.%1$I AS candidate WHERE id IN (SELECT id FROM step WHERE is_old AND is_over) AND %2$s
+            RETURNING id
         )
         SELECT max(id), (SELECT count(*) FROM removed), count(*) = 500 AND bool_and(is_old) FROM step
     $sql$, p_table, v_is_over) USING p_days, p_after;

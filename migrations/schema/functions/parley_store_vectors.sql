@@ -56,3 +56,4 @@ END
 $$;
 COMMENT ON FUNCTION public.parley_store_vectors IS
     'Stores vectors of memories, and returns how many dimensions the vectors of this model have; with others, none is stored.';
+REVOKE EXECUTE ON FUNCTION public.parley_store_vectors FROM parley_admin;

@@ -20,3 +20,4 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.parley_switch_vectors IS
     'Lets the vectors of this model answer in the scopes where they are complete, and removes those of other models there.';
+REVOKE EXECUTE ON FUNCTION public.parley_switch_vectors FROM parley_admin;

@@ -18,3 +18,4 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.parley_texts_to_embed IS
     'Texts of memories and of their neighbours with their speakers, for embedding, and a version that changes with the texts.';
+REVOKE EXECUTE ON FUNCTION public.parley_texts_to_embed FROM parley_admin;

@@ -8,3 +8,4 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.parley_turns_of_messages IS
     'The turns that memories of these messages come from; for messages that the inbox does not have any more.';
+REVOKE EXECUTE ON FUNCTION public.parley_turns_of_messages FROM parley_admin;

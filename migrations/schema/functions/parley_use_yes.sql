@@ -1,5 +1,9 @@
--- Uses up a yes: what was asked may be done now, once. Returns no row when it was used before, or when another attempt runs
--- the turn of the answer. Where a command has asked, there is no turn, and the caller's transaction also does it.
+-- Uses up a yes: what was asked may be done now, once. Returns no row when it was used before or does not count any more, or
+-- when another attempt runs the turn of the answer. Where a command has asked, there is no turn, and the caller's transaction
+-- also does it.
+--
+-- Where a permission was needed for the yes, whoever said it must have that at this moment, and must not be paused: the turn
+-- may have been interrupted since. A yes of somebody who was deleted counts as the person's own.
 CREATE FUNCTION public.parley_use_yes(p_id bigint, p_turn_id bigint DEFAULT NULL, p_attempt int DEFAULT NULL)
 RETURNS TABLE (tool text, arguments text, question text, agent text)
 LANGUAGE sql AS $$
@@ -9,6 +13,19 @@ LANGUAGE sql AS $$
       AND (p_turn_id IS NULL OR EXISTS (
           SELECT FROM public.turns WHERE turns.id = p_turn_id AND turns.attempt = p_attempt AND turns.status = 'running'
             AND turns.user_id = confirmations.user_id
+      ))
+      AND (approver_level IS NULL OR EXISTS (
+          SELECT FROM public.users JOIN public.conversations AS place ON place.id = confirmations.conversation_id
+          CROSS JOIN LATERAL (
+              SELECT public.parley_permission(users.permission_level, users.permission_until, users.permission_after) AS level
+              UNION ALL
+              SELECT permission_level FROM public.parley_role_permissions(
+                  users.id, place.platform, place.platform_server_id
+              )
+          ) AS permission
+          WHERE users.id = coalesce(confirmations.approved_by, confirmations.user_id) AND users.paused_at IS NULL
+            AND array_position('{guest,user,admin,owner}', permission.level)
+                >= array_position('{guest,user,admin,owner}', confirmations.approver_level)
       ))
     RETURNING confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent;
 $$;

@@ -10,3 +10,4 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.parley_vectors_progress IS
     'How many memories there are, and how many of them lack vectors of this embedding model.';
+REVOKE EXECUTE ON FUNCTION public.parley_vectors_progress FROM parley_admin;

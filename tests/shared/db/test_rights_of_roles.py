@@ -9,7 +9,7 @@ import pytest
 from agent.live.channels import CANCELLATIONS, DUE, READERS, TURNS
 from agent.queue.inbox import QUEUE
 from shared.db.database import Address
-from shared.db.roles import READONLY_ROLE
+from shared.db.roles import ADMIN_ROLE, READONLY_ROLE
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
 from tests.support.connections import connected
@@ -41,6 +41,22 @@ async def test_who_only_reads_runs_nothing_as_the_owner_but_the_count_of_memorie
         may_run = [row["name"] for row in await reader.fetch(FUNCTIONS) if row["may_run"]]
 
     assert may_run == ["parley_memories_by_user"]
+
+
+async def test_an_admin_by_sql_runs_nothing_of_the_program_as_the_owner(address: Address) -> None:
+    async with connected(address, role=ADMIN_ROLE) as admin:
+        may_run = [row["name"] for row in await admin.fetch(FUNCTIONS) if row["may_run"]]
+        assert may_run == ["parley_memories_by_user"]
+
+        for attempt in (
+            "INSERT INTO forgotten_turns (turn_id) VALUES (1)",
+            "SELECT parley_forget_turns(1, ARRAY[1]::bigint[])",
+            "SELECT parley_forget_all(1)",
+            "SELECT parley_add_memories('[]', 1)",
+            "SELECT parley_erase_person(1)",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await admin.execute(attempt)
 
 
 async def test_who_only_reads_hears_nothing_of_what_is_said(parley: Parley) -> None:

@@ -11,11 +11,14 @@ BEGIN
     IF v_merged = v_kept THEN
         RAISE EXCEPTION '% and % are the same person already', account, into_account;
     END IF;
+    PERFORM public.parley_lock_limits(ARRAY[v_merged, v_kept], NULL, NULL);
     PERFORM FROM public.users WHERE id IN (v_merged, v_kept) ORDER BY id FOR UPDATE;
     SELECT * INTO v_user FROM public.users WHERE id = v_merged;
     IF EXISTS (SELECT FROM public.turns WHERE user_id = v_merged AND status = 'running') THEN
         RAISE EXCEPTION '% is being answered at this moment; try again in a minute', account;
     END IF;
+    -- A period that is over begins anew first.
+    PERFORM public.parley_add_to_limits(ROW(v_kept, NULL, NULL), 0, 0, v_user.tokens_reserved, 0);
     FOR v_key IN
         SELECT conrelid::regclass AS owned, attname AS whose FROM pg_constraint
         JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1]
@@ -33,9 +36,15 @@ BEGIN
             END;
         END LOOP;
     END LOOP;
-    UPDATE public.users SET
-        tokens_used_this_month = tokens_used_this_month + CASE WHEN v_user.budget_reset_at > now() THEN v_user.tokens_used_this_month ELSE 0 END,
-        tokens_reserved = tokens_reserved + v_user.tokens_reserved, has_memories = has_memories OR v_user.has_memories
+    -- The period is the one that ends first, and what was used in it is what the ledger says of both.
+    UPDATE public.users SET has_memories = has_memories OR v_user.has_memories,
+        budget_reset_at = CASE WHEN v_user.budget_reset_at > now() THEN least(budget_reset_at, v_user.budget_reset_at)
+                               ELSE budget_reset_at END
+    WHERE id = v_kept;
+    UPDATE public.users SET tokens_used_this_month = (
+        SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM public.token_logs
+        WHERE token_logs.user_id = v_kept AND token_logs.created_at >= users.budget_reset_at - interval '30 days'
+    )
     WHERE id = v_kept;
     PERFORM set_config('parley.delete_history', 'yes', true);
     DELETE FROM public.users WHERE id = v_merged;

@@ -209,7 +209,7 @@ async def test_a_turn_whose_user_was_deleted_is_still_paid_for(money: Money) -> 
     assert verdict(await money.settle((5, 5), reserve=7)) == (True, None)
     assert await money.reserve(7) is None
     assert await money.connection.fetchval("SELECT user_id IS NULL FROM public.token_logs")
-    assert await money.server() == (0, 0)
+    assert await money.server() == (10, 0)
 
 
 async def test_nobody_but_the_program_may_call_them(owner: asyncpg.Connection) -> None:

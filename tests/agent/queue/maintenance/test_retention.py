@@ -2,6 +2,7 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from adapters.cli.worker import build_worker
@@ -13,10 +14,20 @@ from shared.db.database import Address
 from shared.errors import ConfigurationError
 from shared.settings import Settings, settings_from
 from tests.standins.openai_api import OpenAIStub
+from tests.support.connections import connected
 from tests.support.parley import Parley, open_parley
 from tests.support.past import age, count_rows, write_past
 
 TABLES = ("inbox", "outbox", "turn_events", "confirmations", "token_logs", "turns", "messages")
+CANCELLED = """
+INSERT INTO users (id) VALUES (1);
+INSERT INTO conversations (id, platform, platform_channel_id) VALUES (1, 'test', 'c');
+INSERT INTO scheduled_jobs (id, user_id, conversation_id, adapter, platform_user_id, content, starts_at, status,
+                            ended_at, created_at)
+SELECT id, 1, 1, 'fake', 'ann', 'Tea.', now() + interval '1 day', 'cancelled', now() - interval '100 days',
+       now() - interval '200 days'
+FROM generate_series(1, 2) AS id;
+"""
 LIVE_JOBS = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
 
 
@@ -155,3 +166,23 @@ async def test_a_worker_removes_by_itself(brief: Settings, address: Address, mod
                 await asyncio.sleep(0.02)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+
+
+async def test_a_cancelled_job_that_is_resumed_while_old_ones_are_removed_stays(
+    address: Address, owner: asyncpg.Connection
+) -> None:
+    await owner.execute(CANCELLED)
+    async with connected(address, as_owner=False) as person, connected(address, as_owner=False) as worker:
+        async with person.transaction():
+            await person.execute(
+                "UPDATE scheduled_jobs SET status = 'active', next_due_at = starts_at, ended_at = NULL WHERE id = 1"
+            )
+            removal = asyncio.create_task(
+                worker.fetchrow("SELECT * FROM parley_remove_expired('scheduled_jobs', 90, 0)")
+            )
+            async with asyncio.timeout(30):
+                while not await owner.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):  # noqa: ASYNC110  # the database tells nobody
+                    await asyncio.sleep(0.01)
+        removed = await removal
+
+    assert (removed["removed"], await owner.fetchval("SELECT array_agg(id) FROM scheduled_jobs")) == (1, [1])
