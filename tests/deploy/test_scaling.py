@@ -80,7 +80,8 @@ async def test_due_jobs_and_replies_on_their_way_want_a_worker(stage: Stage, sca
         "INSERT INTO users (permission_level) VALUES ('user');"
         "INSERT INTO conversations (platform, platform_channel_id) VALUES ('test', 'here');"
         "INSERT INTO scheduled_jobs (user_id, conversation_id, adapter, platform_user_id, action, content, kind,"
-        " starts_at, next_due_at) SELECT users.id, conversations.id, 'fake', 'ann', 'notify', 'Tea.', 'once', now(), now()"
+        " starts_at, next_due_at)"
+        " SELECT users.id, conversations.id, 'fake', 'ann', 'notify', 'Tea.', 'once', now(), now()"
         " FROM users, conversations"
     )
     assert await read_depth(scaler) == 1
