@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from shared.db.database import Address
-from tests.support.connections import connected
+from tests.support.connections import connected, until_somebody_waits
 from tests.support.money import CALL, Money
 
 LIMITS = """
@@ -305,8 +305,7 @@ async def test_whoever_pays_waits_for_an_erasure_and_locks_nothing_that_it_needs
             await erasure.execute("SELECT FROM turns ORDER BY id FOR UPDATE")
             await erasure.execute("SELECT FROM conversations ORDER BY id FOR UPDATE")
             paying = asyncio.create_task(limited.connection.fetch(payment.replace("parley_", "public.parley_")))
-            while not await owner.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):  # noqa: ASYNC110  # the database tells nobody
-                await asyncio.sleep(0.01)
+            await until_somebody_waits(owner)
             await erasure.execute("SELECT FROM users WHERE id = 1 FOR UPDATE")
             await erasure.execute("SELECT parley_lock_limits(NULL, ARRAY[1], ARRAY[1, 2, 3])")
         await paying
