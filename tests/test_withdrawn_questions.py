@@ -13,6 +13,7 @@ from shared.errors import ConfirmationClosed
 from shared.messages import AgentResponse, Decision
 from shared.permissions import Permission
 from tests.standins.openai_api import Answer
+from tests.support.connections import until_somebody_waits
 from tests.support.office import MAIL, Office, calls, new_office, parley_of_office, statuses
 from tests.support.parley import Parley
 
@@ -48,7 +49,6 @@ END
 $$;
 SELECT pg_advisory_lock(4711);
 """
-IS_HELD = "SELECT EXISTS (SELECT FROM pg_locks WHERE objid = 4711 AND NOT granted)"
 
 
 @asynccontextmanager
@@ -56,12 +56,10 @@ async def before_it_is_used(owner: asyncpg.Connection, answer: Awaitable[Any]) -
     """Run the block when the turn of a yes has begun, and is about to use it up; wait for the answer."""
     await owner.execute(HOLD_USE)
     answering = asyncio.ensure_future(answer)
-    async with asyncio.timeout(60):
-        while not await owner.fetchval(IS_HELD):  # noqa: ASYNC110  # the database tells nobody
-            await asyncio.sleep(0.01)
-        yield
-        await owner.execute("SELECT pg_advisory_unlock(4711)")
-        await answering
+    await until_somebody_waits(owner)
+    yield
+    await owner.execute("SELECT pg_advisory_unlock(4711)")
+    await answering
 
 
 async def edit_the_answer(parley: Parley) -> None:

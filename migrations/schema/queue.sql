@@ -50,7 +50,13 @@ CREATE TABLE inbox (
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_inbox_platform_platform_event_id UNIQUE (platform, platform_event_id),
     CONSTRAINT inbox_status_is_waiting_claimed_answered_failed_or_cancelled
-        CHECK (status IN ('waiting', 'claimed', 'answered', 'failed', 'cancelled'))
+        CHECK (status IN ('waiting', 'claimed', 'answered', 'failed', 'cancelled')),
+    -- What a worker cannot read would fail the messages that wait beside it.
+    CONSTRAINT inbox_json_is_of_objects
+        CHECK (jsonb_typeof(attachments) = 'array' AND NOT jsonb_path_exists(attachments, '$[*] ? (@.type() != "object")')
+            AND jsonb_typeof(platform_context) = 'object' AND jsonb_typeof(decision) = 'object'
+            AND jsonb_typeof(due_job) = 'object' AND jsonb_typeof(credentials) = 'object'
+            AND jsonb_typeof(request) = 'object')
 ) WITH (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
     autovacuum_analyze_scale_factor = 0.05, autovacuum_analyze_threshold = 500

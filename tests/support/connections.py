@@ -1,5 +1,6 @@
 """A connection beside the program's pool: the owner's, who sees all rows, unless told otherwise."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,3 +25,10 @@ async def run_as_owner(address: Address, *statements: str) -> None:
     async with connected(address) as owner:
         for statement in statements:
             await owner.execute(statement)
+
+
+async def until_somebody_waits(connection: asyncpg.Connection) -> None:
+    """Return when a connection of the server waits for a lock that another one holds."""
+    async with asyncio.timeout(60):
+        while not await connection.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):  # noqa: ASYNC110  # the database tells nobody
+            await asyncio.sleep(0.01)

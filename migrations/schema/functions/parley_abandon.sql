@@ -29,7 +29,8 @@ BEGIN
            coalesce(turns.model, p_model, personas.default_model, 'unknown') AS model,
            coalesce(personas.max_tokens_per_request, 2048) AS output_tokens
     INTO v_turn
-    FROM public.turns LEFT JOIN public.personas ON personas.id = turns.persona_id WHERE turns.id = p_turn_id;
+    FROM public.turns LEFT JOIN public.personas ON personas.id = turns.persona_id
+    WHERE turns.id = p_turn_id FOR KEY SHARE OF turns;
     PERFORM public.parley_lock_limits(ARRAY[v_turn.user_id], NULL, NULL);
     SELECT id, tokens, created_at INTO v_held FROM public.budget_reservations WHERE budget_reservations.turn_id = p_turn_id;
     IF NOT FOUND THEN

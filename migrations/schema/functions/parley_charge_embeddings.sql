@@ -12,6 +12,8 @@ DECLARE
     v_payers public.parley_payer[];
     v_limits public.parley_limits[];
 BEGIN
+    -- Before all limits: whoever erases a person has locked them before, and those that are gone are not named.
+    PERFORM FROM public.conversations WHERE id = ANY (p_conversation_ids) ORDER BY id FOR KEY SHARE;
     SELECT array_agg(one.payer ORDER BY number), array_agg(public.parley_limits_of(one.payer) ORDER BY number)
     INTO v_payers, v_limits
     FROM unnest(p_user_ids, p_conversation_ids) WITH ORDINALITY AS pair (user_id, conversation_id, number)

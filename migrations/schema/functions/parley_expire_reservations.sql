@@ -13,6 +13,10 @@ DECLARE
     v_count bigint := 0;
 BEGIN
     v_turn_ids := ARRAY(SELECT turn_id FROM public.budget_reservations WHERE expires_at < now() AND turn_id IS NOT NULL);
+    -- The ledger names turns and conversations; whoever erases a person has locked these before any limit.
+    PERFORM FROM public.turns WHERE id = ANY (v_turn_ids) ORDER BY id FOR KEY SHARE;
+    PERFORM FROM public.conversations
+    WHERE id IN (SELECT conversation_id FROM public.turns WHERE turns.id = ANY (v_turn_ids)) ORDER BY id FOR KEY SHARE;
     v_limits := ARRAY(
         SELECT one FROM public.turns CROSS JOIN LATERAL public.parley_limits_of(
             ROW(turns.user_id, turns.conversation_id, turns.persona_id, turns.id, false)::public.parley_payer

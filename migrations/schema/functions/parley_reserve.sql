@@ -13,7 +13,7 @@ DECLARE
     v_charged record;
 BEGIN
     SELECT conversation_id, persona_id INTO v_turn FROM public.turns
-    WHERE turns.id = p_turn_id AND turns.attempt = p_attempt AND turns.status = 'running';
+    WHERE turns.id = p_turn_id AND turns.attempt = p_attempt AND turns.status = 'running' FOR KEY SHARE;
     IF FOUND THEN
         v_charged := public.parley_charge(
             ROW(p_user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), NULL, p_tokens, p_cost, p_seconds

@@ -1,18 +1,20 @@
 """The inbox: one way in, for one event or many."""
 
 import asyncio
+import json
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+import asyncpg
 import pytest
 
-from agent.queue.inbox import accept_answered
+from agent.queue.inbox import accept_answered, to_event
 from shared.db.database import Address
 from shared.errors import EventIdInUse
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.parley import message, open_parley
+from tests.support.parley import Parley, message, open_parley
 
 
 async def test_events_that_come_together_are_stored_once_each_and_nobody_gets_another_s_answer(
@@ -69,3 +71,30 @@ async def test_the_platform_s_time_is_stored_exactly(
 
         stored_at = await parley.value("SELECT sent_at FROM inbox")
         assert stored_at == moment if moment else stored_at is not None
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"attachments": 5},
+        {"attachments": [{"filename": "a.txt"}, 5]},
+        {"attachments": None},
+        {"platform_context": [1]},
+        {"decision": [1]},
+        {"due_job": "job"},
+        {"credentials": 1},
+        {"request": []},
+        {"place_key": None},
+        {"sent_at": "soon"},
+        {"again_of": 2**70},
+    ],
+    ids=str,
+)
+async def test_an_event_that_no_worker_could_read_is_refused_before_it_fails_others(
+    parley: Parley, owner: asyncpg.Connection, nonsense: dict[str, Any]
+) -> None:
+    event = to_event(message("hello", event_id="bad"))
+    with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.DataError)):
+        await owner.fetch("SELECT * FROM parley_accept($1)", json.dumps([event | nonsense]))
+
+    assert (await parley.ask("hello", event_id="bad")).error is None

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from shared.db.database import Address
-from tests.support.connections import connected
+from tests.support.connections import connected, until_somebody_waits
 from tests.support.money import CALL, Money
 
 LIMITS = """
@@ -284,3 +284,30 @@ async def test_one_person_made_of_two_has_spent_what_both_have_in_the_period_tha
 
     assert await limited.user() == (120, 0), "what was spent before the period that ends first is no part of it"
     assert [row for row in await owner.fetch(DIFFERENT) if row["subject"] == "users"] == []
+
+
+@pytest.mark.parametrize(
+    "payment",
+    [
+        "SELECT * FROM parley_reserve(1, 2, 1, 100, 0.01, 60)",
+        "SELECT parley_abandon(1, 'openai/stub')",
+        "SELECT parley_expire_reservations()",
+        "SELECT parley_charge_embeddings('openai/embed', ARRAY[1, 1], ARRAY[2, 1], ARRAY[1, 1], ARRAY[0.01, 0.01])",
+    ],
+)
+async def test_whoever_pays_waits_for_an_erasure_and_locks_nothing_that_it_needs(
+    limited: Money, owner: asyncpg.Connection, address: Address, payment: str
+) -> None:
+    await held(limited)
+    await owner.execute("UPDATE budget_reservations SET expires_at = now()")
+    async with connected(address) as erasure, asyncio.timeout(60):
+        async with erasure.transaction():
+            await erasure.execute("SELECT FROM turns ORDER BY id FOR UPDATE")
+            await erasure.execute("SELECT FROM conversations ORDER BY id FOR UPDATE")
+            paying = asyncio.create_task(limited.connection.fetch(payment.replace("parley_", "public.parley_")))
+            await until_somebody_waits(owner)
+            await erasure.execute("SELECT FROM users WHERE id = 1 FOR UPDATE")
+            await erasure.execute("SELECT parley_lock_limits(NULL, ARRAY[1], ARRAY[1, 2, 3])")
+        await paying
+
+    await agree(limited)

@@ -14,7 +14,7 @@ from shared.db.database import Address
 from shared.errors import ConfigurationError
 from shared.settings import Settings, settings_from
 from tests.standins.openai_api import OpenAIStub
-from tests.support.connections import connected
+from tests.support.connections import connected, until_somebody_waits
 from tests.support.parley import Parley, open_parley
 from tests.support.past import age, count_rows, write_past
 
@@ -180,9 +180,7 @@ async def test_a_cancelled_job_that_is_resumed_while_old_ones_are_removed_stays(
             removal = asyncio.create_task(
                 worker.fetchrow("SELECT * FROM parley_remove_expired('scheduled_jobs', 90, 0)")
             )
-            async with asyncio.timeout(30):
-                while not await owner.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):  # noqa: ASYNC110  # the database tells nobody
-                    await asyncio.sleep(0.01)
+            await until_somebody_waits(owner)
         removed = await removal
 
     assert (removed["removed"], await owner.fetchval("SELECT array_agg(id) FROM scheduled_jobs")) == (1, [1])
