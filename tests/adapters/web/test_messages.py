@@ -164,7 +164,7 @@ async def test_a_command_is_answered_without_a_turn(site: Site) -> None:
     assert await site.parley.value("SELECT count(*) FROM turns") == 0
 
 
-WRONG = [
+WRONG: list[tuple[dict[str, Any], str]] = [
     ({"platform": None}, "platform: input should be a valid string"),
     ({"platform": ""}, "platform: it may not be empty"),
     ({"platform_user_id": 7}, "platform_user_id: input should be a valid string"),
