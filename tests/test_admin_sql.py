@@ -104,9 +104,7 @@ async def test_the_statements_of_other_pages_run(address: Address, page: str) ->
             pytest.fail(f"{block.heading}: {error}")
 
 
-async def test_invalid_values_are_refused_with_the_constraint_on_the_page(
-    address: Address, subtests: pytest.Subtests
-) -> None:
+async def test_refusals_are_those_of_the_constraint_on_the_page(address: Address, subtests: pytest.Subtests) -> None:
     await run(address, PEOPLE + WORDS)
     for block in REFUSALS:
         sql, _, words = block.text.partition(REFUSED)
@@ -114,7 +112,6 @@ async def test_invalid_values_are_refused_with_the_constraint_on_the_page(
             # One text is one transaction: what is refused leaves nothing.
             with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.RaiseError)) as error:
                 await run(address, sql)
-
             assert words.strip() in str(error.value)
 
 
