@@ -178,32 +178,32 @@ async def test_what_was_changed_again_is_not_undone(psql: Psql) -> None:
         await psql.run("SELECT admin.undo(4711)")
 
 
-@pytest.mark.parametrize(
-    ("statement", "sentence"),
-    [
-        ("SELECT admin.set_budget('dicsord', 'ann', 5)", "there are accounts on: discord"),
-        ("SELECT admin.set_budget('discord', 'nobody', 5)", "no account nobody"),
-        ("SELECT admin.set_budget('discord', 'ann', -5)", "a budget is 0"),
-        ("SELECT admin.set_server_budget('discord', '42', -5)", "a budget is 0"),
-        ("SELECT admin.grant_permission('discord', 'ann', 'boss')", "there are: guest, user, admin, owner"),
-        ("SELECT admin.grant_permission('discord', 'olga', 'user')", "last owner"),
-        ("SELECT admin.set_default_persona('Sge')", "there are: Sage"),
-        ("SELECT admin.create_persona('Empty', ' ')", "needs instructions"),
-        ("SELECT admin.create_persona('Lost', 'x', server => '42')", "needs its platform"),
-        ("SELECT admin.set_limit('sever', 5)", "there are: person, permission, role, channel"),
-        ("SELECT admin.set_limit('server', 5, platform => 'discord')", "needs: platform and server"),
-        ("SELECT admin.set_limit('installation', 5, period => 'week')", "a day or a month"),
-        ("SELECT admin.set_limit('installation', dollars => -1)", "a limit is 0"),
-        ("SELECT admin.set_limit('persona', 5, persona => 'Sge')", "there are: Sage"),
-        ("SELECT admin.set_limit('permission', 5, permission => 'boss')", "there are: guest, user"),
-        ("SELECT admin.grant_more('budgets', 4711, 'infinity', 5)", "there is no limit budgets 4711"),
-        ("SELECT admin.grant_more('users', 2, now(), 5)", "ends in the future"),
-        ("SELECT admin.link_accounts('discord', 'ann', 'discord', '222')", "the same person already"),
-    ],
-)
-async def test_nonsense_is_refused_with_what_would_be_valid(psql: Psql, statement: str, sentence: str) -> None:
-    with pytest.raises(asyncpg.RaiseError, match=sentence):
-        await psql.run(statement)
+NONSENSE = [
+    ("SELECT admin.set_budget('dicsord', 'ann', 5)", "there are accounts on: discord"),
+    ("SELECT admin.set_budget('discord', 'nobody', 5)", "no account nobody"),
+    ("SELECT admin.set_budget('discord', 'ann', -5)", "a budget is 0"),
+    ("SELECT admin.set_server_budget('discord', '42', -5)", "a budget is 0"),
+    ("SELECT admin.grant_permission('discord', 'ann', 'boss')", "there are: guest, user, admin, owner"),
+    ("SELECT admin.grant_permission('discord', 'olga', 'user')", "last owner"),
+    ("SELECT admin.set_default_persona('Sge')", "there are: Sage"),
+    ("SELECT admin.create_persona('Empty', ' ')", "needs instructions"),
+    ("SELECT admin.create_persona('Lost', 'x', server => '42')", "needs its platform"),
+    ("SELECT admin.set_limit('sever', 5)", "there are: person, permission, role, channel"),
+    ("SELECT admin.set_limit('server', 5, platform => 'discord')", "needs: platform and server"),
+    ("SELECT admin.set_limit('installation', 5, period => 'week')", "a day or a month"),
+    ("SELECT admin.set_limit('installation', dollars => -1)", "a limit is 0"),
+    ("SELECT admin.set_limit('persona', 5, persona => 'Sge')", "there are: Sage"),
+    ("SELECT admin.set_limit('permission', 5, permission => 'boss')", "there are: guest, user"),
+    ("SELECT admin.grant_more('budgets', 4711, 'infinity', 5)", "there is no limit budgets 4711"),
+    ("SELECT admin.grant_more('users', 2, now(), 5)", "ends in the future"),
+    ("SELECT admin.link_accounts('discord', 'ann', 'discord', '222')", "the same person already"),
+]
+
+
+async def test_nonsense_is_refused_with_what_would_be_valid(psql: Psql, subtests: pytest.Subtests) -> None:
+    for statement, sentence in NONSENSE:
+        with subtests.test(statement), pytest.raises(asyncpg.RaiseError, match=sentence):
+            await psql.run(statement)
 
 
 async def test_what_the_program_knows_is_suggested_and_what_may_exist_is_only_warned_of(

@@ -122,13 +122,20 @@ async def make_calls(
     settings: Settings, address: Address, model: OpenAIStub, *calls: ScriptedCall, is_streamed: bool = False
 ) -> AgentResponse:
     """Let the model make these calls in one answer, and return their results."""
-    model.play([Answer(tool_calls=calls, chunk_chars=1000), Answer("So be it.")])
     async with parley_with_odd_tools(settings, address, model) as parley:
-        reply = await parley.ask("go on", wants_stream=is_streamed)
+        return await let_call(parley, *calls, is_streamed=is_streamed)
+
+
+async def let_call(
+    parley: Parley, *calls: ScriptedCall, is_streamed: bool = False, channel: str = "dm-ann"
+) -> AgentResponse:
+    """Let the model make these calls in one answer to a message in a channel, and return their results."""
+    parley.model.play([Answer(tool_calls=calls, chunk_chars=1000), Answer("So be it.")])
+    reply = await parley.ask("go on", wants_stream=is_streamed, channel=channel)
     assert reply.content == "So be it."
-    assert model.refusals == []
+    assert parley.model.refusals == []
     # The model is shown no more than the limit for results.
-    assert len(json.dumps(model.requests[-1].body)) < 60_000
+    assert len(json.dumps(parley.model.requests[-1].body)) < 60_000
     return reply
 
 
@@ -149,20 +156,22 @@ WRONG: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-@pytest.mark.parametrize("wrong", WRONG)
 async def test_a_wrong_call_is_an_error_that_says_what_would_be_valid(
-    settings: Settings, address: Address, model: OpenAIStub, wrong: str, is_streamed: bool
+    settings: Settings, address: Address, model: OpenAIStub, is_streamed: bool, subtests: pytest.Subtests
 ) -> None:
-    name, arguments, message = WRONG[wrong]
     good: ScriptedCall = ("odd__echo", {"words": ["fine"]})
 
-    reply = await make_calls(settings, address, model, (name, arguments), good, is_streamed=is_streamed)
+    async with parley_with_odd_tools(settings, address, model) as parley:
+        for wrong, (name, arguments, message) in WRONG.items():
+            with subtests.test(wrong):
+                # In a place of its own, where nothing was said before.
+                reply = await let_call(parley, (name, arguments), good, is_streamed=is_streamed, channel=wrong)
 
-    first, second = (call.result for call in reply.tool_calls_made)
-    assert first["error"] is True
-    assert message in first["message"]
-    assert "parameters" in first or "odd__echo" in first["available_tools"]
-    assert second == "fine"
+                first, second = (call.result for call in reply.tool_calls_made)
+                assert first["error"] is True
+                assert message in first["message"]
+                assert "parameters" in first or "odd__echo" in first["available_tools"]
+                assert second == "fine"
 
 
 async def test_a_call_of_two_megabytes_is_stored_cut_and_does_not_exhaust_the_budget(

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from shared.errors import ConfigurationError, Unavailable
 from tests.conftest import new_database
 from tests.support.connections import connected
 from tests.support.folders import temporary_folder
+from tests.support.forks import get_command
 from tests.support.given_database import given_database
 from tests.support.next_release import NEXT, write_next_release
 from tests.support.parley import Parley
@@ -105,7 +105,7 @@ async def start_parley(address: Address, folder: Path, command: str) -> asyncio.
     """Start `parley …` on this database, as a process of its own."""
     environment = {**os.environ, "DATABASE_URL": address.libpq(as_owner=True)}
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "adapters.cli", command),
+        *(*get_command(), command),
         env={**environment, "PYTHONPATH": str(MIGRATIONS.parent), "PARLEY_HOME": str(folder), "PORT": "0"},
         cwd=folder,
         stdout=PIPE,

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from adapters.terminal import terminal_sender
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer
+from tests.support.forks import get_command
 from tests.support.parley import Parley
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -59,9 +59,8 @@ def environment(address: Address, home: Path) -> dict[str, str]:
 async def running(address: Address, home: Path) -> AsyncIterator[tuple[Process, str]]:
     """Run `parley mcp --http` on the test's database; give the process and its address."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "adapters.cli", "mcp", "--http", "--port", "0",
-        env=environment(address, home), stderr=PIPE,
-    )  # fmt: skip
+        *get_command(), "mcp", "--http", "--port", "0", env=environment(address, home), stderr=PIPE
+    )
     try:
         async with asyncio.timeout(100):
             response = await _told_address(process)
@@ -281,12 +280,13 @@ async def check_the_same(url: str, parley: Parley, variables: dict[str, str]) ->
         "INSERT INTO user_platform_links (user_id, platform, platform_user_id) SELECT id, 'terminal', :name FROM users",
         name=terminal_sender().platform_user_id,
     )
+    command, *fork = get_command()
     await parley.sql(
         SERVERS,
         url=url,
         headers=json.dumps({"Authorization": "Bearer ${MCP_TEST_PARLEY}"}),
-        command=sys.executable,
-        args='["-m", "adapters.cli", "mcp"]',
+        command=command,
+        args=json.dumps([*fork, "mcp"]),
         env=json.dumps(variables),
     )
     async with asyncio.timeout(100):

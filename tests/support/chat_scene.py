@@ -16,7 +16,7 @@ from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley, open_parley
 from tests.support.source_tree import list_measuring_variables
 
-# Starts the program as its users do, for tests that kill one of its processes.
+# Starts the program as its users do.
 COMMAND = (sys.executable, "-m", "adapters.cli")
 # Seconds that a test waits for something that does happen: a process that starts on a busy machine takes very long.
 PATIENCE = 90

@@ -2,16 +2,15 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from shared.messages import AgentResponse
 from tests.standins.openai_api import Answer
+from tests.support.forks import get_command
 from tests.support.parley import Parley
 
-STAND_IN = Path(__file__).resolve().parents[1] / "standins" / "mcp_server.py"
+STAND_IN = "tests.standins.mcp_server"
 ADD = """
 INSERT INTO mcp_servers (name, transport, command, args, timeout_seconds, required_permission)
 VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest')
@@ -19,16 +18,19 @@ VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest')
 
 
 async def add_server(
-    parley: Parley, name: str = "far", args: tuple[str, ...] = (str(STAND_IN),), seconds: float = 60, **columns: Any
+    parley: Parley, name: str = "far", args: tuple[str, ...] | None = None, seconds: float = 60, **columns: Any
 ) -> None:
     """Add a stdio server as an admin does who knows that no stranger writes into its results.
 
-    So its calls need no yes; with `reads_untrusted` the row is the usual one.
+    So its calls need no yes; with `reads_untrusted` the row is the usual one. It is the stand-in, unless Python has
+    other arguments.
     """
     reads_untrusted = columns.pop("reads_untrusted", False)
     await parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('P', 'Be brief.', true)"
                     " ON CONFLICT DO NOTHING")  # fmt: skip
-    await parley.sql(ADD, name=name, command=sys.executable, args=json.dumps(args), seconds=seconds)
+    command, *stand_in = get_command(STAND_IN)
+    arguments = json.dumps(stand_in if args is None else args)
+    await parley.sql(ADD, name=name, command=command, args=arguments, seconds=seconds)
     await parley.sql(
         "UPDATE mcp_servers SET reads_untrusted = :value WHERE name = :name", value=reads_untrusted, name=name
     )

@@ -14,7 +14,8 @@ import httpx
 
 from shared.db.database import Address
 from shared.settings import Settings
-from tests.support.chat_scene import COMMAND, PATIENCE, child_environment
+from tests.support.chat_scene import PATIENCE, child_environment
+from tests.support.forks import get_command
 from tests.support.source_tree import ROOT
 
 TOKEN = "the token of the test"
@@ -61,7 +62,11 @@ async def serving(settings: Settings, address: Address, home: Path, **more: str)
     """Start `parley run` on this database and wait until it says that it is ready; it ends with the block."""
     environment = child_environment(settings, address, home) | {"API_TOKEN": TOKEN, "PORT": "0", **more}
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, "run", env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment}, stdout=PIPE, stderr=PIPE
+        *get_command(),
+        "run",
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
+        stdout=PIPE,
+        stderr=PIPE,
     )
     reading: list[asyncio.Task[None]] = []
     try:

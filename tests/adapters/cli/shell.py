@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 
-from tests.adapters.cli.forks import STREAMS, Request, get_forks
-from tests.support.folders import temporary_folder
+from tests.support.forks import Request, get_command, get_forks
 from tests.support.source_tree import list_measuring_variables
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -34,6 +35,8 @@ class Shell:
     folder: Path
     settings: Mapping[str, str] = field(default_factory=dict)
     has_landlock: bool = True
+    # Whether what runs until it is stopped is a fork of a process that has imported the program.
+    is_warm: bool = True
 
     @property
     def home(self) -> Path:
@@ -47,14 +50,15 @@ class Shell:
 
     def run(self, *arguments: str, stdin: str = "", **settings: str) -> Finished:
         """Run a command to its end."""
-        with temporary_folder("streams") as streams:
-            for name in STREAMS:
-                (streams / name).write_text(stdin if name == "stdin" else "", "utf-8")
-            request = Request(
-                arguments, self.environment(**settings), str(self.folder), str(streams), self.has_landlock
-            )
-            code = get_forks().run(request)
-            return Finished(code, *((streams / name).read_text("utf-8") for name in STREAMS[1:]))
+        request = Request("adapters.cli", arguments, self.environment(**settings), str(self.folder), self.has_landlock)
+        with ExitStack() as closing:
+            streams = [closing.enter_context(TemporaryFile("w+", encoding="utf-8")) for _ in range(3)]
+            streams[0].write(stdin)
+            streams[0].seek(0)
+            code = get_forks().run(request, [stream.fileno() for stream in streams])
+            for stream in streams:
+                stream.seek(0)
+            return Finished(code, streams[1].read(), streams[2].read())
 
     def says(self, *arguments: str, **settings: str) -> str:
         """Run a command that succeeds and return what it says."""
@@ -65,7 +69,7 @@ class Shell:
     def start(self, *arguments: str, **settings: str) -> "subprocess.Popen[str]":
         """Start a command that runs until it is stopped."""
         return subprocess.Popen(  # our own program
-            [PARLEY, *arguments],
+            [*(get_command() if self.is_warm else (PARLEY,)), *arguments],
             cwd=self.folder,
             env=self.environment(**settings),
             stdin=subprocess.PIPE,

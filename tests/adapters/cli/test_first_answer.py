@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tests.adapters.cli.shell import Shell
@@ -35,12 +36,12 @@ sys.meta_path.insert(0, Delay())
 """
 
 
-def set_up(shell: Shell, program: str) -> str:
-    """Have Python run this program at its start; return the `PYTHONPATH` for that."""
+def set_up(shell: Shell, program: str) -> tuple[Shell, str]:
+    """Have Python run this program at its start; return a shell that starts it anew, and the `PYTHONPATH` for that."""
     folder = shell.folder / "site"
     folder.mkdir(exist_ok=True)
     (folder / "sitecustomize.py").write_text(program)
-    return str(folder)
+    return replace(shell, is_warm=False), str(folder)
 
 
 def wait_for(path: Path) -> None:
@@ -50,7 +51,8 @@ def wait_for(path: Path) -> None:
 
 async def test_a_server_with_openais_protocol_is_asked_without_litellm(shell: Shell, model: OpenAIStub) -> None:
     model.play([Answer("Good morning.")])
-    settings = {"PYTHONPATH": set_up(shell, WITHOUT_LITELLM), "OPENAI_BASE_URL": model.base_url}
+    shell, folder = set_up(shell, WITHOUT_LITELLM)
+    settings = {"PYTHONPATH": folder, "OPENAI_BASE_URL": model.base_url}
 
     def ask() -> object:
         with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0", LLM_MODELS="small", **settings) as (
@@ -65,7 +67,8 @@ async def test_a_server_with_openais_protocol_is_asked_without_litellm(shell: Sh
 
 async def test_no_turn_begins_before_litellm_is_imported_where_it_is_needed(shell: Shell, model: OpenAIStub) -> None:
     model.play([Answer("Good morning.")])
-    settings = {"PYTHONPATH": set_up(shell, SLOW_LITELLM), "HOSTED_VLLM_API_BASE": model.base_url}
+    shell, folder = set_up(shell, SLOW_LITELLM)
+    settings = {"PYTHONPATH": folder, "HOSTED_VLLM_API_BASE": model.base_url}
     turns = "SELECT count(*) FROM turns"
     statement = "SELECT count(*) FROM inbox WHERE turn_id IS NULL AND content = 'Is anybody there?'"
 

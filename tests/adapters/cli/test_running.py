@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from subprocess import Popen
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -72,7 +73,9 @@ def ask_over_http(shell: Shell, base: str, content: str, person: str = "ann") ->
 
 
 def test_run_says_what_is_up_serves_and_stops_within_seconds(shell: Shell) -> None:
-    with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
+    # As its users start it, with all imports.
+    cold = replace(shell, is_warm=False)
+    with running_parley(cold, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         base = find_base(lines)
         assert re.fullmatch(r"Parley 0\.\S+ is ready after \d+\.\d s", lines[0])
         link = next(line.split()[1] for line in lines if line.startswith("  page"))

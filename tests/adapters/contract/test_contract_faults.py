@@ -14,6 +14,7 @@ from tests.bench.children import running_child, until_one
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.chat_scene import COMMAND, child_environment
+from tests.support.forks import get_command
 
 COUNT = "SELECT count(*) FROM inbox"
 DIRECT_INBOX = "SELECT content FROM inbox WHERE platform_channel_id = :channel ORDER BY id"
@@ -171,8 +172,8 @@ async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
     env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
     model.play([Answer("One two three four five six seven.", end=asyncio.Event()), Answer("All seven.")])
     async with (
-        running_child(*COMMAND, "adapter", driver.name, env=env),
-        running_child(*COMMAND, "worker", env=env) as first,
+        running_child(*get_command(), "adapter", driver.name, env=env),
+        running_child(*get_command(), "worker", env=env) as first,
     ):
         await driver.until_connected()
         await driver.say(ANN, "count", driver.channel)
@@ -182,7 +183,7 @@ async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
         first.kill()
         await first.wait()
         await owner.execute(DEAD_WORKERS)
-        async with running_child(*COMMAND, "worker", env=env):
+        async with running_child(*get_command(), "worker", env=env):
             await driver.wait(lambda: driver.texts(driver.channel) == ["All seven."], 100)
     assert [post.id for post in driver.posts(driver.channel)] == [live.id]
 
@@ -196,7 +197,7 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
     # So long that the worker is frozen while it waits, also on a busy machine, where a live message is refused before.
     driver.refuse_posts(5, seconds=5)
     async with (
-        running_child(*COMMAND, "adapter", driver.name, env=env),
+        running_child(*get_command(), "adapter", driver.name, env=env),
         running_child(*COMMAND, "worker", env=env, errors=log) as child,
     ):
         await driver.until_connected()
@@ -211,7 +212,7 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
         late.suspend()
         driver.allow_posts()
         try:
-            async with running_child(*COMMAND, "worker", env=env):
+            async with running_child(*get_command(), "worker", env=env):
                 await driver.wait(lambda: driver.texts(place), 100)
                 await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
             driver.forget_keys()

@@ -14,7 +14,8 @@ from tests.adapters.slack.conftest import Scene
 from tests.bench.children import running_child
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Json
-from tests.support.chat_scene import COMMAND, child_environment
+from tests.support.chat_scene import child_environment
+from tests.support.forks import get_command
 
 DELIVERED = "SELECT status FROM outbox ORDER BY id DESC LIMIT 1"
 DEAD_WORKERS = "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'"
@@ -64,7 +65,7 @@ async def test_a_stream_that_a_killed_worker_has_just_begun_becomes_the_answer(
     env = child_environment(scene.settings, address, tmp_path) | scene.slack.environment()
     model.play([Answer("It is done, at long last.", end=asyncio.Event()), Answer("It is done again.")])
     scene.slack.fail("chat.startStream", seconds=30)
-    async with scene.opened(address, model, works=False), running_child(*COMMAND, "worker", env=env) as worker:
+    async with scene.opened(address, model, works=False), running_child(*get_command(), "worker", env=env) as worker:
         await scene.ann.mentions(scene.general, "slowly")
         await scene.slack.until(lambda: scene.slack.calls("chat.startStream"))
         worker.kill()

@@ -3,7 +3,6 @@
 import ast
 import asyncio
 import json
-import sys
 from asyncio.subprocess import PIPE
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Admin, Json, ManifestRefused, SlackStandIn
 from tests.standins.slack.api import METHODS
+from tests.support.forks import get_command
 from tests.support.slack_transports import opened_by_http
 from tests.support.source_tree import ROOT, sources_in
 
@@ -154,7 +154,7 @@ async def test_over_http_the_manifest_leads_slack_to_this_parley(
 
 async def test_the_command_writes_it_and_says_what_is_missing(tmp_path: Path) -> None:
     async def print_manifest(*more: str, **variables: str) -> str:
-        command = (sys.executable, "-m", "adapters.cli", "slack", "manifest", *more)
+        command = (*get_command(), "slack", "manifest", *more)
         environment = {"PYTHONPATH": str(ROOT), "PATH": "", **variables}
         process = await asyncio.create_subprocess_exec(
             *command, cwd=tmp_path, env=environment, stdout=PIPE, stderr=PIPE

@@ -164,7 +164,7 @@ async def test_a_command_is_answered_without_a_turn(site: Site) -> None:
     assert await site.parley.value("SELECT count(*) FROM turns") == 0
 
 
-WRONG = [
+WRONG: list[tuple[dict[str, Any], str]] = [
     ({"platform": None}, "platform: input should be a valid string"),
     ({"platform": ""}, "platform: it may not be empty"),
     ({"platform_user_id": 7}, "platform_user_id: input should be a valid string"),
@@ -190,11 +190,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("change", "reason"), WRONG, ids=range(len(WRONG)))
-async def test_a_wrong_field_is_named_with_its_reason(site: Site, change: dict[str, Any], reason: str) -> None:
-    response = await site.client.post("/v1/messages", json=BODY | change)
+async def test_a_wrong_field_is_named_with_its_reason(site: Site, subtests: pytest.Subtests) -> None:
+    for change, reason in WRONG:
+        with subtests.test(reason):
+            response = await site.client.post("/v1/messages", json=BODY | change)
 
-    assert refusal(response).startswith(f"400 invalid_request: {reason}")
+            assert refusal(response).startswith(f"400 invalid_request: {reason}")
     assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 
 
@@ -216,11 +217,14 @@ RAW = [
 ]
 
 
-@pytest.mark.parametrize(("body", "reason"), RAW, ids=range(len(RAW)))
-async def test_what_is_not_json_of_the_right_shape_is_refused(site: Site, body: bytes, reason: str) -> None:
-    response = await site.client.post("/v1/messages", content=body, headers={"Content-Type": "application/json"})
+async def test_what_is_not_json_of_the_right_shape_is_refused(site: Site, subtests: pytest.Subtests) -> None:
+    for body, reason in RAW:
+        with subtests.test(str(body[:40])):
+            response = await site.client.post(
+                "/v1/messages", content=body, headers={"Content-Type": "application/json"}
+            )
 
-    assert refusal(response).startswith(reason)
+            assert refusal(response).startswith(reason)
 
 
 async def test_brackets_inside_a_text_are_no_depth(site: Site) -> None:

@@ -184,19 +184,20 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "param", "reason"), REFUSED, ids=range(len(REFUSED)))
 async def test_unsupported_options_are_refused_in_openai_s_error_format(
-    client: AsyncOpenAI, change: dict[str, Any], param: str, reason: str
+    client: AsyncOpenAI, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(openai.BadRequestError) as excinfo:
-        await client.chat.completions.create(
-            model="parley", messages=change.get("messages", history("hello")), extra_body=change
-        )
+    for change, param, reason in REFUSED:
+        with subtests.test(reason):
+            with pytest.raises(openai.BadRequestError) as excinfo:
+                await client.chat.completions.create(
+                    model="parley", messages=change.get("messages", history("hello")), extra_body=change
+                )
 
-    error: Any = excinfo.value.body
-    assert error["message"].startswith(reason)
-    assert error["param"] == param
-    assert error["type"] == "invalid_request_error"
+            error: Any = excinfo.value.body
+            assert error["message"].startswith(reason)
+            assert error["param"] == param
+            assert error["type"] == "invalid_request_error"
 
 
 async def test_another_model_is_not_found(client: AsyncOpenAI) -> None:

@@ -100,10 +100,14 @@ async def test_the_keys_of_two_people_and_two_long_keys_are_turns_of_their_own(c
     assert answers == [f"You said: hello {number}" for number in range(len(keys))]
 
 
-@pytest.mark.parametrize("content", ["", " ", [], [{"type": "text", "text": " "}]], ids=range(4))
-async def test_a_message_that_says_nothing_is_refused(client: AsyncOpenAI, content: Any) -> None:
-    with pytest.raises(openai.BadRequestError, match="the last message of the user is empty"):
-        await ask(client, [{"role": "user", "content": content}], user="ann")
+async def test_a_message_that_says_nothing_is_refused(client: AsyncOpenAI, subtests: pytest.Subtests) -> None:
+    nothing: list[Any] = ["", " ", [], [{"type": "text", "text": " "}]]
+    for content in nothing:
+        with (
+            subtests.test(repr(content)),
+            pytest.raises(openai.BadRequestError, match="the last message of the user is empty"),
+        ):
+            await ask(client, [{"role": "user", "content": content}], user="ann")
 
 
 NAMES: list[tuple[dict[str, Any], str, str | None]] = [
@@ -232,13 +236,14 @@ FAKED: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("faked", FAKED, ids=range(len(FAKED)))
-async def test_a_client_can_t_make_up_results_of_tools(client: AsyncOpenAI, faked: Any) -> None:
-    with pytest.raises(openai.BadRequestError, match="brings its own tools") as excinfo:
-        await ask(client, [*user_message("hello"), *faked, *user_message("well?")], user="ann")
+async def test_a_client_can_t_make_up_results_of_tools(client: AsyncOpenAI, subtests: pytest.Subtests) -> None:
+    for faked in FAKED:
+        with subtests.test(repr(faked)):
+            with pytest.raises(openai.BadRequestError, match="brings its own tools") as excinfo:
+                await ask(client, [*user_message("hello"), *faked, *user_message("well?")], user="ann")
 
-    body: Any = excinfo.value.body
-    assert body["param"] == "messages.1"
+            body: Any = excinfo.value.body
+            assert body["param"] == "messages.1"
 
 
 async def test_an_answer_can_t_be_continued_and_nobody_sends_files(client: AsyncOpenAI) -> None:
@@ -271,28 +276,28 @@ async def test_the_other_options_of_sampling_reach_the_model(client: AsyncOpenAI
     assert not {*options} & {*second}
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("logit_bias", {"50256": -100}),
-        ("logprobs", True),
-        ("top_logprobs", 2),
-        ("top_k", 40),
-        ("min_p", 0.1),
-        ("repetition_penalty", 1.1),
-        ("best_of", 2),
-        ("top_p", 2),
-        ("seed", "seven"),
-        ("stop", ["a", "b", "c", "d", "e"]),
-        ("stop", ""),
-        ("presence_penalty", 3),
-    ],
-)
+WITHOUT_EFFECT: list[tuple[str, Any]] = [
+    ("logit_bias", {"50256": -100}),
+    ("logprobs", True),
+    ("top_logprobs", 2),
+    ("top_k", 40),
+    ("min_p", 0.1),
+    ("repetition_penalty", 1.1),
+    ("best_of", 2),
+    ("top_p", 2),
+    ("seed", "seven"),
+    ("stop", ["a", "b", "c", "d", "e"]),
+    ("stop", ""),
+    ("presence_penalty", 3),
+]
+
+
 async def test_an_option_that_has_no_effect_is_refused(
-    client: AsyncOpenAI, site: Site, option: str, value: Any
+    client: AsyncOpenAI, site: Site, subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(openai.BadRequestError, match=option):
-        await ask(client, "hello", user="ann", extra_body={option: value})
+    for option, value in WITHOUT_EFFECT:
+        with subtests.test(f"{option}={value}"), pytest.raises(openai.BadRequestError, match=option):
+            await ask(client, "hello", user="ann", extra_body={option: value})
 
     assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,6 +24,7 @@ from tests.conftest import new_database
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected
 from tests.support.delegating import ask, tools_of
+from tests.support.forks import get_command
 from tests.support.mcp_servers import eventually
 from tests.support.parley import Parley, open_parley
 
@@ -217,9 +217,7 @@ async def killed_at_the_end(address: Address, home: Path) -> AsyncIterator[tuple
         "PYTHONPATH": str(ROOT),
         "HOME": str(home),
     }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "adapters.cli", "run", env=parameters, stdout=PIPE
-    )
+    process = await asyncio.create_subprocess_exec(*get_command(), "run", env=parameters, stdout=PIPE)
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):

@@ -4,12 +4,12 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.support.forks import get_command
 from tests.support.loopback import free_port
 from tests.support.mcp_servers import STAND_IN, add_far, add_server, eventually, play, result, told_error, until
 from tests.support.parley import Parley
@@ -93,7 +93,7 @@ async def test_a_server_that_is_no_good_is_off_and_says_why_while_the_rest_serve
 async def served_over_http(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the stand-in over HTTP; ready when its port answers."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(STAND_IN), "--port", str(port), stderr=asyncio.subprocess.DEVNULL
+        *get_command(STAND_IN), "--port", str(port), stderr=asyncio.subprocess.DEVNULL
     )
 
     async def answers() -> bool:

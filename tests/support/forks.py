@@ -1,0 +1,171 @@
+"""Starts programs as forks of one process that has imported them, so that their imports cost nothing.
+
+`python -m tests.support.forks NUMBER` takes a request per connection of the listening socket with that number.
+"""
+
+import atexit
+import fcntl
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from sqlalchemy.orm import configure_mappers
+
+from agent.tools.modules import find_modules, list_entry_points
+from shared.settings import Settings
+from tests.support import fork
+from tests.support.landlock import remove_landlock
+
+ROOT = Path(__file__).parents[2]
+# What programs import when they run. None of these starts a thread, which would not survive a fork.
+IMPORTED = (
+    "adapters.cli",
+    "adapters.cli.compose",
+    "adapters.cli.owner",
+    "adapters.cli.platforms",
+    "adapters.cli.worker",
+    "adapters.terminal",
+    "agent.llm.offline",
+    "agent.commands.personal_data.export",
+    "alembic.command",
+    "rich.console",
+    "rich.table",
+    "rich.text",
+    "shared.log",
+    "shared.models",
+    "sqlalchemy.ext.asyncio",
+    "tests.standins.mcp_server",
+    "typer._adapters",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A module with a function `main`, and what it finds when it is run as a program."""
+
+    module: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: str
+    has_landlock: bool = True
+
+
+class Forks:
+    """The process that programs are forked from."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="parley-forks-")
+        self.path = str(Path(self._folder.name) / "socket")
+        # It takes connections from now on, also while the process still imports.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self.path)
+            listener.listen()
+            number = listener.fileno()
+            command = [sys.executable, "-m", "tests.support.forks", str(number)]
+            self._server = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[number]
+            )
+
+    def run(self, request: Request, streams: Sequence[int]) -> int:
+        """Run a program to its end and return its exit code."""
+        return fork.run_fork(self.path, asdict(request), streams)
+
+    def close(self) -> None:
+        """End the process."""
+        self._server.communicate()
+        self._folder.cleanup()
+
+
+@cache
+def get_forks() -> Forks:
+    """Return the one such process of these tests, which ends with them."""
+    forks = Forks()
+    atexit.register(forks.close)
+    return forks
+
+
+def get_command(module: str = "adapters.cli") -> tuple[str, ...]:
+    """Return the command that runs a module in a fork.
+
+    Its own process passes signals on and ends with the fork; to freeze the program takes the fork's own id.
+    """
+    return (sys.executable, "-IS", fork.__file__, get_forks().path, module)
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork a process for each connection until stdin ends."""
+    for name in IMPORTED:
+        import_module(name)
+    configure_mappers()
+    find_modules(None, Settings())
+    # A command may have packages of its own.
+    list_entry_points.cache_clear()
+    gc.freeze()
+    # Nobody waits for the forks here: each tells its exit code itself.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while sys.stdin not in select.select([sys.stdin, listener], [], [])[0]:
+        connection, _ = listener.accept()
+        if not os.fork():
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            become(connection)
+        connection.close()
+
+
+def become(connection: socket.socket) -> None:
+    """Turn this fork into the program."""
+    message, (*streams, life), *_ = socket.recv_fds(connection, 1 << 20, 4)
+    request = Request(**json.loads(message))
+    connection.send(str(os.getpid()).encode())
+    for number, file in enumerate(streams):
+        os.dup2(file, number)
+        os.close(file)
+    end_with(life)
+    os.chdir(request.folder)
+    if not request.has_landlock:
+        remove_landlock()
+    os.environ.clear()
+    os.environ.update(request.environment)
+    sys.path[:0] = [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    sys.argv = ["parley", *request.arguments]
+    code: object = 1
+    try:
+        import_module(request.module).main()
+    except SystemExit as ending:
+        code = ending.code
+    finally:
+        if not isinstance(failure := sys.exc_info()[1], SystemExit | None):
+            traceback.print_exception(failure)
+        # What a program does at its end, but not the taking apart of all that was imported, which takes half a second.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        code = code if isinstance(code, int) else 0
+        connection.send(str(code).encode())
+        os._exit(code)
+
+
+def end_with(life: int) -> None:
+    """Have the kernel kill this process when the other end of the pipe is gone."""
+    os.set_inheritable(life, False)
+    fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(life, fcntl.F_SETFL, os.O_ASYNC)
+    if select.select([life], [], [], 0)[0]:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
