@@ -1,7 +1,7 @@
 # Each target makes .venv ready first (.ci/bootstrap); a second time that takes milliseconds.
 PYTHON ?= python3
 # How many test processes run side by side: more than there are processors, because many tests wait for others.
-WORKERS ?= 4
+WORKERS ?= 6
 # Each process begins with a part of its own, so that what tests of a file share is made once; then it helps others.
 SPREAD := --dist worksteal
 # Passed on to pytest, for instance: make test ARGS="tests/agent -k budget"
