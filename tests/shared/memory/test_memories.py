@@ -19,6 +19,7 @@ from shared.memory.visibility import Visibility
 from shared.messages import Place
 from shared.settings import Settings
 from tests.shared.memory.conftest import Admin
+from tests.support.connections import connected, until_somebody_waits
 from tests.support.counted_database import CountedDatabase
 from tests.support.filing import add_user
 
@@ -159,20 +160,40 @@ async def test_the_same_text_remembered_concurrently_is_stored_once(memories: Me
 
 
 async def test_who_pays_for_a_fact_and_who_stores_the_first_memory_wait_for_each_other_in_no_circle(
-    database: Database, memories: Memories, admin: Admin, ann: int
+    database: Database, memories: Memories, ann: int
 ) -> None:
-    locked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     async with database.transaction() as session:
         await session.execute(text("SELECT parley_lock_user(:user_id)"), {"user_id": ann})
         storing = asyncio.create_task(memories.of_user(ann, HOME, None).remember("Likes green tea."))
-        async with asyncio.timeout(20):
-            while not await admin.value(locked):  # noqa: ASYNC110  # it waits for the lock
-                await asyncio.sleep(0.02)
+        async with connected(database.address) as watcher:
+            await until_somebody_waits(watcher)
         fact = NewMemory(ann, Origin(HOME), content="Lives in Graz.", said_at=datetime.now(UTC), source="fact")
         assert len(await add_memories(session, [fact])) == 1
 
     assert (await storing).id
     assert len(await memories.of_user(ann, HOME, None).list_all()) == 2
+
+
+async def test_two_who_forget_in_several_scopes_wait_for_each_other_in_no_circle(
+    database: Database, admin: Admin, ann: int
+) -> None:
+    places = [Place("discord", f"guild-{number}", "general") for number in range(12)]
+    facts = [NewMemory(ann, Origin(place), "Likes tea.", datetime.now(UTC), source="fact") for place in places]
+    async with database.transaction() as session:
+        await add_memories(session, facts)
+    lock = "SELECT FROM memory_scopes WHERE id {} (SELECT min(scope_id) FROM memories) FOR UPDATE"
+    async with connected(database.address) as first:
+        transaction = first.transaction()
+        await transaction.start()
+        await first.execute(lock.format("="))
+        forgetting = asyncio.create_task(admin.value("SELECT parley_forget_all($1)", ann))
+        async with connected(database.address) as watcher:
+            await until_somebody_waits(watcher)
+        # The other one may have any but the first of them.
+        await first.execute(lock.format(">"))
+        await transaction.commit()
+
+    assert await forgetting == len(places)
 
 
 async def test_empty_and_too_long_content_is_refused(memories: Memories, ann: int) -> None:
