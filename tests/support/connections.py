@@ -27,8 +27,12 @@ async def run_as_owner(address: Address, *statements: str) -> None:
             await owner.execute(statement)
 
 
-async def until_somebody_waits(connection: asyncpg.Connection) -> None:
-    """Return when a connection of the server waits for a lock that another one holds."""
+async def until_somebody_waits(connection: asyncpg.Connection, holder: int | None = None) -> None:
+    """Return when somebody waits for a lock of the process `holder` of the server, by default of this connection.
+
+    Others wait for each other now and then: whoever notifies commits after the one before.
+    """
+    waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)))"
     async with asyncio.timeout(60):
-        while not await connection.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):  # noqa: ASYNC110  # the database tells nobody
+        while not await connection.fetchval(waits, holder or connection.get_server_pid()):  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.01)

@@ -165,8 +165,9 @@ async def test_who_pays_for_a_fact_and_who_stores_the_first_memory_wait_for_each
     async with database.transaction() as session:
         await session.execute(text("SELECT parley_lock_user(:user_id)"), {"user_id": ann})
         storing = asyncio.create_task(memories.of_user(ann, HOME, None).remember("Likes green tea."))
+        holder = (await session.execute(text("SELECT pg_backend_pid()"))).scalar_one()
         async with connected(database.address) as watcher:
-            await until_somebody_waits(watcher)
+            await until_somebody_waits(watcher, holder)
         fact = NewMemory(ann, Origin(HOME), content="Lives in Graz.", said_at=datetime.now(UTC), source="fact")
         assert len(await add_memories(session, [fact])) == 1
 
@@ -187,8 +188,7 @@ async def test_two_who_forget_in_several_scopes_wait_for_each_other_in_no_circle
         await transaction.start()
         await first.execute(lock.format("="))
         forgetting = asyncio.create_task(admin.value("SELECT parley_forget_all($1)", ann))
-        async with connected(database.address) as watcher:
-            await until_somebody_waits(watcher)
+        await until_somebody_waits(first)
         # The other one may have any but the first of them.
         await first.execute(lock.format(">"))
         await transaction.commit()

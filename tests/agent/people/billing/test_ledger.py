@@ -305,7 +305,7 @@ async def test_whoever_pays_waits_for_an_erasure_and_locks_nothing_that_it_needs
             await erasure.execute("SELECT FROM turns ORDER BY id FOR UPDATE")
             await erasure.execute("SELECT FROM conversations ORDER BY id FOR UPDATE")
             paying = asyncio.create_task(limited.connection.fetch(payment.replace("parley_", "public.parley_")))
-            await until_somebody_waits(owner)
+            await until_somebody_waits(erasure)
             await erasure.execute("SELECT FROM users WHERE id = 1 FOR UPDATE")
             await erasure.execute("SELECT parley_lock_limits(NULL, ARRAY[1], ARRAY[1, 2, 3])")
         await paying

@@ -180,7 +180,7 @@ async def test_a_cancelled_job_that_is_resumed_while_old_ones_are_removed_stays(
             removal = asyncio.create_task(
                 worker.fetchrow("SELECT * FROM parley_remove_expired('scheduled_jobs', 90, 0)")
             )
-            await until_somebody_waits(owner)
+            await until_somebody_waits(person)
         removed = await removal
 
     assert (removed["removed"], await owner.fetchval("SELECT array_agg(id) FROM scheduled_jobs")) == (1, [1])
