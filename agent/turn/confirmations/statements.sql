@@ -7,13 +7,7 @@ SELECT asked.id, asked.call_id, asked.tool, asked.arguments, asked.question, ask
              AND turns.parent_turn_id IS NULL
        ) AS is_last,
        ARRAY(
-           SELECT unnest(
-               parley_permission(users.permission_level, users.permission_until, users.permission_after)
-               || ARRAY(SELECT permission_level FROM parley_role_permissions(
-                   users.id, place.platform, place.platform_server_id
-               ))
-           ) FROM users JOIN conversations AS place ON place.id = :conversation_id
-           WHERE users.id = :approved_by AND users.paused_at IS NULL
+           SELECT permission_level FROM parley_permissions_in(:approved_by, :conversation_id)
        ) AS approver_permissions
 FROM confirmations AS asked JOIN inbox AS message ON message.id = :inbox_id
 WHERE asked.conversation_id = :conversation_id AND asked.user_id = :user_id

@@ -15,16 +15,10 @@ LANGUAGE sql AS $$
             AND turns.user_id = confirmations.user_id
       ))
       AND (approver_level IS NULL OR EXISTS (
-          SELECT FROM public.users JOIN public.conversations AS place ON place.id = confirmations.conversation_id
-          CROSS JOIN LATERAL (
-              SELECT public.parley_permission(users.permission_level, users.permission_until, users.permission_after) AS level
-              UNION ALL
-              SELECT permission_level FROM public.parley_role_permissions(
-                  users.id, place.platform, place.platform_server_id
-              )
+          SELECT FROM public.parley_permissions_in(
+              coalesce(confirmations.approved_by, confirmations.user_id), confirmations.conversation_id
           ) AS permission
-          WHERE users.id = coalesce(confirmations.approved_by, confirmations.user_id) AND users.paused_at IS NULL
-            AND array_position('{guest,user,admin,owner}', permission.level)
+          WHERE array_position('{guest,user,admin,owner}', permission.permission_level)
                 >= array_position('{guest,user,admin,owner}', confirmations.approver_level)
       ))
     RETURNING confirmations.tool, confirmations.arguments, confirmations.question, confirmations.agent;
