@@ -23,14 +23,10 @@ DECLARE
     v_is_server_tight boolean;
 BEGIN
     UPDATE public.users SET (tokens_used_this_month, tokens_reserved, budget_percent_told, budget_reset_at) = (
-        SELECT greatest(0, standing.used + CASE
-                   WHEN p_spent_at >= standing.starts_at OR standing.starts_at > clock_timestamp() THEN p_tokens ELSE 0 END),
-               greatest(0, tokens_reserved + p_reserved_tokens),
-               CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END, standing.resets_at
-        FROM (
-            SELECT used, resets_at, resets_at - interval '30 days' AS starts_at
-            FROM public.parley_budget(NULL, NULL, tokens_used_this_month, 0, budget_reset_at)
-        ) AS standing
+        SELECT month.used, greatest(0, tokens_reserved + p_reserved_tokens), month.percent_told, month.resets_at
+        FROM public.parley_add_to_month(
+            tokens_used_this_month, budget_percent_told, budget_reset_at, p_tokens, p_spent_at
+        ) AS month
     ) WHERE id = p_limits.user_id
     RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
               tokens_used_this_month + tokens_reserved >= token_budget_monthly
@@ -38,14 +34,10 @@ BEGIN
     -- In direct messages there is no server, and no statement that looks for one.
     IF p_limits.server_id IS NOT NULL THEN
         UPDATE public.servers SET (tokens_used_this_month, tokens_reserved, budget_percent_told, budget_reset_at) = (
-            SELECT greatest(0, standing.used + CASE
-                       WHEN p_spent_at >= standing.starts_at OR standing.starts_at > clock_timestamp() THEN p_tokens ELSE 0 END),
-                   greatest(0, tokens_reserved + p_reserved_tokens),
-                   CASE WHEN budget_reset_at > now() THEN budget_percent_told ELSE 0 END, standing.resets_at
-            FROM (
-                SELECT used, resets_at, resets_at - interval '30 days' AS starts_at
-                FROM public.parley_budget(NULL, NULL, tokens_used_this_month, 0, budget_reset_at)
-            ) AS standing
+            SELECT month.used, greatest(0, tokens_reserved + p_reserved_tokens), month.percent_told, month.resets_at
+            FROM public.parley_add_to_month(
+                tokens_used_this_month, budget_percent_told, budget_reset_at, p_tokens, p_spent_at
+            ) AS month
         ) WHERE id = p_limits.server_id
         RETURNING public.parley_threshold(tokens_used_this_month, token_budget_monthly) > budget_percent_told,
                   tokens_used_this_month + tokens_reserved >= token_budget_monthly
