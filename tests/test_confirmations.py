@@ -13,7 +13,17 @@ from shared.messages import AgentResponse, Decision, PlatformContext
 from shared.permissions import Permission
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
-from tests.support.office import MAIL, Office, age, calls, new_office, open_office, parley_of_office, statuses
+from tests.support.office import (
+    MAIL,
+    Office,
+    age,
+    ask_for_approval,
+    calls,
+    new_office,
+    open_office,
+    parley_of_office,
+    statuses,
+)
 from tests.support.parley import FakePlatform, Parley, message
 
 __all__ = ["new_office", "parley_of_office"]
@@ -232,15 +242,9 @@ async def test_later_model_answers_do_not_change_a_confirmed_call(parley: Parley
 async def test_an_approvers_yes_that_waited_for_its_turn_counts_only_with_the_permission_of_that_moment(
     parley: Parley, office: Office, loss: str
 ) -> None:
-    office.approver = Permission.ADMIN
-    parley.model.play([Answer("Hi."), calls(MAIL), Answer("Sent.")])
-    await parley.ask("hello", user="bob", server="acme")
-    bob = await parley.value("UPDATE users SET permission_level = 'admin' RETURNING id")
-    question = await parley.ask("mail Bob", server="acme")
-    assert question.confirmation is not None
-    decision = Decision(question.confirmation.id, approved=True, approved_by=bob)
+    decision = await ask_for_approval(parley, office, Answer("Sent."))
 
-    await parley.sql(loss, bob=bob)
+    await parley.sql(loss, bob=decision.approved_by)
     reply = await parley.ask("yes", server="acme", decision=decision)
 
     assert (reply.error, office.sent, await statuses(parley)) == ("approval_needed", [], ["pending"])

@@ -11,10 +11,9 @@ import pytest
 from adapters.chat.edits import Edits
 from shared.errors import ConfirmationClosed
 from shared.messages import AgentResponse, Decision
-from shared.permissions import Permission
 from tests.standins.openai_api import Answer
 from tests.support.connections import until_somebody_waits
-from tests.support.office import MAIL, Office, calls, new_office, parley_of_office, statuses
+from tests.support.office import MAIL, Office, ask_for_approval, calls, new_office, parley_of_office, statuses
 from tests.support.parley import Parley
 
 __all__ = ["new_office", "parley_of_office"]
@@ -96,13 +95,7 @@ async def test_a_yes_that_is_not_used_yet_goes_with_the_message(
 async def test_an_approvers_yes_that_is_not_used_yet_goes_with_the_right_to_say_it(
     parley: Parley, office: Office, owner: asyncpg.Connection, loss: str
 ) -> None:
-    office.approver = Permission.ADMIN
-    parley.model.play([Answer("Hi."), calls(MAIL), Answer("Hm?")])
-    await parley.ask("hello", user="bob", server="acme")
-    bob = await parley.value("UPDATE users SET permission_level = 'admin' RETURNING id")
-    question = await parley.ask("mail Bob", server="acme")
-    assert question.confirmation is not None
-    decision = Decision(question.confirmation.id, approved=True, approved_by=bob)
+    decision = await ask_for_approval(parley, office, Answer("Hm?"))
 
     async with before_it_is_used(owner, parley.ask("yes", server="acme", decision=decision)):
         await owner.execute(loss)

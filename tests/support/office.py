@@ -10,7 +10,7 @@ import pytest
 from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
 from shared.errors import ToolError
-from shared.messages import AgentResponse
+from shared.messages import AgentResponse, Decision
 from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
@@ -109,6 +109,17 @@ async def plays(parley: Parley, *waves: tuple[tuple[str, dict[str, Any]], ...], 
     """Let the model make these waves of calls and then answer."""
     parley.model.play([*(calls(*wave) for wave in waves), Answer("Done.")])
     return await parley.ask("what does Ann like? Go on", **fields)
+
+
+async def ask_for_approval(parley: Parley, office: Office, *then: Answer) -> Decision:
+    """Let Ann ask on the server acme for a mail that an admin has to approve; return the yes of Bob, who is one."""
+    office.approver = Permission.ADMIN
+    parley.model.play([Answer("Hi."), calls(MAIL), *then])
+    await parley.ask("hello", user="bob", server="acme")
+    bob = await parley.value("UPDATE users SET permission_level = 'admin' RETURNING id")
+    question = await parley.ask("mail Bob", server="acme")
+    assert question.confirmation is not None
+    return Decision(question.confirmation.id, approved=True, approved_by=bob)
 
 
 async def statuses(parley: Parley) -> Sequence[str]:
