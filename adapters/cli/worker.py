@@ -55,7 +55,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         PeriodicTask("model events", events, EVENT_SECONDS),
         PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
     )
-    return Worker(
+    worker = Worker(
         app.database,
         app.clock,
         partial(run_turn, app.turns, cancellations=cancellations),
@@ -84,6 +84,8 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             grace_seconds=grace,
         ),
     )
+    app.events.on_job(worker.wake)
+    return worker
 
 
 async def _maintain(app: App) -> None:

@@ -14,8 +14,9 @@ statements = load_statements(__file__)
 
 # `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
 # `READERS`: a process asks whether any reader waits for a message, and another process answers. `DUE`: a scheduled job
-# has sent a message into a place (its key).
+# has sent a message into a place (its key). `JOBS`: there may be a job for a worker.
 TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_readers", "parley_due"
+JOBS = "parley_jobs"
 # Sent by triggers, with the name of the table that an admin has changed.
 CHANGES = "parley_changes"
 MAX_SEQ = 2**31 - 2

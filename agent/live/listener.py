@@ -17,7 +17,7 @@ import asyncpg
 
 from agent.journal.steps import Event
 from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders
-from agent.live.channels import CANCELLATIONS, CHANGES, DUE, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
+from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
@@ -42,6 +42,8 @@ class _Observers:
     # Called with the id of a turn that is to stop; with a table that an admin has changed (None: any may have been).
     of_cancellations: list[Callable[[int], None]] = field(default_factory=list)
     of_changes: list[Callable[[str | None], None]] = field(default_factory=list)
+    # Called when there may be a job.
+    of_jobs: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Listener(TurnReaders):
@@ -86,6 +88,10 @@ class Listener(TurnReaders):
         changed.
         """
         self._observers.of_changes.append(callback)
+
+    def on_job(self, callback: Callable[[], None]) -> None:
+        """Register a callback, which is called when there may be a job for a worker."""
+        self._observers.of_jobs.append(callback)
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
         """Yield the events of the turn that answers this message, stored ones and live deltas, until its end.
@@ -201,6 +207,7 @@ class Listener(TurnReaders):
                 await connection.add_listener(READERS, self._on_reader_note)
                 await connection.add_listener(CHANGES, lambda *note: self._tell_change(str(note[-1])))
                 await connection.add_listener(DUE, self._on_due_note)
+                await connection.add_listener(JOBS, lambda *_note: self._tell_job())
                 break
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase) as error:
                 if not is_logged:
@@ -213,6 +220,7 @@ class Listener(TurnReaders):
         for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
         self._tell_change(None)
+        self._tell_job()
         return connection
 
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -235,6 +243,10 @@ class Listener(TurnReaders):
     def _tell_change(self, table: str | None) -> None:
         for of_change in self._observers.of_changes:
             of_change(table)
+
+    def _tell_job(self) -> None:
+        for of_job in self._observers.of_jobs:
+            of_job()
 
     def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(ReaderNote, payload) or {}

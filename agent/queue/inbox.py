@@ -29,8 +29,6 @@ from shared.tracing.spans import record_first
 
 statements = load_statements(__file__)
 
-QUEUE = "turns"
-TURN_TASK = "take_turn"
 # Adapters without a sender: their callers read the answer themselves, so committing it counts as the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 
@@ -144,11 +142,6 @@ async def list_open(session: Session, job: Job) -> list[Waiting]:
 async def requeue_lost(session: Session) -> int:
     """Queue a job for every place that has open messages and no live job; return how many."""
     return len((await session.execute(statements.requeue_lost)).all())
-
-
-async def requeue(session: Session, inbox_id: int) -> None:
-    """Queue a job for the place of this message again, because its worker stops."""
-    await session.execute(statements.requeue, {"inbox_id": inbox_id})
 
 
 async def give_up(session: Session, job: Job, sentence: str) -> None:

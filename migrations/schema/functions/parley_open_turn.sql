@@ -21,7 +21,7 @@ BEGIN
     SELECT count(*) INTO v_count FROM (
         SELECT FROM public.inbox
         WHERE inbox.id = ANY(p_inbox_ids) AND inbox.status = 'waiting'
-          AND EXISTS (SELECT FROM public.procrastinate_jobs AS job WHERE job.id = p_job_id AND job.status = 'doing')
+          AND EXISTS (SELECT FROM public.jobs WHERE jobs.id = p_job_id)
         FOR UPDATE OF inbox
     ) AS waiting;
     IF v_count <> cardinality(p_inbox_ids) THEN
