@@ -84,7 +84,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             grace_seconds=grace,
         ),
     )
-    app.events.on_job(worker.wake)
+    app.events.on_job(worker)
     return worker
 
 

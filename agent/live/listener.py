@@ -1,6 +1,6 @@
 """The listener: lets readers follow a turn's events and wait for its answer, from any process.
 
-Stored events are written in the journal's transactions and announced by NOTIFY; text deltas are sent only in the
+Stored events are written in the journal's transactions and announced after them; text deltas are sent only in the
 notifications, in small batches. Readers may be on other machines; a slow or disconnected reader never delays a turn.
 """
 
@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import asyncpg
@@ -37,13 +37,30 @@ PING_SECONDS, PONG_SECONDS = 4.0, 4.0
 log = get_logger()
 
 
+class JobTaker(Protocol):
+    """The worker of this process."""
+
+    @property
+    def worker_id(self) -> int | None:
+        """Return its id, None while it has none."""
+        ...
+
+    @property
+    def is_near(self) -> bool:
+        """Return whether it should take the jobs of this process, because it has little to do or is the only worker."""
+        ...
+
+    def wake(self) -> None:
+        """Look for jobs now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Observers:
     # Called with the id of a turn that is to stop; with a table that an admin has changed (None: any may have been).
     of_cancellations: list[Callable[[int], None]] = field(default_factory=list)
     of_changes: list[Callable[[str | None], None]] = field(default_factory=list)
-    # Called when there may be a job.
-    of_jobs: list[Callable[[], None]] = field(default_factory=list)
+    of_jobs: list[JobTaker] = field(default_factory=list)
 
 
 class Listener(TurnReaders):
@@ -57,7 +74,7 @@ class Listener(TurnReaders):
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
-        self._answering: set[asyncio.Task[None]] = set()
+        self._cancelling: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         # The readers of what scheduled jobs send, by the key of the place.
         self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
@@ -74,8 +91,9 @@ class Listener(TurnReaders):
     async def close(self) -> None:
         """Stop listening."""
         if self._task is not None:
+            await self._notifier.close()
             self._task.cancel()
-            await asyncio.gather(self._task, *self._answering, return_exceptions=True)
+            await asyncio.gather(self._task, *self._cancelling, return_exceptions=True)
 
     def on_cancellation(self, callback: Callable[[int], None]) -> None:
         """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
@@ -89,9 +107,16 @@ class Listener(TurnReaders):
         """
         self._observers.of_changes.append(callback)
 
-    def on_job(self, callback: Callable[[], None]) -> None:
-        """Register a callback, which is called when there may be a job for a worker."""
-        self._observers.of_jobs.append(callback)
+    def on_job(self, worker: JobTaker) -> None:
+        """Wake this worker when there is a job for it."""
+        self._observers.of_jobs.append(worker)
+
+    def announce_job(self) -> None:
+        """Tell one worker that there is a job: that of this process while it has little to do, otherwise any one."""
+        for worker in self._observers.of_jobs:
+            if worker.is_near:
+                return worker.wake()
+        return self._notifier.send_job()
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
         """Yield the events of the turn that answers this message, stored ones and live deltas, until its end.
@@ -135,7 +160,7 @@ class Listener(TurnReaders):
         token = uuid4().hex
         event = self._asked[token] = asyncio.Event()
         try:
-            await self._notify_readers({"asked": token, "inbox": list(inbox_ids)})
+            self._notifier.send(READERS, json.dumps({"asked": token, "inbox": list(inbox_ids)}))
             await asyncio.wait_for(event.wait(), seconds)
         except TimeoutError:
             return self._has_reader(inbox_ids)
@@ -145,10 +170,6 @@ class Listener(TurnReaders):
 
     def _has_reader(self, inbox_ids: Sequence[int]) -> bool:
         return any(inbox_id in self._queues for inbox_id in inbox_ids)
-
-    async def _notify_readers(self, note: dict[str, Any]) -> None:
-        async with self._database.statement() as session:
-            await session.execute(statements.notify, {"channel": READERS, "notes": [json.dumps(note)]})
 
     async def _next_note(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> dict[str, Any]:
         while True:
@@ -207,7 +228,7 @@ class Listener(TurnReaders):
                 await connection.add_listener(READERS, self._on_reader_note)
                 await connection.add_listener(CHANGES, lambda *note: self._tell_change(str(note[-1])))
                 await connection.add_listener(DUE, self._on_due_note)
-                await connection.add_listener(JOBS, lambda *_note: self._tell_job())
+                await connection.add_listener(JOBS, self._on_job_note)
                 break
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase) as error:
                 if not is_logged:
@@ -220,7 +241,8 @@ class Listener(TurnReaders):
         for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
         self._tell_change(None)
-        self._tell_job()
+        for worker in self._observers.of_jobs:
+            worker.wake()
         return connection
 
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -230,7 +252,9 @@ class Listener(TurnReaders):
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         turn_id = to_id(str(payload))
         if turn_id is not None and self._observers.of_cancellations:
-            self._start(self._cancel(turn_id), "stop")
+            task = asyncio.create_task(self._cancel(turn_id), name="stop")
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
 
     async def _cancel(self, turn_id: int) -> None:
         # When the database is lost now, the turn sees the request with its next step.
@@ -244,25 +268,17 @@ class Listener(TurnReaders):
         for of_change in self._observers.of_changes:
             of_change(table)
 
-    def _tell_job(self) -> None:
-        for of_job in self._observers.of_jobs:
-            of_job()
+    def _on_job_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for worker in self._observers.of_jobs:
+            if payload in {"", str(worker.worker_id)}:
+                worker.wake()
 
     def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(ReaderNote, payload) or {}
         if (event := self._asked.get(note.get("here", ""))) is not None:
             event.set()
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
-            self._start(self._answer_reader(note["asked"]), "answer to another process")
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
-
-    async def _answer_reader(self, token: str) -> None:
-        with contextlib.suppress(DatabaseLost):
-            await self._notify_readers({"here": token})
+            self._notifier.send(READERS, json.dumps({"here": note["asked"]}))
 
 
 async def _until_lost(connection: asyncpg.Connection, loss: asyncio.Event) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from agent.live.listener import Listener
 from agent.queue.job import MAX_COALESCED, Job, Waiting
 from shared.credentials.typed import without_typed, without_typed_in
 from shared.db.batching import BatchLoader
@@ -66,9 +67,15 @@ async def accept_answered(database: Database, message: IncomingMessage) -> bool:
     return bool(row.is_new)
 
 
-async def accept_all(session: Session, events: Sequence[dict[str, Any]]) -> Sequence[Any]:
-    """Store events once each, and queue their turns; return a row of `parley_accept` for each."""
-    rows: Sequence[Any] = (await session.execute(statements.accept, {"events": json.dumps(events)})).all()
+async def accept_all(
+    session: Session, events: Sequence[dict[str, Any]], *, is_announced: bool = False
+) -> Sequence[Any]:
+    """Store events once each, and queue their turns; return a row of `parley_accept` for each.
+
+    With `is_announced` the caller tells a worker of them afterwards.
+    """
+    parameters = {"events": json.dumps(events), "is_announced": is_announced}
+    rows: Sequence[Any] = (await session.execute(statements.accept, parameters)).all()
     return rows
 
 
@@ -80,13 +87,10 @@ def _check(row: Any) -> Accepted:
 
 
 class Inbox:
-    """Accepts the events of a process; those that arrive while others are being stored are stored together.
+    """Accepts the events of a process; those that arrive while others are being stored are stored together."""
 
-    Otherwise each would wait for the commits of all earlier ones: Postgres commits only one notification at a time.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, listener: Listener) -> None:
+        self._database, self._listener = database, listener
         self._loader = BatchLoader(self._accept_all)
 
     async def accept(self, message: IncomingMessage) -> Accepted:
@@ -94,10 +98,12 @@ class Inbox:
         clock = asyncio.get_running_loop().time
         began = clock()
         if len(message.content) > MAX_BATCHED_CHARS:
-            accepted = await accept(self._database, message)
+            (row,) = await self._accept_all([message])
         else:
-            accepted = _check(await self._loader.load(message))
+            row = await self._loader.load(message)
+        accepted = _check(row)
         if accepted.is_new:
+            self._listener.announce_job()
             parameters = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
             record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=clock() - began)
         return accepted
@@ -105,7 +111,7 @@ class Inbox:
     async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
         events = [to_event(message) for message in messages]
         async with self._database.statement() as session:
-            return await accept_all(session, events)
+            return await accept_all(session, events, is_announced=True)
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:

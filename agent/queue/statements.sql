@@ -276,7 +276,7 @@ WHERE place_key = (
 ORDER BY turn_id IS NULL, sent_at, id LIMIT :most;
 
 -- name: accept
-SELECT * FROM parley_accept(CAST(:events AS jsonb));
+SELECT * FROM parley_accept(CAST(:events AS jsonb), CAST(:is_announced AS boolean));
 
 -- name: withdraw_questions
 SELECT parley_withdraw_questions(CAST(:turn_ids AS bigint[]));

@@ -29,6 +29,8 @@ GRACE_SECONDS = 20.0
 POLL_SECONDS = 0.25
 # Work that can wait begins in such a pause between turns, which need the processors, or when it has waited for long.
 QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 10.0
+# With fewer jobs in work a worker takes those of its own process, whose readers it can answer without the database.
+NEAR_JOBS = 4
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
 JOBS_PER_SLOT = 5
 RESTART_SECONDS = 1.0
@@ -72,12 +74,14 @@ class _Sweeper:
         self.worker_id: int | None = None
         self.own_ids: set[int] = set()
         self._unknown: set[int] = set()
+        self.has_others = False
         self._heartbeats = Heartbeats()
 
-    def begin(self, worker_id: int) -> None:
-        """Keep the heartbeat of this worker from now on."""
+    def begin(self, worker_id: int) -> int:
+        """Keep the heartbeat of this worker from now on; return its id."""
         self.worker_id = worker_id
         self.own_ids.add(worker_id)
+        return worker_id
 
     async def sweep(self) -> None:
         async with self._database.transaction() as session:
@@ -92,6 +96,7 @@ class _Sweeper:
             unknown = job_ids - self._slots.jobs
             lost, self._unknown = unknown & self._unknown, unknown
             heartbeats = (await session.execute(statements.list_heartbeats, {"stale": STALE_SECONDS})).all()
+            self.has_others = len(heartbeats) > 1
             dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
             await session.execute(
                 statements.requeue_stale, {"dead": dead, "own": own, "lost": list(lost), **PRIORITIES}
@@ -125,6 +130,17 @@ class Worker:
         # Each runs as an asyncio task of its own: a slow platform or embedder must not delay the heartbeat.
         self._periodic_tasks = (PeriodicTask("sweeper", self._sweeper.sweep, SWEEP_SECONDS), *periodic_tasks)
 
+    @property
+    def worker_id(self) -> int | None:
+        """Return the id under which it takes jobs now, None while it can take none."""
+        return self._sweeper.worker_id
+
+    @property
+    def is_near(self) -> bool:
+        """Return whether it should take the jobs of this process, because it has little to do or is the only worker."""
+        is_quiet = self._runner.count < NEAR_JOBS or not self._sweeper.has_others
+        return self.worker_id is not None and is_quiet
+
     def wake(self) -> None:
         """Look for jobs now, because there may be one."""
         self._runner.wake.set()
@@ -136,36 +152,34 @@ class Worker:
             for periodic_task in self._periodic_tasks
         ]
         try:
-            await self._take_jobs()
+            while True:
+                try:
+                    await self._take_jobs()
+                except REFUSED as error:
+                    # Its tables work with other programs, or others held it for dead while this process was frozen.
+                    log.warning("worker_restarting", cause=str(error.__cause__ or error))
+                    await self._leave()
+                await asyncio.sleep(RESTART_SECONDS)
         finally:
             # The heartbeat goes on meanwhile: without it, others would take over running jobs.
-            await self._runner.stop(self._limits.grace_seconds)
+            await self._leave()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
-            with suppress(DatabaseLost, *REFUSED):
-                if self._sweeper.worker_id is not None:
-                    await self._queue.leave(self._sweeper.worker_id)
 
     async def _take_jobs(self) -> None:
-        most = JOBS_PER_SLOT * self._limits.bounds.running
-        is_lost = False
+        # A worker that can't take jobs must not register: `/readyz` would take it for one that can.
+        most, is_lost = JOBS_PER_SLOT * self._limits.bounds.running, False
         while True:
             try:
-                worker_id = self._sweeper.worker_id
-                if worker_id is None:
-                    # A worker that can't take jobs must not register: `/readyz` would take it for one that can.
-                    worker_id = await self._queue.register()
-                    self._sweeper.begin(worker_id)
+                worker_id = self._sweeper.worker_id or self._sweeper.begin(await self._queue.register())
                 self._runner.wake.clear()
                 jobs, may_have_more = await self._queue.take(worker_id, most - self._runner.count)
                 is_lost = False
-            except (DatabaseLost, *REFUSED) as error:
+            except DatabaseLost as error:
                 if not is_lost:
-                    log.warning("worker_restarting", cause=str(error.__cause__ or error))
+                    log.warning("worker_waits_for_database", cause=str(error.__cause__ or error))
                 is_lost = True
-                if not isinstance(error, DatabaseLost):
-                    self._sweeper.worker_id = None
                 await asyncio.sleep(RESTART_SECONDS)
                 continue
             for job in jobs:
@@ -174,6 +188,14 @@ class Worker:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._limits.poll_seconds):
                         await self._runner.wake.wait()
+
+    async def _leave(self) -> None:
+        # Running jobs end, or wait for another worker.
+        await self._runner.stop(self._limits.grace_seconds)
+        worker_id, self._sweeper.worker_id = self._sweeper.worker_id, None
+        if worker_id is not None:
+            with suppress(DatabaseLost, *REFUSED):
+                await self._queue.leave(worker_id)
 
     async def _repeat(self, task: PeriodicTask) -> None:
         is_lost = False

@@ -35,9 +35,6 @@ BEGIN
     ON CONFLICT (place_key) DO UPDATE
         SET priority = excluded.priority, inbox_id = excluded.inbox_id, person = excluded.person, server = excluded.server
         WHERE jobs.worker_id IS NULL AND jobs.priority < excluded.priority;
-    IF FOUND THEN
-        PERFORM pg_notify('parley_jobs', '');
-    END IF;
 END
 $$;
 COMMENT ON FUNCTION public.parley_queue_turn IS
