@@ -283,7 +283,7 @@ class TurnReaders:
     def __init__(self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None) -> None:
         self._database, self._vault = database, DeltaVault(secret_keys)
         self._rules = rules or OutflowRules()
-        self._origin, self._notifier = uuid4().hex, Notifier(database)
+        self._origin, self.notifier = uuid4().hex, Notifier(database)
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
@@ -368,7 +368,7 @@ class TurnReaders:
         # Of a turn that runs here: to its readers here, and by a notification to those in other processes.
         self._pass_on(note)
         sealed = self._vault.seal(note, note["delta"]) if "delta" in note else note
-        self._notifier.send(TURNS, json.dumps(sealed | {"origin": self._origin}))
+        self.notifier.send(TURNS, json.dumps(sealed | {"origin": self._origin}))
 
     def _pass_on(self, note: dict[str, Any]) -> None:
         for inbox_id in note["inbox"]:

@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 import asyncpg
@@ -37,30 +37,11 @@ PING_SECONDS, PONG_SECONDS = 4.0, 4.0
 log = get_logger()
 
 
-class JobTaker(Protocol):
-    """The worker of this process."""
-
-    @property
-    def worker_id(self) -> int | None:
-        """Return its id, None while it has none."""
-        ...
-
-    @property
-    def is_near(self) -> bool:
-        """Return whether it should take the jobs of this process, because it has little to do or is the only worker."""
-        ...
-
-    def wake(self) -> None:
-        """Look for jobs now."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Observers:
     # Called with the id of a turn that is to stop; with a table that an admin has changed (None: any may have been).
     of_cancellations: list[Callable[[int], None]] = field(default_factory=list)
     of_changes: list[Callable[[str | None], None]] = field(default_factory=list)
-    of_jobs: list[JobTaker] = field(default_factory=list)
 
 
 class Listener(TurnReaders):
@@ -91,7 +72,7 @@ class Listener(TurnReaders):
     async def close(self) -> None:
         """Stop listening."""
         if self._task is not None:
-            await self._notifier.close()
+            await self.notifier.close()
             self._task.cancel()
             await asyncio.gather(self._task, *self._cancelling, return_exceptions=True)
 
@@ -106,17 +87,6 @@ class Listener(TurnReaders):
         changed.
         """
         self._observers.of_changes.append(callback)
-
-    def on_job(self, worker: JobTaker) -> None:
-        """Wake this worker when there is a job for it."""
-        self._observers.of_jobs.append(worker)
-
-    def announce_job(self) -> None:
-        """Tell one worker that there is a job: that of this process while it has little to do, otherwise any one."""
-        for worker in self._observers.of_jobs:
-            if worker.is_near:
-                return worker.wake()
-        return self._notifier.send_job()
 
     async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
         """Yield the events of the turn that answers this message, stored ones and live deltas, until its end.
@@ -160,7 +130,7 @@ class Listener(TurnReaders):
         token = uuid4().hex
         event = self._asked[token] = asyncio.Event()
         try:
-            self._notifier.send(READERS, json.dumps({"asked": token, "inbox": list(inbox_ids)}))
+            self.notifier.send(READERS, json.dumps({"asked": token, "inbox": list(inbox_ids)}))
             await asyncio.wait_for(event.wait(), seconds)
         except TimeoutError:
             return self._has_reader(inbox_ids)
@@ -241,7 +211,7 @@ class Listener(TurnReaders):
         for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
         self._tell_change(None)
-        for worker in self._observers.of_jobs:
+        for worker in self.notifier.workers:
             worker.wake()
         return connection
 
@@ -269,7 +239,7 @@ class Listener(TurnReaders):
             of_change(table)
 
     def _on_job_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        for worker in self._observers.of_jobs:
+        for worker in self.notifier.workers:
             if payload in {"", str(worker.worker_id)}:
                 worker.wake()
 
@@ -278,7 +248,7 @@ class Listener(TurnReaders):
         if (event := self._asked.get(note.get("here", ""))) is not None:
             event.set()
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
-            self._notifier.send(READERS, json.dumps({"here": note["asked"]}))
+            self.notifier.send(READERS, json.dumps({"here": note["asked"]}))
 
 
 async def _until_lost(connection: asyncpg.Connection, loss: asyncio.Event) -> None:

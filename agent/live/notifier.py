@@ -10,6 +10,7 @@ then.
 import asyncio
 import contextlib
 import itertools
+from typing import Protocol
 
 from agent.live.channels import JOBS
 from shared.db.database import Database, DatabaseLost
@@ -21,6 +22,24 @@ statements = load_statements(__file__)
 PAUSE_SECONDS = 0.005
 
 
+class JobTaker(Protocol):
+    """The worker of this process."""
+
+    @property
+    def worker_id(self) -> int | None:
+        """Return its id, None while it has none."""
+        ...
+
+    @property
+    def is_near(self) -> bool:
+        """Return whether it should take the jobs of this process, because it has little to do or is the only worker."""
+        ...
+
+    def wake(self) -> None:
+        """Look for jobs now."""
+        ...
+
+
 class Notifier:
     """Sends the notes of this process; those that arrive while others are being sent, or just after, go together."""
 
@@ -28,6 +47,7 @@ class Notifier:
         self._database = database
         self._notes: dict[tuple[str, str], None] = {}
         self._jobs = itertools.count()
+        self.workers: list[JobTaker] = []
         self._sending: asyncio.Task[None] | None = None
 
     def send(self, channel: str, note: str) -> None:
@@ -36,9 +56,12 @@ class Notifier:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send(), name="notes")
 
-    def send_job(self) -> None:
-        """Tell one of all workers, whichever, that there is a job."""
-        self.send(JOBS, str(next(self._jobs)))
+    def announce_job(self) -> None:
+        """Tell one worker that there is a job: that of this process while it has little to do, otherwise any one."""
+        for worker in self.workers:
+            if worker.is_near:
+                return worker.wake()
+        return self.send(JOBS, str(next(self._jobs)))
 
     async def close(self) -> None:
         """Send what is left."""

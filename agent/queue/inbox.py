@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from agent.live.listener import Listener
+from agent.live.notifier import Notifier
 from agent.queue.job import MAX_COALESCED, Job, Waiting
-from shared.credentials.typed import without_typed, without_typed_in
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -25,7 +24,7 @@ from shared.messages import (
     ProgramRequest,
     Sender,
 )
-from shared.text import clean, clean_json
+from shared.text import clean, clean_json, without_credential, without_credentials_in
 from shared.tracing.spans import record_first
 
 statements = load_statements(__file__)
@@ -89,8 +88,8 @@ def _check(row: Any) -> Accepted:
 class Inbox:
     """Accepts the events of a process; those that arrive while others are being stored are stored together."""
 
-    def __init__(self, database: Database, listener: Listener) -> None:
-        self._database, self._listener = database, listener
+    def __init__(self, database: Database, notifier: Notifier) -> None:
+        self._database, self._notifier = database, notifier
         self._loader = BatchLoader(self._accept_all)
 
     async def accept(self, message: IncomingMessage) -> Accepted:
@@ -103,7 +102,7 @@ class Inbox:
             row = await self._loader.load(message)
         accepted = _check(row)
         if accepted.is_new:
-            self._listener.announce_job()
+            self._notifier.announce_job()
             parameters = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
             record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=clock() - began)
         return accepted
@@ -162,7 +161,7 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
 
 def to_event(message: IncomingMessage) -> dict[str, Any]:
     """Convert a message to an event of `parley_accept`."""
-    sender, content = message.sender, without_typed(clean(message.content))
+    sender, content = message.sender, without_credential(clean(message.content))
     server, thread = _cleaned_or_none(message.place.server), _cleaned_or_none(message.place.thread)
     place = replace(message.place, server=server, channel=clean(message.place.channel), thread=thread)
     if message.decision is not None and not content.strip():
@@ -170,7 +169,7 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
         content = message.decision.word
     context = message.platform_context
     if context.earlier:
-        earlier = tuple(replace(line, text=without_typed(line.text)) for line in context.earlier)
+        earlier = tuple(replace(line, text=without_credential(line.text)) for line in context.earlier)
         context = replace(context, earlier=earlier)
     return {
         "adapter": message.adapter,
@@ -190,7 +189,7 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
         "again_of": message.again_of,
         "due_job": clean_json(asdict(message.due_job)) if message.due_job else None,
         "credentials": asdict(message.credentials) if message.credentials else None,
-        "request": clean_json(without_typed_in(asdict(message.request))) if message.request else None,
+        "request": clean_json(without_credentials_in(asdict(message.request))) if message.request else None,
     }
 
 

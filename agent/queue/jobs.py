@@ -4,6 +4,7 @@ Slots bound how many turns run at once, in all and for each person and server. S
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 from agent.prompts import prompts
 from agent.queue import inbox
-from agent.queue.job import Job, Slots
+from agent.queue.job import Job, Limits, Slots
 from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, start_alone
 from shared.clock import Clock
 from shared.db.batching import BatchLoader
@@ -29,6 +30,10 @@ MAX_ERRORS = 4
 MAX_TAKEN = 16  # jobs in one statement
 # Seconds between retries; short, because a waiting job holds its place.
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
+# With fewer jobs in work a worker takes those of its own process, whose readers it can answer without the database.
+NEAR_JOBS = 4
+# How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
+JOBS_PER_SLOT = 5
 
 
 log = get_logger()
@@ -86,38 +91,37 @@ class Gate:
 
 
 class JobQueue:
-    """The queue as one worker sees it: takes only jobs for which there are free slots."""
+    """The queue as one worker sees it: takes only jobs for which there are free slots.
+
+    `worker_id` is the id under which it takes jobs now, None while it can take none; `own_ids` are all that it has had.
+    """
 
     def __init__(self, database: Database, slots: Slots) -> None:
-        self._database, self.slots = database, slots
+        self.database, self.slots = database, slots
+        self.worker_id: int | None = None
+        self.own_ids: set[int] = set()
         # Jobs that end while others are being finished are finished together.
         self._finishing = BatchLoader(self._finish)
         # Of the job that was taken last: when servers are looked at one by one, it is the next one's turn.
         self._last_server = ""
         self._revision = newest_revision()
 
-    async def register(self) -> int:
-        """Register a worker that can take jobs and begin turns, and return its id; raises what it could not do."""
-        await self._take(0, 0)
-        async with self._database.statement() as session:
-            await session.execute(statements.probe)
-            return int((await session.execute(statements.register_worker)).scalar_one())
-
-    async def leave(self, worker_id: int) -> None:
-        """Give all jobs of a worker back, and remove the worker."""
-        async with self._database.transaction() as session:
-            await session.execute(statements.release_jobs, {"worker_id": worker_id})
-            await session.execute(statements.remove_workers, {"dead": [worker_id]})
-
-    async def take(self, worker_id: int, most: int) -> tuple[list[Job], bool]:
+    async def take(self, most: int) -> tuple[list[Job], bool]:
         """Take jobs for which there are slots; tell whether there may be more of them."""
+        if self.worker_id is None:
+            # A worker that can't take jobs must not register: `/readyz` would take it for one that can.
+            await self._take(0)
+            async with self.database.statement() as session:
+                await session.execute(statements.probe)
+                self.worker_id = (await session.execute(statements.register_worker)).scalar_one()
+                self.own_ids.add(self.worker_id)
         room = await self.slots.reserve(min(most, MAX_TAKEN))
         if not room:
             return [], False
         free = room
         try:
             self.slots.is_taking = True
-            rows = await self._take(worker_id, room)
+            rows = await self._take(room)
             for row in rows:
                 self.slots.assign(row.id, row.person, row.server or None)
                 self._last_server = row.server
@@ -130,40 +134,74 @@ class JobQueue:
             for row in rows
         ], not free
 
+    async def leave(self) -> None:
+        """Leave all jobs of the worker to others, and take none."""
+        worker_id, self.worker_id = self.worker_id, None
+        if worker_id is not None:
+            async with self.database.transaction() as session:
+                await session.execute(statements.release_jobs, {"worker_id": worker_id})
+                await session.execute(statements.remove_workers, {"dead": [worker_id]})
+
     async def finish(self, job_id: int) -> bool | None:
         """End a job; return whether the next turn of its place waits, None if another worker has the job by now."""
         return await self._finishing.load(job_id)
 
-    async def _take(self, worker_id: int, room: int) -> Sequence[Any]:
-        parameters = {"worker_id": worker_id, "limit": room, "after": self._last_server, "revision": self._revision}
-        async with self._database.statement() as session:
+    async def _take(self, room: int) -> Sequence[Any]:
+        parameters = {"worker_id": self.worker_id, "limit": room, "after": self._last_server, **self.slots.counts}
+        async with self.database.statement() as session:
             result = await session.execute(
-                statements.take_jobs, parameters | self.slots.counts | {"suspect": SUSPECT_PRIORITY}
+                statements.take_jobs, parameters | {"revision": self._revision, "suspect": SUSPECT_PRIORITY}
             )
             return result.all()
 
     async def _finish(self, ids: Sequence[int]) -> list[bool | None]:
-        async with self._database.statement() as session:
+        async with self.database.statement() as session:
             rows = (await session.execute(statements.finish_jobs, {"ids": list(ids)})).all()
         has_next = {row.job_id: row.has_next for row in rows}
         return [has_next.get(job_id) for job_id in ids]
 
 
 class Runner:
-    """Runs the jobs that a worker has taken; `wake` makes the worker look for jobs again."""
+    """Takes the jobs of one worker, and runs each to its end; `has_others` tells whether there are other workers."""
 
-    def __init__(
-        self, queue: JobQueue, run_turn: RunTurn, *, database: Database, clock: Clock, retry_seconds: float
-    ) -> None:
-        self._queue, self._run_turn, self._database, self._clock = queue, run_turn, database, clock
-        self._retry_seconds = retry_seconds
+    def __init__(self, queue: JobQueue, run_turn: RunTurn, *, clock: Clock, limits: Limits) -> None:
+        self.queue, self._run_turn, self._clock, self._limits = queue, run_turn, clock, limits
         self._tasks: set[asyncio.Task[None]] = set()
-        self.gate, self.wake = Gate(), asyncio.Event()
+        self._is_woken = asyncio.Event()
+        self.gate = Gate()
+        self.has_others = False
 
     @property
-    def count(self) -> int:
-        """Return how many jobs are in work."""
-        return len(self._tasks)
+    def worker_id(self) -> int | None:
+        """Return the id under which it takes jobs now, None while it can take none."""
+        return self.queue.worker_id
+
+    @property
+    def is_near(self) -> bool:
+        """Return whether it should take the jobs of this process: it has little to do, or is the only worker."""
+        return self.worker_id is not None and (len(self._tasks) < NEAR_JOBS or not self.has_others)
+
+    def wake(self) -> None:
+        """Look for jobs now, because there may be one."""
+        self._is_woken.set()
+
+    async def take_jobs(self) -> None:
+        """Take and start jobs until cancelled; raises what the database refuses."""
+        while True:
+            jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
+            for job in jobs:
+                self.start(job)
+            if not may_have_more:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.poll_seconds):
+                await self._is_woken.wait()
+
+    async def _take(self) -> tuple[list[Job], bool]:
+        self._is_woken.clear()
+        return await self.queue.take(JOBS_PER_SLOT * self._limits.bounds.running - len(self._tasks))
 
     def start(self, job: Job) -> None:
         """Run the next turn of the place of this job's message."""
@@ -171,21 +209,23 @@ class Runner:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def stop(self, grace_seconds: float) -> None:
-        """Wait for the jobs in work, and cancel those that have not ended in time: another worker goes on with them."""
+    async def leave(self) -> None:
+        """Wait for the jobs in work, cancel those that have not ended in time, and leave them to other workers."""
         try:
             if self._tasks:
-                await asyncio.wait(self._tasks, timeout=grace_seconds)
+                await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds)
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            with suppress(DatabaseLost, *REFUSED):
+                await self.queue.leave()
 
     async def _run(self, job: Job) -> None:
         # A job that does not end here waits again when the sweep misses it among those in work.
         try:
             await self._run_in_slot(job)
-            has_next = await retry_on_lost_db(lambda: self._queue.finish(job.id), self._retry_seconds)
+            has_next = await retry_on_lost_db(lambda: self.queue.finish(job.id), self._limits.retry_seconds)
         except DatabaseLost as error:
             log.warning("job_left", inbox=job.inbox_id, cause=str(error.__cause__ or error))
             return
@@ -196,7 +236,7 @@ class Runner:
             # Another worker considered this one dead, and the job waited again.
             log.info("job_was_taken_over")
         elif has_next:
-            self.wake.set()
+            self.wake()
 
     async def _run_in_slot(self, job: Job) -> None:
         try:
@@ -208,22 +248,24 @@ class Runner:
                 while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
                     await asyncio.sleep(WAIT_SECONDS)
         finally:
-            if self._queue.slots.end(job.id):
-                self.wake.set()
+            if self.queue.slots.end(job.id):
+                self.wake()
 
     async def _try_alone(self, job: Job) -> bool:
         async with self.gate.alone():
             if job.deaths is not None and job.deaths > MAX_DEATHS:
                 await self._give_up(replace(job, last_error=f"the worker died {job.deaths} times while it ran alone"))
                 return True
-            has_started = await retry_on_lost_db(lambda: start_alone(self._database, job.id), self._retry_seconds)
+            has_started = await retry_on_lost_db(
+                lambda: start_alone(self.queue.database, job.id), self._limits.retry_seconds
+            )
             if has_started:
                 await self._run_with_retries(job)
             return has_started is not False
 
     async def _run_with_retries(self, job: Job) -> None:
         errors = losses = 0
-        give_up_at = self._clock.monotonic() + self._retry_seconds
+        give_up_at = self._clock.monotonic() + self._limits.retry_seconds
         while errors < MAX_ERRORS:
             # An attempt that failed may have left it.
             if not job.slot.is_held:
@@ -248,7 +290,7 @@ class Runner:
         return None
 
     async def _give_up(self, job: Job) -> None:
-        async with self._database.transaction() as session:
+        async with self.queue.database.transaction() as session:
             await inbox.give_up(session, job, prompts().turn.parked)
 
 

@@ -6,13 +6,13 @@ job.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from agent.live.notifier import JobTaker
 from agent.people.billing.budget import end_expired
 from agent.queue import inbox
 from agent.queue.heartbeats import STALE_SECONDS, Heartbeat, Heartbeats
-from agent.queue.job import Bounds, Slots
+from agent.queue.job import Limits, Slots
 from agent.queue.jobs import JobQueue, Runner, RunTurn
 from agent.queue.suspects import PRIORITIES
 from shared.clock import Clock
@@ -24,33 +24,12 @@ from shared.log import get_logger
 statements = load_statements(__file__)
 
 SWEEP_SECONDS = 2.0
-GRACE_SECONDS = 20.0
-# For what a lost connection, or a process that died, did not tell.
-POLL_SECONDS = 0.25
 # Work that can wait begins in such a pause between turns, which need the processors, or when it has waited for long.
 QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 10.0
-# With fewer jobs in work a worker takes those of its own process, whose readers it can answer without the database.
-NEAR_JOBS = 4
-# How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
-JOBS_PER_SLOT = 5
 RESTART_SECONDS = 1.0
 
 
 log = get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of a worker.
-
-    A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
-    `grace_seconds` to finish. It looks for jobs every `poll_seconds`, whatever it is told.
-    """
-
-    bounds: Bounds = field(default_factory=Bounds)
-    retry_seconds: float = 180.0
-    grace_seconds: float = GRACE_SECONDS
-    poll_seconds: float = POLL_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +47,24 @@ class PeriodicTask:
 
 class _Sweeper:
     # Keeps the heartbeat of this process's worker; lets the jobs of dead workers and those that are lost wait again.
-    def __init__(self, database: Database, clock: Clock, slots: Slots) -> None:
-        self._database, self._clock, self._slots = database, clock, slots
-        # The worker that this process is, and all that it has been.
-        self.worker_id: int | None = None
-        self.own_ids: set[int] = set()
+    def __init__(self, database: Database, clock: Clock, runner: Runner) -> None:
+        self._database, self._clock, self._runner = database, clock, runner
         self._unknown: set[int] = set()
-        self.has_others = False
         self._heartbeats = Heartbeats()
-
-    def begin(self, worker_id: int) -> int:
-        """Keep the heartbeat of this worker from now on; return its id."""
-        self.worker_id = worker_id
-        self.own_ids.add(worker_id)
-        return worker_id
 
     async def sweep(self) -> None:
         async with self._database.transaction() as session:
-            own = list(self.own_ids)
-            if self.worker_id is not None:
-                heartbeat = await session.execute(statements.renew_heartbeat, {"id": self.worker_id})
-                if not heartbeat.all():
-                    # Others held it for dead while this process was frozen.
-                    self.worker_id = None
+            own = list(self._runner.queue.own_ids)
+            heartbeat = await session.execute(statements.renew_heartbeat, {"id": self._runner.worker_id})
+            if not heartbeat.all():
+                # Others held it for dead while this process was frozen.
+                self._runner.queue.worker_id = None
             job_ids = {row.id for row in (await session.execute(statements.list_own_jobs, {"workers": own})).all()}
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
-            unknown = job_ids - self._slots.jobs
+            unknown = job_ids - self._runner.queue.slots.jobs
             lost, self._unknown = unknown & self._unknown, unknown
             heartbeats = (await session.execute(statements.list_heartbeats, {"stale": STALE_SECONDS})).all()
-            self.has_others = len(heartbeats) > 1
+            self._runner.has_others = len(heartbeats) > 1
             dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
             await session.execute(
                 statements.requeue_stale, {"dead": dead, "own": own, "lost": list(lost), **PRIORITIES}
@@ -120,30 +88,17 @@ class Worker:
         limits: Limits | None = None,
     ) -> None:
         """Run jobs with `run_turn`, and the `periodic_tasks` in the background."""
-        self._limits = limits or Limits()
-        slots = Slots(self._limits.bounds)
-        self._queue = JobQueue(database, slots)
-        self._runner = Runner(
-            self._queue, run_turn, database=database, clock=clock, retry_seconds=self._limits.retry_seconds
-        )
-        self._sweeper = _Sweeper(database, clock, slots)
+        limits = limits or Limits()
+        queue = JobQueue(database, Slots(limits.bounds))
+        self._runner = Runner(queue, run_turn, clock=clock, limits=limits)
+        self._sweeper = _Sweeper(database, clock, self._runner)
         # Each runs as an asyncio task of its own: a slow platform or embedder must not delay the heartbeat.
         self._periodic_tasks = (PeriodicTask("sweeper", self._sweeper.sweep, SWEEP_SECONDS), *periodic_tasks)
 
     @property
-    def worker_id(self) -> int | None:
-        """Return the id under which it takes jobs now, None while it can take none."""
-        return self._sweeper.worker_id
-
-    @property
-    def is_near(self) -> bool:
-        """Return whether it should take the jobs of this process, because it has little to do or is the only worker."""
-        is_quiet = self._runner.count < NEAR_JOBS or not self._sweeper.has_others
-        return self.worker_id is not None and is_quiet
-
-    def wake(self) -> None:
-        """Look for jobs now, because there may be one."""
-        self._runner.wake.set()
+    def jobs(self) -> JobTaker:
+        """Return what takes its jobs when it is woken."""
+        return self._runner
 
     async def run(self) -> None:
         """Run jobs until the task is cancelled; running jobs then finish or are left to another worker."""
@@ -153,49 +108,22 @@ class Worker:
         ]
         try:
             while True:
-                try:
-                    await self._take_jobs()
-                except REFUSED as error:
-                    # Its tables work with other programs, or others held it for dead while this process was frozen.
-                    log.warning("worker_restarting", cause=str(error.__cause__ or error))
-                    await self._leave()
+                await self._take_jobs()
                 await asyncio.sleep(RESTART_SECONDS)
         finally:
             # The heartbeat goes on meanwhile: without it, others would take over running jobs.
-            await self._leave()
+            await self._runner.leave()
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
 
     async def _take_jobs(self) -> None:
-        # A worker that can't take jobs must not register: `/readyz` would take it for one that can.
-        most, is_lost = JOBS_PER_SLOT * self._limits.bounds.running, False
-        while True:
-            try:
-                worker_id = self._sweeper.worker_id or self._sweeper.begin(await self._queue.register())
-                self._runner.wake.clear()
-                jobs, may_have_more = await self._queue.take(worker_id, most - self._runner.count)
-                is_lost = False
-            except DatabaseLost as error:
-                if not is_lost:
-                    log.warning("worker_waits_for_database", cause=str(error.__cause__ or error))
-                is_lost = True
-                await asyncio.sleep(RESTART_SECONDS)
-                continue
-            for job in jobs:
-                self._runner.start(job)
-            if not may_have_more:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._limits.poll_seconds):
-                        await self._runner.wake.wait()
-
-    async def _leave(self) -> None:
-        # Running jobs end, or wait for another worker.
-        await self._runner.stop(self._limits.grace_seconds)
-        worker_id, self._sweeper.worker_id = self._sweeper.worker_id, None
-        if worker_id is not None:
-            with suppress(DatabaseLost, *REFUSED):
-                await self._queue.leave(worker_id)
+        try:
+            await asyncio.create_task(self._runner.take_jobs(), name="jobs")
+        except REFUSED as error:
+            # Its tables work with other programs, or others held it for dead while this process was frozen.
+            log.warning("worker_restarting", cause=str(error.__cause__ or error))
+            await self._runner.leave()
 
     async def _repeat(self, task: PeriodicTask) -> None:
         is_lost = False

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from agent.queue.inbox import statements
-from agent.queue.job import MAX_COALESCED, Bounds
-from agent.queue.worker import Limits, Worker
+from agent.queue.job import MAX_COALESCED, Bounds, Limits
+from agent.queue.worker import Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
 from shared.clock import SystemClock

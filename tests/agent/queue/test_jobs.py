@@ -86,11 +86,10 @@ async def test_jobs_that_end_at_once_are_finished_together_whoever_has_taken_ove
 ) -> None:
     async with open_parley(settings, address, model, works=False) as parley:
         queue = JobQueue(parley.app.database, Slots(Bounds()))
-        worker_id = await queue.register()
         # Further messages of a place: its next job shows in which transaction the one before has ended.
         for number in range(2 * JOBS):
             await parley.accept("hello", user=f"u{number}", channel=f"c{number % JOBS}")
-        jobs, may_have_more = await queue.take(worker_id, 2 * JOBS)
+        jobs, may_have_more = await queue.take(2 * JOBS)
         assert (len(jobs), may_have_more) == (JOBS, False)
         await parley.sql("UPDATE jobs SET id = DEFAULT WHERE id = :id", id=jobs[-1].id)
         await parley.sql(
@@ -109,20 +108,22 @@ async def test_a_job_that_is_given_back_waits_for_another_worker_under_another_i
 ) -> None:
     async with open_parley(settings, address, model, works=False) as parley:
         accepted = await parley.accept("hello")
-        queue = JobQueue(parley.app.database, Slots(Bounds()))
-        first, second = await queue.register(), await queue.register()
-        ((job,), _) = await queue.take(first, 1)
-        assert await queue.take(second, 1) == ([], False)
+        first, second = (JobQueue(parley.app.database, Slots(Bounds())) for _ in range(2))
+        ((job,), _) = await first.take(1)
+        assert await second.take(1) == ([], False)
+        first_id = first.worker_id
 
-        await queue.leave(first)
+        await first.leave()
 
-        ((again,), _) = await queue.take(second, 1)
+        ((again,), _) = await second.take(1)
         assert (again.inbox_id, again.deaths) == (accepted.inbox_id, None)
         assert again.id != job.id
-        assert await queue.finish(job.id) is None
-        assert await queue.finish(again.id)
+        assert await first.finish(job.id) is None
+        assert await second.finish(again.id)
+        first.worker_id = first_id
+        first.slots.end(job.id)
         with pytest.raises(asyncpg.RaiseError, match="held for dead"):
-            await queue.take(first, 1)
+            await first.take(1)
 
 
 async def test_no_more_jobs_are_taken_than_there_are_slots(
@@ -132,10 +133,9 @@ async def test_no_more_jobs_are_taken_than_there_are_slots(
         for number in range(5):
             await parley.accept("hello", user=f"u{number}")
         queue = JobQueue(parley.app.database, Slots(Bounds(running=3)))
-        worker_id = await queue.register()
 
-        jobs, may_have_more = await queue.take(worker_id, 5)
+        jobs, may_have_more = await queue.take(5)
         assert (len(jobs), may_have_more) == (3, True)
-        assert await queue.take(worker_id, 5) == ([], False)
+        assert await queue.take(5) == ([], False)
         assert queue.slots.end(jobs[0].id)
-        assert len((await queue.take(worker_id, 5))[0]) == 1
+        assert len((await queue.take(5))[0]) == 1

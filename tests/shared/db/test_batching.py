@@ -116,7 +116,7 @@ async def test_processes_that_are_told_the_same_events_at_once_store_each_of_the
             *(
                 inbox.accept(event)
                 for part in (messages, messages[::-1], messages[50:])
-                for inbox in [Inbox(parley.app.database, parley.app.events)]
+                for inbox in [Inbox(parley.app.database, parley.app.events.notifier)]
                 for event in part
             )
         )
