@@ -365,8 +365,10 @@ class TurnReaders:
                 queue.put_nowait({"end": True, "response": response})
 
     def _tell(self, note: dict[str, Any]) -> None:
-        # Of a turn that runs here: to its readers here, and by a notification to those in other processes.
-        self._pass_on(note)
+        # Of a turn that runs here: to its readers here, and by a notification to those in other processes. Of its end
+        # those here hear with the answer.
+        if not note.get("end"):
+            self._pass_on(note)
         sealed = self._vault.seal(note, note["delta"]) if "delta" in note else note
         self.notifier.send(TURNS, json.dumps(sealed | {"origin": self._origin}))
 

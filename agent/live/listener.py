@@ -154,9 +154,7 @@ class Listener(TurnReaders):
             # The previous attempt may still stream after the next one has begun; its deltas have lower numbers.
             if "delta" in note and (note["delta"] is None or note["seq"] <= last):
                 continue
-            # The answer of a turn that ended here overtakes the notifications of its last deltas and of its end.
-            if "response" not in note:
-                return note
+            return note
 
     async def _read_events(self, inbox_id: int, outage: Outage, *, after: int, last: int | None) -> list[Event]:
         with outage.bridged():

@@ -38,8 +38,9 @@ JOBS_PER_SLOT = 5
 
 log = get_logger()
 
-# Runs one job to the end of its turn; raises `Superseded`, `DatabaseLost`, or any exception that a bug causes.
-RunTurn = Callable[[Job], Awaitable[None]]
+# Runs one job to the end of its turn, and returns whether the turn has ended the job; raises `Superseded`,
+# `DatabaseLost`, or any exception that a bug causes.
+RunTurn = Callable[[Job], Awaitable[bool | None]]
 
 
 class Gate:
@@ -224,29 +225,30 @@ class Runner:
     async def _run(self, job: Job) -> None:
         # A job that does not end here waits again when the sweep misses it among those in work.
         try:
-            await self._run_in_slot(job)
-            has_next = await retry_on_lost_db(lambda: self.queue.finish(job.id), self._limits.retry_seconds)
+            if not await self._run_in_slot(job):
+                await self._finish(job)
         except DatabaseLost as error:
             log.warning("job_left", inbox=job.inbox_id, cause=str(error.__cause__ or error))
-            return
         except Exception:
             log.exception("job_failed", inbox=job.inbox_id)
-            return
+
+    async def _finish(self, job: Job) -> None:
+        has_next = await retry_on_lost_db(lambda: self.queue.finish(job.id), self._limits.retry_seconds)
         if has_next is None:
             # Another worker considered this one dead, and the job waited again.
             log.info("job_was_taken_over")
         elif has_next:
             self.wake()
 
-    async def _run_in_slot(self, job: Job) -> None:
+    async def _run_in_slot(self, job: Job) -> bool | None:
         try:
             if job.deaths is None:
                 async with self.gate.shared():
-                    await self._run_with_retries(job)
-            else:
-                # Outside of the gate, so that this process goes on while the suspect waits for those of others.
-                while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
-                    await asyncio.sleep(WAIT_SECONDS)
+                    return await self._run_with_retries(job)
+            # Outside of the gate, so that this process goes on while the suspect waits for those of others.
+            while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
+                await asyncio.sleep(WAIT_SECONDS)
+            return False
         finally:
             if self.queue.slots.end(job.id):
                 self.wake()
@@ -263,7 +265,7 @@ class Runner:
                 await self._run_with_retries(job)
             return has_started is not False
 
-    async def _run_with_retries(self, job: Job) -> None:
+    async def _run_with_retries(self, job: Job) -> bool | None:
         errors = losses = 0
         give_up_at = self._clock.monotonic() + self._limits.retry_seconds
         while errors < MAX_ERRORS:
@@ -274,7 +276,7 @@ class Runner:
                 return await self._run_turn(job)
             except Superseded:
                 log.info("turn_superseded", inbox=job.inbox_id)
-                return None
+                return False
             except DatabaseLost:
                 if self._clock.monotonic() > give_up_at:
                     raise
@@ -287,7 +289,7 @@ class Runner:
                 job = replace(job, was_lost=False, last_error=describe(error))
                 errors += 1
         await self._give_up(job)
-        return None
+        return False
 
     async def _give_up(self, job: Job) -> None:
         async with self.queue.database.transaction() as session:

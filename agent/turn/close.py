@@ -12,6 +12,7 @@ from agent.journal.steps import Entry, Event, Step
 from agent.people.billing.budget import to_json
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
+from agent.queue.job import Job
 from agent.queue.outbox import LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
@@ -59,10 +60,11 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True)
 class ClosedTurn:
-    """The stored reply of a turn, and the confirmation that it asks for, if any."""
+    """The stored reply of a turn, the confirmation that it asks for, and whether the next turn of its place waits."""
 
     reply: Reply
     confirmation_id: int | None
+    has_next: bool
 
 
 def find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
@@ -119,8 +121,8 @@ def to_limit_notice(turn: RunningTurn) -> str:
     return prompts().turn.limit_reached.format(steps=turn.persona.max_iterations)
 
 
-async def close(database: Database, storage: Storage, turn: RunningTurn, answer: TurnResult) -> ClosedTurn:
-    """End the turn with this answer, write journal, ledger, outbox and inbox, and return the stored reply.
+async def close(database: Database, storage: Storage, *, job: Job, turn: RunningTurn, answer: TurnResult) -> ClosedTurn:
+    """End the turn and its job with this answer, write journal, ledger, outbox and inbox, and return the stored reply.
 
     Raises `Superseded` when another attempt has taken over the turn: nothing is written, and nothing may be sent.
     """
@@ -156,7 +158,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         confirmation_id = question.id if question else None
         events = _last_events(turn, answer, files=reply.files, confirmation_id=confirmation_id)
         row = reply.to_row(LEASE_SECONDS if is_sent else None)
-        ended = await end_turn(session, turn, answer, events=events, reply=row, question=question)
+        ended = await end_turn(session, turn, answer, events=events, reply=row, question=question, job=job)
     if not is_sent or turn.message.wants_stream:
         turn.announcer.announce(is_end=True)
     reply = replace(reply, id=ended.reply_id)
@@ -167,7 +169,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         # The statement that stored the question could not see it.
         delivery = replace(delivery, has_open_question=question is not None or delivery.has_open_question)
         reply = replace(reply, delivery=delivery, claim=claim)
-    return ClosedTurn(reply, confirmation_id)
+    return ClosedTurn(reply, confirmation_id, bool(ended.has_next))
 
 
 async def end_turn(
@@ -178,13 +180,14 @@ async def end_turn(
     events: Sequence[Event],
     reply: Mapping[str, Any] | None = None,
     question: NewQuestion | None = None,
+    job: Job | None = None,
 ) -> Any:
     """Close a turn: store its last step, payment, reply and question, and mark its inbox rows as finished.
 
     Returns a row with the `reply_id`, None without a reply, and what its delivery depends on.
 
-    A child turn has no reply: the parent turn reads its answer. Raises `Superseded` when another attempt has taken
-    over the turn: nothing is written, and nothing may be sent.
+    A child turn has no reply and no job: the parent turn reads its answer. Raises `Superseded` when another attempt has
+    taken over the turn: nothing is written, and nothing may be sent.
     """
     seq, tokens = 1 + max(step.seq for step in turn.log.steps), count_tokens(answer.text)
     step = Step(seq, "assistant", answer.text, token_count=tokens, model_used=turn.spend.model)
@@ -200,6 +203,7 @@ async def end_turn(
         "calls": to_json(turn.spend.unpaid),
         "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
         "question": json.dumps(asdict(question)) if question else None,
+        "job_id": job.id if job else None,
         "reasons": json.dumps(
             clean_json(
                 {

@@ -35,29 +35,34 @@ log = get_logger()
 statements = load_statements(__file__)
 
 
-async def run_turn(services: TurnServices, job: Job, cancellations: Cancellations) -> None:
-    """Run the next turn in the job's place and deliver its reply; returns at once when there is no turn to run.
+async def run_turn(services: TurnServices, job: Job, cancellations: Cancellations) -> bool:
+    """Run the next turn in the job's place and deliver its reply; returns whether there was one, which ended the job.
 
     Raises `Superseded` when another worker has taken over the turn, and `DatabaseLost` when the turn must be retried.
     Unexpected exceptions propagate.
     """
     turn = await open_turn(services, job)
     if turn is None:
-        return
+        return False
     database, storage, inbox_ids = services.database, services.files.storage, turn.request.inbox_ids
     async with running(services, job, turn) as end:
         view = LiveTurn(database, turn.key, turn.message)
         async with shown_live(services.outbox.senders.get(turn.message.adapter), view, turn.announcer):
             answer = await answer_turn(services, turn, cancellations)
-        closure = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
+        closure = await retry_on_lost_db(
+            lambda: close(database, storage, job=job, turn=turn, answer=answer), CLOSING_SECONDS
+        )
         end.answer, end.closed_at = answer, services.clock.monotonic()
         # What attempts before this one did is known to the tables alone.
         services.events.finish(inbox_ids, to_response(turn, answer, closure) if turn.key.attempt == 1 else None)
+        if closure.has_next:
+            services.events.notifier.announce_job()
         if closure.reply.claim is not None:
             await services.outbox.deliver(closure.reply)
     if turn.request.files:
         with suppress(DatabaseLost):
             await drop_pending(database, storage, turn_id=turn.key.id, files=turn.request.files)
+    return True
 
 
 async def answer_turn(services: TurnServices, turn: RunningTurn, cancellations: Cancellations) -> TurnResult:

@@ -15,10 +15,10 @@ WITH ending AS (
     INSERT INTO unremembered_turns (turn_id) SELECT id FROM ending WHERE CAST(:is_remembered AS boolean)
     ON CONFLICT DO NOTHING
 )
-SELECT ended.reply_id, ended.live_message_id, ended.is_claimed, delivery.* FROM parley_close_turn(
+SELECT ended.reply_id, ended.live_message_id, ended.is_claimed, ended.has_next, delivery.* FROM parley_close_turn(
     p_turn_id => :turn_id, p_attempt => :attempt, p_status => :status, p_finished => :finished, p_waves => :waves,
     p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_calls => :calls,
-    p_reply => :reply, p_question => :question
+    p_reply => :reply, p_question => :question, p_job_id => :job_id
 ) AS ended CROSS JOIN parley_find_delivery(:turn_id) AS delivery;
 
 -- name: take_over_turn

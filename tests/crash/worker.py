@@ -66,6 +66,9 @@ PERIODIC_TASKS = {
     "MCP servers",
     "model events",
     "claim",
+    "jobs",
+    "notes",
+    "batch loader",
     "live message",
 }
 

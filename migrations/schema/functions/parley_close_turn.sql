@@ -4,12 +4,13 @@
 -- p_reply: as for `parley_add_reply`; NULL for the turn of an agent, whose answer is read by the turn that asked it.
 -- p_question: as for `parley_ask`, the question with which the turn ends, if it ends with one. It is made here, together with
 -- the reply: nobody can agree to what was not shown. It is closed at once where a message of the turn was edited or deleted
--- meanwhile.
+-- meanwhile. p_job_id: the job that runs the turn, which ends with it; `has_next` tells whether the place's next turn waits.
 CREATE FUNCTION public.parley_close_turn(
     p_turn_id bigint, p_attempt int, p_status text, p_finished boolean, p_waves int, p_error text, p_cause text,
-    p_steps jsonb, p_events jsonb, p_calls jsonb, p_reply jsonb, p_question jsonb DEFAULT NULL
+    p_steps jsonb, p_events jsonb, p_calls jsonb, p_reply jsonb, p_question jsonb DEFAULT NULL,
+    p_job_id bigint DEFAULT NULL
 )
-RETURNS TABLE (reply_id bigint, live_message_id text, is_claimed boolean)
+RETURNS TABLE (reply_id bigint, live_message_id text, is_claimed boolean, has_next boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_turn record;
@@ -44,6 +45,7 @@ BEGIN
     ) THEN
         PERFORM public.parley_withdraw_questions(ARRAY[p_turn_id]);
     END IF;
+    has_next := public.parley_end_job(p_job_id);
     -- Last, so that the person's other turns wait for this one as briefly as can be.
     PERFORM public.parley_charge(
         ROW(v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), p_calls

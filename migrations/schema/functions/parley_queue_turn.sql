@@ -1,5 +1,5 @@
 -- Makes sure that the next turn of a place will be taken: a place has one job, which waits or is in work. While it is in
--- work nothing is done here, because its end looks for what is left (`parley_finish_jobs`). So the queue is as long
+-- work it is only locked here, because its end looks for what is left (`parley_end_job`). So the queue is as long
 -- as there are places with open messages, however many messages they have.
 --
 -- The job counts for the sender of the message `p_inbox_id`, and the more open messages that person has sent before, the
@@ -19,8 +19,6 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- What follows sees what those who held the lock before have committed.
-    PERFORM pg_advisory_xact_lock(hashtextextended('inbox ' || v_message.place_key, 0));
     SELECT -count(*) INTO v_priority FROM (
         SELECT FROM public.inbox
         WHERE platform = v_message.platform AND platform_user_id = v_message.platform_user_id
