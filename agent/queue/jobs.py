@@ -32,6 +32,8 @@ MAX_TAKEN = 16  # jobs in one statement
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
 # With fewer jobs in work a worker takes those of its own process, whose readers it can answer without the database.
 NEAR_JOBS = 4
+# For so long after a job it looks often whether there is one that nobody told it of.
+BUSY_SECONDS, REST_SECONDS = 10.0, 2.0
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
 JOBS_PER_SLOT = 5
 
@@ -171,6 +173,7 @@ class Runner:
         self._is_woken = asyncio.Event()
         self.gate = Gate()
         self.has_others = False
+        self._busy_until = 0.0
 
     @property
     def worker_id(self) -> int | None:
@@ -192,12 +195,16 @@ class Runner:
             jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
             for job in jobs:
                 self.start(job)
+                self._busy_until = self._clock.monotonic() + BUSY_SECONDS
             if not may_have_more:
                 await self._rest()
 
     async def _rest(self) -> None:
+        # At rest, the worker's look at all kinds of work wakes it; that it could take jobs is tried now and then.
+        is_busy = self._clock.monotonic() < self._busy_until
+        seconds = self._limits.poll_seconds if is_busy else max(self._limits.poll_seconds, REST_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.poll_seconds):
+            async with asyncio.timeout(seconds):
                 await self._is_woken.wait()
 
     async def _take(self) -> tuple[list[Job], bool]:

@@ -67,6 +67,7 @@ PERIODIC_TASKS = {
     "model events",
     "claim",
     "jobs",
+    "look",
     "notes",
     "batch loader",
     "live message",
