@@ -39,6 +39,8 @@ BESIDE: dict[str, dict[str, Any]] = {
     "database.secretKey": SPLIT,
     # How many workers there are says the autoscaler otherwise.
     "worker.replicas": SPLIT,
+    "worker.autoscaling.minReplicas": SPLIT
+    | {"worker": {"autoscaling": {"enabled": True, "secretName": "queue", "maxReplicas": 100}}},
     "database.cluster.enabled": SPLIT | {"database": {"cluster": {"enabled": True}}},
 }
 

@@ -152,8 +152,20 @@ def test_a_platform_takes_no_other_programs_place(name: str) -> None:
 
 def test_workers_that_would_not_be_scaled_are_not_promised() -> None:
     refused = run_helm("template", "chat", values=SINGLE | {"worker": SCALED["worker"]})
-
     assert "worker.autoscaling: without s3.endpoint" in refused.stderr
+
+    refused = run_helm("template", "chat", values=with_value(SCALED, ("worker", "autoscaling", "minReplicas"), 11))
+    assert "worker.autoscaling: minReplicas is more than maxReplicas" in refused.stderr
+
+
+def test_a_setting_with_which_no_program_starts_leaves_the_old_programs_where_they_are() -> None:
+    deployments = [document["spec"] for document in render(WHOLE) if document["kind"] == "Deployment"]
+
+    assert len(deployments) == 3
+    for deployment in deployments:
+        assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+        # Workers and platforms listen on nothing: an engine finds them ready as soon as they run.
+        assert deployment["minReadySeconds"] == 15
 
 
 def test_pods_ask_for_names_and_reach_what_is_in_the_cluster() -> None:
