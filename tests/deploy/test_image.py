@@ -188,6 +188,10 @@ def test_its_bill_of_materials_has_each_package_of_the_locks_and_nothing_else(
 def test_its_bill_of_materials_is_cyclonedx_and_names_no_folder_of_the_builder(image: Image, name: str) -> None:
     text = (image.root / f"opt/parley/sbom/{name}.cdx.json").read_text("utf-8")
 
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    bill: dict[str, Any] = json.loads(text)
+    # To parse an address by its grammar takes a hundredth of a second: those of one bill stand for all.
+    for component in bill["components"] if name == "parley" else ():
+        component.pop("externalReferences", None)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(bill)) is None
     assert str(image.root) not in text
     assert "file://" not in text
