@@ -100,8 +100,13 @@ async def get_health(_request: Request) -> Response:
 
 
 async def get_readiness(request: Request) -> Response:
-    """Answer whether a message could be accepted and answered: the database, its tables, and a worker."""
+    """Answer whether a message could be accepted and answered: the database, its tables, and a worker.
+
+    With `?workers=no`, whether it could be accepted: workers that come by the depth of the queue are not there yet.
+    """
     app, workers = app_of(request), request.app.state.workers
+    if request.query_params.get("workers") == "no":
+        workers = None
     looking = asyncio.create_task(find_obstacle(app, workers), name="readiness")
     await asyncio.wait({looking}, timeout=READY_SECONDS)
     # It is not waited for: a connection to a silent server takes its time to end.

@@ -115,14 +115,20 @@ ORDER BY since DESC;
 COMMENT ON VIEW admin.stuck IS 'What needs a look: long turns, waiting and parked messages, replies that failed. Empty is good.';
 
 CREATE VIEW admin.queue_depth AS
-SELECT counted.*, counted.messages + counted.jobs + least(counted.replies, 1) AS depth
+-- A conversation has one turn at a time, so that a second worker does nothing for more of its messages.
+SELECT counted.*, counted.conversations + counted.jobs + least(counted.replies, 1) AS depth
 FROM (
-    SELECT (SELECT count(*) FROM public.inbox WHERE inbox.status IN ('waiting', 'claimed')) AS messages,
+    SELECT waiting.messages, waiting.conversations,
            (SELECT count(*) FROM public.scheduled_jobs AS job WHERE job.status = 'active' AND job.next_due_at <= now()) AS jobs,
            (SELECT count(*) FROM public.outbox WHERE outbox.status IN ('pending', 'claimed')) AS replies
+    FROM (
+        SELECT count(*) AS messages, count(DISTINCT inbox.place_key) AS conversations
+        FROM public.inbox WHERE inbox.status IN ('waiting', 'claimed')
+    ) AS waiting
 ) AS counted;
 COMMENT ON VIEW admin.queue_depth IS
-    'What workers have to do: messages without an answer, due jobs, replies to deliver. Autoscalers read depth; 0 is idle.';
+    'What workers have to do: messages without an answer, their conversations, due jobs, replies to deliver. Autoscalers '
+    'read depth; 0 is idle.';
 
 CREATE VIEW admin.memories_by_user AS
 SELECT person.name, counted.user_id, counted.source, counted.scope, counted.memories, counted.newest
