@@ -5,7 +5,7 @@ from pathlib import Path
 from alembic import op
 from procrastinate.schema import SchemaManager
 
-revision = "0101"
+revision = "0102"
 down_revision = None
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
