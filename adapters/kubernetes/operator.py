@@ -14,7 +14,7 @@ from shared.errors import Refusal
 from shared.log import get_logger
 
 log = get_logger()
-FINALIZER = f"{GROUP}/row"
+FINALIZER, MARKS = f"{GROUP}/row", f"kopf.{GROUP}"
 # On a resource: `keep` leaves its row when it is deleted.
 POLICY, KEEP = f"{GROUP}/resource-policy", "keep"
 # What is wrong with the database or the API server passes.
@@ -33,8 +33,9 @@ def build_settings() -> kopf.OperatorSettings:
     """Return the settings: what kopf remembers is in annotations of ours, and rights in one namespace are enough."""
     settings = kopf.OperatorSettings()
     settings.persistence.finalizer = FINALIZER
-    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP, key="last-applied")
+    # Of a prefix that is kopf's alone: it takes no notice of other annotations with it.
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=MARKS)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=MARKS, key="last-applied")
     settings.scanning.disabled = True
     settings.execution.default_backoff = RETRY_SECONDS
     return settings
@@ -59,8 +60,10 @@ def build_registry(resources: Resources, clock: Clock, seconds: float) -> kopf.O
         write_status(body, patch, state=state, clock=clock)
 
     async def remove(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
-        row = find_row(body)
-        if row is None or body.metadata.annotations.get(POLICY) == KEEP:
+        if body.metadata.annotations.get(POLICY) == KEEP:
+            return
+        row = find_row(body) or await resources.find_row(to_document(body))
+        if row is None:
             return
         try:
             await resources.remove(body["kind"], row)

@@ -54,6 +54,20 @@ class Resources:
         except Refusal as error:
             return State("refused", str(error), row=row)
 
+    async def find_row(self, document: Mapping[str, Any]) -> str | None:
+        """Return which row is the resource's although its status does not say so, because the operator ended between.
+
+        It is the one that the operator has written last, and that says what the resource says.
+        """
+        try:
+            manifest = read_manifest(dict(document))
+        except Refusal:
+            return None
+        async with self.database.transaction() as session:
+            stored = (await list_rows(session, manifest.kind)).get(manifest.key)
+        is_own = stored is not None and stored.who == self.actor and plan_one(manifest, stored).change is Change.SAME
+        return manifest.key if is_own else None
+
     async def remove(self, kind: str, row: str) -> None:
         """Delete the row, unless it is gone already; raises `Refusal` with the database's reason."""
         with refusals():
@@ -86,5 +100,6 @@ class Resources:
             return State("applied", row=manifest.key, version=stored.version)
         if step.refusal is not None:
             raise Refusal(step.refusal)
-        drift = step.differences
-        return State("drifted", step.drift, row=manifest.key, version=stored.version, drift=drift)
+        # Another resource says the same row, in this namespace or by `parley apply`.
+        message = step.drift or f"last written by {stored.who}"
+        return State("drifted", message, row=manifest.key, version=stored.version, drift=step.differences)

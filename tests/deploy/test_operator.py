@@ -41,6 +41,13 @@ async def test_a_resource_becomes_a_row_follows_its_changes_tells_of_drift_and_g
         await owner.execute("SELECT admin.undo($1)", status["version"])
         await cluster.until_state("Persona", "pirate", "applied", drift=[])
 
+        # Any change of the resource writes the row anew, also one of its annotations.
+        await owner.execute("UPDATE personas SET max_iterations = 7 WHERE name = 'Pirate'")
+        await cluster.until_state("Persona", "pirate", "drifted", drift=["steps: 7 -> unset"])
+        await cluster.change("Persona", "pirate", metadata={"annotations": {"parley.chat/again": "1"}})
+        await cluster.until_state("Persona", "pirate", "applied", drift=[])
+        assert await owner.fetchval("SELECT max_iterations FROM personas WHERE name = 'Pirate'") is None
+
         await cluster.delete("Persona", "pirate")
         await cluster.until("Persona", "pirate", lambda body: not body)
         assert await owner.fetchrow(PERSONA) is None
