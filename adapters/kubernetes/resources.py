@@ -1,7 +1,8 @@
 """One resource at a time, as the operator applies it: what became of its row."""
 
+import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from adapters.kubernetes.manifests import Manifest, read_manifest
@@ -36,6 +37,8 @@ class Resources:
 
     database: Database
     actor: str
+    # At a start all resources come at once; more would only wait for a connection, and give up.
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
 
     async def apply(self, document: Mapping[str, Any], *, row: str | None) -> State:
         """Make the row what the resource says; `row` is the one that it had so far, which goes when it is another."""
@@ -63,7 +66,7 @@ class Resources:
             manifest = read_manifest(dict(document))
         except Refusal:
             return None
-        async with self.database.transaction() as session:
+        async with self.room, self.database.transaction() as session:
             stored = (await list_rows(session, manifest.kind)).get(manifest.key)
         is_own = stored is not None and stored.who == self.actor and plan_one(manifest, stored).change is Change.SAME
         return manifest.key if is_own else None
@@ -71,14 +74,14 @@ class Resources:
     async def remove(self, kind: str, row: str) -> None:
         """Delete the row, unless it is gone already; raises `Refusal` with the database's reason."""
         with refusals():
-            async with self.database.transaction() as session:
+            async with self.room, self.database.transaction() as session:
                 await name_actor(session, self.actor)
                 rows = await list_rows(session, kind)
                 if row in rows:
                     await delete(session, kind, spec=rows[row].spec, key=row)
 
     async def _write(self, manifest: Manifest, row: str | None) -> None:
-        async with self.database.transaction() as session:
+        async with self.room, self.database.transaction() as session:
             await name_actor(session, self.actor)
             rows = await list_rows(session, manifest.kind)
             if row is not None and row in rows and row != manifest.key:
@@ -89,7 +92,7 @@ class Resources:
                 raise Refusal(step.refusal)
 
     async def _read(self, manifest: Manifest) -> State:
-        async with self.database.transaction() as session:
+        async with self.room, self.database.transaction() as session:
             rows = await list_rows(session, manifest.kind)
         stored = rows.get(manifest.key)
         if stored is None:
