@@ -53,10 +53,13 @@ def build_registry(resources: Resources, clock: Clock, seconds: float) -> kopf.O
         if FINALIZER not in body.metadata.get("finalizers", ()):
             # Without it the row would outlive a resource that is deleted now.
             return
-        # What was refused is tried again: what it refers to may be there by now.
-        is_applied = body.status.get("state") in {"applied", "drifted"}
-        look = resources.inspect if is_applied else resources.apply
-        state = await look(to_document(body), row=find_row(body))
+        document, row, before = to_document(body), find_row(body), body.status.get("state")
+        if before in {"applied", "drifted"}:
+            drifted_version = body.status.get("version") if before == "drifted" else None
+            state = await resources.inspect(document, row=row, drifted_version=drifted_version)
+        else:
+            # What was refused is tried again: what it refers to may be there by now.
+            state = await resources.apply(document, row=row)
         write_status(body, patch, state=state, clock=clock)
 
     async def remove(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:

@@ -50,12 +50,20 @@ class Resources:
         except Refusal as error:
             return State("refused", str(error), row=row)
 
-    async def inspect(self, document: Mapping[str, Any], *, row: str | None) -> State:
-        """Say whether the row still is what the resource says."""
+    async def inspect(self, document: Mapping[str, Any], *, row: str | None, drifted_version: int | None) -> State:
+        """Say whether the row still is what the resource says.
+
+        What the operator itself has written last, and was seen as drift before (`drifted_version`), is written anew:
+        two changes of the resource have overtaken each other.
+        """
         try:
-            return await self._read(read_manifest(dict(document)))
+            state = await self._read(read_manifest(dict(document)))
         except Refusal as error:
             return State("refused", str(error), row=row)
+        is_own = state.message == self._to_message(self.actor)
+        if state.state == "drifted" and is_own and state.version == drifted_version:
+            return await self.apply(document, row=row)
+        return state
 
     async def find_row(self, document: Mapping[str, Any]) -> str | None:
         """Return which row is the resource's although its status does not say so, because the operator ended between.
@@ -104,5 +112,9 @@ class Resources:
         if step.refusal is not None:
             raise Refusal(step.refusal)
         # Another resource says the same row, in this namespace or by `parley apply`.
-        message = step.drift or f"last written by {stored.who}"
+        message = step.drift or self._to_message(stored.who)
         return State("drifted", message, row=manifest.key, version=stored.version, drift=step.differences)
+
+    @staticmethod
+    def _to_message(who: str | None) -> str:
+        return f"last written by {who}"

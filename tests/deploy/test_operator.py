@@ -48,6 +48,14 @@ async def test_a_resource_becomes_a_row_follows_its_changes_tells_of_drift_and_g
         await cluster.until_state("Persona", "pirate", "applied", drift=[])
         assert await owner.fetchval("SELECT max_iterations FROM personas WHERE name = 'Pirate'") is None
 
+        # An older change of the resource that came after a newer one is the operator's own mistake.
+        await owner.execute("""
+            SELECT set_config('parley.actor', 'kubernetes:chat', false);
+            UPDATE personas SET max_iterations = 9 WHERE name = 'Pirate';
+        """)
+        status = await cluster.until_state("Persona", "pirate", "applied", version=status["version"] + 5)
+        assert await owner.fetchval("SELECT max_iterations FROM personas WHERE name = 'Pirate'") is None
+
         await cluster.delete("Persona", "pirate")
         await cluster.until("Persona", "pirate", lambda body: not body)
         assert await owner.fetchrow(PERSONA) is None
