@@ -43,7 +43,7 @@ SETTINGS = {
     "tcp_keepalives_count": str(PROBES),
     "tcp_user_timeout": str(UNACKNOWLEDGED_SECONDS * 1000),
 }
-# For psql and pg_dump; what `DATABASE_URL` names itself goes before.
+# For psql, pg_dump and Alembic; what `DATABASE_URL` names itself goes before.
 LIBPQ_PARAMETERS = {
     "connect_timeout": str(round(CONNECT_SECONDS)),
     "keepalives_idle": str(IDLE_SECONDS),
