@@ -42,7 +42,7 @@ COLORS = {
 def export(
     kubernetes: bool = typer.Option(False, "--kubernetes", help="As resources of Kubernetes, in YAML; the only form."),
 ) -> None:
-    """Write the MCP servers, personas, agents and budgets that are there, without secrets."""
+    """Write the MCP servers, personas, agents and budgets that are there. Secrets are left out."""
     if not kubernetes:
         raise typer.BadParameter("Say in which form: --kubernetes.")
 
@@ -101,7 +101,7 @@ def start_operator(
     namespace: str = typer.Option("default", help="Whose resources become rows."),
     interval: float = typer.Option(30.0, min=0.1, help="Seconds between two looks for rows that somebody changed."),
 ) -> None:
-    """Make rows what resources in a cluster say, and write into their status what became of them."""
+    """Make rows what resources in a cluster say. Their status tells what became of them."""
     settings = read_settings()
     if find_spec("kopf") is None:
         raise ConfigurationError(f"the operator needs kopf, which is not installed; {EXTRAS_REMEDY} `operator`.")
