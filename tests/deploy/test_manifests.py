@@ -277,6 +277,21 @@ async def test_two_manifests_of_one_row_and_a_persona_of_an_agent_are_refused(in
     assert "the persona pirate is an agent's own: change it by the Agent pirate" in plan
 
 
+async def test_a_persona_that_has_become_more_than_its_agents_stays_when_the_agent_goes(
+    installation: Installation,
+) -> None:
+    await installation.owner.execute("""
+        SELECT admin.define_agent('scout', 'Finds things.', instructions => 'Find.');
+        SELECT admin.define_agent('clerk', 'Counts things.', instructions => 'Count.');
+        SELECT admin.set_default_persona('clerk');
+        SELECT admin.delete_agent('scout');
+        SELECT admin.delete_agent('clerk');
+    """)
+
+    names = await installation.owner.fetch("SELECT name FROM personas ORDER BY name")
+    assert [row["name"] for row in names] == ["clerk"]
+
+
 @pytest.mark.parametrize("kind", SPECS)
 def test_kubernetes_takes_the_definitions(kind: str) -> None:
     for version in ("1.27", "1.37"):
