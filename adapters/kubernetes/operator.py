@@ -10,7 +10,7 @@ from adapters.kubernetes.manifests import GROUP, SPECS, VERSION
 from adapters.kubernetes.resources import Resources, State
 from shared.clock import Clock
 from shared.db.database import Database
-from shared.errors import Refusal
+from shared.errors import ConfigurationError, Refusal
 from shared.log import get_logger
 
 log = get_logger()
@@ -22,11 +22,21 @@ RETRY_SECONDS = 5.0
 
 
 async def run_operator(database: Database, clock: Clock, *, namespace: str, seconds: float) -> None:
-    """Watch the resources of a namespace until the process is told to stop; look for drift every so many seconds."""
+    """Watch the resources of a namespace until the process is told to stop; look for drift every so many seconds.
+
+    Raises `ConfigurationError` where there is no cluster.
+    """
+    settings = build_settings()
+    try:
+        connection = login(settings=settings)
+    except (OSError, kopf.LoginError) as error:
+        raise ConfigurationError(f"KUBECONFIG: {error}") from None
+    if connection is None:
+        raise ConfigurationError("There is no cluster: set KUBECONFIG, or run the operator in a pod with an account.")
     # kopf tells of each look for drift; what became of a resource is told here, once.
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     registry = build_registry(Resources(database, f"kubernetes:{namespace}"), clock, seconds)
-    await kopf.operator(registry=registry, settings=build_settings(), namespaces=[namespace], standalone=True)
+    await kopf.operator(registry=registry, settings=settings, namespaces=[namespace], standalone=True)
 
 
 def build_settings() -> kopf.OperatorSettings:

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 from shared.db.database import Address
+from shared.errors import ConfigurationError
+from tests.support.command_line import types
 from tests.support.kubernetes import operating
 
 PERSONA = "SELECT system_prompt, default_model FROM personas WHERE name = 'Pirate'"
@@ -117,3 +120,10 @@ async def test_a_resource_that_names_another_row_lets_go_of_the_one_before(
 
         rows = await owner.fetch("SELECT kind, period, cost_limit FROM budgets")
         assert [tuple(map(str, row)) for row in rows] == [("installation", "day", "2.50000000")]
+
+
+async def test_without_a_cluster_the_operator_says_what_is_missing(address: Address, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="There is no cluster: set KUBECONFIG"):
+        await types(address, tmp_path, "operator", HOME=str(tmp_path), KUBECONFIG="")
+    with pytest.raises(ConfigurationError, match="No such file"):
+        await types(address, tmp_path, "operator", KUBECONFIG=str(tmp_path / "config"))
