@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
 	@echo "make embeddings  install the model of EMBEDDING_MODEL=local, 40 MB"
-	@echo "make extras  install what models of Amazon (bedrock/…) and traces (OTEL_EXPORTER_OTLP_ENDPOINT) need"
+	@echo "make extras  install what models of Amazon (bedrock/…), `parley operator` and traces (OTEL_EXPORTER_OTLP_ENDPOINT) need"
 	@echo "make test    lint, types and the whole test suite; installs what it needs"
 	@echo "make lint    ruff (rules and format), mypy, the contracts on imports, sqlfluff and squawk"
 	@echo "make format  let ruff put the code in shape"
@@ -164,7 +164,7 @@ lock: ready-for-tests
 	@cp requirements-dev.lock requirements.lock
 	@$(SOLVE) pyproject.toml --group build --override .ci/never-imported.txt --output-file requirements.lock >/dev/null
 	@echo "parley: solving requirements-extras.lock"
-	@$(EXTRAS) bedrock traces | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-extras.lock - >/dev/null
+	@$(EXTRAS) bedrock operator traces | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-extras.lock - >/dev/null
 	@echo "parley: solving requirements-embeddings.lock"
 	@$(EXTRAS) embeddings | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-embeddings.lock - >/dev/null
 	@echo "parley: solving requirements-code.lock"

@@ -72,6 +72,17 @@ COMMENT ON VIEW admin.personas IS
     'Personas and where they answer; modules NULL = all that the permission allows. UPDATE changes name, modules, model, '
     'loop_mode, system_prompt.';
 
+CREATE VIEW admin.agents AS
+SELECT agent.id, agent.name, agent.description, agent.required_permission AS permission, persona.name AS persona, agent.url,
+       agent.peers, agent.is_enabled, agent.last_error, persona.id AS persona_id,
+       -- With nothing that only the persona's row can say, and for nobody else.
+       agent.owns_persona AND persona.name = agent.name AND persona.platform IS NULL AND NOT persona.is_default AND NOT persona.allow_mentions
+           AND num_nonnulls(persona.skills, persona.max_tokens_per_request, persona.max_temperature, persona.loop_mode) = 0
+           AND NOT EXISTS (SELECT FROM public.agents AS other WHERE other.persona_id = persona.id AND other.id <> agent.id)
+           AS has_own_persona
+FROM public.agents AS agent LEFT JOIN public.personas AS persona ON persona.id = agent.persona_id;
+COMMENT ON VIEW admin.agents IS 'Agents that tasks may be handed to, with the persona or the URL that answers.';
+
 CREATE VIEW admin.persona_versions AS
 SELECT version.persona_id, version.name, version.version, version.created_at AS at,
        coalesce(version.actor, version.database_user) AS who, version.action,

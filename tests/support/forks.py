@@ -34,9 +34,11 @@ ROOT = Path(__file__).parents[2]
 IMPORTED = (
     "adapters.cli",
     "adapters.cli.compose",
+    "adapters.cli.manifests",
     "adapters.cli.owner",
     "adapters.cli.platforms",
     "adapters.cli.worker",
+    "adapters.kubernetes.operator",
     "adapters.terminal",
     "agent.llm.offline",
     "agent.commands.personal_data.export",

@@ -43,14 +43,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{- /* A pod: `root`, the `command` of parley, `resources`, whether it has a `port`, whether it is `direct`ly connected. */}}
+{{- /* A pod: `root`, the `command` of parley, `resources`, whether it has a `port`, whether it is `direct`ly connected. One with a
+`clusterAccount` speaks to the cluster's API by it, and keeps no files. */}}
 {{- define "parley.pod" -}}
 {{- $values := .root.Values }}
 {{- /* Migrations run before anything else of the release is there. */}}
 {{- if not .direct }}
-serviceAccountName: {{ include "parley.name" .root }}
+serviceAccountName: {{ .clusterAccount | default (include "parley.name" .root) }}
 {{- end }}
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ not (not .clusterAccount) }}
 # A worker hands its turns over within 20 s, and has ended after 27.
 terminationGracePeriodSeconds: 40
 securityContext:
@@ -112,7 +113,7 @@ containers:
       - {name: tmp, mountPath: /tmp}
 volumes:
   - name: home
-    {{- if or (include "parley.isSplit" .root) .direct }}
+    {{- if or (include "parley.isSplit" .root) .direct .clusterAccount }}
     emptyDir: {}
     {{- else }}
     persistentVolumeClaim: {claimName: {{ include "parley.name" .root }}}
