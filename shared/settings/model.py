@@ -160,6 +160,9 @@ class Settings(BaseModel):
     """Waves of tool calls in one turn."""
     wave_width: int = Field(default=8, ge=1, le=64)
     """Tool calls that run concurrently."""
+    workers: int | None = Field(default=None, ge=1, le=256)
+    """Processes that run turns ([more](../operations.md#more-workers)); unset: of `parley run` as many as there are
+    cores that it may use, of `parley worker` one."""
     max_turns: int = Field(default=200, ge=1, le=2000)
     """Turns that one worker runs at once; turns that wait for a budget or a download are not counted."""
     max_turns_per_person: int = Field(default=10, ge=1)
