@@ -29,7 +29,6 @@ from shared.files.storage import open_storage
 from shared.files.stored_file import StoredContent
 from shared.memory.vectors import read_progress
 from shared.models import Skill
-from shared.processes.cores import count_cores
 from shared.settings import Settings, load_secrets
 
 statements = load_statements(__file__)
@@ -62,8 +61,7 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
         return
     async for finding in _check_server(address, postgres):
         yield finding
-    count = installation.settings.workers or count_cores()
-    if (shortage := find_shortage(postgres, count)) is not None:
+    if (shortage := find_shortage(postgres, installation.settings.count_workers())) is not None:
         yield Finding("warn", "database", shortage)
     revision, newest = await find_revision(address), newest_revision()
     if revision == newest:
@@ -131,7 +129,7 @@ async def _look_at_workers(address: Address, settings: Settings) -> Finding:
     finally:
         await database.close()
     # Those of a given database may be started elsewhere, in any number.
-    count = settings.workers or count_cores() if address.is_embedded else live
+    count = settings.count_workers() if address.is_embedded else live
     if not live:
         return Finding("ok", "workers", "none runs now; messages wait until `parley run` or `parley worker` does")
     if live < count:

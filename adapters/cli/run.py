@@ -29,11 +29,10 @@ def run_all() -> None:
     """Start everything that is configured: tables, web page, HTTP API, platforms, and WORKERS workers."""
     from adapters.cli.platforms import build_platforms
     from adapters.cli.serving import Parts, serve, with_free_port
-    from shared.processes.cores import count_cores
 
     # The port stays the same when the process that has it is started again.
     settings = with_free_port(read_settings())
-    count = settings.workers or count_cores()
+    count = settings.count_workers()
     platforms = build_platforms(settings)
     # Referenced here, because the event loop keeps no tasks.
     tasks: list[asyncio.Task[None]] = []
@@ -137,7 +136,7 @@ def _run_processes(settings: "Settings", programs: "Sequence[Callable[[Child | N
     if len(programs) == 1:
         programs[0](None)
         return
-    from adapters.cli.supervisor import supervise
+    from adapters.cli.supervisor import Supervisor
     from shared.db.database import locate
 
     def hold_database() -> None:
@@ -146,7 +145,7 @@ def _run_processes(settings: "Settings", programs: "Sequence[Callable[[Child | N
             with suppress(ConfigurationError):
                 locate(settings)
 
-    raise typer.Exit(supervise(programs, on_ready=hold_database))
+    raise typer.Exit(Supervisor(programs, on_ready=hold_database).run())
 
 
 def _run_next(settings: "Settings", platforms: "Sequence[ChatPlatform]", child: "Child | None") -> None:

@@ -78,10 +78,12 @@ class _Place:
 class Supervisor:
     """Runs each program in a process of its own; the others begin as soon as the first one is ready."""
 
-    def __init__(self, programs: Sequence[Program], *, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, programs: Sequence[Program], *, on_ready: Callable[[], None], steady_seconds: float = STEADY_SECONDS
+    ) -> None:
         """Run these programs; `on_ready` is called in this process when the first one is ready for the first time."""
         self._processes = [_Place(number, program) for number, program in enumerate(programs, 1)]
-        self._on_ready = on_ready
+        self._on_ready, self._steady_seconds = on_ready, steady_seconds
         self._is_ready = self._is_stopping = False
         self._stop_at = float("inf")
         self._code = DONE
@@ -183,7 +185,7 @@ class Supervisor:
             self._is_stopping, self._code = True, _to_exit_code(code)
             return
         now = monotonic()
-        process.failures = 0 if now - process.started_at >= STEADY_SECONDS else process.failures
+        process.failures = 0 if now - process.started_at >= self._steady_seconds else process.failures
         seconds = min(2.0**process.failures, MOST_WAIT_SECONDS)
         process.failures, process.start_at = process.failures + 1, now + seconds
         cause = _describe(code, has_oom_kills=_count_oom_kills() > process.oom_kills)
@@ -203,11 +205,6 @@ class Supervisor:
         for process in self._list_running():
             with suppress(ProcessLookupError):
                 os.kill(process.pid or 0, number)
-
-
-def supervise(programs: Sequence[Program], *, on_ready: Callable[[], None]) -> int:
-    """Run each program in a process of its own until a signal, and return the exit code; see `Supervisor`."""
-    return Supervisor(programs, on_ready=on_ready).run()
 
 
 @contextmanager

@@ -37,7 +37,6 @@ from shared.db.embedded.server import CONNECTIONS, start_postgres
 from shared.db.errors import REFUSED, is_broken, is_duplicate, is_lost, is_stale
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
-from shared.processes.cores import count_cores
 from shared.settings import Settings
 
 Result = TypeVar("Result")
@@ -146,7 +145,7 @@ def locate(settings: Settings) -> Address:
 
 def count_connections(settings: Settings) -> int:
     """Return how many connections a server should take for `parley run` with these settings."""
-    return max(CONNECTIONS, (settings.workers or count_cores()) * WORKER_CONNECTIONS + OTHER_CONNECTIONS)
+    return max(CONNECTIONS, settings.count_workers() * WORKER_CONNECTIONS + OTHER_CONNECTIONS)
 
 
 def find_shortage(server: Server, workers: int) -> str | None:
