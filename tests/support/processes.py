@@ -20,6 +20,6 @@ def wait_until_gone(pids: Sequence[int]) -> None:
 
 
 def list_children(pid: int) -> list[int]:
-    """Return the processes that a process without threads has started and that run, the oldest first."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [child for child in map(int, children) if is_alive(child)]
+    """Return the processes that a process has started and that run; of one without threads the oldest first."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [child for file in files for child in map(int, file.read_text().split()) if is_alive(child)]
