@@ -82,18 +82,21 @@ def allow_many_files() -> None:
 
 async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> bool:
     """Return whether a signal has ended it."""
-    # The first SIGTERM or SIGINT stops the parts; a second one ends the process at once. A supervisor sends SIGTERM.
+    # The first SIGTERM or SIGINT stops the parts; a second one ends the process at once. A supervisor sends SIGTERM, and
+    # SIGKILL to end it at once: a service manager may send SIGTERM to all processes besides.
     signals = (signal.SIGTERM, signal.SIGINT) if parts.child is None else (signal.SIGTERM,)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
+        if stopping.is_set():
+            return
         stopping.set()
         end_within(END_SECONDS, EXIT_STATUS)
         if parts.child is None:
             complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
-        for signal_number in signals:
-            loop.remove_signal_handler(signal_number)
+            for signal_number in signals:
+                loop.remove_signal_handler(signal_number)
 
     for signal_number in signals:
         loop.add_signal_handler(signal_number, stop)

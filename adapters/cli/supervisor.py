@@ -178,7 +178,8 @@ class Supervisor:
     def _note_end(self, process: _Place, code: int) -> None:
         pid, process.pid = process.pid, None
         if self._is_stopping:
-            self._code = self._code or _to_exit_code(code)
+            # One that has just begun has no handler yet, and ends with the signal that it was sent.
+            self._code = self._code or (DONE if code == -signal.SIGTERM else _to_exit_code(code))
             return
         if not self._is_ready:
             # It has said why, and others would say the same.

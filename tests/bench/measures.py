@@ -242,10 +242,9 @@ async def measured(home: Path, names: tuple[str, ...], size: Size) -> AsyncGener
     """Start everything in this folder, yield the figures of these measurements, and end all programs."""
     async with AsyncExitStack() as closing:
         base_url, model_pid = await closing.enter_async_context(running_model())
-        for name, start in STARTING.items():
-            if name in names:
-                async for figure in start(home, base_url, size):
-                    yield figure
+        for start in [start for name, start in STARTING.items() if name in names]:
+            async for figure in start(home, base_url, size):
+                yield figure
         chosen = [measure for name, measure in MEASURES.items() if name in names]
         if not chosen:
             return

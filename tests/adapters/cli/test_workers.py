@@ -186,6 +186,9 @@ async def test_ctrl_c_lets_turns_end_and_a_second_one_does_not(fresh: Shell, mod
         for pid in (run.running.pid, *pids):
             os.kill(pid, signal.SIGINT)
         await run.until_stopping()
+        # And as systemd does: to all processes again.
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
         assert all(map(is_alive, pids))
         run.model.is_open.set()
         assert await asking == "Good morning."
