@@ -82,8 +82,8 @@ def allow_many_files() -> None:
 
 async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> bool:
     """Return whether a signal has ended it."""
-    # The first SIGTERM or SIGINT stops the parts; a second one ends the process at once. A supervisor sends SIGTERM, and
-    # SIGKILL to end it at once: a service manager may send SIGTERM to all processes besides.
+    # The first SIGTERM or SIGINT stops the parts; a second one ends the process at once. With a supervisor only SIGKILL
+    # does that: a service manager may send SIGTERM to all processes besides.
     signals = (signal.SIGTERM, signal.SIGINT) if parts.child is None else (signal.SIGTERM,)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -102,7 +102,7 @@ class Supervisor:
                 self._start_due()
                 self._wait(wake)
                 self._reap()
-            if self._list_running():
+            if self._stop_at < float("inf"):
                 complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
             while self._list_running():
                 if monotonic() >= self._stop_at:
