@@ -19,7 +19,7 @@ from time import monotonic
 from adapters.cli.console import complain
 from adapters.cli.endings import DONE, report_error
 from adapters.cli.watchdog import EXIT_STATUS
-from agent.queue.worker import GRACE_SECONDS
+from agent.queue.job import GRACE_SECONDS
 from shared.db.embedded.server import stop_servers
 from shared.log import get_logger
 from shared.processes.prctl import end_with_parent

@@ -16,8 +16,8 @@ import uvloop
 
 from shared.errors import ConfigurationError, Unavailable
 
-# With the process id, they tell an operator which process holds a connection.
-PROGRAM_NAME, QUEUE_NAME = "parley", "parley's queue"
+# With the process id, it tells an operator which process holds a connection.
+PROGRAM_NAME = "parley"
 # A network that drops packets tells nobody: whatever asks the database gives up after these times.
 CONNECT_SECONDS = 5.0
 # The server ends a statement first, with an error that says so; maintenance names a limit of its own.
@@ -42,7 +42,7 @@ SETTINGS = {
     "tcp_keepalives_count": str(PROBES),
     "tcp_user_timeout": str(UNACKNOWLEDGED_SECONDS * 1000),
 }
-# For psycopg, psql and pg_dump; what `DATABASE_URL` names itself goes before.
+# For psql, pg_dump and Alembic; what `DATABASE_URL` names itself goes before.
 LIBPQ_PARAMETERS = {
     "connect_timeout": str(round(CONNECT_SECONDS)),
     "keepalives_idle": str(IDLE_SECONDS),
@@ -125,8 +125,8 @@ def build_setup(role: str | None, statement_seconds: float = STATEMENT_SECONDS, 
     more = more if role else {"parley.rows": "all", **more}
     limit = {"statement_timeout": f"{round(statement_seconds * 1000)}ms"}
     # Now, because this process may be a fork of the one that has imported this.
-    name = {"application_name": f"{more.get('application_name', PROGRAM_NAME)}, process {os.getpid()}"}
-    settings = json.dumps({"role": role or "none", **SETTINGS, **limit, **more, **name}).replace("'", "''")
+    name = {"application_name": f"{PROGRAM_NAME}, process {os.getpid()}"}
+    settings = json.dumps({"role": role or "none", **SETTINGS, **name, **limit, **more}).replace("'", "''")
     return f"{FORGET}; SET parley.connection = '{settings}'; {VERIFICATION}"
 
 

@@ -44,9 +44,9 @@ Result = TypeVar("Result")
 MIN_VERSION = 15
 FIRST_WAIT_SECONDS = 0.1
 MOST_STATEMENTS = 6  # each takes a millisecond, and each connection has to plan all of them once
-# What a process that runs turns opens at most: the pools of `Database`, the queue's four, one to listen, some for long
-# work; and what is left for all that is not a worker: commands, psql, other adapters.
-WORKER_CONNECTIONS, OTHER_CONNECTIONS = 24, 16
+# What a process that runs turns opens at most: both pools, one to listen, some for long work; and what is left for all
+# that is not a worker: commands, psql, other adapters.
+WORKER_CONNECTIONS, OTHER_CONNECTIONS = 20, 16
 
 
 class DatabaseLost(Unavailable):
@@ -107,7 +107,7 @@ class Address:
         return await connect(self.asyncpg_arguments(as_owner=as_owner, role=role), setup, statement_seconds)
 
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
-        """Return the address as a libpq URL, for psql and psycopg, of the login that `setup` expects."""
+        """Return the address as a libpq URL, for psql, pg_dump and Alembic, of the login that `setup` expects."""
         user = role if self.is_embedded and not as_owner else self.url.username
         query = {**({} if self.is_embedded else LIBPQ_PARAMETERS), **self.url.query}
         if "ssl" in query:

@@ -240,7 +240,7 @@ def test_the_embedded_server_takes_the_connections_of_all_workers(fresh: Shell) 
     fresh.says("migrate", WORKERS="8")
     with fresh.start("psql", "-At", WORKERS="8") as psql:
         out, _ = psql.communicate("SHOW max_connections")
-    assert out == "208\n"
+    assert out == "176\n"
 
 
 def test_a_server_with_too_few_connections_is_named_at_the_start(fresh: Shell) -> None:
@@ -249,7 +249,7 @@ def test_a_server_with_too_few_connections_is_named_at_the_start(fresh: Shell) -
         (line,) = (line for line in lines if "max_connections" in line)
 
     assert line == (
-        "            2 workers open up to 48 connections, and the server takes 37: set max_connections to 64 or more "
+        "            2 workers open up to 40 connections, and the server takes 37: set max_connections to 56 or more "
         "there, or WORKERS to fewer."
     )
     assert f"warn  database  {line.strip()}" in fresh.run("doctor", WORKERS="2").out
