@@ -17,7 +17,7 @@ from adapters.folders import list_folders
 
 # The file of each command with one line of help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "run": ("run", "Start everything that is configured in one process."),
+    "run": ("run", "Start everything that is configured."),
     "worker": ("run", "Run one more worker."),
     "adapter": ("run", "Run one adapter only."),
     "link": ("run", "Print a link that opens the chat page once, within ten minutes."),

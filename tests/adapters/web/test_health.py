@@ -32,7 +32,7 @@ async def test_health_needs_no_token(site: Site) -> None:
 
     assert (await site.client.get("/healthz")).json() == {"status": "ok"}
     await until_ready(site)
-    assert (await site.client.get("/readyz")).json() == {"status": "ready"}
+    assert (await site.client.get("/readyz")).json() == {"status": "ready", "workers": 1}
 
 
 async def until_ready(site: Site) -> None:
@@ -175,6 +175,7 @@ async def test_metrics_tell_how_long_tools_take_and_what_goes_wrong(site: Site, 
     assert [line for line in counted if line not in after and "_seconds_sum" not in line] == []
     for line in (
         "parley_worker_ready 1.0",
+        "parley_workers 1.0",
         'parley_tool_seconds_count{outcome="result",tool="file_manager.list_files"} 1.0',
         'parley_tool_seconds_bucket{le="+Inf",outcome="failed",tool="file_manager.read_document"} 1.0',
         'parley_turn_errors_total{error="budget_exhausted"} 1.0',
