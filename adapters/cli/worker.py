@@ -24,6 +24,7 @@ from agent.queue.worker import SWEEP_SECONDS, PeriodicTask, Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
 from shared.db.statements import load_statements
+from shared.settings import Settings
 
 statements = load_statements(__file__)
 
@@ -45,11 +46,10 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
     summarizer = Summarizer(app.database, app.models.router, app.memory, clock=app.clock)
     facts = FactReader(app.database, app.models.router, app.memory, clock=app.clock)
     prices = partial(app.models.router.prices.refresh, app.database)
-    schedules = partial(fire_due, app.database)
     events = partial(store_events, app.database, app.models.router.take_events, Counter())
     idle_tasks = (
-        PeriodicTask("turn memories", memories.run, REMEMBER_SECONDS, waits_for="unremembered turns"),
-        PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS, waits_for="unindexed memories"),
+        PeriodicTask("turn memories", memories.run, REMEMBER_SECONDS, waits=True),
+        PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS, waits=True),
         PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
         PeriodicTask("summaries", summarizer.run, SUMMARY_SECONDS),
         PeriodicTask("facts", facts.run, FACT_SECONDS),
@@ -62,10 +62,10 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         app.clock,
         partial(run_turn, app.turns, cancellations=cancellations),
         periodic_tasks=(
-            PeriodicTask("outbox sweeper", app.outbox.sweep, SWEEP_SECONDS, waits_for="replies"),
-            PeriodicTask("model prices", prices, PRICE_SECONDS, waits_for="prices"),
-            PeriodicTask("scheduled jobs", schedules, SCHEDULE_SECONDS, waits_for="scheduled jobs"),
-            PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS, waits_for="checks"),
+            PeriodicTask("outbox sweeper", app.outbox.sweep, SWEEP_SECONDS, waits=True),
+            PeriodicTask("model prices", prices, PRICE_SECONDS, waits=True),
+            PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS, waits=True),
+            PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS, waits=True),
             PeriodicTask("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
             PeriodicTask("MCP servers", app.tools.mcp.run),
             PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),
@@ -76,19 +76,17 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             *list_periodic_tasks(app),
             *(replace(task, can_wait=True) for task in idle_tasks),
         ),
-        limits=Limits(
-            bounds=Bounds(
-                running=app.settings.max_turns,
-                per_person=app.settings.max_turns_per_person,
-                per_server=app.settings.max_turns_per_server,
-            ),
-            retry_seconds=app.settings.turn_deadline_seconds,
-            grace_seconds=grace,
-        ),
+        limits=to_limits(app.settings, grace),
     )
     app.events.notifier.workers.append(worker.jobs)
-    app.events.on_change(lambda table: worker.note("prices") if table in {None, "model_prices"} else None)
+    app.events.on_change(lambda table: worker.note("model prices") if table in {None, "model_prices"} else None)
     return worker
+
+
+def to_limits(settings: Settings, grace: float) -> Limits:
+    """Return the limits of a worker with these settings; `grace` in seconds."""
+    bounds = Bounds(settings.max_turns, settings.max_turns_per_person, settings.max_turns_per_server)
+    return Limits(bounds, retry_seconds=settings.turn_deadline_seconds, grace_seconds=grace)
 
 
 async def _maintain(app: App) -> None:

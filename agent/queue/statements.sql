@@ -121,20 +121,21 @@ SELECT FROM inbox, users, conversations, turns, messages, outbox LIMIT 0;
 UPDATE workers SET last_heartbeat = now() WHERE id = :id RETURNING id, set_config('synchronous_commit', 'off', true);
 
 -- name: look
--- The kinds of work for which periodic tasks wait.
+-- The periodic tasks for which there is work, and `jobs`.
 SELECT array_remove(ARRAY[
     CASE WHEN EXISTS (SELECT FROM jobs WHERE worker_id IS NULL) THEN 'jobs' END,
-    CASE WHEN EXISTS (SELECT FROM outbox WHERE status IN ('pending', 'claimed')) THEN 'replies' END,
+    CASE WHEN EXISTS (SELECT FROM outbox WHERE status IN ('pending', 'claimed')) THEN 'outbox sweeper' END,
     CASE WHEN EXISTS (
         SELECT FROM scheduled_jobs WHERE status = 'active' AND next_due_at <= now() AND check_tool IS NULL
     ) THEN 'scheduled jobs' END,
     CASE WHEN EXISTS (
         SELECT FROM scheduled_jobs WHERE status = 'active' AND next_due_at <= now() AND check_tool IS NOT NULL
-    ) THEN 'checks' END,
-    CASE WHEN EXISTS (SELECT FROM turns WHERE status = 'running' AND parent_turn_id IS NOT NULL) THEN 'child turns' END,
-    CASE WHEN EXISTS (SELECT FROM unremembered_turns) THEN 'unremembered turns' END,
-    CASE WHEN EXISTS (SELECT FROM parley_unindexed_memories(1)) THEN 'unindexed memories' END
-], NULL) AS kinds;
+    ) THEN 'checks of jobs' END,
+    CASE WHEN EXISTS (SELECT FROM turns WHERE status = 'running' AND parent_turn_id IS NOT NULL) THEN 'orphan sweeper' END,
+    CASE WHEN EXISTS (SELECT FROM budget_reservations WHERE expires_at <= now()) THEN 'expired reservations' END,
+    CASE WHEN EXISTS (SELECT FROM unremembered_turns) THEN 'turn memories' END,
+    CASE WHEN EXISTS (SELECT FROM parley_unindexed_memories(1)) THEN 'memory index' END
+], NULL) AS tasks;
 
 -- name: lock_suspects
 SELECT pg_advisory_xact_lock(hashtext('parley suspects'));

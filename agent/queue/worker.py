@@ -38,14 +38,14 @@ class PeriodicTask:
     """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled.
 
     Work that nobody waits for `can_wait`: it begins when no turn has run here for half a second, or after ten seconds.
-    With `waits_for`, it begins only when the worker has seen that there is something of this kind to do.
+    One that `waits` begins only once the worker has seen that there is something for it to do.
     """
 
     name: str
     run: Callable[[], Awaitable[object]]
     seconds: float | None = None
     can_wait: bool = False
-    waits_for: str | None = None
+    waits: bool = False
 
 
 class _Sweeper:
@@ -108,9 +108,9 @@ class Worker:
         """Return what takes its jobs when it is woken."""
         return self._runner
 
-    def note(self, kind: str) -> None:
-        """Let the task begin that waits for work of this kind."""
-        self._seen[kind].set()
+    def note(self, task: str) -> None:
+        """Let the task of this name begin: there is something for it to do."""
+        self._seen[task].set()
 
     async def run(self) -> None:
         """Run jobs until the task is cancelled; running jobs then finish or are left to another worker."""
@@ -140,19 +140,19 @@ class Worker:
     async def _look(self) -> None:
         # One statement for all, so that a process at rest asks the database little.
         async with self._database.statement() as session:
-            kinds = (await session.execute(statements.look)).one().kinds
-        for kind in kinds:
-            self.note(kind)
-        if "jobs" in kinds:
+            tasks = (await session.execute(statements.look)).one().tasks
+        for task in tasks:
+            self.note(task)
+        if "jobs" in tasks:
             self._runner.wake()
 
     async def _repeat(self, task: PeriodicTask) -> None:
         is_lost = False
         while True:
             await asyncio.sleep(task.seconds or 0)
-            if task.waits_for is not None:
-                await self._seen[task.waits_for].wait()
-                self._seen[task.waits_for].clear()
+            if task.waits:
+                await self._seen[task.name].wait()
+                self._seen[task.name].clear()
             if task.can_wait:
                 await self._runner.gate.wait_until_quiet(QUIET_SECONDS, most=MOST_WAIT_SECONDS)
             try:

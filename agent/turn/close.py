@@ -12,7 +12,6 @@ from agent.journal.steps import Entry, Event, Step
 from agent.people.billing.budget import to_json
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
-from agent.queue.job import Job
 from agent.queue.outbox import LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
 from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
@@ -121,7 +120,7 @@ def to_limit_notice(turn: RunningTurn) -> str:
     return prompts().turn.limit_reached.format(steps=turn.persona.max_iterations)
 
 
-async def close(database: Database, storage: Storage, *, job: Job, turn: RunningTurn, answer: TurnResult) -> ClosedTurn:
+async def close(database: Database, storage: Storage, turn: RunningTurn, answer: TurnResult) -> ClosedTurn:
     """End the turn and its job with this answer, write journal, ledger, outbox and inbox, and return the stored reply.
 
     Raises `Superseded` when another attempt has taken over the turn: nothing is written, and nothing may be sent.
@@ -158,7 +157,7 @@ async def close(database: Database, storage: Storage, *, job: Job, turn: Running
         confirmation_id = question.id if question else None
         events = _last_events(turn, answer, files=reply.files, confirmation_id=confirmation_id)
         row = reply.to_row(LEASE_SECONDS if is_sent else None)
-        ended = await end_turn(session, turn, answer, events=events, reply=row, question=question, job=job)
+        ended = await end_turn(session, turn, answer, events=events, reply=row, question=question)
     if not is_sent or turn.message.wants_stream:
         turn.announcer.announce(is_end=True)
     reply = replace(reply, id=ended.reply_id)
@@ -180,7 +179,6 @@ async def end_turn(
     events: Sequence[Event],
     reply: Mapping[str, Any] | None = None,
     question: NewQuestion | None = None,
-    job: Job | None = None,
 ) -> Any:
     """Close a turn: store its last step, payment, reply and question, and mark its inbox rows as finished.
 
@@ -203,7 +201,7 @@ async def end_turn(
         "calls": to_json(turn.spend.unpaid),
         "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
         "question": json.dumps(asdict(question)) if question else None,
-        "job_id": job.id if job else None,
+        "job_id": turn.start.job_id,
         "reasons": json.dumps(
             clean_json(
                 {

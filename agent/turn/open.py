@@ -247,7 +247,7 @@ async def _begin(
     if row is None:
         return None
     ends = opening.began + services.settings.turn_deadline_seconds
-    start = Start(opening.began, ends, decision=decision, slot=opening.job.slot)
+    start = Start(opening.began, ends, decision=decision, job_id=opening.job.id, slot=opening.job.slot)
     log, spend = TurnLog(key.id, steps), Spend(to_admission(row), tokens, price)
     return opening.to_turn(key, log, spend, start=start, loop_mode=loop_mode, announcer=announcer)
 
@@ -316,6 +316,7 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
         last_error=job.last_error,
         is_stopped=row.stop_requested,
         decision=decision,
+        job_id=job.id,
         slot=job.slot,
     )
     announcer = services.events.announcer(key, request.inbox_ids, last_seq=last, watched=request.message.wants_stream)

@@ -49,9 +49,7 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
         view = LiveTurn(database, turn.key, turn.message)
         async with shown_live(services.outbox.senders.get(turn.message.adapter), view, turn.announcer):
             answer = await answer_turn(services, turn, cancellations)
-        closure = await retry_on_lost_db(
-            lambda: close(database, storage, job=job, turn=turn, answer=answer), CLOSING_SECONDS
-        )
+        closure = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
         end.answer, end.closed_at = answer, services.clock.monotonic()
         # What attempts before this one did is known to the tables alone.
         services.events.finish(inbox_ids, to_response(turn, answer, closure) if turn.key.attempt == 1 else None)

@@ -183,7 +183,8 @@ class Start:
 
     `failures` is the number of earlier failed attempts, `last_error` the cause of the last. `is_stopped` is True when
     the user has requested a stop.
-    `decision` is the result of the message when it answers a question. `slot` is the worker's slot that the turn holds.
+    `decision` is the result of the message when it answers a question. `job_id` names the job that runs it, None for an
+    agent's turn; `slot` is the worker's slot that the turn holds.
     """
 
     began: float
@@ -192,6 +193,7 @@ class Start:
     last_error: str | None = None
     is_stopped: bool = False
     decision: DecisionResult | None = None
+    job_id: int | None = None
     slot: Slot = field(default_factory=Slot)
     timings: Timings = field(default_factory=Timings)
 
