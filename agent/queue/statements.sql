@@ -27,7 +27,9 @@ SELECT id, inbox_id, person, server, deaths, priority >= :suspect AS is_suspect 
 SELECT job_id, has_next FROM parley_finish_jobs(CAST(:ids AS bigint[]));
 
 -- name: release_jobs
-UPDATE jobs SET id = DEFAULT, worker_id = NULL, is_alone = false WHERE worker_id = :worker_id;
+-- Locked in the order of the places, as by those who store messages.
+UPDATE jobs SET id = DEFAULT, worker_id = NULL, is_alone = false
+WHERE id IN (SELECT id FROM jobs WHERE worker_id = :worker_id ORDER BY place_key FOR UPDATE);
 
 -- name: give_up
 WITH blocking AS (
