@@ -38,3 +38,31 @@ async def test_a_turn_ends_beside_a_message_to_its_person_from_who_changes_their
 
     async with asyncio.timeout(30):
         assert (await parley.app.events.response(accepted.inbox_id)).content == "hello"
+
+
+async def test_a_worker_lives_while_somebody_holds_what_the_end_of_a_reservation_waits_for(
+    parley: Parley, owner: asyncpg.Connection
+) -> None:
+    is_asked, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(_body: Body, _number: int) -> Answer:
+        is_asked.set()
+        await go.wait()
+        return Answer("hello")
+
+    parley.model.play(answer)
+    accepted = await parley.accept("hello")
+    await is_asked.wait()
+    async with owner.transaction():
+        # As who erases a person, for as long as that takes.
+        await owner.execute("SELECT FROM turns FOR UPDATE")
+        await parley.sql("UPDATE budget_reservations SET expires_at = now()")
+        await until_somebody_waits(owner)
+        last = await parley.value("SELECT max(last_heartbeat) FROM workers")
+        async with asyncio.timeout(30):
+            while await parley.value("SELECT max(last_heartbeat) FROM workers") == last:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.05)
+    go.set()
+
+    async with asyncio.timeout(30):
+        assert (await parley.app.events.response(accepted.inbox_id)).content == "hello"
