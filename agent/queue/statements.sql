@@ -34,7 +34,9 @@ WHERE id IN (SELECT id FROM jobs WHERE worker_id = :worker_id ORDER BY place_key
 -- name: give_up
 WITH blocking AS (
     SELECT id, turn_id FROM inbox
-    WHERE place_key = (SELECT place_key FROM inbox WHERE id = :inbox_id) AND status IN ('waiting', 'claimed')
+    WHERE place_key = (
+        SELECT place_key FROM inbox WHERE id = :inbox_id AND EXISTS (SELECT FROM jobs WHERE id = :job_id)
+    ) AND status IN ('waiting', 'claimed')
     ORDER BY turn_id IS NULL, sent_at, id LIMIT 1
 ), ended AS (
     UPDATE turns SET status = 'failed', finished = false, error = 'parked', cause = :cause, finished_at = now()
