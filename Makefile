@@ -17,12 +17,12 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings extras test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference site wheel
+.PHONY: help run embeddings extras test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference site wheel sbom
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
 	@echo "make embeddings  install the model of EMBEDDING_MODEL=local, 40 MB"
-	@echo "make extras  install what models of Amazon (bedrock/…) and traces (OTEL_EXPORTER_OTLP_ENDPOINT) need"
+	@echo "make extras  install what models of Amazon (bedrock/…), `parley operator` and traces (OTEL_EXPORTER_OTLP_ENDPOINT) need"
 	@echo "make test    lint, types and the whole test suite; installs what it needs"
 	@echo "make lint    ruff (rules and format), mypy, the contracts on imports, sqlfluff and squawk"
 	@echo "make format  let ruff put the code in shape"
@@ -37,6 +37,7 @@ help: ## say what can be made
 	@echo "make reference  write docs/reference anew from code and database"
 	@echo "make site    build the docs as a site into build/site; a broken link fails"
 	@echo "make wheel   build the archives of a release into dist"
+	@echo "make sbom    say in CycloneDX's format what a release consists of, in build/sbom"
 	@echo "make lock    write the locks anew from pyproject.toml (UPGRADE=1: to the newest versions)"
 
 ready:
@@ -140,6 +141,15 @@ site: ready-for-tests
 wheel: ready-for-tests
 	@$(BIN)/uv build --no-build-isolation --python $(BIN)/python --out-dir dist
 
+# Of environments that hold exactly what the locks say, which .venv of a developer does not.
+sbom: ready-for-tests
+	@$(BIN)/uv venv --quiet --clear --seed --python $(BIN)/python build/sbom/venv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/sbom/venv/code
+	@$(BIN)/uv pip install --quiet --python build/sbom/venv --no-deps --require-hashes -r requirements.lock -r requirements-extras.lock
+	@$(BIN)/uv pip install --quiet --python build/sbom/venv --no-deps --no-build-isolation --no-index -e .
+	@$(BIN)/uv pip install --quiet --python build/sbom/venv/code --no-deps --require-hashes -r requirements-code.lock -r requirements-embeddings.lock
+	@.ci/sbom $(BIN)/cyclonedx-py build/sbom/venv build/sbom --validate
+
 # Both run, whatever the first says.
 soak: ready-for-tests
 	@soak=0; $(BIN)/python -m pytest -m soak --timeout=3600 tests/soak || soak=1; \
@@ -154,11 +164,13 @@ lock: ready-for-tests
 	@cp requirements-dev.lock requirements.lock
 	@$(SOLVE) pyproject.toml --group build --override .ci/never-imported.txt --output-file requirements.lock >/dev/null
 	@echo "parley: solving requirements-extras.lock"
-	@$(EXTRAS) bedrock traces | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-extras.lock - >/dev/null
+	@$(EXTRAS) bedrock operator traces | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-extras.lock - >/dev/null
 	@echo "parley: solving requirements-embeddings.lock"
 	@$(EXTRAS) embeddings | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-embeddings.lock - >/dev/null
 	@echo "parley: solving requirements-code.lock"
 	@$(SOLVE) --group code --constraint requirements-dev.lock --output-file requirements-code.lock >/dev/null
+	@echo "parley: solving requirements-sbom.lock"
+	@$(SOLVE) --group sbom --constraint requirements-dev.lock --output-file requirements-sbom.lock >/dev/null
 	@echo "parley: solving requirements-agentdojo.lock"
 	@$(SOLVE) --group agentdojo --output-file requirements-agentdojo.lock >/dev/null
 	@echo "parley: solving requirements-conformance.lock"

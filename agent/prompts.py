@@ -78,6 +78,7 @@ class DelegationTexts:
     no_task: Text
     long_task: Text
     switched_off: Text
+    wrong_script: Text
     ended: Text
     unknown_outcome: Text
     failed: Text

@@ -23,8 +23,11 @@ class _Output(logging.StreamHandler[Any]):
         sys.stderr.write(f"a log line of {record.name} ({record.pathname}:{record.lineno}) is lost: {name}\n")
 
 
-def configure_logging(level: str, style: str) -> None:
-    """Send logs, warnings and uncaught exceptions to stderr without secrets, in the style `console` or `json`."""
+def configure_logging(level: str, style: str, **process: object) -> None:
+    """Send logs, warnings and uncaught exceptions to stderr without secrets, in the style `console` or `json`.
+
+    Every line has the fields of this `process`, also the lines of loggers that were used before.
+    """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -48,6 +51,7 @@ def configure_logging(level: str, style: str) -> None:
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         structlog.processors.format_exc_info,
         redact,
+        lambda _logger, _method, event: {**event, **process},
         renderer,
     ]
     output = _Output(sys.stderr)

@@ -58,6 +58,21 @@ tests:
             exp_annotations:
               summary: No worker runs, so that messages are stored and not answered.
               remedy: Start one with `parley worker`; `/readyz` says what is missing.
+  - interval: 1m
+    input_series:
+      - series: parley_workers
+        values: "2 1x3 2x5 1x10"
+      - series: parley_workers_configured
+        values: "2x20"
+    alert_rule_test:
+      - {{eval_time: 8m, alertname: ParleyLacksWorkers, exp_alerts: []}}
+      - eval_time: 18m
+        alertname: ParleyLacksWorkers
+        exp_alerts:
+          - exp_labels: {{severity: warning}}
+            exp_annotations:
+              summary: Of the workers that `parley run` starts some do not run.
+              remedy: It starts them again with growing pauses; `worker_ended` in its log names the cause.
 """
 
 

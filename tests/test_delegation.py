@@ -217,6 +217,86 @@ async def test_scripted_answers_are_played_in_order_through_asker_and_agents(
         assert (second.content, third.content) == ("That is all.", "The end.")
 
 
+async def test_an_agent_answers_by_its_own_script_whatever_models_the_others_have(parley: Parley) -> None:
+    script = [{"tool_calls": [{"name": "calculator.calculate", "arguments": {"expression": "6*7"}}]}, "Forty-two."]
+    await add_agent(parley, "scout")
+    await add_agent(parley, "writer")
+    env = json.dumps({"DEBUG_MOCK_RESPONSES": json.dumps(script)})
+    await parley.sql("UPDATE agents SET env = CAST(:env AS jsonb) WHERE name = 'scout'", env=env)
+    play(
+        parley.model,
+        asker=[Answer(tool_calls=[ask("scout"), ask("writer")]), "Both.", Answer(tool_calls=[ask("scout")]), "Again."],
+        writer=["Written."],
+    )
+
+    first, second = await parley.ask("how many?"), await parley.ask("and now?")
+
+    assert [call.result["result"] for call in first.tool_calls_made] == ["Forty-two.", "Written."]
+    # Each task begins at the beginning of the script.
+    assert [call.result["result"] for call in second.tool_calls_made] == ["Forty-two."]
+    assert requests_of(parley, "scout") == []
+    rows = await parley.sql(
+        "SELECT DISTINCT agent, log.model FROM token_logs AS log JOIN turns ON turns.id = turn_id WHERE agent <> ''"
+    )
+    assert {tuple(row) for row in rows} == {("scout", "mock"), ("writer", "openai/stub")}
+
+
+async def test_a_script_of_an_agent_leaves_the_list_of_the_installation_to_the_others(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    script = [
+        {"tool_calls": [{"name": "agents.delegate", "arguments": {"agent": "scout", "task": "Find the key."}}]},
+        "Found.",
+        "Nothing else.",
+        "The end.",
+    ]
+    settings = settings.model_copy(update={"debug_mock_responses": json.dumps(script)})
+    async with open_parley(settings, address, model) as parley:
+        await add_agent(parley, "scout")
+        await parley.sql("""UPDATE agents SET env = '{"DEBUG_MOCK_RESPONSES": "[\\"Under the mat.\\"]"}'""")
+
+        first, second = await parley.ask("where is the key?"), await parley.ask("anything else?")
+
+    assert first.tool_calls_made[0].result["result"] == "Under the mat."
+    assert (first.content, second.content) == ("Found.", "Nothing else.")
+
+
+async def test_a_wrong_script_is_told_to_the_asker_and_costs_nothing(parley: Parley) -> None:
+    await add_agent(parley, "scout")
+    await parley.sql("""UPDATE agents SET env = '{"DEBUG_MOCK_RESPONSES": "[1]"}'""")
+    play(parley.model, asker=[Answer(tool_calls=[ask("scout")]), "It has no script."])
+
+    reply = await parley.ask("where is the key?")
+
+    assert "The agent scout has a wrong script: DEBUG_MOCK_RESPONSES is wrong at 0" in str(
+        reply.tool_calls_made[0].result
+    )
+    assert (reply.content, reply.finished) == ("It has no script.", True)
+
+
+async def test_an_agent_may_ask_only_its_peers(parley: Parley) -> None:
+    for name in ("scout", "writer", "clerk"):
+        await add_agent(parley, name)
+    await parley.sql("""UPDATE agents SET peers = '["writer"]' WHERE name = 'scout'""")
+    await parley.sql("UPDATE agents SET peers = '[]' WHERE name = 'writer'")
+    play(
+        parley.model,
+        asker=[Answer(tool_calls=[ask("scout")]), "Done."],
+        scout=[Answer(tool_calls=[ask("clerk"), ask("writer")]), "Found."],
+        writer=["Written."],
+    )
+
+    reply = await parley.ask("where is the key?")
+
+    assert reply.content == "Done."
+    answers = [
+        message["content"] for message in requests_of(parley, "scout")[1]["messages"] if message["role"] == "tool"
+    ]
+    assert json.loads(answers[0])["agents"] == ["writer"]
+    assert "Written." in answers[1]
+    assert DELEGATE not in tools_of(requests_of(parley, "writer")[0])
+
+
 async def test_agents_asked_in_one_answer_run_concurrently_with_results_in_the_models_order(parley: Parley) -> None:
     await add_agent(parley, "scout")
     await add_agent(parley, "writer")

@@ -4,7 +4,6 @@ import importlib
 import importlib.metadata
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -32,13 +30,11 @@ EXTRAS_LOCK = "requirements-extras.lock"
 CODE_LOCK = "requirements-code.lock"
 AGENTDOJO_LOCK = "requirements-agentdojo.lock"
 CONFORMANCE_LOCK = "requirements-conformance.lock"
-LOCKS = (RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, EXTRAS_LOCK, CODE_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK)
+SBOM_LOCK = "requirements-sbom.lock"
+LOCKS = (RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, EXTRAS_LOCK, CODE_LOCK, SBOM_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK)
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-SERVICES: dict[str, Any] = COMPOSE["services"]
-OURS = ("migrate", "parley", "worker")
 # Names that only docker compose reads; `.env` may contain them beside the settings.
-FOR_COMPOSE = frozenset({"POSTGRES_PASSWORD"})
+FOR_COMPOSE = frozenset({"COMPOSE_PROFILES", "POSTGRES_PASSWORD"})
 
 
 def pinned(lock: str) -> dict[str, tuple[Version, frozenset[str]]]:
@@ -64,21 +60,9 @@ def requirements_of(*groups: str) -> list[Requirement]:
     extras = PROJECT["project"]["optional-dependencies"].values()
     lines: list[str] = [*PROJECT["project"]["dependencies"], *(line for extra in extras for line in extra)]
     for group in groups:
-        lines += PROJECT["dependency-groups"][group]
+        for line in PROJECT["dependency-groups"][group]:
+            lines += PROJECT["dependency-groups"][line["include-group"]] if isinstance(line, dict) else [line]
     return [Requirement(line) for line in lines]
-
-
-def instructions() -> list[tuple[str, str]]:
-    """Return the Dockerfile's instructions in order, continued lines joined."""
-    text = re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text("utf-8"), flags=re.MULTILINE).replace("\\\n", " ")
-    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()]
-
-
-def last_stage() -> list[tuple[str, str]]:
-    """Return the instructions of the stage that becomes the image."""
-    steps = instructions()
-    start = max(index for index, (word, _) in enumerate(steps) if word == "FROM")
-    return steps[start:]
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -193,6 +177,7 @@ MAKE = (
     "reference",
     "site",
     "wheel",
+    "sbom",
     "lock",
     "help",
 )
@@ -238,105 +223,6 @@ def test_an_old_python_is_refused_in_one_line(tmp_path: Path) -> None:
     assert "Python 3.11 or newer is needed" in result.stderr
     assert "3.9.2" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_the_image_is_slim_built_in_two_stages_and_installs_from_the_lock() -> None:
-    bases = [argument for word, argument in instructions() if word == "FROM"]
-    runs = " ".join(argument for word, argument in instructions() if word == "RUN")
-
-    assert len(bases) == 2
-    assert all(re.match(r"python:3\.1\d(\.\d+)?-slim", base) for base in bases)
-    assert "pip install --no-deps --require-hashes -r" in runs
-    assert not any(word == "RUN" and "pip" in argument for word, argument in last_stage())
-
-
-def test_the_image_does_not_run_as_root_and_has_a_health_check() -> None:
-    steps = dict(last_stage())
-
-    assert steps["USER"] not in {"root", "0"}
-    assert "/healthz" in steps["HEALTHCHECK"]
-    assert yaml.safe_load(steps["ENTRYPOINT"]) == ["parley"]
-    assert yaml.safe_load(steps["CMD"]) == ["run"]
-
-
-def test_the_variables_of_the_image_are_settings() -> None:
-    result = {
-        pair.partition("=")[0] for word, argument in last_stage() if word == "ENV" for pair in shlex.split(argument)
-    }
-
-    assert result - SETTING_NAMES == {"PATH", "PYTHONUNBUFFERED"}
-
-
-def test_the_builder_is_given_what_it_needs_and_no_secret() -> None:
-    exceptions = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
-
-    locks = {RUN_LOCK, EMBEDDINGS_LOCK, EXTRAS_LOCK, CODE_LOCK}
-    assert exceptions == {"LICENSE", "README.md", "pyproject.toml", ".ci/code-environment", *locks, *PACKAGES} - {
-        "tests"
-    }
-
-
-def test_compose_starts_a_database_an_s3_server_the_migration_and_the_program() -> None:
-    assert set(SERVICES) == {"migrate", "parley", "postgres", "s3", "worker"}
-    assert [SERVICES[name]["command"] for name in OURS] == [["migrate"], ["run"], ["worker"]]
-
-
-def test_compose_pins_its_images() -> None:
-    for name, service in SERVICES.items():
-        tag = service["image"].rpartition(":")[2]
-        assert re.search(r"\d+\.\d+", tag), f"{name}: {service['image']}"
-
-
-def test_the_migration_runs_once_and_the_others_wait_for_it() -> None:
-    assert SERVICES["migrate"]["restart"] == "no"
-    assert SERVICES["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
-    for name in ("parley", "worker"):
-        waits_for = {other: how["condition"] for other, how in SERVICES[name]["depends_on"].items()}
-        assert waits_for == {
-            "migrate": "service_completed_successfully",
-            "postgres": "service_healthy",
-            "s3": "service_healthy",
-        }
-        assert SERVICES[name]["restart"] == "unless-stopped"
-
-
-def test_workers_can_be_scaled() -> None:
-    assert not {"container_name", "ports"} & set(SERVICES["worker"])
-
-
-def test_only_the_web_page_is_reached_from_outside() -> None:
-    open_services = {name for name, service in SERVICES.items() if "ports" in service}
-
-    assert open_services == {"parley"}
-
-
-def test_the_program_runs_with_no_rights_and_on_a_read_only_disk() -> None:
-    for name in OURS:
-        assert SERVICES[name]["read_only"] is True
-        assert SERVICES[name]["cap_drop"] == ["ALL"]
-        assert "user" not in SERVICES[name]
-
-
-def test_the_servers_keep_their_state_and_say_when_they_are_ready() -> None:
-    for name in ("postgres", "s3"):
-        (volume,) = SERVICES[name]["volumes"]
-        assert volume.partition(":")[0] in COMPOSE["volumes"]
-        assert SERVICES[name]["healthcheck"]["test"]
-
-
-def test_compose_sets_only_known_settings() -> None:
-    for name in OURS:
-        assert set(SERVICES[name]["environment"]) <= SETTING_NAMES
-
-
-def test_compose_asks_for_its_secrets_by_name() -> None:
-    text = (ROOT / "docker-compose.yml").read_text("utf-8")
-    names = set(re.findall(r"(?<!\$)\$\{(\w+)", text))
-    required = set(re.findall(r"\$\{(\w+):\?", text))
-
-    assert required == {"API_TOKEN", "POSTGRES_PASSWORD", "S3_SECRET_KEY", "SECRET_KEY"}
-    assert names <= SETTING_NAMES | FOR_COMPOSE
-    assert all(f"#{name}=" in (ROOT / ".env.example").read_text("utf-8") for name in required)
 
 
 def test_every_line_of_the_example_is_a_setting(tmp_path: Path) -> None:

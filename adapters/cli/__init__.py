@@ -4,14 +4,12 @@ import sys
 
 import typer
 
-from adapters.cli.clicks import ClickException, NoArgsIsHelpError, UsageError, completion_init
-from adapters.cli.console import complain, end_json, say
+from adapters.cli.clicks import ClickException, completion_init
+from adapters.cli.console import end_json, say
+from adapters.cli.endings import DONE, report_error
 from adapters.cli.registry import Registry
 from shared import __version__
-from shared.errors import ConfigurationError, ParleyError, Unavailable
-
-# How a command ends; docs/operations.md has the table.
-DONE, REFUSED, WRONG, UNANSWERED, INTERRUPTED = 0, 1, 2, 3, 130
+from shared.errors import ParleyError
 
 app = typer.Typer(
     name="parley",
@@ -44,23 +42,7 @@ def main() -> None:
     try:
         outcome = app(standalone_mode=False, prog_name="parley")
         code = outcome if isinstance(outcome, int) else DONE
-    except NoArgsIsHelpError as error:
-        error.show()
-        code = WRONG
-    except UsageError as error:
-        where = error.ctx.command_path if error.ctx else "parley"
-        complain(f"{error.format_message().rstrip('.')}. See `{where} --help`.")
-        code = WRONG
-    except ClickException as error:
-        complain(error.format_message())
-        code = error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        code = INTERRUPTED
-    except ConfigurationError as error:
-        complain(str(error))
-        code = WRONG
-    except ParleyError as error:
-        complain(str(error))
-        code = UNANSWERED if isinstance(error, Unavailable) else REFUSED
+    except (ClickException, KeyboardInterrupt, typer.Abort, ParleyError) as error:
+        code = report_error(error)
     end_json(code)
     sys.exit(code)

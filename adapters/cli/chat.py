@@ -97,7 +97,7 @@ class LocalWorker:
             return
         self._workers = self._workers or LiveWorkers()
         async with self._app.database.transaction() as session:
-            if await self._workers.find(session, self._app.clock.monotonic()):
+            if await self._workers.count(session, self._app.clock.monotonic()):
                 return
         from adapters.cli.worker import build_worker
 

@@ -16,9 +16,10 @@ from adapters.cli.opening import find_database
 from adapters.cli.skills import find_listed
 from agent.llm.completions import Cause
 from agent.llm.cooldowns import REMEDIES, to_cause_line
+from agent.queue.heartbeats import LiveWorkers
 from shared.clock import SystemClock
 from shared.db.connections import Server
-from shared.db.database import Address, Database, check
+from shared.db.database import Address, Database, check, find_shortage
 from shared.db.driver import to_sql
 from shared.db.migrations import EARLIER, VERSIONS, find_revision, is_earlier, list_revisions, newest_revision
 from shared.db.roles import ROLES, check_roles
@@ -60,9 +61,12 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
         return
     async for finding in _check_server(address, postgres):
         yield finding
+    if (shortage := find_shortage(postgres, installation.settings.count_workers())) is not None:
+        yield Finding("warn", "database", shortage)
     revision, newest = await find_revision(address), newest_revision()
     if revision == newest:
         yield Finding("ok", "tables", f"at revision {revision}")
+        yield await _look_at_workers(address, installation.settings)
         for check_part in (_check_work, _check_choices, _check_records):
             async for finding in check_part(address, installation):
                 yield finding
@@ -115,6 +119,23 @@ async def _look_at_files(address: Address, settings: Settings) -> Finding:
         remedy = "take them from a backup, or ask their people to send them again"
         return Finding("fail", "contents", f"files that are not as they were stored: {', '.join(wrong)}; {remedy}")
     return Finding("ok", "contents", f"the newest {len(rows)} files are as they were stored")
+
+
+async def _look_at_workers(address: Address, settings: Settings) -> Finding:
+    database = Database(address, pool_size=1)
+    try:
+        async with database.transaction() as session:
+            live = await LiveWorkers().count(session, SystemClock().monotonic())
+    finally:
+        await database.close()
+    # Those of a given database may be started elsewhere, in any number.
+    count = settings.count_workers() if address.is_embedded else live
+    if not live:
+        return Finding("ok", "workers", "none runs now; messages wait until `parley run` or `parley worker` does")
+    if live < count:
+        cause = "the log of `parley run` says why (worker_ended)"
+        return Finding("warn", "workers", f"{live} of {count} run; {cause}")
+    return Finding("ok", "workers", f"{live} run")
 
 
 async def _check_work(address: Address, installation: Installation) -> AsyncIterator[Finding]:

@@ -160,4 +160,4 @@ def list_routes() -> list["Route"]:
 
 def list_periodic_tasks(app: App) -> list[PeriodicTask]:
     """Return the periodic tasks of the optional parts, for the worker."""
-    return [PeriodicTask("orphan sweeper", partial(end_orphans, app.database), SWEEP_SECONDS)]
+    return [PeriodicTask("orphan sweeper", partial(end_orphans, app.database), SWEEP_SECONDS, waits_for="child turns")]

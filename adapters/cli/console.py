@@ -106,11 +106,11 @@ def show_fields(fields: Mapping[str, object], *, values: Mapping[str, object] | 
             typer.echo(f"{name:{width}}  {value}")
 
 
-def seconds_since_start() -> float | None:
-    """Return how many seconds the process has run, imports included; None where the system doesn't tell."""
+def seconds_since_start(pid: int) -> float | None:
+    """Return how many seconds a process has run, imports included; None where the system doesn't tell."""
     try:
         # The fields after the program's name, which may contain blanks; field 22 is the start in clock ticks.
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError):
         return None

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 statements = load_statements(__file__)
 
 Result = TypeVar("Result")
-# The state of an error that a function of ours raises: its message is a sentence for people.
-RAISED = "P0001"
 
 
 def read_settings(*, quiet: bool = False) -> "Settings":
@@ -113,33 +111,16 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
     settings = read_settings(quiet=True)
 
     async def whole() -> Result:
-        from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
-
         from agent.people.billing.budget import store_defaults
-        from shared.db.errors import sqlstate_of
-        from shared.errors import Refusal
+        from shared.db.errors import refusals
 
-        async with opened_database(settings) as database:
-            try:
-                async with database.transaction() as session:
-                    await session.execute(statements.name_actor)
-                    await store_defaults(session, settings)
-                    return await work(session, settings)
-            except (IntegrityError, DataError) as error:
-                raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
-            except DBAPIError as error:
-                if sqlstate_of(error) != RAISED:
-                    raise
-                raise Refusal(_reason(error.orig)) from None
+        with refusals():
+            async with opened_database(settings) as database, database.transaction() as session:
+                await session.execute(statements.name_actor)
+                await store_defaults(session, settings)
+                return await work(session, settings)
 
     return asyncio.run(whole())
-
-
-def _reason(error: BaseException | None) -> str:
-    # Only asyncpg's error, which SQLAlchemy wraps, has the fields.
-    cause = error.__cause__ if error is not None and error.__cause__ is not None else error
-    detail = getattr(cause, "detail", None)
-    return f"{cause}" if not detail else f"{getattr(cause, 'message', cause)}. {detail}"
 
 
 def list_rows(statement: "TextClause", **parameters: Any) -> list[Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Adapters that are not chat platforms, and how to start them.
 OTHERS = {
     "a2a": "it is a part of the web adapter, which answers other agents at /a2a: run `parley adapter web`",
+    "kubernetes": "run `parley operator`",
     "mcp": "run `parley mcp`",
     "terminal": "run `parley chat`",
 }

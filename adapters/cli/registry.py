@@ -17,7 +17,7 @@ from adapters.folders import list_folders
 
 # The file of each command with one line of help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "run": ("run", "Start everything that is configured in one process."),
+    "run": ("run", "Start everything that is configured."),
     "worker": ("run", "Run one more worker."),
     "adapter": ("run", "Run one adapter only."),
     "link": ("run", "Print a link that opens the chat page once, within ten minutes."),
@@ -32,6 +32,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "tools": ("tools", "List the tools of modules and MCP servers."),
     "explain": ("explain", "Tell all about a turn."),
     "mcp": ("mcp", "Serve the modules as an MCP server."),
+    "export": ("manifests", "Write the MCP servers, personas, agents and budgets that are there."),
+    "apply": ("manifests", "Make rows what manifests say."),
+    "operator": ("manifests", "Make rows what resources in a cluster say."),
     "verify-receipt": ("receipts", "Check the signature of an erasure's receipt."),
     "completion": ("completion", "Print the shell's completion of commands and options."),
 }
@@ -44,7 +47,7 @@ GROUPS: Mapping[str, tuple[str, str]] = {
     "skill": ("skills", "The skills in the folder and in the table."),
 }
 # They speak with a person or another program in a way of their own.
-WITHOUT_JSON = frozenset({"run", "worker", "adapter", "chat", "psql", "mcp", "setup", "completion"})
+WITHOUT_JSON = frozenset({"run", "worker", "adapter", "chat", "psql", "mcp", "setup", "completion", "operator"})
 
 
 class Registry(TyperGroup):

@@ -1,6 +1,10 @@
 """`parley run`, `worker`, `adapter` and `link`: the processes that keep running, and the link to the page."""
 
 import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -9,53 +13,74 @@ from adapters.cli.console import complain, say, seconds_since_start, shorten
 from adapters.cli.models import describe_models, describe_recall, describe_remedy, is_offline
 from adapters.cli.opening import read_settings
 from shared import __version__
+from shared.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
+    from adapters.cli.supervisor import Child
     from agent.app import App
+    from shared.settings import Settings
 
 app = typer.Typer()
 
 
 @app.command("run")
 def run_all() -> None:
-    """Start everything that is configured in one process: tables, worker, web page, HTTP API, platforms."""
+    """Start everything that is configured: tables, web page, HTTP API, platforms, and WORKERS workers."""
     from adapters.cli.platforms import build_platforms
-    from adapters.cli.serving import Parts, serve
+    from adapters.cli.serving import Parts, serve, with_free_port
 
-    settings = read_settings()
+    # The port stays the same when the process that has it is started again.
+    settings = with_free_port(read_settings())
+    count = settings.count_workers()
     platforms = build_platforms(settings)
     # Referenced here, because the event loop keeps no tasks.
     tasks: list[asyncio.Task[None]] = []
 
-    async def report(running_app: "App") -> None:
-        lines = await _list_addresses(running_app)
-        seconds = seconds_since_start()
-        after = "" if seconds is None else f" after {seconds:.1f} s"
-        say("\n".join([f"Parley {__version__} is ready{after}", *lines]))
-        for platform in platforms:
-            say(f"  {platform.name:9} {'listening' if platform.connected.is_set() else 'connecting …'}")
-        say("Ctrl+C stops it.")
-        tasks.append(asyncio.create_task(_say_missing_keys(running_app)))
-        tasks.extend(
-            asyncio.create_task(_say_connected(platform)) for platform in platforms if not platform.connected.is_set()
-        )
+    def run_first(child: "Child | None") -> None:
+        _name_log_lines(settings, child)
 
-    serve(settings, Parts(web=True, worker=True, listeners=platforms, senders=platforms), report)
+        async def report(running_app: "App") -> None:
+            lines = await _list_addresses(running_app, count)
+            say("\n".join([f"Parley {__version__} is ready{_describe_start(child)}", *lines]))
+            for platform in platforms:
+                say(f"  {platform.name:9} {'listening' if platform.connected.is_set() else 'connecting …'}")
+            say("Ctrl+C stops it.")
+            tasks.append(asyncio.create_task(_say_missing_keys(running_app)))
+            tasks.extend(
+                asyncio.create_task(_say_connected(platform))
+                for platform in platforms
+                if not platform.connected.is_set()
+            )
+
+        parts = Parts(web=True, worker=True, listeners=platforms, senders=platforms, workers=count, child=child)
+        serve(settings, parts, report)
+
+    _run_processes(settings, [run_first, *[partial(_run_next, settings, platforms)] * (count - 1)])
 
 
 @app.command("worker")
 def run_worker() -> None:
-    """Run one more worker: it takes messages from the queue and answers them."""
+    """Run one more worker, or WORKERS: it takes messages from the queue and answers them."""
     from adapters.cli.platforms import build_platforms
     from adapters.cli.serving import Parts, serve
 
     settings = read_settings()
+    count = settings.workers or 1
+    platforms = build_platforms(settings)
 
-    async def report(_running_app: "App") -> None:
-        say(f"the worker is ready; answers come from {describe_models(settings)}")
+    def run_first(child: "Child | None") -> None:
+        _name_log_lines(settings, child)
 
-    serve(settings, Parts(worker=True, senders=build_platforms(settings)), report)
+        async def report(running_app: "App") -> None:
+            if (shortage := await _find_shortage(running_app, count)) is not None:
+                complain(shortage)
+            who = "the worker is ready" if count == 1 else f"the first of {count} workers is ready"
+            say(f"{who}; answers come from {describe_models(settings)}")
+
+        serve(settings, Parts(worker=True, senders=platforms, child=child), report)
+
+    _run_processes(settings, [run_first, *[partial(_run_next, settings, platforms)] * (count - 1)])
 
 
 @app.command("adapter")
@@ -106,6 +131,60 @@ def make_link(
     say(link)
 
 
+def _run_processes(settings: "Settings", programs: "Sequence[Callable[[Child | None], None]]") -> None:
+    """Run these programs, each in a process of its own; a single one in this process."""
+    if len(programs) == 1:
+        programs[0](None)
+        return
+    from adapters.cli.supervisor import Supervisor
+    from shared.db.database import locate
+
+    def hold_database() -> None:
+        # The embedded server stops with the last process that holds it: not with a worker.
+        if settings.database_url is None:
+            with suppress(ConfigurationError):
+                locate(settings)
+
+    raise typer.Exit(Supervisor(programs, on_ready=hold_database).run())
+
+
+def _run_next(settings: "Settings", platforms: "Sequence[ChatPlatform]", child: "Child | None") -> None:
+    from adapters.cli.serving import Parts, serve
+    from shared.log import get_logger
+
+    _name_log_lines(settings, child)
+
+    async def report(_running_app: "App") -> None:
+        get_logger().info("worker_ready")
+
+    serve(settings, Parts(worker=True, senders=platforms, child=child), report)
+
+
+def _name_log_lines(settings: "Settings", child: "Child | None") -> None:
+    from shared.log import configure_logging
+
+    if child is not None:
+        configure_logging(settings.log_level, settings.log_format, worker=child.number)
+
+
+def _describe_start(child: "Child | None") -> str:
+    if child is not None and not child.is_first_start:
+        return " again"
+    seconds = seconds_since_start(os.getpid() if child is None else child.supervisor)
+    return "" if seconds is None else f" after {seconds:.1f} s"
+
+
+async def _find_shortage(running_app: "App", count: int) -> str | None:
+    from shared.db.connections import read_server
+    from shared.db.database import find_shortage
+
+    connection = await running_app.database.connect()
+    try:
+        return find_shortage(await read_server(connection), count)
+    finally:
+        await connection.close()
+
+
 async def _say_connected(platform: "ChatPlatform") -> None:
     await platform.connected.wait()
     say(f"  {platform.name:9} listening")
@@ -118,10 +197,11 @@ async def _say_missing_keys(running_app: "App") -> None:
             say(f"  model     {name} needs {' and '.join(variables)}, which is not set")
 
 
-async def _list_addresses(running_app: "App") -> list[str]:
+async def _list_addresses(running_app: "App", workers: int = 0) -> list[str]:
     from adapters.cli.owner import find_owner_on_the_web
     from adapters.web import one_time_link
     from shared.db.connections import read_server
+    from shared.db.database import find_shortage
 
     settings = running_app.settings
     who, name = await find_owner_on_the_web(running_app)
@@ -134,6 +214,7 @@ async def _list_addresses(running_app: "App") -> list[str]:
     where = f"embedded, in {shorten(settings.parley_home / 'postgres')}" if is_embedded else f"DATABASE_URL: {server}"
     # A call would cost tokens at every start.
     is_tried_later = settings.llm_models and not settings.debug_mock_responses
+    shortage = find_shortage(server, workers)
     trial = "; not tried: `parley doctor --call` does" if is_tried_later else ""
     return [
         f"  page      {one_time_link(running_app, who)}",
@@ -144,4 +225,6 @@ async def _list_addresses(running_app: "App") -> list[str]:
         *([f"            {describe_remedy()}"] if is_offline(settings) else []),
         f"  recall    {describe_recall(settings)[1]}",
         f"  database  {where}",
+        *([f"  workers   {workers}"] if workers else []),
+        *([f"            {shortage}"] if shortage else []),
     ]

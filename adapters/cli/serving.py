@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
 from adapters.cli.console import complain
 from adapters.cli.opening import find_database, kept_up, prepare
+from adapters.cli.supervisor import Child
 from adapters.cli.watchdog import EXIT_STATUS, end_within, watched
 from adapters.cli.worker import build_worker
 from agent.app import App
@@ -54,6 +55,10 @@ class Parts:
     # A worker only sends; the listening process holds the connections.
     listeners: "Sequence[ChatPlatform]" = ()
     senders: "Sequence[ChatPlatform]" = ()
+    # How many workers there are, with those in processes beside this one; of an adapter alone, nobody knows.
+    workers: int = 0
+    # None: this process has no supervisor.
+    child: Child | None = None
 
 
 def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
@@ -77,21 +82,27 @@ def allow_many_files() -> None:
 
 async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> bool:
     """Return whether a signal has ended it."""
-    # The first SIGTERM or SIGINT stops the parts; a second one ends the process at once.
+    # The first SIGTERM or SIGINT stops the parts; a second one ends the process at once. With a supervisor only SIGKILL
+    # does that: a service manager may send SIGTERM to all processes besides.
+    signals = (signal.SIGTERM, signal.SIGINT) if parts.child is None else (signal.SIGTERM,)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
+        if stopping.is_set():
+            return
         stopping.set()
         end_within(END_SECONDS, EXIT_STATUS)
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(signal_number)
+        if parts.child is None:
+            complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
+            for signal_number in signals:
+                loop.remove_signal_handler(signal_number)
 
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop)
+    for signal_number in signals:
+        loop.add_signal_handler(signal_number, stop)
     # In a thread, so that a signal is noticed meanwhile.
     address = await asyncio.to_thread(find_database, settings)
-    if not await _wait_for_database(partial(prepare, settings, address), stopping):
+    if not await _wait_for_database(partial(prepare, settings, address), stopping, parts.child):
         return True
     senders = {sender.name: sender for sender in parts.senders}
     async with kept_up(settings, address), open_app(settings, address, senders) as app:
@@ -120,20 +131,22 @@ async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]
 
         listening = asyncio.Event()
         tasks.append(
-            asyncio.create_task(serve_web(app, lambda _host, _port: listening.set(), mounted=list_routes()), name="web")
+            asyncio.create_task(
+                serve_web(app, lambda *_: listening.set(), mounted=list_routes(), workers=parts.workers), name="web"
+            )
         )
         await asyncio.wait(
             {tasks[-1], asyncio.create_task(listening.wait(), name="listening")}, return_when=asyncio.FIRST_COMPLETED
         )
-    await _wait_for_database(partial(note_known_words, app, with_models=False), stopping)
-    await _wait_for_database(partial(on_ready, app), stopping)
+    await _wait_for_database(partial(note_known_words, app, with_models=False), stopping, parts.child)
+    await _wait_for_database(partial(on_ready, app), stopping, parts.child)
+    if parts.child is not None:
+        parts.child.announce_ready()
     # After the start, because importing the models' library takes seconds.
     warming = asyncio.create_task(_warm(app, can_answer, answers=parts.worker), name="warm")
     signalled = asyncio.create_task(stopping.wait(), name="signal")
     with watched():
         await asyncio.wait({signalled, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-        if stopping.is_set():
-            complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
         ended = [part for part in tasks if part.done()]
         for running in (*tasks, warming, signalled):
             running.cancel()
@@ -144,26 +157,37 @@ async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]
             part.result()
 
 
-async def _wait_for_database(work: Callable[[], Awaitable[object]], stopping: asyncio.Event) -> bool:
+async def _wait_for_database(
+    work: Callable[[], Awaitable[object]], stopping: asyncio.Event, child: Child | None = None
+) -> bool:
     """Do a part of the start that needs the database; return False when the process is to stop before.
 
     A database that is away, full or locked is waited for: the operator sees why, and nothing has to be restarted.
     """
     last_reason = ""
     while not stopping.is_set():
-        try:
-            await work()
-        except (NoDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
-            if not (isinstance(error, (NoDatabase, Unavailable)) or is_lost(error)):
-                raise
-            if (reason := f"{error}".partition("\n")[0]) != last_reason:
-                complain(f"waiting for the database: {reason}")
-                last_reason = reason
-        else:
+        if (reason := await _find_loss(work)) is None:
             return True
+        # Once for the operator; the log names the other processes.
+        if reason != last_reason and (child is None or child.number == 1):
+            complain(f"waiting for the database: {reason}")
+        elif reason != last_reason:
+            log.warning("worker_waits_for_database", cause=reason)
+        last_reason = reason
         with suppress(TimeoutError):
             await asyncio.wait_for(stopping.wait(), WAIT_SECONDS)
     return False
+
+
+async def _find_loss(work: Callable[[], Awaitable[object]]) -> str | None:
+    # Why the database could not do this; None if it has been done.
+    try:
+        await work()
+    except (NoDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
+        if not (isinstance(error, (NoDatabase, Unavailable)) or is_lost(error)):
+            raise
+        return f"{error}".partition("\n")[0]
+    return None
 
 
 async def _warm(app: App, can_answer: asyncio.Event, *, answers: bool) -> None:

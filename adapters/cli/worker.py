@@ -27,10 +27,10 @@ from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
 
-REMEMBER_SECONDS = 1.0
-SCHEDULE_SECONDS, CHECK_SECONDS = 1.0, 2.0
+REMEMBER_SECONDS = 0.1
+SCHEDULE_SECONDS, CHECK_SECONDS = 0.1, 2.0
 SUMMARY_SECONDS, FACT_SECONDS = 5.0, 15.0
-PRICE_SECONDS = 1.0
+PRICE_SECONDS = 0.1
 VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
@@ -44,10 +44,12 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
     memories = TurnMemories(app.database, app.memory, app.toolbox.find)
     summarizer = Summarizer(app.database, app.models.router, app.memory, clock=app.clock)
     facts = FactReader(app.database, app.models.router, app.memory, clock=app.clock)
+    prices = partial(app.models.router.prices.refresh, app.database)
+    schedules = partial(fire_due, app.database)
     events = partial(store_events, app.database, app.models.router.take_events, Counter())
     idle_tasks = (
-        PeriodicTask("turn memories", memories.run, REMEMBER_SECONDS),
-        PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS),
+        PeriodicTask("turn memories", memories.run, REMEMBER_SECONDS, waits_for="unremembered turns"),
+        PeriodicTask("memory index", app.memory.index_missing, VECTOR_SECONDS, waits_for="unindexed memories"),
         PeriodicTask("vectors", app.memory.fill_vectors, VECTOR_SECONDS),
         PeriodicTask("summaries", summarizer.run, SUMMARY_SECONDS),
         PeriodicTask("facts", facts.run, FACT_SECONDS),
@@ -60,10 +62,10 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         app.clock,
         partial(run_turn, app.turns, cancellations=cancellations),
         periodic_tasks=(
-            PeriodicTask("outbox sweeper", app.outbox.sweep, SWEEP_SECONDS),
-            PeriodicTask("model prices", partial(app.models.router.prices.refresh, app.database), PRICE_SECONDS),
-            PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS),
-            PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS),
+            PeriodicTask("outbox sweeper", app.outbox.sweep, SWEEP_SECONDS, waits_for="replies"),
+            PeriodicTask("model prices", prices, PRICE_SECONDS, waits_for="prices"),
+            PeriodicTask("scheduled jobs", schedules, SCHEDULE_SECONDS, waits_for="scheduled jobs"),
+            PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS, waits_for="checks"),
             PeriodicTask("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
             PeriodicTask("MCP servers", app.tools.mcp.run),
             PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),
@@ -85,6 +87,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         ),
     )
     app.events.notifier.workers.append(worker.jobs)
+    app.events.on_change(lambda table: worker.note("prices") if table in {None, "model_prices"} else None)
     return worker
 
 

@@ -31,8 +31,11 @@ KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 
 
-def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
-    """Return the web application for this app; `mounted` are the routes of other adapters."""
+def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> Starlette:
+    """Return the web application for this app; `mounted` are the routes of other adapters.
+
+    `workers`: how many this program starts; 0 if others do.
+    """
     web = Starlette(
         routes=[
             # The most frequent first: routes are tried in order.
@@ -65,7 +68,7 @@ def build_web(app: App, mounted: Sequence[Route] = ()) -> Starlette:
     # No redirect for an extra slash: it would lose the body of a POST.
     web.router.redirect_slashes = False
     web.state.parley = app
-    web.state.workers = LiveWorkers()
+    web.state.workers, web.state.configured_workers = LiveWorkers(), workers
     # Set when the server is about to end: streams that would go on for ever end then.
     web.state.closing = asyncio.Event()
     return web
@@ -119,10 +122,17 @@ def to_config(application: ASGIApp, **own: Any) -> uvicorn.Config:
     )
 
 
-async def serve(app: App, on_start: Callable[[str, int], None] | None = None, *, mounted: Sequence[Route] = ()) -> None:
+async def serve(
+    app: App,
+    on_start: Callable[[str, int], None] | None = None,
+    *,
+    mounted: Sequence[Route] = (),
+    workers: int = 0,
+) -> None:
     """Serve until cancelled, then finish the requests that are running; `on_start` is called with host and port.
 
-    `mounted`: the routes of other adapters. The chat platforms in this process have theirs in any case.
+    `mounted`: the routes of other adapters. The chat platforms in this process have theirs in any case. `workers`: how
+    many this program starts; 0 if others do.
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings)
@@ -130,7 +140,7 @@ async def serve(app: App, on_start: Callable[[str, int], None] | None = None, *,
     if on_start is not None:
         # The socket listens already: requests that arrive before the server runs wait for a moment.
         on_start(*listening.getsockname()[:2])
-    web = build_web(app, mounted)
+    web = build_web(app, mounted, workers=workers)
 
     def close() -> None:
         web.state.closing.set()

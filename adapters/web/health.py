@@ -39,6 +39,7 @@ statements = load_statements(__file__)
 
 # Whoever asks, such as a load balancer, waits no longer.
 READY_SECONDS = 4.0
+UNREACHABLE = "The database can't be reached."
 NO_WORKER = (
     "No worker can take a turn: messages are stored, and wait for one. Start one: parley worker; if one runs, its log "
     "says why it can't (worker_restarting)."
@@ -52,6 +53,12 @@ OF_A_BUDGET = "budget"
 # Every metric that is read from the tables; docs/reference/metrics.md is made of this. Counters get `_total`.
 METRICS: Mapping[str, tuple[type[Metric], str, tuple[str, ...]]] = {
     "parley_worker_ready": (GaugeMetricFamily, "1 while a worker runs, else 0.", ()),
+    "parley_workers": (GaugeMetricFamily, "Workers that run, in all processes.", ()),
+    "parley_workers_configured": (
+        GaugeMetricFamily,
+        "Workers that this `parley run` starts; 0 of `parley adapter web`.",
+        (),
+    ),
     "parley_inbox_waiting": (GaugeMetricFamily, "Messages that wait for a turn.", ()),
     "parley_inbox_oldest_seconds": (GaugeMetricFamily, "Age of the oldest message that waits.", ()),
     "parley_turns_running": (GaugeMetricFamily, "Turns that run.", ()),
@@ -100,38 +107,52 @@ async def get_health(_request: Request) -> Response:
 
 
 async def get_readiness(request: Request) -> Response:
-    """Answer whether a message could be accepted and answered: the database, its tables, and a worker."""
-    app, workers = app_of(request), request.app.state.workers
-    looking = asyncio.create_task(find_obstacle(app, workers), name="readiness")
+    """Answer whether a message could be accepted and answered: the database, its tables, and a worker.
+
+    With `?workers=no`, whether it could be accepted: workers that come by the depth of the queue are not there yet.
+    """
+    looking = asyncio.create_task(_find_readiness(request), name="readiness")
     await asyncio.wait({looking}, timeout=READY_SECONDS)
     # It is not waited for: a connection to a silent server takes its time to end.
-    reason = looking.result() if looking.done() else f"The database does not answer within {READY_SECONDS:.0f} s."
+    outcome = looking.result() if looking.done() else f"The database does not answer within {READY_SECONDS:.0f} s."
     looking.cancel()
-    if reason is None:
-        return JSONResponse({"status": "ready"})
-    return JSONResponse({"status": "not_ready", "error": {"code": "not_ready", "message": reason}}, 503)
+    if not isinstance(outcome, str):
+        return JSONResponse({"status": "ready", **outcome})
+    return JSONResponse({"status": "not_ready", "error": {"code": "not_ready", "message": outcome}}, 503)
 
 
-async def find_obstacle(app: App, workers: LiveWorkers | None = None) -> str | None:
-    """Return why no message can be accepted or, with the `workers`, why it can't be answered; None if it can."""
+async def _find_readiness(request: Request) -> str | dict[str, int]:
+    # Why no turn can begin, or how many workers there are for it.
+    app, state = app_of(request), request.app.state
+    try:
+        if (reason := await find_obstacle(app)) is not None:
+            return reason
+        if request.query_params.get("workers") == "no":
+            return {}
+        workers = await count_workers(app, state.workers)
+    except Unavailable:
+        return UNREACHABLE
+    if not workers:
+        return NO_WORKER
+    return {"workers": workers} | ({"configured_workers": state.configured_workers} if state.configured_workers else {})
+
+
+async def find_obstacle(app: App) -> str | None:
+    """Return why no message can be accepted; None if it can."""
     try:
         await app.database.verify()
         async with app.database.transaction() as session:
             reason = await find_incompatibility(session, list_revisions(VERSIONS))
             reason = reason or await find_missing_tables(session, list_schemas(app.settings.modules_path))
     except Unavailable as error:
-        return str(error.__cause__) if isinstance(error.__cause__, UnfitDatabase) else "The database can't be reached."
-    return reason or (None if workers is None else await find_missing_worker(app, workers))
+        return str(error.__cause__) if isinstance(error.__cause__, UnfitDatabase) else UNREACHABLE
+    return reason
 
 
-async def find_missing_worker(app: App, workers: LiveWorkers) -> str | None:
-    """Return why no turn can begin, None if a worker is there to run it."""
-    try:
-        async with app.database.transaction() as session:
-            is_there = await workers.find(session, app.clock.monotonic())
-    except Unavailable:
-        return "The database can't be reached."
-    return None if is_there else NO_WORKER
+async def count_workers(app: App, workers: LiveWorkers) -> int:
+    """Return how many workers live, in all processes."""
+    async with app.database.transaction() as session:
+        return await workers.count(session, app.clock.monotonic())
 
 
 @with_token
@@ -139,9 +160,15 @@ async def get_metrics(request: Request) -> Response:
     """Return Prometheus metrics; they are read from the tables, so every process returns the same."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    app = app_of(request)
-    has_worker = await find_missing_worker(app, request.app.state.workers) is None
-    registry.register(Snapshot([build_gauge("parley_worker_ready", has_worker), *await read_metrics(app)]))
+    app, state = app_of(request), request.app.state
+    workers = await count_workers(app, state.workers)
+    gauges = {
+        "parley_worker_ready": workers > 0,
+        "parley_workers": workers,
+        "parley_workers_configured": state.configured_workers,
+    }
+    own = [build_gauge(name, value) for name, value in gauges.items()]
+    registry.register(Snapshot([*own, *await read_metrics(app)]))
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 

@@ -48,7 +48,9 @@ WHERE inbox.id = :inbox_id AND (
 -- name: count_calls
 -- `iterations` counts the model calls of a turn. For earlier turns with these errors, whose last call got no answer,
 -- the recorded answers are counted instead. Later turns in this conversation with a parent are child turns of this one.
+-- Agents with a script of their own number their calls by themselves.
 SELECT coalesce(sum(CASE WHEN id < :turn_id AND error IN ('models_unavailable', 'too_long')
     THEN (SELECT count(*) FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant')
     ELSE iterations END), 0) AS position
-FROM turns WHERE conversation_id = :conversation_id AND (id <= :turn_id OR parent_turn_id >= :turn_id);
+FROM turns WHERE conversation_id = :conversation_id AND (id <= :turn_id OR parent_turn_id >= :turn_id)
+      AND NOT EXISTS (SELECT FROM agents WHERE agents.name = turns.agent AND agents.env <> '{}');

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 from agent.llm.attempts import Attempts, RouteKnowledge
 from agent.llm.completions import CallObserver, Completion, Model, ModelRequest
@@ -20,6 +21,9 @@ from shared.clock import Clock
 from shared.messages import Usage
 from shared.settings import Settings
 
+# Of agents: how many are kept read.
+MAX_SCRIPTS = 50
+
 
 class Router:
     """Calls the configured routes in order; a route that failed is avoided for a while.
@@ -30,6 +34,9 @@ class Router:
     """
 
     def __init__(self, settings: Settings, clock: Clock, *, jitter: Callable[[], float] = random.random) -> None:
+        self._scripted = lru_cache(MAX_SCRIPTS)(
+            lambda script: Router(settings.model_copy(update={"debug_mock_responses": script}), clock)
+        )
         self._configured = settings.llm_models
         self._summary_model = settings.summary_model
         self.prices = Prices()
@@ -54,6 +61,10 @@ class Router:
     def counts_calls(self) -> bool:
         """Return whether requests have to set `position`."""
         return bool(self._only)
+
+    def scripted(self, script: str) -> "Router":
+        """Return a router for which these scripted answers stand in the settings; raises `ConfigurationError`."""
+        return self._scripted(script)
 
     async def warm(self, *models: str) -> None:
         """Load what calls of these and the configured models need, without holding up the event loop."""

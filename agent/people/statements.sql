@@ -44,7 +44,7 @@ SELECT identity.id AS identity_id, identity.level AS identity_permission_level,
            SELECT FROM servers WHERE platform = :platform AND platform_server_id = :server AND paused_at IS NOT NULL
        ) AS is_server_paused,
        nextval('turns_id_seq') AS turn_id,
-       (SELECT jsonb_agg(jsonb_build_array(name, description, required_permission, persona_id) ORDER BY name)
+       (SELECT jsonb_agg(jsonb_build_array(name, description, required_permission, persona_id, peers, env <> '{}') ORDER BY name)
         FROM agents WHERE is_enabled) AS agents,
        set_config('synchronous_commit', 'off', true) AS not_synced
 FROM identity LEFT JOIN persona ON true LEFT JOIN conversation ON true;

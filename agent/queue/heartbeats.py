@@ -56,19 +56,19 @@ class Heartbeats:
 
 
 class LiveWorkers:
-    """Tells whether a worker lives, for one process that looks at the heartbeats from time to time."""
+    """Tells how many workers live, for one process that looks at the heartbeats from time to time."""
 
     def __init__(self) -> None:
         # The last heartbeat of each worker, and when the worker was known to live, by the monotonic clock.
         self._seen: dict[int, tuple[datetime, float]] = {}
 
-    async def find(self, session: Session, now: float) -> bool:
-        """Look now, at a time of the monotonic clock; return whether a worker lives."""
+    async def count(self, session: Session, now: float) -> int:
+        """Look now, at a time of the monotonic clock; return how many workers live."""
         rows = (await session.execute(statements.list_heartbeats, {"stale": STALE_SECONDS})).all()
         return self.note((Heartbeat(*row) for row in rows), now)
 
-    def note(self, heartbeats: Iterable[Heartbeat], now: float) -> bool:
-        """Return whether one of these heartbeats is that of a live worker."""
+    def note(self, heartbeats: Iterable[Heartbeat], now: float) -> int:
+        """Return how many of these heartbeats are those of live workers."""
         sightings: dict[int, tuple[datetime, float]] = {}
         for worker_id, at, is_old in heartbeats:
             sighting = self._seen.get(worker_id)
@@ -77,4 +77,4 @@ class LiveWorkers:
             else:
                 sightings[worker_id] = sighting if sighting[0] == at else (at, now)
         self._seen = sightings
-        return any(now - lived_at < STALE_SECONDS for _, lived_at in sightings.values())
+        return sum(now - lived_at < STALE_SECONDS for _, lived_at in sightings.values())

@@ -71,7 +71,7 @@ class Limits:
     """The limits of a worker.
 
     A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
-    `grace_seconds` to finish. It looks for jobs every `poll_seconds`, whatever it is told.
+    `grace_seconds` to finish. Beside its work it looks for jobs every `poll_seconds`, whatever it is told.
     """
 
     bounds: Bounds = field(default_factory=Bounds)

@@ -35,6 +35,8 @@ NEAR_JOBS = 4
 # While a suspect runs, or waits for an empty process, what is taken here waits, too: a worker that is not alone then
 # looks so much later, and others come first.
 HELD_SECONDS = 2.0
+# For so long after a job it looks often whether there is one that nobody told it of.
+BUSY_SECONDS, REST_SECONDS = 10.0, 2.0
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
 JOBS_PER_SLOT = 5
 
@@ -185,6 +187,7 @@ class Runner:
         self._is_woken = asyncio.Event()
         self.gate = Gate()
         self.has_others = False
+        self._busy_until = 0.0
 
     @property
     def worker_id(self) -> int | None:
@@ -209,12 +212,16 @@ class Runner:
             jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
             for job in jobs:
                 self.start(job)
+                self._busy_until = self._clock.monotonic() + BUSY_SECONDS
             if not may_have_more:
                 await self._rest()
 
     async def _rest(self) -> None:
+        # At rest, the worker's look at all kinds of work wakes it; that it could take jobs is tried now and then.
+        is_busy = self._clock.monotonic() < self._busy_until
+        seconds = self._limits.poll_seconds if is_busy else max(self._limits.poll_seconds, REST_SECONDS)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.poll_seconds):
+            async with asyncio.timeout(seconds):
                 await self._is_woken.wait()
 
     async def _take(self) -> tuple[list[Job], bool]:

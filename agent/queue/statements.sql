@@ -121,7 +121,24 @@ SELECT id FROM jobs WHERE worker_id = ANY(CAST(:workers AS bigint[]));
 SELECT FROM inbox, users, conversations, turns, messages, outbox LIMIT 0;
 
 -- name: renew_heartbeat
-UPDATE workers SET last_heartbeat = now() WHERE id = :id RETURNING id;
+-- What a sweep does need not be durable: it is done again.
+UPDATE workers SET last_heartbeat = now() WHERE id = :id RETURNING id, set_config('synchronous_commit', 'off', true);
+
+-- name: look
+-- The kinds of work for which periodic tasks wait.
+SELECT array_remove(ARRAY[
+    CASE WHEN EXISTS (SELECT FROM jobs WHERE worker_id IS NULL) THEN 'jobs' END,
+    CASE WHEN EXISTS (SELECT FROM outbox WHERE status IN ('pending', 'claimed')) THEN 'replies' END,
+    CASE WHEN EXISTS (
+        SELECT FROM scheduled_jobs WHERE status = 'active' AND next_due_at <= now() AND check_tool IS NULL
+    ) THEN 'scheduled jobs' END,
+    CASE WHEN EXISTS (
+        SELECT FROM scheduled_jobs WHERE status = 'active' AND next_due_at <= now() AND check_tool IS NOT NULL
+    ) THEN 'checks' END,
+    CASE WHEN EXISTS (SELECT FROM turns WHERE status = 'running' AND parent_turn_id IS NOT NULL) THEN 'child turns' END,
+    CASE WHEN EXISTS (SELECT FROM unremembered_turns) THEN 'unremembered turns' END,
+    CASE WHEN EXISTS (SELECT FROM parley_unindexed_memories(1)) THEN 'unindexed memories' END
+], NULL) AS kinds;
 
 -- name: lock_suspects
 SELECT pg_advisory_xact_lock(hashtext('parley suspects'));

@@ -5,6 +5,7 @@ job.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ from shared.log import get_logger
 
 statements = load_statements(__file__)
 
-SWEEP_SECONDS = 2.0
+SWEEP_SECONDS, LOOK_SECONDS = 2.0, 1.0
 # Work that can wait begins in such a pause between turns, which need the processors, or when it has waited for long.
 QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 10.0
 RESTART_SECONDS = 1.0
@@ -37,12 +38,14 @@ class PeriodicTask:
     """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled.
 
     Work that nobody waits for `can_wait`: it begins when no turn has run here for half a second, or after ten seconds.
+    With `waits_for`, it begins only when the worker has seen that there is something of this kind to do.
     """
 
     name: str
     run: Callable[[], Awaitable[object]]
     seconds: float | None = None
     can_wait: bool = False
+    waits_for: str | None = None
 
 
 class _Sweeper:
@@ -98,12 +101,14 @@ class Worker:
         limits = limits or Limits()
         queue = JobQueue(database, Slots(limits.bounds))
         self._runner = Runner(queue, run_turn, clock=clock, limits=limits)
-        self._sweeper = _Sweeper(database, clock, self._runner)
+        self._database, self._sweeper = database, _Sweeper(database, clock, self._runner)
+        self._seen: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         # Each runs as an asyncio task of its own: a slow platform or embedder must not delay the heartbeat.
         self._periodic_tasks = (
             PeriodicTask("sweeper", self._sweeper.sweep, SWEEP_SECONDS),
             PeriodicTask("lost jobs", self._sweeper.requeue_lost, SWEEP_SECONDS),
             PeriodicTask("expired reservations", self._sweeper.end_expired, SWEEP_SECONDS),
+            PeriodicTask("look", self._look, LOOK_SECONDS),
             *periodic_tasks,
         )
 
@@ -111,6 +116,10 @@ class Worker:
     def jobs(self) -> JobTaker:
         """Return what takes its jobs when it is woken."""
         return self._runner
+
+    def note(self, kind: str) -> None:
+        """Let the task begin that waits for work of this kind."""
+        self._seen[kind].set()
 
     async def run(self) -> None:
         """Run jobs until the task is cancelled; running jobs then finish or are left to another worker."""
@@ -137,10 +146,22 @@ class Worker:
             log.warning("worker_restarting", cause=str(error.__cause__ or error))
             await self._runner.leave()
 
+    async def _look(self) -> None:
+        # One statement for all, so that a process at rest asks the database little.
+        async with self._database.statement() as session:
+            kinds = (await session.execute(statements.look)).one().kinds
+        for kind in kinds:
+            self.note(kind)
+        if "jobs" in kinds:
+            self._runner.wake()
+
     async def _repeat(self, task: PeriodicTask) -> None:
         is_lost = False
         while True:
             await asyncio.sleep(task.seconds or 0)
+            if task.waits_for is not None:
+                await self._seen[task.waits_for].wait()
+                self._seen[task.waits_for].clear()
             if task.can_wait:
                 await self._runner.gate.wait_until_quiet(QUIET_SECONDS, most=MOST_WAIT_SECONDS)
             try:

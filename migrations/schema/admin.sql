@@ -72,6 +72,17 @@ COMMENT ON VIEW admin.personas IS
     'Personas and where they answer; modules NULL = all that the permission allows. UPDATE changes name, modules, model, '
     'loop_mode, system_prompt.';
 
+CREATE VIEW admin.agents AS
+SELECT agent.id, agent.name, agent.description, agent.required_permission AS permission, persona.name AS persona, agent.url,
+       agent.peers, agent.is_enabled, agent.last_error, persona.id AS persona_id,
+       -- With nothing that only the persona's row can say, and for nobody else.
+       agent.owns_persona AND persona.name = agent.name AND persona.platform IS NULL AND NOT persona.is_default AND NOT persona.allow_mentions
+           AND num_nonnulls(persona.skills, persona.max_tokens_per_request, persona.max_temperature, persona.loop_mode) = 0
+           AND NOT EXISTS (SELECT FROM public.agents AS other WHERE other.persona_id = persona.id AND other.id <> agent.id)
+           AS has_own_persona
+FROM public.agents AS agent LEFT JOIN public.personas AS persona ON persona.id = agent.persona_id;
+COMMENT ON VIEW admin.agents IS 'Agents that tasks may be handed to, with the persona or the URL that answers.';
+
 CREATE VIEW admin.persona_versions AS
 SELECT version.persona_id, version.name, version.version, version.created_at AS at,
        coalesce(version.actor, version.database_user) AS who, version.action,
@@ -115,14 +126,20 @@ ORDER BY since DESC;
 COMMENT ON VIEW admin.stuck IS 'What needs a look: long turns, waiting and parked messages, replies that failed. Empty is good.';
 
 CREATE VIEW admin.queue_depth AS
-SELECT counted.*, counted.messages + counted.jobs + least(counted.replies, 1) AS depth
+-- A conversation has one turn at a time, so that a second worker does nothing for more of its messages.
+SELECT counted.*, counted.conversations + counted.jobs + least(counted.replies, 1) AS depth
 FROM (
-    SELECT (SELECT count(*) FROM public.inbox WHERE inbox.status IN ('waiting', 'claimed')) AS messages,
+    SELECT waiting.messages, waiting.conversations,
            (SELECT count(*) FROM public.scheduled_jobs AS job WHERE job.status = 'active' AND job.next_due_at <= now()) AS jobs,
            (SELECT count(*) FROM public.outbox WHERE outbox.status IN ('pending', 'claimed')) AS replies
+    FROM (
+        SELECT count(*) AS messages, count(DISTINCT inbox.place_key) AS conversations
+        FROM public.inbox WHERE inbox.status IN ('waiting', 'claimed')
+    ) AS waiting
 ) AS counted;
 COMMENT ON VIEW admin.queue_depth IS
-    'What workers have to do: messages without an answer, due jobs, replies to deliver. Autoscalers read depth; 0 is idle.';
+    'What workers have to do: messages without an answer, their conversations, due jobs, replies to deliver. Autoscalers '
+    'read depth; 0 is idle.';
 
 CREATE VIEW admin.memories_by_user AS
 SELECT person.name, counted.user_id, counted.source, counted.scope, counted.memories, counted.newest

@@ -5,9 +5,12 @@ CREATE TABLE agents (
     name text NOT NULL,
     description text NOT NULL,
     persona_id bigint REFERENCES personas ON DELETE CASCADE,
+    owns_persona boolean NOT NULL DEFAULT false,
     url text,
     headers jsonb NOT NULL DEFAULT '{}',
     required_permission text NOT NULL DEFAULT 'guest',
+    peers jsonb,
+    env jsonb NOT NULL DEFAULT '{}',
     is_enabled boolean NOT NULL DEFAULT true,
     card jsonb,
     card_fetched_at timestamptz,
@@ -20,12 +23,22 @@ CREATE TABLE agents (
     CONSTRAINT agents_description_has_at_most_500_characters CHECK (char_length(description) <= 500),
     CONSTRAINT agents_description_is_not_empty CHECK (btrim(description) <> ''),
     CONSTRAINT agents_either_a_persona_or_a_url CHECK (num_nonnulls(persona_id, url) = 1),
+    CONSTRAINT agents_an_own_persona_is_named CHECK (NOT owns_persona OR persona_id IS NOT NULL),
     CONSTRAINT agents_url_begins_with_http_and_holds_no_password CHECK (url ~ '^https?://[^/@\s]+(/\S*)?$'),
     CONSTRAINT agents_headers_is_an_object_of_strings
         CHECK (jsonb_typeof(headers) = 'object' AND NOT jsonb_path_exists(headers, '$.* ? (@.type() != "string")')),
     CONSTRAINT agents_headers_need_a_url CHECK (headers = '{}' OR url IS NOT NULL),
     CONSTRAINT agents_required_permission_is_guest_user_admin_or_owner
         CHECK (required_permission IN ('guest', 'user', 'admin', 'owner')),
+    CONSTRAINT agents_peers_is_an_array_of_names
+        CHECK (CASE WHEN jsonb_typeof(peers) = 'array' THEN NOT jsonb_path_exists(peers, '$[*] ? (@.type() != "string")')
+            ELSE peers IS NULL END),
+    CONSTRAINT agents_env_has_only_debug_mock_responses
+        CHECK (CASE WHEN jsonb_typeof(env) = 'object' THEN env - 'DEBUG_MOCK_RESPONSES' = '{}' ELSE false END),
+    CONSTRAINT agents_debug_mock_responses_is_a_json_list_as_text
+        CHECK (NOT env ? 'DEBUG_MOCK_RESPONSES'
+            OR jsonb_typeof(env -> 'DEBUG_MOCK_RESPONSES') = 'string' AND env ->> 'DEBUG_MOCK_RESPONSES' ~ '^\s*\['),
+    CONSTRAINT agents_peers_and_env_need_a_persona CHECK (url IS NULL OR peers IS NULL AND env = '{}'),
     CONSTRAINT agents_card_is_an_object CHECK (card IS NULL OR jsonb_typeof(card) = 'object'),
     CONSTRAINT agents_card_needs_a_url CHECK (card IS NULL OR url IS NOT NULL)
 );
@@ -35,10 +48,16 @@ COMMENT ON COLUMN agents.name IS 'What the model calls it, unique: lower case, e
 COMMENT ON COLUMN agents.description IS 'What it is good for: the model chooses by this.';
 COMMENT ON COLUMN agents.persona_id IS
     'The persona that answers: prompt, model, modules and limits. NULL: an agent at a url.';
+COMMENT ON COLUMN agents.owns_persona IS
+    'Is the persona this agent''s alone, made and deleted with it? admin.define_agent says so.';
 COMMENT ON COLUMN agents.url IS 'An A2A agent''s address, its base or its card''s; NULL: a persona.';
 COMMENT ON COLUMN agents.headers IS
     'With a url: headers, e.g. {"Authorization": "Bearer ${A2A_NAME}"} with that variable of Parley''s.';
 COMMENT ON COLUMN agents.required_permission IS 'Who may ask it: guest, user, admin or owner.';
+COMMENT ON COLUMN agents.peers IS
+    'With a persona: names of the agents that it may ask, e.g. ["clerk"]; NULL: all, by the rules of delegation.';
+COMMENT ON COLUMN agents.env IS
+    'With a persona: {"DEBUG_MOCK_RESPONSES": "[…]"}, scripted answers of its own instead of a model.';
 COMMENT ON COLUMN agents.is_enabled IS 'Off: nobody may ask it.';
 COMMENT ON COLUMN agents.card IS 'With a url: what the agent says of itself, as it was last fetched.';
 COMMENT ON COLUMN agents.card_fetched_at IS 'When the card was last fetched.';
@@ -46,7 +65,7 @@ COMMENT ON COLUMN agents.last_error IS 'Why it could not be reached; NULL: nothi
 COMMENT ON COLUMN agents.created_at IS 'When the row was made.';
 CREATE INDEX ix_agents_persona_id ON agents (persona_id);
 CREATE TRIGGER parley_announce_change AFTER INSERT OR UPDATE OF name, description, persona_id, url, headers,
-        required_permission, is_enabled OR DELETE ON agents
+        required_permission, peers, env, is_enabled OR DELETE ON agents
     FOR EACH STATEMENT EXECUTE FUNCTION parley_announce_change();
 CREATE TRIGGER parley_audit AFTER INSERT OR UPDATE OR DELETE ON agents
     FOR EACH ROW EXECUTE FUNCTION parley_audit('without', 'card', 'card_fetched_at', 'last_error');

@@ -16,8 +16,8 @@ import uvloop
 
 from shared.errors import ConfigurationError, Unavailable
 
-# Tells an operator which process holds a connection.
-PROGRAM_NAME = f"parley, process {os.getpid()}"
+# With the process id, it tells an operator which process holds a connection.
+PROGRAM_NAME = "parley"
 # A network that drops packets tells nobody: whatever asks the database gives up after these times.
 CONNECT_SECONDS = 5.0
 # The server ends a statement first, with an error that says so; maintenance names a limit of its own.
@@ -29,7 +29,6 @@ UNACKNOWLEDGED_SECONDS, IDLE_SECONDS, PROBE_SECONDS, PROBES = 6, 5, 2, 3
 NOTIFICATION_SECONDS = 10.0
 
 SETTINGS = {
-    "application_name": PROGRAM_NAME,
     "client_encoding": "UTF8",
     # Statements are few, short and indexed: to compile one, or to plan it for each run, takes longer than to run it.
     "jit": "off",
@@ -75,7 +74,8 @@ POOLED = (
 SESSION = "SELECT pg_backend_pid(), current_setting('role'), current_setting('plan_cache_mode')"
 SERVER = """
 SELECT current_setting('server_version'), coalesce(host(inet_server_addr()), 'a socket of its machine'),
-       inet_server_port(), pg_backend_pid()
+       inet_server_port(), pg_backend_pid(),
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
 """
 
 
@@ -103,11 +103,12 @@ class UnfitDatabase(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server that answers, as it names itself, and whether a pooler stands before it."""
+    """The server that answers, as it names itself; how many connections it takes; whether a pooler stands before it."""
 
     version: str
     host: str
     port: int | None
+    connections: int
     is_pooled: bool
 
     def __str__(self) -> str:
@@ -123,7 +124,9 @@ def build_setup(role: str | None, statement_seconds: float = STATEMENT_SECONDS, 
     # What the owner does, it does for all persons; row-level security binds it otherwise.
     more = more if role else {"parley.rows": "all", **more}
     limit = {"statement_timeout": f"{round(statement_seconds * 1000)}ms"}
-    settings = json.dumps({"role": role or "none", **SETTINGS, **limit, **more}).replace("'", "''")
+    # Now, because this process may be a fork of the one that has imported this.
+    name = {"application_name": f"{PROGRAM_NAME}, process {os.getpid()}"}
+    settings = json.dumps({"role": role or "none", **SETTINGS, **name, **limit, **more}).replace("'", "''")
     return f"{FORGET}; SET parley.connection = '{settings}'; {VERIFICATION}"
 
 
@@ -182,9 +185,9 @@ async def examine(arguments: Mapping[str, Any], setup: str) -> Server:
 
 async def read_server(connection: asyncpg.Connection) -> Server:
     """Return the server at the end of this connection."""
-    version, host, port, pid = await connection.fetchrow(SERVER)
+    version, host, port, pid, connections = await connection.fetchrow(SERVER)
     # PgBouncer tells its clients a number of its own.
-    return Server(version, host, port, is_pooled=connection.get_server_pid() != pid)
+    return Server(version, host, port, connections=connections, is_pooled=connection.get_server_pid() != pid)
 
 
 async def _use_in_turns(first: asyncpg.Connection, second: asyncpg.Connection) -> None:

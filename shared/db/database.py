@@ -33,7 +33,7 @@ from shared.db.connections import (
     examine,
 )
 from shared.db.driver import RELEASE_SECONDS, WAIT_SECONDS, Connection, Pool
-from shared.db.embedded.server import start_postgres
+from shared.db.embedded.server import CONNECTIONS, start_postgres
 from shared.db.errors import REFUSED, is_broken, is_duplicate, is_lost, is_stale
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
@@ -44,6 +44,9 @@ Result = TypeVar("Result")
 MIN_VERSION = 15
 FIRST_WAIT_SECONDS = 0.1
 MOST_STATEMENTS = 6  # each takes a millisecond, and each connection has to plan all of them once
+# What a process that runs turns opens at most: both pools, one to listen, some for long work; and what is left for all
+# that is not a worker: commands, psql, other adapters.
+WORKER_CONNECTIONS, OTHER_CONNECTIONS = 20, 16
 
 
 class DatabaseLost(Unavailable):
@@ -126,7 +129,7 @@ def locate(settings: Settings) -> Address:
     Raises `ConfigurationError` with the remedy when `DATABASE_URL` is not a Postgres URL.
     """
     if settings.database_url is None:
-        return Address(start_postgres(settings.parley_home), is_embedded=True)
+        return Address(start_postgres(settings.parley_home, count_connections(settings)), is_embedded=True)
     try:
         url = make_url(settings.database_url.get_secret_value())
     except (ArgumentError, ValueError):
@@ -138,6 +141,20 @@ def locate(settings: Settings) -> Address:
             f"DATABASE_URL names {url.get_backend_name()}; Parley needs postgresql:// (15 or newer)."
         )
     return Address(url.set(drivername="postgresql"), is_embedded=False)
+
+
+def count_connections(settings: Settings) -> int:
+    """Return how many connections a server should take for `parley run` with these settings."""
+    return max(CONNECTIONS, settings.count_workers() * WORKER_CONNECTIONS + OTHER_CONNECTIONS)
+
+
+def find_shortage(server: Server, workers: int) -> str | None:
+    """Return the sentence for a server that takes fewer connections than this many workers may open."""
+    needed = workers * WORKER_CONNECTIONS
+    if server.connections >= needed:
+        return None
+    remedy = f"set max_connections to {needed + OTHER_CONNECTIONS} or more there, or WORKERS to fewer"
+    return f"{workers} workers open up to {needed} connections, and the server takes {server.connections}: {remedy}."
 
 
 async def check(address: Address) -> Server:

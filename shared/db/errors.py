@@ -1,10 +1,17 @@
 """Which errors of the database pass by themselves, and which make a connection useless."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import asyncpg
-from sqlalchemy.exc import DBAPIError, InterfaceError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from shared.errors import Refusal
+
 UNIQUE_VIOLATION = "23505"
+# The state of an error that a function of ours raises: its message is a sentence for people.
+RAISED = "P0001"
 # SQLSTATEs, or their prefixes, that pass by themselves: connection lost, transaction idle for too long, serialization
 # failure, deadlock, no room on the disk or for another connection, statement over its time, server starting or
 # stopping, I/O error.
@@ -57,3 +64,23 @@ def sqlstate_of(error: BaseException) -> str | None:
     """Return the SQLSTATE of an error, None when the error did not come from the server."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return getattr(cause, "sqlstate", None)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what the database refuses into a `Refusal` with its reason."""
+    try:
+        yield
+    except (IntegrityError, DataError) as error:
+        raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
+    except DBAPIError as error:
+        if sqlstate_of(error) != RAISED:
+            raise
+        raise Refusal(_reason(error.orig)) from None
+
+
+def _reason(error: BaseException | None) -> str:
+    # Only asyncpg's error, which SQLAlchemy wraps, has the fields.
+    cause = error.__cause__ if error is not None and error.__cause__ is not None else error
+    detail = getattr(cause, "detail", None)
+    return f"{cause}" if not detail else f"{getattr(cause, 'message', cause)}. {detail}"

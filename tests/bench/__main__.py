@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tests.bench.figures import Figure, missed
-from tests.bench.measures import NAMES, QUICK, WHOLE, measured
+from tests.bench.measures import NAMES, QUICK, USUAL_NAMES, WHOLE, measured
 
 MOST_SECONDS = 175
 
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few turns only: shows that it works, tells little")
     parser.add_argument("--only", action="append", choices=NAMES, help="measure only this; may be given several times")
     options = parser.parse_args()
-    figures = uvloop.run(run(tuple(options.only or NAMES), is_quick=options.quick))
+    figures = uvloop.run(run(tuple(options.only or USUAL_NAMES), is_quick=options.quick))
     names = ", ".join(figure.name for figure in missed(figures))
     Console().print(f"not reached: {names}" if names else "every goal is reached", highlight=False)
 

@@ -19,6 +19,7 @@ from tests.bench.statements import address_of
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected, run_as_owner
 from tests.support.loopback import free_port
+from tests.support.processes import list_children
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "bench-token-of-one-run"
@@ -39,16 +40,30 @@ def model_environment(model: OpenAIStub, home: Path) -> dict[str, str]:
     }
 
 
+def list_forks(pid: int) -> list[int]:
+    """Return the process of a program and its forks, not other programs that it has started."""
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return [pid, *(child for child in list_children(pid) if Path(f"/proc/{child}/cmdline").read_bytes() == command)]
+
+
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of a program so far, its threads included."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    """Return the processor time of a program so far, its threads and forks included."""
+    rows = [Path(f"/proc/{fork}/stat").read_text().rpartition(")")[2].split() for fork in list_forks(pid)]
+    return sum(int(fields[11]) + int(fields[12]) for fields in rows) / TICKS
 
 
 def memory_mb(pid: int) -> float:
-    """Return the memory of a program in megabytes."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    """Return the memory of a process in megabytes."""
+    return _read_mb(Path(f"/proc/{pid}/status"), "VmRSS:")
+
+
+def shared_memory_mb(pid: int) -> float:
+    """Return the memory of a program and its forks in megabytes; what several processes hold counts once (PSS)."""
+    return sum(_read_mb(Path(f"/proc/{fork}/smaps_rollup"), "Pss:") for fork in list_forks(pid))
+
+
+def _read_mb(file: Path, name: str) -> float:
+    return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith(name)) / 1024
 
 
 @asynccontextmanager
@@ -221,12 +236,13 @@ async def until_one(owner: asyncpg.Connection, query: str) -> None:
 
 
 @asynccontextmanager
-async def running_parley(home: Path, base_url: str) -> AsyncIterator[Parley]:
+async def running_parley(home: Path, base_url: str, workers: int = 1) -> AsyncIterator[Parley]:
     """Start `parley run` in this folder, with the embedded Postgres; its log goes to a file there."""
     port = free_port()
     env = {
         "PARLEY_HOME": str(home),
         "PORT": str(port),
+        "WORKERS": str(workers),
         "API_TOKEN": TOKEN,
         "LLM_MODELS": "openai/bench",
         "OPENAI_BASE_URL": base_url,

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shared.processes.cores import count_cores
 from tests.bench import loop, prefix
 from tests.bench.children import (
     Floor,
@@ -15,6 +16,7 @@ from tests.bench.children import (
     running_floor,
     running_model,
     running_parley,
+    shared_memory_mb,
 )
 from tests.bench.figures import Figure
 from tests.bench.load import Load, Run, merged, percentile
@@ -26,6 +28,8 @@ COUNTED_TURNS = 20
 REPEAT_SECONDS = 12
 # Messages that one person sends at once.
 FLOOD = 500
+# So many that two workers, Postgres, the model and the clients are not each other's limit.
+ENOUGH_CORES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,34 @@ async def starts(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure]
     yield Figure("ready, data folder exists", fastest.ready_seconds, "s", at_most=2.4, aim=1)
     yield Figure("memory at ready", fastest.ready_mb, "MB", at_most=170)
     yield Figure("memory after the first answer", after, "MB", at_most=330)
+
+
+async def workers(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure]:
+    """Two workers of one `parley run` against one, in alternation; memory of both."""
+    cores = count_cores()
+    async with AsyncExitStack() as closing:
+        one, two = [
+            await closing.enter_async_context(running_parley(make_folder(home / f"{count}"), base_url, count))
+            for count in (1, 2)
+        ]
+        for parley in (one, two):
+            await parley.say(0, "first", "hello")
+        for load, goal in (
+            (Load(clients=200, turns_each=size.slow_turns, delay=500), 1.7 if cores >= ENOUGH_CORES else 1.0),
+            (Load(clients=50, turns_each=size.busy_turns), 1.0),
+        ):
+            runs = [(await one.play(load), await two.play(load)) for _ in range(size.rounds)]
+            with_one, with_two = (merged(list(side)) for side in zip(*runs, strict=True))
+            name = f"{load.delay}-ms model, {load.clients} clients, 2 workers / 1"
+            yield Figure(f"{name}: turns/s", with_two.per_second, "", with_one.per_second, at_least=goal)
+            cpu = with_two.cpu_per_thousand, with_one.cpu_per_thousand
+            yield Figure(f"{name}: CPU per 1,000", cpu[0], "s", cpu[1])
+        yield Figure("memory of 2 workers / 1", shared_memory_mb(two.pid), "MB", shared_memory_mb(one.pid), at_most=2.2)
+
+
+def make_folder(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 async def alone(bench: Bench) -> AsyncIterator[Figure]:
@@ -199,15 +231,19 @@ MEASURES: dict[str, Callable[[Bench], AsyncIterator[Figure]]] = {
     "litellm": litellm,
     "prefix": prefixes,
 }
-NAMES = ("start", *MEASURES)
+# These start programs of their own.
+STARTING: dict[str, Callable[[Path, str, Size], AsyncIterator[Figure]]] = {"start": starts, "workers": workers}
+NAMES = (*STARTING, *MEASURES)
+# What fits into two minutes.
+USUAL_NAMES = ("start", *MEASURES)
 
 
 async def measured(home: Path, names: tuple[str, ...], size: Size) -> AsyncGenerator[Figure, None]:
     """Start everything in this folder, yield the figures of these measurements, and end all programs."""
     async with AsyncExitStack() as closing:
         base_url, model_pid = await closing.enter_async_context(running_model())
-        if "start" in names:
-            async for figure in starts(home, base_url, size):
+        for start in [start for name, start in STARTING.items() if name in names]:
+            async for figure in start(home, base_url, size):
                 yield figure
         chosen = [measure for name, measure in MEASURES.items() if name in names]
         if not chosen:

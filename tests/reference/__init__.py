@@ -1,16 +1,18 @@
-"""Builds the pages of `docs/reference` from the code and the database; `make reference` writes them."""
+"""Builds the pages of `docs/reference`, and the chart's definitions; `make reference` writes them."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import asyncpg
 
+from adapters.kubernetes.schemas import write_definitions
 from tests.reference.code import build_commands, build_metrics, build_permissions
 from tests.reference.database import build_tables
 from tests.reference.variables import build_settings
 from tests.support.source_tree import ROOT
 
 FOLDER = ROOT / "docs/reference"
+DEFINITIONS = ROOT / "deploy/helm/parley/crds"
 
 
 async def build_pages(connection: asyncpg.Connection) -> dict[str, str]:
@@ -21,12 +23,13 @@ async def build_pages(connection: asyncpg.Connection) -> dict[str, str]:
         "tables": await build_tables(connection),
         "metrics": build_metrics(),
         "permissions": build_permissions(),
+        **write_definitions(),
     }
 
 
 def find_page(name: str) -> Path:
-    """Return where a page stands."""
-    return FOLDER / f"{name}.md"
+    """Return where a page stands, or a file of the chart."""
+    return DEFINITIONS / name if name.endswith(".yaml") else FOLDER / f"{name}.md"
 
 
 def list_stale(pages: dict[str, str]) -> Iterator[str]:

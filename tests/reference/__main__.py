@@ -8,6 +8,7 @@ from shared.db.embedded.server import start_postgres
 from tests.reference import build_pages, find_page, list_stale
 from tests.support.connections import connected
 from tests.support.folders import temporary_folder
+from tests.support.source_tree import ROOT
 
 
 async def write_pages(address: Address) -> None:
@@ -18,7 +19,7 @@ async def write_pages(address: Address) -> None:
     for name in list(list_stale(pages)):
         find_page(name).parent.mkdir(exist_ok=True)
         find_page(name).write_text(pages[name], "utf-8")
-        print(f"parley: wrote docs/reference/{name}.md")  # noqa: T201  # a program
+        print(f"parley: wrote {find_page(name).relative_to(ROOT)}")  # noqa: T201  # a program
 
 
 def main() -> None:

@@ -17,18 +17,22 @@ FORWARDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signa
 def run_fork(path: str, request: object, streams: Sequence[int], on_start: Callable[[int], None] | None = None) -> int:
     """Ask for a fork that has these streams, wait for its end and return its exit code, -9 after a signal.
 
-    `on_start` gets its process id. It is killed when this process ends first.
+    `on_start` gets its process id. It is killed when this process ends first, or gives up waiting.
     """
     ours, its = os.pipe()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
-        connection.connect(path)
-        socket.send_fds(connection, [json.dumps(request).encode()], [*streams, ours])
-        os.close(ours)
-        pid = int(connection.recv(20))
-        if on_start is not None:
-            on_start(pid)
-        code = connection.recv(20)
-    os.close(its)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            try:
+                connection.connect(path)
+                socket.send_fds(connection, [json.dumps(request).encode()], [*streams, ours])
+            finally:
+                os.close(ours)
+            pid = int(connection.recv(20))
+            if on_start is not None:
+                on_start(pid)
+            code = connection.recv(20)
+    finally:
+        os.close(its)
     return int(code) if code else -signal.SIGKILL
 
 

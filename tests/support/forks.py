@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -33,9 +34,11 @@ ROOT = Path(__file__).parents[2]
 IMPORTED = (
     "adapters.cli",
     "adapters.cli.compose",
+    "adapters.cli.manifests",
     "adapters.cli.owner",
     "adapters.cli.platforms",
     "adapters.cli.worker",
+    "adapters.kubernetes.operator",
     "adapters.terminal",
     "agent.llm.offline",
     "agent.commands.personal_data.export",
@@ -78,6 +81,11 @@ class Forks:
                 command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[number]
             )
 
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self._server.pid
+
     def run(self, request: Request, streams: Sequence[int]) -> int:
         """Run a program to its end and return its exit code."""
         return fork.run_fork(self.path, asdict(request), streams)
@@ -113,6 +121,8 @@ def serve(listener: socket.socket) -> None:
     # A command may have packages of its own.
     list_entry_points.cache_clear()
     gc.freeze()
+    # An interrupt from the terminal ends the tests, whose last programs are still to be started.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Nobody waits for the forks here: each tells its exit code itself.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while sys.stdin not in select.select([sys.stdin, listener], [], [])[0]:
@@ -120,6 +130,7 @@ def serve(listener: socket.socket) -> None:
         if not os.fork():
             listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             become(connection)
         connection.close()
 
@@ -140,11 +151,11 @@ def become(connection: socket.socket) -> None:
     os.environ.update(request.environment)
     sys.path[:0] = [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
     sys.argv = ["parley", *request.arguments]
-    code: object = 1
+    # A program reads its time zone when it starts.
+    time.tzset()
+    code = 1
     try:
-        import_module(request.module).main()
-    except SystemExit as ending:
-        code = ending.code
+        code = run_main(request.module)
     finally:
         if not isinstance(failure := sys.exc_info()[1], SystemExit | None):
             traceback.print_exception(failure)
@@ -152,9 +163,20 @@ def become(connection: socket.socket) -> None:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-        code = code if isinstance(code, int) else 0
         connection.send(str(code).encode())
         os._exit(code)
+
+
+def run_main(module: str) -> int:
+    """Run the program and return its exit code, which Python makes of what it exits with."""
+    try:
+        import_module(module).main()
+    except SystemExit as ending:
+        if isinstance(ending.code, int | None):
+            return ending.code or 0
+        print(ending.code, file=sys.stderr)  # noqa: T201  # as Python does
+        return 1
+    return 0
 
 
 def end_with(life: int) -> None:

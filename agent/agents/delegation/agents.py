@@ -60,9 +60,20 @@ def list_askable(scope: Scope) -> tuple[ListedAgent, ...]:
     is_allowed = modules is None or MODULE in modules or scope.persona.id is None
     if not scope.agents or not is_allowed or len(scope.hops) >= MAX_DEPTH:
         return ()
+    asker = find_asker(scope)
+    peers = asker.peers if asker is not None else None
     return tuple(
-        agent for agent in scope.agents if agent.requires <= scope.user.permission and not _has_passed(scope, agent)
+        agent
+        for agent in scope.agents
+        if agent.requires <= scope.user.permission and not _has_passed(scope, agent)
+        if peers is None or agent.name in peers
     )
+
+
+def find_asker(scope: Scope) -> ListedAgent | None:
+    """Return the agent whose turn this is; None for the turn of a message."""
+    names = scope.hops[-1:]
+    return next((agent for agent in scope.agents if agent.name in names and agent.persona_id == scope.persona.id), None)
 
 
 def find_askable(scope: Scope, name: str) -> ListedAgent:

@@ -28,7 +28,7 @@ from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, 
 from agent.turn.services import TurnServices
 from shared.db.database import Database
 from shared.db.statements import load_statements
-from shared.errors import Stopped, Superseded, ToolError
+from shared.errors import ConfigurationError, Stopped, Superseded, ToolError
 from shared.messages import Usage
 from shared.models import Agent, TurnEvent
 from shared.permissions import Permission
@@ -39,6 +39,8 @@ statements = load_statements(__file__)
 # The parent reserves this part of its remaining time, to answer after the child has ended or timed out.
 KEPT_SHARE, KEPT_SECONDS = 0.25, 30.0
 PURPOSE = "delegation"
+# In the column `env` of an agent.
+VARIABLE = "DEBUG_MOCK_RESPONSES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,15 @@ class DelegationResult:
 class OpenedChild:
     """An opened child turn and the row of its agent; both are None if the child turn has ended already.
 
-    `is_known`: an earlier attempt of the parent created it.
+    `services` are those of the child, whose models may be its agent's script. `is_known`: an earlier attempt of the
+    parent created it.
     """
 
     id: int
     call_id: str
     turn: RunningTurn | None = None
     agent: Agent | None = None
+    services: TurnServices | None = None
     is_known: bool = False
 
 
@@ -109,8 +113,26 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
             last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == turn.id))).scalar()
             announcer = services.events.announcer(key, last_seq=-1 if last is None else last)
             start = _Begun(key, TurnLog(turn.id, await list_steps(session, turn.id)), announcer)
+        services = with_script(services, row)
         child = await _to_child(services, session, asker=asker, start=start, row=row)
-    return OpenedChild(start.key.id, call_id, turn=child, agent=row, is_known=turn is not None)
+    return OpenedChild(start.key.id, call_id, turn=child, agent=row, services=services, is_known=turn is not None)
+
+
+def with_script(services: TurnServices, row: Agent) -> TurnServices:
+    """Return the services with the scripted answers of this agent, if it has some, instead of the models.
+
+    Raises `ToolError` if the script is wrong.
+    """
+    script = row.env.get(VARIABLE)
+    if script is None:
+        return services
+    try:
+        router = services.models.router.scripted(script)
+    except ConfigurationError as error:
+        raise ToolError(
+            prompts().delegation.wrong_script.format(agent=row.name, reason=error), agent=row.name
+        ) from None
+    return replace(services, models=replace(services.models, router=router))
 
 
 async def _begin(

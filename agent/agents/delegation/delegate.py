@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from agent.agents.delegation.agents import find_askable
+from agent.agents.delegation.agents import find_askable, find_asker
 from agent.agents.delegation.child_turn import (
     DelegationResult,
     OpenedChild,
@@ -50,14 +50,17 @@ async def delegate(
 
     Raises `ToolError` if the turn may not delegate to the agent, `DatabaseLost` if the whole turn has to be retried.
     """
-    find_askable(turn.scope, agent)
+    is_scripted = find_askable(turn.scope, agent).is_scripted
     task = clean(task).strip()
     if not task:
         raise ToolError(prompts().delegation.no_task)
     if len(task) > MAX_TASK_CHARS:
         raise ToolError(prompts().delegation.long_task.format(count=len(task), most=MAX_TASK_CHARS))
+    own = find_asker(turn.scope)
+    # Those with a script of their own number their calls by themselves.
+    shares_numbers = turn.numbers is not None and not is_scripted and not (own is not None and own.is_scripted)
     # Drawn before the first await: the first model calls of parallel agents are numbered in the order of their calls.
-    first = next(turn.numbers) if turn.numbers is not None else None
+    first = next(turn.numbers) if turn.numbers is not None and shares_numbers else None
     try:
         child = await open_child(services, turn, call_id, agent=agent, task=task)
         result = await _find_out(services, peers, asker=turn, delegation=child, first=first)
@@ -82,7 +85,7 @@ async def _find_out(
     services: TurnServices, peers: Peers, asker: CallingTurn, delegation: OpenedChild, first: int | None
 ) -> DelegationResult:
     child = delegation.turn
-    if child is None or delegation.agent is None:
+    if child is None or delegation.agent is None or delegation.services is None:
         async with services.database.transaction() as session:
             return await read_result(session, delegation.id)
     files: list[dict[str, Any]] = []
@@ -91,9 +94,11 @@ async def _find_out(
     else:
         if first is not None and asker.numbers is not None:
             child.spend.numbers = chain((first,), asker.numbers)
+        elif delegation.services.models.router.counts_calls:
+            child.spend.number_calls(child.log.model_calls)
         # The parent wrote the task after reading its own tool results, so the child inherits their taint.
         child = replace(child, request=replace(child.request, taint=await asker.find_taint(), said=asker.list_said()))
-        answering = _answer(services, child)
+        answering = _answer(delegation.services, child)
     is_closed = False
     try:
         answer = await answering

@@ -30,6 +30,8 @@ statements = load_statements(__file__)
 
 TABLES = (None, McpServer.__tablename__, McpTool.__tablename__)
 RESTART_SECONDS = 1.0
+# Every login of the database may announce changes, as often as it likes: what comes within this time is read together.
+GATHER_SECONDS = 0.25
 # How often `last_seen_at` of unchanged tools is updated, so that an admin can see which rows are outdated.
 NOTE_AGAIN_SECONDS = 3600.0
 
@@ -84,6 +86,7 @@ class RemoteTools(ToolProvider):
                 except DatabaseLost:
                     await asyncio.sleep(RESTART_SECONDS)
                 else:
+                    await asyncio.sleep(GATHER_SECONDS)
                     await self._change.wait()
 
     async def _close(self) -> None:

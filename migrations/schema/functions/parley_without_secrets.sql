@@ -31,7 +31,8 @@ BEGIN
         ELSE
             RETURN p_value;
     END CASE;
-    IF v_is_connection AND (p_names[2] IN ('headers', 'env') OR p_names[cardinality(p_names)] ~* (v_name || '$')) THEN
+    -- Scripted answers of an agent are none.
+    IF v_is_connection AND p_names <> '{agents,env,DEBUG_MOCK_RESPONSES}' AND (p_names[2] IN ('headers', 'env') OR p_names[cardinality(p_names)] ~* (v_name || '$')) THEN
         IF regexp_replace(v_text, '\$\{\w+\}', '', 'g') ~* '^\s*(basic|bearer|bot|digest|token)?\s*$' THEN
             RETURN p_value;
         END IF;

@@ -30,6 +30,8 @@ SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
 START_SECONDS = 120
 LOOK_SECONDS = 3.0
+# The server's default, which is enough for four processes.
+CONNECTIONS = 100
 HBA = """# Written by Parley at each start of the server.
 local all all peer map=parley
 """
@@ -37,16 +39,18 @@ local all all peer map=parley
 log = get_logger()
 
 
-def start_postgres(home: Path) -> URL:
+def start_postgres(home: Path, connections: int = CONNECTIONS) -> URL:
     """Start the embedded Postgres, or attach to the running one, and return its URL.
 
-    The server stops when the last attached process exits. Raises `ConfigurationError` when it does not start.
+    If it is started now, it takes so many connections. It stops when the last attached process exits.
+
+    Raises `ConfigurationError` when it does not start.
     """
     home = home.resolve()
     try:
         make_private(home)
         if home not in _attached:
-            _attached[home] = EmbeddedServer(home)
+            _attached[home] = EmbeddedServer(home, connections)
         _attached[home].attach()
     except (OSError, subprocess.SubprocessError, RuntimeError) as error:
         cause = str(getattr(error, "output", None) or error).strip().rpartition("\n")[2]
@@ -89,8 +93,9 @@ class EmbeddedServer:
     Each attached process holds a shared lock on a file, which the kernel releases also when the process is killed.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, connections: int = CONNECTIONS) -> None:
         self.home = home
+        self._connections = connections
         self.folder = home / "postgres"
         self._user, self._programs = ServerUser("", 0, 0, is_other=False), Path()
         self._users_file: int | None = None
@@ -138,6 +143,13 @@ class EmbeddedServer:
         self._users_file = None
         _attached.pop(self.home, None)
 
+    def forget(self) -> None:
+        """Leave the attachment to the process that this one is a fork of."""
+        if self._users_file is not None:
+            # Not unlocked, which would unlock it for the other process, too.
+            os.close(self._users_file)
+            self._users_file = None
+
     def is_running(self) -> bool:
         """Return whether it takes connections, or will when it has recovered."""
         with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
@@ -166,7 +178,13 @@ class EmbeddedServer:
         options = {"hba_file": self.folder / "parley_hba.conf", "ident_file": self.folder / "parley_ident.conf"}
         settings = [f"-c {name}={shlex.quote(str(path))}" for name, path in options.items()]
         # No address to listen on, and a socket for its user alone.
-        server_options = ["-h ''", f"-k {shlex.quote(str(self.folder))}", "-c unix_socket_permissions=0700", *settings]
+        server_options = [
+            "-h ''",
+            f"-k {shlex.quote(str(self.folder))}",
+            "-c unix_socket_permissions=0700",
+            f"-c max_connections={self._connections}",
+            *settings,
+        ]
         folder, log = str(self.folder), str(self.folder / "log")
         self._run(
             "pg_ctl", ["-w", "-t", str(START_SECONDS), "-o", " ".join(server_options), "-l", log, "-D", folder, "start"]
@@ -201,6 +219,16 @@ class EmbeddedServer:
 
 
 _attached: dict[Path, EmbeddedServer] = {}
+
+
+def _forget_servers() -> None:
+    for server in _attached.values():
+        server.forget()
+    _attached.clear()
+
+
+# A fork shares the lock with the process that it is a fork of: its end would stop the server for both.
+os.register_at_fork(after_in_child=_forget_servers)
 
 
 def find_server(home: Path) -> EmbeddedServer:

@@ -37,6 +37,8 @@ class Shell:
     has_landlock: bool = True
     # Whether what runs until it is stopped is a fork of a process that has imported the program.
     is_warm: bool = True
+    # The file for stderr of what runs until it is stopped.
+    errors: int = subprocess.PIPE
 
     @property
     def home(self) -> Path:
@@ -74,7 +76,7 @@ class Shell:
             env=self.environment(**settings),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,
             encoding="utf-8",
         )
 

@@ -65,7 +65,12 @@ def fetch(url: str, token: str | None = None, **body: object) -> tuple[int, str]
 def ask_over_http(shell: Shell, base: str, content: str, person: str = "ann") -> dict[str, object]:
     token = (shell.home / "api_token").read_text().strip()
     status, output = fetch(
-        f"{base}/v1/messages", token, platform="test", platform_user_id=person, platform_channel_id="c", content=content
+        f"{base}/v1/messages",
+        token,
+        platform="test",
+        platform_user_id=person,
+        platform_channel_id=f"with-{person}",
+        content=content,
     )
     assert status == 200, output
     answer: dict[str, object] = json.loads(output)

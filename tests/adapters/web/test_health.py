@@ -32,7 +32,7 @@ async def test_health_needs_no_token(site: Site) -> None:
 
     assert (await site.client.get("/healthz")).json() == {"status": "ok"}
     await until_ready(site)
-    assert (await site.client.get("/readyz")).json() == {"status": "ready"}
+    assert (await site.client.get("/readyz")).json() == {"status": "ready", "workers": 1}
 
 
 async def until_ready(site: Site) -> None:
@@ -52,6 +52,8 @@ async def test_a_parley_without_a_worker_is_not_ready(site: Site) -> None:
 
     assert answer.status_code == 503
     assert "parley worker" in answer.json()["error"]["message"]
+    # Where workers come by the depth of the queue, messages have to come in before.
+    assert (await site.client.get("/readyz?workers=no")).json() == {"status": "ready"}
 
 
 async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site, owner: asyncpg.Connection) -> None:
@@ -104,7 +106,7 @@ async def test_compatible_tables_of_a_newer_release_are_ready(
 async def test_old_tables_are_not_ready(site: Site, owner: asyncpg.Connection) -> None:
     await owner.execute("DELETE FROM alembic_version")
 
-    answer = await site.client.get("/readyz")
+    answer = await site.client.get("/readyz?workers=no")
 
     assert answer.status_code == 503
     assert "run: parley migrate" in answer.json()["error"]["message"]
@@ -173,6 +175,7 @@ async def test_metrics_tell_how_long_tools_take_and_what_goes_wrong(site: Site, 
     assert [line for line in counted if line not in after and "_seconds_sum" not in line] == []
     for line in (
         "parley_worker_ready 1.0",
+        "parley_workers 1.0",
         'parley_tool_seconds_count{outcome="result",tool="file_manager.list_files"} 1.0',
         'parley_tool_seconds_bucket{le="+Inf",outcome="failed",tool="file_manager.read_document"} 1.0',
         'parley_turn_errors_total{error="budget_exhausted"} 1.0',

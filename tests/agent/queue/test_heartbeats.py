@@ -86,7 +86,7 @@ async def test_the_job_of_a_worker_that_died_before_the_clock_was_set_back_is_ta
 
 def is_alive(workers: LiveWorkers, at: float, beat: datetime = BEAT, *, is_old: bool = False) -> bool:
     """Look at the one worker at a time of the observer's clock."""
-    return workers.note([Heartbeat(1, beat, is_old)], at)
+    return bool(workers.note([Heartbeat(1, beat, is_old)], at))
 
 
 def test_a_worker_lives_while_its_heartbeat_changes_wherever_the_clock_jumps() -> None:

@@ -4,7 +4,7 @@
 
 {{- define "parley.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "parley.labels" -}}
@@ -28,29 +28,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and .root.Values.database.pooler.enabled (not .direct) -}}
 - name: DATABASE_USER
   valueFrom:
-    secretKeyRef: {name: {{ include "parley.databaseSecret" .root }}, key: username}
+    secretKeyRef: {name: {{ include "parley.databaseSecret" .root | quote }}, key: username}
 - name: DATABASE_PASSWORD
   valueFrom:
-    secretKeyRef: {name: {{ include "parley.databaseSecret" .root }}, key: password}
+    secretKeyRef: {name: {{ include "parley.databaseSecret" .root | quote }}, key: password}
 - name: DATABASE_URL
   value: postgresql://$(DATABASE_USER):$(DATABASE_PASSWORD)@{{ include "parley.name" .root }}-pooler:5432/parley
 {{- else -}}
 - name: DATABASE_URL
   valueFrom:
     secretKeyRef:
-      name: {{ include "parley.databaseSecret" .root }}
-      key: {{ if .root.Values.database.cluster.enabled }}uri{{ else }}{{ .root.Values.database.secretKey }}{{ end }}
+      name: {{ include "parley.databaseSecret" .root | quote }}
+      key: {{ ternary "uri" .root.Values.database.secretKey .root.Values.database.cluster.enabled | quote }}
 {{- end }}
 {{- end }}
 
-{{- /* A pod: `root`, the `command` of parley, `resources`, whether it has a `port`, whether it is `direct`ly connected. */}}
+{{- /* A pod: `root`, the `command` of parley, `resources`, whether it has a `port`, whether it is `direct`ly connected. One with a
+`clusterAccount` speaks to the cluster's API by it, and keeps no files. */}}
 {{- define "parley.pod" -}}
 {{- $values := .root.Values }}
 {{- /* Migrations run before anything else of the release is there. */}}
 {{- if not .direct }}
-serviceAccountName: {{ include "parley.name" .root }}
+serviceAccountName: {{ .clusterAccount | default (include "parley.name" .root) }}
 {{- end }}
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ not (not .clusterAccount) }}
 # A worker hands its turns over within 20 s, and has ended after 27.
 terminationGracePeriodSeconds: 40
 securityContext:
@@ -80,7 +81,7 @@ containers:
     {{- if not .direct }}
     envFrom:
       - configMapRef: {name: {{ include "parley.name" .root }}}
-      - secretRef: {name: {{ $values.secretName }}}
+      - secretRef: {name: {{ $values.secretName | quote }}}
     {{- end }}
     # It goes before what the two above name.
     env: {{- include "parley.databaseUrl" . | nindent 6 }}
@@ -95,9 +96,10 @@ containers:
       httpGet: {path: /healthz, port: http}
       periodSeconds: 10
       timeoutSeconds: 5
-    # It looks at the database, its tables and the workers, and answers within 4 s.
+    # It looks at the database and its tables, and answers within 4 s. Messages are stored while no worker is there, which
+    # is what brings one back.
     readinessProbe:
-      httpGet: {path: /readyz, port: http}
+      httpGet: {path: "/readyz?workers=no", port: http}
       periodSeconds: 5
       timeoutSeconds: 5
     # Balancers learn that the pod is going before it refuses connections.
@@ -111,7 +113,7 @@ containers:
       - {name: tmp, mountPath: /tmp}
 volumes:
   - name: home
-    {{- if or (include "parley.isSplit" .root) .direct }}
+    {{- if or (include "parley.isSplit" .root) .direct .clusterAccount }}
     emptyDir: {}
     {{- else }}
     persistentVolumeClaim: {claimName: {{ include "parley.name" .root }}}

@@ -1,17 +1,13 @@
 CREATE FUNCTION admin.delete_persona(persona text, history boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint := admin.get_persona(persona);
 BEGIN
-    IF NOT EXISTS (SELECT FROM public.personas WHERE name = persona) THEN
-        RAISE EXCEPTION 'there is no persona %; there are: %', quote_literal(persona),
-            coalesce((SELECT string_agg(name, ', ' ORDER BY name) FROM public.personas), 'none yet');
-    END IF;
-    IF NOT history AND EXISTS (
-        SELECT FROM public.turns JOIN public.personas ON personas.id = turns.persona_id WHERE personas.name = persona
-    ) THEN
+    IF NOT history AND EXISTS (SELECT FROM public.turns WHERE turns.persona_id = v_id) THEN
         RAISE EXCEPTION 'the persona % has answered turns, which would no longer say who answered; to delete it all the same: history => true', persona;
     END IF;
     PERFORM set_config('parley.delete_history', 'yes', true);
-    DELETE FROM public.personas WHERE name = persona;
+    DELETE FROM public.personas WHERE id = v_id;
     PERFORM set_config('parley.delete_history', '', true);
     RETURN format('the persona %s is deleted', persona);
 END

@@ -7,11 +7,7 @@ BEGIN
         UPDATE public.personas SET is_default = false WHERE is_default;
         RETURN 'the built-in persona answers wherever no closer one does';
     END IF;
-    SELECT * INTO v_persona FROM public.personas WHERE name = persona;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no persona %; there are: %', quote_literal(persona),
-            coalesce((SELECT string_agg(name, ', ' ORDER BY name) FROM public.personas), 'none yet');
-    END IF;
+    SELECT * INTO v_persona FROM public.personas WHERE id = admin.get_persona(persona);
     IF v_persona.platform IS NOT NULL THEN
         RAISE EXCEPTION 'the persona % belongs to a place on %; a default has none', persona, v_persona.platform;
     END IF;

@@ -32,11 +32,7 @@ BEGIN
     ELSIF kind = 'permission' AND permission NOT IN ('guest', 'user', 'admin', 'owner') THEN
         RAISE EXCEPTION 'there is no permission %; there are: guest, user, admin, owner', quote_literal(permission);
     ELSIF kind = 'persona' THEN
-        SELECT id INTO v_persona_id FROM public.personas WHERE personas.name = persona;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no persona %; there are: %', quote_literal(persona),
-                coalesce((SELECT string_agg(name, ', ' ORDER BY name) FROM public.personas), 'none yet');
-        END IF;
+        v_persona_id := admin.get_persona(persona);
     ELSIF kind = 'person' THEN
         v_user_id := admin.find_user(platform, account);
     END IF;

@@ -9,12 +9,27 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from agent.live.listener import Listener
+from agent.tools.mcp.servers import GATHER_SECONDS, RemoteTools
+from shared.db.database import Address
+from tests.support.connections import connected
+from tests.support.counted_database import CountedDatabase
 from tests.support.forks import get_command
 from tests.support.loopback import free_port
 from tests.support.mcp_servers import STAND_IN, add_far, add_server, eventually, play, result, told_error, until
 from tests.support.parley import Parley
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
+# Each note is sent by a transaction of its own, so far from the one before that it is heard alone.
+FLOOD = """
+DO $$ BEGIN
+    FOR number IN 1..500 LOOP
+        PERFORM pg_notify('parley_changes', 'mcp_servers'), pg_sleep(0.002);
+        COMMIT;
+    END LOOP;
+    PERFORM pg_notify('parley_changes', 'over');
+END $$
+"""
 
 
 async def test_a_server_that_was_killed_is_connected_again(parley: Parley) -> None:
@@ -142,3 +157,27 @@ async def test_streamable_http_serves_the_same_and_is_connected_again(parley: Pa
 
     async with served_over_http(port):
         await eventually(answers_again)
+
+
+async def test_a_flood_of_notes_by_any_login_makes_no_flood_of_readings(address: Address) -> None:
+    database = CountedDatabase(address)
+    events, tools, is_over = Listener(database, ["a key"]), RemoteTools(database), asyncio.Event()
+    events.on_change(tools.note_change)
+    events.on_change(lambda table: is_over.set() if table == "over" else None)
+    running = asyncio.create_task(tools.run())
+    began = asyncio.get_running_loop().time()
+    await events.start()
+
+    async def count() -> int:
+        return sum("FROM mcp_servers" in statement for statement in database.statements)
+
+    await eventually(count)
+    async with connected(address, role="parley_readonly") as reader:
+        await reader.execute(FLOOD)
+    await asyncio.wait_for(is_over.wait(), 60)
+    assert await count() <= 2 + (asyncio.get_running_loop().time() - began) / GATHER_SECONDS
+
+    await events.close()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await database.close()

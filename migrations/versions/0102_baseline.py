@@ -4,7 +4,7 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0101"
+revision = "0102"
 down_revision = None
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"

@@ -1,0 +1,140 @@
+"""Rows as resources: read, compared with what a manifest says, and written by the functions of the schema `admin`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import unified_diff
+from typing import Any
+
+from sqlalchemy import TextClause
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from adapters.kubernetes.manifests import SPECS, AgentSpec, BudgetSpec, Manifest, McpServerSpec, PersonaSpec, Spec
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
+
+LIST: Mapping[str, TextClause] = {
+    McpServerSpec.kind_name: statements.list_mcp_servers,
+    PersonaSpec.kind_name: statements.list_personas,
+    AgentSpec.kind_name: statements.list_agents,
+    BudgetSpec.kind_name: statements.list_budgets,
+}
+DEFINE: Mapping[str, TextClause] = {
+    McpServerSpec.kind_name: statements.define_mcp_server,
+    PersonaSpec.kind_name: statements.define_persona,
+    AgentSpec.kind_name: statements.define_agent,
+    BudgetSpec.kind_name: statements.define_budget,
+}
+DELETE: Mapping[str, TextClause] = {
+    McpServerSpec.kind_name: statements.delete_mcp_server,
+    PersonaSpec.kind_name: statements.delete_persona,
+    AgentSpec.kind_name: statements.delete_agent,
+    BudgetSpec.kind_name: statements.delete_budget,
+}
+# Actors of the log of changes that write what a manifest says.
+ACTORS = ("apply:", "kubernetes:")
+# Values of these fields are not shown: they may hold a secret.
+CLOSED_FIELDS = frozenset({"headers", "env", "args", "url"})
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row as a resource. `version` is its last entry in the log of changes, which `who` made.
+
+    `secretless` has the fields to write into a file instead of those of `spec`; what is hidden is written by another.
+    """
+
+    id: int
+    spec: Spec
+    secretless: Mapping[str, Any]
+    is_hidden: bool
+    version: int | None
+    who: str | None
+    at: datetime | None
+
+    @property
+    def is_changed_by_others(self) -> bool:
+        """Return whether somebody else has changed the row since a manifest was applied to it, or before."""
+        return not (self.who or "").startswith(ACTORS)
+
+
+async def name_actor(session: AsyncSession, actor: str) -> None:
+    """Say who changes rows in this transaction; one of `ACTORS` and who it is."""
+    await session.execute(statements.name_actor, {"actor": actor})
+
+
+async def list_rows(session: AsyncSession, kind: str) -> dict[str, StoredRow]:
+    """Return the rows of a kind by what tells them apart, in the order of their names."""
+    spec_class = SPECS[kind]
+    rows: dict[str, StoredRow] = {}
+    for row in (await session.execute(LIST[kind])).mappings():
+        fields = {name: row[name] for name in spec_class.model_fields if row.get(name) is not None}
+        # What the database has let in is not refused here.
+        spec = spec_class.model_validate(fields, strict=False)
+        rows[spec.to_key("")] = StoredRow(
+            id=row["id"],
+            spec=spec,
+            secretless=row["secretless"] or {},
+            is_hidden=bool(row["is_hidden"]),
+            version=row["version"],
+            who=row["who"],
+            at=row["at"],
+        )
+    return rows
+
+
+async def define(session: AsyncSession, manifest: Manifest) -> None:
+    """Make the row what the manifest says."""
+    await session.execute(DEFINE[manifest.kind], _to_parameters(manifest.spec, manifest.key, DEFINE[manifest.kind]))
+
+
+async def delete(session: AsyncSession, kind: str, spec: Spec, key: str) -> None:
+    """Delete the row of a resource."""
+    await session.execute(DELETE[kind], _to_parameters(spec, key, DELETE[kind]))
+
+
+def compare(old: Spec, new: Spec) -> list[str]:
+    """Return a line for each field that differs, more for a text of several lines; no values that may be secret."""
+    before, after = old.to_fields(), new.to_fields()
+    lines: list[str] = []
+    for field in _field_names(type(new)):
+        if before.get(field) != after.get(field):
+            lines += _to_lines(field, before.get(field), after.get(field))
+    return lines
+
+
+def _field_names(spec_class: type[Spec]) -> Iterator[str]:
+    return (field.alias or name for name, field in spec_class.model_fields.items())
+
+
+def _to_lines(field: str, old: Any, new: Any) -> Iterator[str]:
+    if field in CLOSED_FIELDS:
+        yield f"{field}: changed"
+    elif isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
+        yield f"{field}:"
+        difference = list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))
+        yield from (f"  {line}" for line in difference[2:])
+    else:
+        yield f"{field}: {_to_text(old)} -> {_to_text(new)}"
+
+
+def _to_text(value: Any) -> str:
+    # None stands for the default, which is not written.
+    return "unset" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _to_parameters(spec: Spec, key: str, statement: TextClause) -> dict[str, Any]:
+    """Return the values that a statement takes, JSON as text."""
+    values: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields} | {"name": key}
+    if isinstance(spec, AgentSpec):
+        values["env"] = spec.config.env.model_dump(by_alias=True, exclude_none=True)
+    return {
+        name: json.dumps(values[name]) if isinstance(values[name], dict) else _to_list(values[name])
+        for name in statement.compile().params
+    }
+
+
+def _to_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,1 @@
+"""What the system gives a process, and when it ends it."""

@@ -1,0 +1,208 @@
+"""Values of a hurried or a hostile hand: none breaks out of its place, publishes a secret, or stops the whole."""
+
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from adapters.cli.platforms import list_setting_names
+from adapters.folders import list_folders
+from shared.settings import SETTING_NAMES, Settings
+from tests.deploy.test_helm import OPEN, SCALED, SINGLE, SPLIT, WHOLE, pods_of, render, run_helm, with_value
+from tests.support.source_tree import ROOT
+
+BREAKOUT = 'x\n  evil: "yes"}, {evil: yes #'
+# Of YAML's older version, as Kubernetes reads it: no text, unless it stands in quotes.
+NO_TEXTS = ["123", "true", "null", "1e5", BREAKOUT]
+OF_SECRETS = [
+    "DATABASE_URL",
+    *(name for name in sorted(SETTING_NAMES) if name.endswith(("_KEY", "_TOKEN"))),
+    *(name for name in sorted(list_setting_names()) if name.endswith(("_TOKEN", "_SECRET"))),
+    "ANTHROPIC_API_KEY",
+    "AWS_SECRET_ACCESS_KEY",
+    "MCP_PASSWORD",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+]
+# Where a value is a name that stands elsewhere in the cluster.
+NAMES: dict[str, dict[str, Any]] = {
+    "secretName": WHOLE,
+    "database.secretName": SPLIT,
+    "database.secretKey": SPLIT,
+    "worker.autoscaling.secretName": SCALED,
+    "worker.autoscaling.secretKey": SCALED,
+    "ingress.className": OPEN,
+    "ingress.tlsSecretName": OPEN,
+    "storage.className": SINGLE,
+    "database.cluster.storageClass": WHOLE,
+    "database.cluster.imageName": WHOLE,
+}
+
+
+def texts_of(value: Any) -> list[str]:
+    """Return each text in an object, not the names of its fields."""
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in texts_of(inner)]
+    if isinstance(value, list):
+        return [text for inner in value for text in texts_of(inner)]
+    return [value] if isinstance(value, str) else []
+
+
+def shape_of(value: Any) -> Any:
+    """Return the names of the fields alone, and what kinds of values they have."""
+    if isinstance(value, dict):
+        return {name: shape_of(inner) for name, inner in value.items()}
+    return [shape_of(inner) for inner in value] if isinstance(value, list) else type(value)
+
+
+def settings_of(values: dict[str, Any]) -> dict[str, str]:
+    (settings,) = [document["data"] for document in render(values) if document["kind"] == "ConfigMap"]
+    return dict(settings)
+
+
+@pytest.mark.parametrize("text", NO_TEXTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_stays_one_text_whatever_it_is(name: str, text: str) -> None:
+    path = tuple(name.split("."))
+
+    objects, usual = (render(with_value(NAMES[name], path, value)) for value in (text, "usual"))
+
+    assert shape_of(objects) == shape_of(usual)
+    assert any(text in texts_of(document) for document in objects)
+
+
+def test_a_release_may_be_called_by_a_number() -> None:
+    rendered = run_helm("template", "2026", values=WHOLE)
+
+    assert rendered.returncode == 0
+    assert "app.kubernetes.io/instance: 2026" not in rendered.stdout
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(5_000_000, "5000000"), (0.5, "0.5"), (True, "true"), (BREAKOUT, BREAKOUT), ("1e6", "1e6"), (-1, "-1")],
+)
+def test_a_setting_is_what_was_written(value: Any, text: str) -> None:
+    assert settings_of(SPLIT | {"settings": {"SOMETHING": value}})["SOMETHING"] == text
+
+
+def test_a_setting_of_the_chart_may_be_changed_only_where_the_rest_does_not_rely_on_it() -> None:
+    assert settings_of(SPLIT | {"settings": {"LOG_FORMAT": "text"}})["LOG_FORMAT"] == "text"
+    assert settings_of(SPLIT | {"settings": {"PUBLIC_URL": "https://a.example"}})["PUBLIC_URL"] == "https://a.example"
+    beside: dict[str, dict[str, Any]] = {"PORT": SPLIT, "PARLEY_HOME": SINGLE, "S3_BUCKET": SPLIT, "PUBLIC_URL": OPEN}
+    for name, values in beside.items():
+        refused = run_helm("template", "chat", values=values | {"settings": {name: "other"}})
+        assert f"settings.{name}: the chart sets it" in refused.stderr
+
+
+def test_every_secret_among_the_settings_is_one_that_the_chart_knows() -> None:
+    of_program = {name.upper() for name, field in Settings.model_fields.items() if _is_secret(field.annotation)}
+    modules = [path.name for path in (ROOT / "modules").iterdir() if (path / "__init__.py").is_file()]
+    kinds = [(name, kind) for name in modules for kind in _settings_in(f"modules.{name}")]
+    kinds += [(name, kind) for name in list_folders() for kind in _settings_in(f"adapters.{name}.settings")]
+    of_parts = {f"{name}_{field}".upper() for name, kind in kinds for field, hint in _hints(kind) if _is_secret(hint)}
+
+    assert {"DISCORD_TOKEN", "RESEARCH_BRAVE_API_KEY", "DATABASE_URL"} <= of_program | of_parts
+    for name in sorted(of_program | of_parts):
+        refused = run_helm("template", "chat", values=SPLIT | {"settings": {name: "x"}})
+        assert f"settings.{name}: " in refused.stderr
+
+
+def _is_secret(hint: Any) -> bool:
+    return SecretStr.__name__ in str(hint)
+
+
+def _settings_in(module: str) -> list[Any]:
+    try:
+        values = vars(import_module(module)).values()
+    except ModuleNotFoundError:
+        return []
+    kinds = [value for value in values if isinstance(value, type) and value.__name__.endswith("Settings")]
+    return [kind for kind in kinds if kind.__module__.startswith(module.removesuffix(".settings"))]
+
+
+def _hints(kind: Any) -> list[tuple[str, Any]]:
+    if is_dataclass(kind):
+        return [(field.name, field.type) for field in fields(kind)]
+    return [(name, field.annotation) for name, field in getattr(kind, "model_fields", {}).items()]
+
+
+@pytest.mark.parametrize("name", OF_SECRETS)
+def test_a_secret_among_the_settings_is_refused_with_the_remedy(name: str) -> None:
+    refused = run_helm("template", "chat", values=SPLIT | {"settings": {name: "sk-123"}})
+
+    assert f"settings.{name}: whoever may read the ConfigMap would read this secret" in refused.stderr
+    assert "sk-123" not in refused.stdout + refused.stderr
+
+
+def test_a_password_in_an_address_is_refused_and_an_address_alone_is_not() -> None:
+    refused = run_helm("template", "chat", values=SPLIT | {"settings": {"HTTPS_PROXY": "http://ann:pw@proxy:3128"}})
+
+    assert "settings.HTTPS_PROXY: whoever may read" in refused.stderr
+    assert "HTTPS_PROXY" in settings_of(SPLIT | {"settings": {"HTTPS_PROXY": "http://proxy:3128/a@b"}})
+
+
+@pytest.mark.parametrize("name", ["web", "worker", "migrate"])
+def test_a_platform_takes_no_other_programs_place(name: str) -> None:
+    refused = run_helm("template", "chat", values=SPLIT | {"platforms": {name: {"replicas": 1}}})
+
+    assert f"platforms.{name}: it is no platform" in refused.stderr
+
+
+def test_workers_that_would_not_be_scaled_are_not_promised() -> None:
+    refused = run_helm("template", "chat", values=SINGLE | {"worker": SCALED["worker"]})
+    assert "worker.autoscaling: without s3.endpoint" in refused.stderr
+
+    refused = run_helm("template", "chat", values=with_value(SCALED, ("worker", "autoscaling", "minReplicas"), 11))
+    assert "worker.autoscaling: minReplicas is more than maxReplicas" in refused.stderr
+
+
+def test_a_setting_with_which_no_program_starts_leaves_the_old_programs_where_they_are() -> None:
+    deployments = [document["spec"] for document in render(WHOLE) if document["kind"] == "Deployment"]
+
+    assert len(deployments) == 3
+    for deployment in deployments:
+        assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+        # Workers and platforms listen on nothing: an engine finds them ready as soon as they run.
+        assert deployment["minReadySeconds"] == 15
+
+
+def test_pods_ask_for_names_and_reach_what_is_in_the_cluster() -> None:
+    (policy,) = [document for document in render(WHOLE) if document["kind"] == "NetworkPolicy"]
+    names, rest = policy["spec"]["egress"]
+
+    # A cache of names has an address of the node, 169.254.20.10.
+    assert names == {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+    # Where networks know pods by what they are, a block of addresses does not hold them.
+    assert {"namespaceSelector": {}} in rest["to"]
+
+
+@pytest.mark.parametrize(
+    "address", ["169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::254/128"]
+)
+def test_no_cloud_hands_out_the_credentials_of_a_node(address: str) -> None:
+    (policy,) = [document for document in render(WHOLE) if document["kind"] == "NetworkPolicy"]
+
+    blocks = [peer["ipBlock"] for peer in policy["spec"]["egress"][1]["to"] if "ipBlock" in peer]
+    assert address in [closed for block in blocks for closed in block["except"]]
+
+
+def test_the_page_is_reached_while_no_worker_is_there_which_is_what_brings_one_back() -> None:
+    none_left = with_value(SCALED, ("worker", "autoscaling", "minReplicas"), 0)
+    (container,) = pods_of(render(none_left))["chat-parley-web"]["containers"]
+
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz?workers=no"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_a_pod_has_as_long_as_it_takes_to_hand_over_and_a_drain_is_never_blocked() -> None:
+    for pod in pods_of(render(WHOLE)).values():
+        (container,) = pod["containers"]
+        pause = 5 if container.get("lifecycle") == {"preStop": {"exec": {"command": ["sleep", "5"]}}} else 0
+        # After 27 s the program has ended by itself.
+        assert pod["terminationGracePeriodSeconds"] >= pause + 27 + 5
+    for document in render(WHOLE | {"web": {"replicas": 1}}):
+        if document["kind"] == "PodDisruptionBudget":
+            assert document["spec"]["maxUnavailable"] == 1
+            assert "minAvailable" not in document["spec"]
