@@ -28,10 +28,11 @@ Seq = Annotated[int, Field(ge=-1, le=MAX_SEQ)]
 class TurnNote(BaseModel):
     """A note of `TURNS`: stored events up to `last_seq`, the encrypted `delta` with the number `seq`, or the end.
 
-    `origin` is the process that runs the turn, whose readers have been told already.
+    `origin` is the process that runs the turn, whose readers have been told already. Without a `turn` the messages end
+    whatever their turns do, as those of a person who is erased.
     """
 
-    turn: Id
+    turn: Id = 0
     inbox: list[Id]
     last_seq: Seq | None = None
     end: bool = False

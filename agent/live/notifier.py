@@ -32,7 +32,7 @@ class JobTaker(Protocol):
 
     @property
     def is_near(self) -> bool:
-        """Return whether it should take the jobs of this process, because it has little to do or is the only worker."""
+        """Return whether it should take the jobs of this process: it can begin them soon, or is the only worker."""
         ...
 
     def wake(self) -> None:

@@ -153,10 +153,10 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
     """Mark the messages of the next turn of the job's place as failed, and notify the callers that wait for them.
 
     These are the oldest open messages, not necessarily the one that the job names. For adapters with a sender,
-    `sentence` is stored as the reply and delivered by the sweeper.
+    `sentence` is stored as the reply and delivered by the sweeper. No effect if another worker has taken over the job.
     """
     parameters = {"cause": job.last_error, "sentence": sentence, "read_by_caller": sorted(READ_BY_CALLER)}
-    await session.execute(statements.give_up, {"inbox_id": job.inbox_id} | parameters)
+    await session.execute(statements.give_up, {"job_id": job.id, "inbox_id": job.inbox_id} | parameters)
 
 
 def to_event(message: IncomingMessage) -> dict[str, Any]:

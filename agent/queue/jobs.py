@@ -32,6 +32,9 @@ MAX_TAKEN = 16  # jobs in one statement
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
 # With fewer jobs in work a worker takes those of its own process, whose readers it can answer without the database.
 NEAR_JOBS = 4
+# While a suspect runs, or waits for an empty process, what is taken here waits, too: a worker that is not alone then
+# looks so much later, and others come first.
+HELD_SECONDS = 2.0
 # For so long after a job it looks often whether there is one that nobody told it of.
 BUSY_SECONDS, REST_SECONDS = 10.0, 2.0
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
@@ -70,6 +73,17 @@ class Gate:
             self._running -= 1
             if not self._running:
                 self._is_empty.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether a job may begin now: no suspect runs or waits for an empty process."""
+        return self._is_open.is_set()
+
+    async def wait_until_open(self, *, most: float) -> None:
+        """Wait until a job may begin, but at most for so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most):
+                await self._is_open.wait()
 
     async def wait_until_quiet(self, seconds: float, *, most: float) -> None:
         """Wait until no job has run for so many seconds, but at most for `most` seconds."""
@@ -182,8 +196,9 @@ class Runner:
 
     @property
     def is_near(self) -> bool:
-        """Return whether it should take the jobs of this process: it has little to do, or is the only worker."""
-        return self.worker_id is not None and (len(self._tasks) < NEAR_JOBS or not self.has_others)
+        """Return whether it should take the jobs of this process: it can begin them soon, or is the only worker."""
+        has_room = self.gate.is_open and len(self._tasks) < min(NEAR_JOBS, self._limits.bounds.running)
+        return self.worker_id is not None and (has_room or not self.has_others)
 
     def wake(self) -> None:
         """Look for jobs now, because there may be one."""
@@ -192,6 +207,8 @@ class Runner:
     async def take_jobs(self) -> None:
         """Take and start jobs until cancelled; raises what the database refuses."""
         while True:
+            if self.has_others:
+                await self.gate.wait_until_open(most=HELD_SECONDS)
             jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
             for job in jobs:
                 self.start(job)

@@ -27,12 +27,16 @@ SELECT id, inbox_id, person, server, deaths, priority >= :suspect AS is_suspect 
 SELECT job_id, has_next FROM parley_finish_jobs(CAST(:ids AS bigint[]));
 
 -- name: release_jobs
-UPDATE jobs SET id = DEFAULT, worker_id = NULL, is_alone = false WHERE worker_id = :worker_id;
+-- Locked in the order of the places, as by those who store messages.
+UPDATE jobs SET id = DEFAULT, worker_id = NULL, is_alone = false
+WHERE id IN (SELECT id FROM jobs WHERE worker_id = :worker_id ORDER BY place_key FOR UPDATE);
 
 -- name: give_up
 WITH blocking AS (
     SELECT id, turn_id FROM inbox
-    WHERE place_key = (SELECT place_key FROM inbox WHERE id = :inbox_id) AND status IN ('waiting', 'claimed')
+    WHERE place_key = (
+        SELECT place_key FROM inbox WHERE id = :inbox_id AND EXISTS (SELECT FROM jobs WHERE id = :job_id)
+    ) AND status IN ('waiting', 'claimed')
     ORDER BY turn_id IS NULL, sent_at, id LIMIT 1
 ), ended AS (
     UPDATE turns SET status = 'failed', finished = false, error = 'parked', cause = :cause, finished_at = now()

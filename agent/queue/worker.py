@@ -56,11 +56,12 @@ class _Sweeper:
         self._heartbeats = Heartbeats()
 
     async def sweep(self) -> None:
+        # Nothing here waits for a lock that others may hold for long: the heartbeat would stop.
         async with self._database.transaction() as session:
-            own = list(self._runner.queue.own_ids)
-            heartbeat = await session.execute(statements.renew_heartbeat, {"id": self._runner.worker_id})
-            if not heartbeat.all():
-                # Others held it for dead while this process was frozen.
+            worker_id, own = self._runner.worker_id, list(self._runner.queue.own_ids)
+            heartbeat = await session.execute(statements.renew_heartbeat, {"id": worker_id})
+            if not heartbeat.all() and self._runner.worker_id == worker_id:
+                # Others held it for dead while this process was frozen, and it has not begun again since.
                 self._runner.queue.worker_id = None
             job_ids = {row.id for row in (await session.execute(statements.list_own_jobs, {"workers": own})).all()}
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
@@ -74,7 +75,13 @@ class _Sweeper:
             )
             if dead:
                 await session.execute(statements.remove_workers, {"dead": dead})
+
+    async def requeue_lost(self) -> None:
+        async with self._database.transaction() as session:
             await inbox.requeue_lost(session)
+
+    async def end_expired(self) -> None:
+        async with self._database.transaction() as session:
             await end_expired(session)
 
 
@@ -99,6 +106,8 @@ class Worker:
         # Each runs as an asyncio task of its own: a slow platform or embedder must not delay the heartbeat.
         self._periodic_tasks = (
             PeriodicTask("sweeper", self._sweeper.sweep, SWEEP_SECONDS),
+            PeriodicTask("lost jobs", self._sweeper.requeue_lost, SWEEP_SECONDS),
+            PeriodicTask("expired reservations", self._sweeper.end_expired, SWEEP_SECONDS),
             PeriodicTask("look", self._look, LOOK_SECONDS),
             *periodic_tasks,
         )

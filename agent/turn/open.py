@@ -276,7 +276,7 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
     async with services.database.transaction() as session:
         # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
         is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
-        parameters = {"turn_id": turn_id, "forgiven": int(is_forgiven)}
+        parameters = {"turn_id": turn_id, "job_id": job.id, "forgiven": int(is_forgiven)}
         row = (await session.execute(statements.take_over_turn, parameters)).one_or_none()
         if row is None:
             raise Superseded

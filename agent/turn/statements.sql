@@ -22,8 +22,9 @@ SELECT ended.reply_id, ended.live_message_id, ended.is_claimed, ended.has_next, 
 ) AS ended CROSS JOIN parley_find_delivery(:turn_id) AS delivery;
 
 -- name: take_over_turn
+-- A worker that was frozen does not take the turn back from the one that has its job by now.
 UPDATE turns SET attempt = attempt + 1, handovers = least(handovers + :forgiven, attempt)
-WHERE id = :turn_id AND status = 'running'
+WHERE id = :turn_id AND status = 'running' AND EXISTS (SELECT FROM jobs WHERE jobs.id = :job_id)
 RETURNING attempt, handovers, user_id, stop_requested, loop_mode;
 
 -- name: read_last_event

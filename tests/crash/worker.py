@@ -50,6 +50,8 @@ from tests.support.connections import connected
 PERIODIC_TASKS = {
     "worker",
     "sweeper",
+    "lost jobs",
+    "expired reservations",
     "outbox sweeper",
     "orphan sweeper",
     "maintenance",

@@ -45,11 +45,12 @@ BEGIN
     ) THEN
         PERFORM public.parley_withdraw_questions(ARRAY[p_turn_id]);
     END IF;
-    has_next := public.parley_end_job(p_job_id);
-    -- Last, so that the person's other turns wait for this one as briefly as can be.
+    -- Late, so that the person's other turns wait for this one as briefly as can be.
     PERFORM public.parley_charge(
         ROW(v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), p_calls
     );
+    -- Behind the limits: who changes those locks the job of the person's place after them, to tell the person.
+    has_next := public.parley_end_job(p_job_id);
     RETURN NEXT;
 END
 $$;

@@ -5,9 +5,12 @@ import asyncio
 import asyncpg
 import pytest
 
-from agent.queue.job import Bounds, Slots
+from agent.queue.inbox import give_up, list_open
+from agent.queue.job import Bounds, Slots, next_run
 from agent.queue.jobs import JobQueue
+from agent.turn.open import open_turn, prepare, resume
 from shared.db.database import Address
+from shared.errors import Superseded
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import open_parley
@@ -139,3 +142,26 @@ async def test_no_more_jobs_are_taken_than_there_are_slots(
         assert await queue.take(5) == ([], False)
         assert queue.slots.end(jobs[0].id)
         assert len((await queue.take(5))[0]) == 1
+
+
+async def test_a_worker_that_resumes_late_gives_up_no_message_and_takes_no_turn_back(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        services = parley.app.turns
+        await parley.accept("hello")
+        ((job,), _) = await JobQueue(parley.app.database, Slots(Bounds())).take(1)
+        assert await open_turn(services, job) is not None
+        async with parley.app.database.statement() as session:
+            run = next_run(await list_open(session, job))
+            opening = await prepare(services, session, job=job, run=run, began=0.0)
+        # As the sweep of another worker does, which held this one for dead.
+        await parley.sql("UPDATE jobs SET id = DEFAULT, worker_id = NULL")
+
+        with pytest.raises(Superseded):
+            await resume(services, opening)
+        async with parley.app.database.transaction() as session:
+            await give_up(session, job, "parked")
+
+        assert await parley.sql("SELECT attempt, status FROM turns") == [(1, "running")]
+        assert await parley.value("SELECT status FROM inbox") == "claimed"

@@ -1,7 +1,14 @@
 """A death counts against a message only when it ran alone, in its process and among the suspects of all processes."""
 
+import asyncio
+
+import pytest
+
+from agent.queue import jobs
+from agent.queue.job import Job, Limits
 from agent.queue.suspects import PRIORITIES, STRICT_PRIORITY, SUSPECT_PRIORITY, start_alone
-from agent.queue.worker import statements
+from agent.queue.worker import Worker, statements
+from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -60,3 +67,40 @@ async def test_a_suspect_that_ran_alone_in_all_processes_is_counted_at_once(
             job, worker = await take(parley, place)
             assert await start_alone(parley.app.database, job)
             assert await die(parley, worker) == {place: (deaths, SUSPECT_PRIORITY)}
+
+
+async def test_while_a_suspect_runs_another_worker_takes_the_jobs_of_its_process(
+    settings: Settings, address: Address, model: OpenAIStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "HELD_SECONDS", 3600.0)
+    is_running, taken = asyncio.Event(), asyncio.Queue[Job]()
+
+    async def hold(_job: Job) -> bool:
+        is_running.set()
+        await asyncio.sleep(3600)
+        return False
+
+    async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
+        database = parley.app.database
+        near = Worker(database, SystemClock(), hold, limits=Limits(grace_seconds=0))
+        other = Worker(database, SystemClock(), taken.put)
+        await parley.accept("suspect", user="ann")
+        await parley.sql("UPDATE jobs SET priority = :priority", priority=SUSPECT_PRIORITY)
+        running = [asyncio.create_task(near.run())]
+        try:
+            await is_running.wait()
+            running.append(asyncio.create_task(other.run()))
+            # The sweep after the other's start shows that there is another one.
+            while not await parley.value(  # noqa: ASYNC110  # a sweep tells nobody
+                "SELECT count(*) > 1 AND min(last_heartbeat) > max(created_at) FROM workers"
+            ):
+                await asyncio.sleep(0.05)
+            parley.app.events.notifier.workers.append(near.jobs)
+
+            accepted = await parley.accept("hello", user="bob")
+
+            assert (await taken.get()).inbox_id == accepted.inbox_id
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)

@@ -12,6 +12,7 @@ import pytest
 from agent.commands.personal_data.erasure import erase, finish_erasures, request_erasure
 from agent.commands.personal_data.export import LISTS, export_person, statements
 from agent.commands.personal_data.receipts import verify_receipt
+from agent.live import announcer
 from shared.errors import NotFound, Refusal, Unavailable
 from shared.memory.memories import Memories
 from shared.memory.storage import NewMemory, Origin
@@ -317,6 +318,32 @@ async def test_whoever_waits_for_an_answer_of_somebody_who_is_erased_meanwhile_i
     assert "erased while I worked on this" in response.content
     assert last["error"] == "erased"
     assert await parley.value("SELECT count(*) FROM users WHERE id = :id", id=user_id) == 0
+
+
+async def test_whoever_waits_for_a_turn_that_has_not_begun_is_told_of_the_erasure_without_looking_again(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announcer, "READ_AGAIN_SECONDS", 3600.0)
+    event = asyncio.Event()
+
+    async def answer(_body: Any, _number: int) -> Answer:
+        event.set()
+        await asyncio.sleep(3600)
+        return Answer("too late")
+
+    parley.model.play(answer)
+    await parley.accept("tell me about walruses")
+    async with asyncio.timeout(30):
+        await event.wait()
+    waiting = await parley.accept("and about seals")
+    task = asyncio.create_task(parley.app.events.response(waiting.inbox_id))
+    async with parley.app.database.transaction() as session:
+        erasure_id = await request_erasure(session, await parley.value("SELECT max(id) FROM users"))
+    assert erasure_id is not None
+    await erase(parley.app.database, parley.app.files.storage, erasure_id)
+
+    async with asyncio.timeout(30):
+        assert (await task).error == "erased"
 
 
 async def _last_event(parley: Parley, inbox_id: int) -> dict[str, Any]:
