@@ -24,7 +24,7 @@ from shared.log import get_logger
 
 statements = load_statements(__file__)
 
-SWEEP_SECONDS, LOOK_SECONDS = 2.0, 1.0
+SWEEP_SECONDS, LOOK_SECONDS, LOST_SECONDS = 2.0, 1.0, 5.0
 # Work that can wait begins in such a pause between turns, which need the processors, or when it has waited for long.
 QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 10.0
 RESTART_SECONDS = 1.0
@@ -106,8 +106,8 @@ class Worker:
         # Each runs as an asyncio task of its own: a slow platform or embedder must not delay the heartbeat.
         self._periodic_tasks = (
             PeriodicTask("sweeper", self._sweeper.sweep, SWEEP_SECONDS),
-            PeriodicTask("lost jobs", self._sweeper.requeue_lost, SWEEP_SECONDS),
-            PeriodicTask("expired reservations", self._sweeper.end_expired, SWEEP_SECONDS),
+            PeriodicTask("lost jobs", self._sweeper.requeue_lost, LOST_SECONDS),
+            PeriodicTask("expired reservations", self._sweeper.end_expired, SWEEP_SECONDS, waits=True),
             PeriodicTask("look", self._look, LOOK_SECONDS),
             *periodic_tasks,
         )
