@@ -68,7 +68,7 @@ class App:
     @cached_property
     def inbox(self) -> Inbox:
         """Build the inbox, which stores this process's events."""
-        return Inbox(self.database)
+        return Inbox(self.database, self.events.notifier)
 
     @cached_property
     def outbox(self) -> Outbox:

@@ -12,7 +12,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 from shared.redaction import redact_field, redact_text
 
 # These libraries log every job and request at INFO, which the one line per turn makes redundant.
-NOISY = ("procrastinate", "httpx", "httpcore", "LiteLLM", "alembic", "uvicorn.access", "mcp", "psycopg.pool")
+NOISY = ("httpx", "httpcore", "LiteLLM", "alembic", "uvicorn.access", "mcp")
 
 
 class _Output(logging.StreamHandler[Any]):

@@ -1,4 +1,4 @@
-"""Sanitises, measures and shortens text that enters or leaves the program, and finds code blocks in its Markdown."""
+"""Sanitises, measures and shortens text that enters or leaves the program; finds code blocks and credentials in it."""
 
 import re
 import unicodedata
@@ -26,6 +26,13 @@ TARGET = re.compile(r"\w[.:/\\@\u3002]+\w{2}|@\w|\d{5}|(?:\d\D*){9}")
 # What spreadsheets begin a formula with, also in wide characters and behind blanks.
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30}){0,10}|[.,]\d{1,30})(?:[eE][+-]?\d{1,3})?%?")
+
+# A credential that somebody has typed into a message; with or without the word `set`, which is easily forgotten.
+TYPED_CREDENTIAL = re.compile(
+    r"(/credential)\s+(?:set\s+)?(?!(?:set|list|forget)\b)(\S+)\s+(?!\[removed\]\s*\Z)\S.*", re.IGNORECASE | re.DOTALL
+)
+REMOVED = "[removed]"
+CREDENTIAL_MARK = re.compile(rf"/credential set \S+ {re.escape(REMOVED)}", re.IGNORECASE)
 
 
 def clean(text: str) -> str:
@@ -169,3 +176,22 @@ def to_text_cell(cell: str) -> str:
     Numbers stay as they are, with a sign, too.
     """
     return f"'{cell}" if FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell
+
+
+def without_credential(text: str) -> str:
+    """Return a text without the credential in it: what follows `/credential set NAME`."""
+    return TYPED_CREDENTIAL.sub(rf"\1 set \2 {REMOVED}", text) if "/credential" in text.lower() else text
+
+
+def had_credential(text: str) -> bool:
+    """Return whether a credential was removed from this text."""
+    return REMOVED in text and CREDENTIAL_MARK.search(text) is not None
+
+
+def without_credentials_in(value: Any) -> Any:
+    """Return a JSON value whose texts are as `without_credential` leaves them."""
+    if isinstance(value, str):
+        return without_credential(value)
+    if isinstance(value, dict):
+        return {name: without_credentials_in(part) for name, part in value.items()}
+    return [without_credentials_in(part) for part in value] if isinstance(value, (list, tuple)) else value

@@ -70,8 +70,8 @@ def test_statements_of_the_queue_are_counted_separately() -> None:
     transactions = [
         Transaction("parley, process 1", ("SELECT * FROM parley_accept(…)",)),
         Transaction("parley, process 1", ("SELECT inbox.id …", "INSERT INTO turns …")),
-        Transaction("parley, process 1", ("UPDATE procrastinate_workers …",)),
-        Transaction("parley's queue, process 1", ("SELECT procrastinate_finish_job_v1($1, $2, $3)",)),
+        Transaction("parley, process 1", ("UPDATE workers …",)),
+        Transaction("parley, process 1", ("SELECT … FROM parley_finish_jobs($1)",)),
     ]
 
     counted = count(transactions, turns=1)

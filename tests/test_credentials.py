@@ -11,13 +11,13 @@ from agent.app import App
 from agent.commands.personal_data.erasure import erase, request_erasure
 from agent.commands.personal_data.export import export_person
 from agent.queue import inbox
-from shared.credentials.typed import had_typed, without_typed
 from shared.db.database import Address
 from shared.errors import Refusal
 from shared.log import redact
 from shared.messages import IncomingMessage, Place, PlatformContext, QuotedMessage
 from shared.messages import Sender as Writer
 from shared.settings import Settings
+from shared.text import had_credential, without_credential
 from tests.standins.cabins import Cabins
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley, message, open_parley
@@ -149,15 +149,15 @@ async def test_what_is_typed_where_others_read_is_not_stored_and_no_model_sees_i
 
 
 def test_only_what_follows_the_name_is_taken_out_of_a_message() -> None:
-    assert without_typed("see /credential list and /credential forget pms") == (
+    assert without_credential("see /credential list and /credential forget pms") == (
         "see /credential list and /credential forget pms"
     )
-    assert without_typed("/credential set pms") == "/credential set pms"
-    assert without_typed("/credential pms hunter2") == "/credential set pms [removed]"
-    once = without_typed("please /credential set pms [removed] hunter2\nand more")
-    assert once == without_typed(once) == "please /credential set pms [removed]"
-    assert had_typed(once)
-    assert not had_typed("/credential set pms")
+    assert without_credential("/credential set pms") == "/credential set pms"
+    assert without_credential("/credential pms hunter2") == "/credential set pms [removed]"
+    once = without_credential("please /credential set pms [removed] hunter2\nand more")
+    assert once == without_credential(once) == "please /credential set pms [removed]"
+    assert had_credential(once)
+    assert not had_credential("/credential set pms")
 
 
 def given_for(parley: Parley, content: str) -> IncomingMessage:

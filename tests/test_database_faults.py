@@ -36,7 +36,7 @@ CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 'BEGIN PERFORM nextval(''refused'');
 RAISE EXCEPTION ''could not extend file: No space left on device'' USING ERRCODE = ''disk_full''; END'
 """
-WRITTEN = ("inbox", "turns", "messages", "outbox", "budget_reservations", "procrastinate_jobs")
+WRITTEN = ("inbox", "turns", "messages", "outbox", "budget_reservations", "jobs")
 
 
 @asynccontextmanager
@@ -111,7 +111,7 @@ async def test_plans_that_no_longer_fit_are_replaced_with_their_connections(parl
         await parley.ask(f"hello {number}")
     await parley.sql("UPDATE users SET token_budget_monthly = NULL")
     async with connected(parley.app.database.address) as owner:
-        for table in ("procrastinate_jobs", "inbox", "turns", "messages", "users", "conversations"):
+        for table in ("jobs", "inbox", "turns", "messages", "users", "conversations"):
             await owner.execute(f"ALTER TABLE {table} ADD COLUMN of_a_restore text")
 
     for number in range(3):
@@ -192,7 +192,7 @@ async def test_a_process_waits_at_the_start_until_the_database_takes_connections
         assert await task
 
 
-@pytest.mark.parametrize("table", ["alembic_version", "users", "procrastinate_jobs"])
+@pytest.mark.parametrize("table", ["alembic_version", "users", "jobs"])
 async def test_a_process_waits_at_the_start_until_its_tables_can_be_read(
     database: Database, capsys: pytest.CaptureFixture[str], table: str
 ) -> None:

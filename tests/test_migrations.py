@@ -27,23 +27,23 @@ from tests.support.given_database import given_database
 from tests.support.next_release import NEXT, write_next_release
 from tests.support.parley import Parley
 
-# Tables and views but those of procrastinate and Alembic, with their columns.
+# Tables and views but Alembic's, with their columns.
 COMMENTS = """
 SELECT format('%s.%s', c.oid::regclass, a.attname) AS name, col_description(c.oid, a.attnum) AS column_comment,
        obj_description(c.oid, 'pg_class') AS table_comment
 FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(procrastinate|alembic)'
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^alembic'
 """
 FUNCTIONS = """
 SELECT oid::regprocedure FROM pg_proc AS p
-WHERE pronamespace::regnamespace::text IN ('public', 'admin') AND proname !~ '^procrastinate'
+WHERE pronamespace::regnamespace::text IN ('public', 'admin')
       AND obj_description(oid, 'pg_proc') IS NULL
       AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.objid = p.oid AND d.deptype = 'e')
 """
 # Foreign keys whose rows are neither deleted nor emptied with what they refer to, or are looked for without an index.
 LOOSE_KEYS = """
 SELECT conrelid::regclass || '.' || conname FROM pg_constraint AS k
-WHERE contype = 'f' AND connamespace = 'public'::regnamespace AND conrelid::regclass::text !~ '^procrastinate'
+WHERE contype = 'f' AND connamespace = 'public'::regnamespace
       AND (confdeltype NOT IN ('c', 'n') OR NOT EXISTS (
           SELECT FROM pg_index AS i WHERE i.indrelid = k.conrelid AND i.indkey[0] = k.conkey[1]
       ))

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
@@ -152,7 +151,6 @@ async def test_a_job_without_a_notification_is_taken_at_once(parley: Parley, add
     try:
         for number in range(5):
             accepted = await inbox.accept(silent, message(f"unheard {number}"))
-            # procrastinate itself polls only every five seconds.
             async with asyncio.timeout(4.5):
                 await parley.model.until(number + 2)
             assert (await parley.app.events.response(accepted.inbox_id)).error is None
@@ -308,30 +306,6 @@ async def test_a_reply_that_breaks_its_sender_is_set_aside_and_holds_up_no_other
         ("good", "delivered", None),
     ]
     assert platform.tries["good"] == 1
-
-
-async def test_the_queue_has_the_sql_function_that_messages_are_queued_with(database: Database) -> None:
-    connection = await database.connect()
-    try:
-        function = await connection.fetchval("SELECT 'procrastinate_defer_jobs_v1'::regproc::oid::regprocedure::text")
-        columns = await connection.fetch(
-            "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute"
-            " WHERE attrelid = 'procrastinate_job_to_defer_v1'::regclass ORDER BY attnum"
-        )
-    finally:
-        await connection.close()
-
-    assert version("procrastinate").startswith("3.10.")
-    assert function == "procrastinate_defer_jobs_v1(procrastinate_job_to_defer_v1[])"
-    assert [tuple(row) for row in columns] == [
-        ("queue_name", "character varying"),
-        ("task_name", "character varying"),
-        ("priority", "integer"),
-        ("lock", "text"),
-        ("queueing_lock", "text"),
-        ("args", "jsonb"),
-        ("scheduled_at", "timestamp with time zone"),
-    ]
 
 
 async def test_a_worker_that_is_stopped_while_it_starts_leaves_nothing_behind(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import pytest
 
 from tests.support.source_tree import (
-    ROOT,
     Source,
     depth,
     docstrings,
@@ -26,14 +25,10 @@ OURS = frozenset({"adapters", "agent", "migrations", "modules", "shared", "tests
 OWNERS: Mapping[str, tuple[str, ...]] = {
     "litellm": ("agent/llm/providers/library.py", "shared/memory/embeddings.py"),
     "minio": ("shared/files/stores/s3.py",),
-    # A migration gets the definition of procrastinate's tables from procrastinate.
-    "procrastinate": ("agent/queue/", "migrations/versions/"),
     "discord": ("adapters/discord.py", "adapters/discord/"),
     "slack_bolt": ("adapters/slack.py", "adapters/slack/"),
     "slack_sdk": ("adapters/slack.py", "adapters/slack/"),
 }
-ENQUEUE_FUNCTION = "procrastinate_defer_jobs_v1"
-ENQUEUERS = ("agent/queue/inbox.py", "agent/queue/outbox.py", "migrations/", "tests/")
 # agent/llm/providers/catalogue.py: litellm raises bare exceptions for models whose price it does not know.
 BROAD_EXCEPT_OWNERS = (
     "agent/queue/jobs.py",
@@ -144,23 +139,6 @@ def test_private_names_of_libraries_stand_where_there_is_no_public_one() -> None
 
     assert imports == {"adapters/cli/clicks.py"}
     assert connections == {"adapters/discord/events/catch_up.py"}
-
-
-def test_jobs_are_enqueued_by_inbox_outbox_and_worker_alone() -> None:
-    complaints = [
-        f"{source.path}:{number}: {ENQUEUE_FUNCTION} belongs to inbox.py, outbox.py and worker.py"
-        for source in sources()
-        if not source.path.startswith(ENQUEUERS)
-        for number, line in enumerate(source.text.splitlines(), 1)
-        if ENQUEUE_FUNCTION in line
-    ] + [
-        f"{path}: {ENQUEUE_FUNCTION} belongs to agent/queue"
-        for path in sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("*/**/statements.sql"))
-        if not path.startswith((*ENQUEUERS, "agent/queue/", "."))
-        and ENQUEUE_FUNCTION in (ROOT / path).read_text("utf-8")
-    ]
-
-    agree(complaints)
 
 
 def test_adapters_store_messages_through_the_inbox_of_their_process() -> None:

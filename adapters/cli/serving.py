@@ -21,7 +21,7 @@ from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.watchdog import EXIT_STATUS, end_within, watched
 from adapters.cli.worker import build_worker
 from agent.app import App
-from agent.queue.worker import GRACE_SECONDS
+from agent.queue.job import GRACE_SECONDS
 from shared import __version__
 from shared.db.connections import Loop
 from shared.db.database import NoDatabase

@@ -14,13 +14,13 @@ from agent.memory.summaries.ongoing import FactReader
 from agent.memory.summaries.summarizer import Summarizer
 from agent.memory.turns import TurnMemories
 from agent.people.billing.budget import store_defaults
-from agent.queue.job import Bounds
+from agent.queue.job import GRACE_SECONDS, Bounds, Limits
 from agent.queue.maintenance.files import remove_expired_files
 from agent.queue.maintenance.memories import remove_expired_memories
 from agent.queue.maintenance.retention import remove_expired
 from agent.queue.maintenance.steps import Steps
 from agent.queue.maintenance.totals import count_finished, store_events
-from agent.queue.worker import GRACE_SECONDS, SWEEP_SECONDS, Limits, PeriodicTask, Worker
+from agent.queue.worker import SWEEP_SECONDS, PeriodicTask, Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
 from shared.db.statements import load_statements
@@ -55,7 +55,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         PeriodicTask("model events", events, EVENT_SECONDS),
         PeriodicTask("maintenance", partial(_maintain, app), maintenance_seconds),
     )
-    return Worker(
+    worker = Worker(
         app.database,
         app.clock,
         partial(run_turn, app.turns, cancellations=cancellations),
@@ -84,6 +84,8 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             grace_seconds=grace,
         ),
     )
+    app.events.notifier.workers.append(worker.jobs)
+    return worker
 
 
 async def _maintain(app: App) -> None:

@@ -32,11 +32,10 @@ from adapters.discord.interactions.interactions import Interactions
 from adapters.discord.sending.buttons import replace_buttons
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
-from shared.credentials.typed import without_typed
 from shared.db.database import retry_on_lost_db
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
-from shared.text import abbreviate
+from shared.text import abbreviate, without_credential
 
 if TYPE_CHECKING:
     from adapters.discord.transport.rest import Rest
@@ -258,7 +257,7 @@ class Gateway(discord.AutoShardedClient):
         # None without the permission to open a thread.
         thread_id = None
         if mention.wants_thread:
-            name = abbreviate(without_typed(text).replace("\n", " ").strip(), THREAD_NAME_CHARS) or "Question"
+            name = abbreviate(without_credential(text).replace("\n", " ").strip(), THREAD_NAME_CHARS) or "Question"
             try:
                 thread = await insist(lambda: message.create_thread(name=name, auto_archive_duration=1440))
                 thread_id = str(thread.id)

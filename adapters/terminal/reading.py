@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
 
-from shared.credentials.typed import without_typed
+from shared.text import without_credential
 
 if TYPE_CHECKING:
     pass
@@ -78,7 +78,7 @@ class PersonAtKeyboard:
 
         class Kept(FileHistory):
             def store_string(self, string: str) -> None:
-                super().store_string(without_typed(string))
+                super().store_string(without_credential(string))
 
         @keys.add("escape", "enter")
         def _new_line(event: KeyPressEvent) -> None:

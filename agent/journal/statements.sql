@@ -8,12 +8,12 @@ ON CONFLICT (turn_id, seq) DO UPDATE SET content = excluded.content;
 
 -- name: record_steps
 SELECT stop_requested, rights.* FROM parley_record(
-    p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note
+    p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events
 ) CROSS JOIN parley_rights(:turn_id) AS rights;
 
 -- name: record_and_settle
 SELECT * FROM parley_record(
-    p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events, p_note => :note,
+    p_turn_id => :turn_id, p_attempt => :attempt, p_steps => :steps, p_events => :events,
     p_calls => :calls, p_reserve => :reserve, p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 ) CROSS JOIN parley_rights(:turn_id) AS rights;
 

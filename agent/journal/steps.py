@@ -139,11 +139,10 @@ TOOL_COLUMNS = (Message.tool_call_id, Message.tool_name)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The data of one write: steps, events for clients that follow the turn, and the notification about them."""
+    """The data of one write: steps, and events for clients that follow the turn."""
 
     steps: Sequence[Step] = ()
     events: Sequence[Event] = ()
-    note: str = ""
 
     def to_parameters(self) -> dict[str, Any]:
         """Convert the entry to the parameters of the database functions."""
@@ -151,7 +150,6 @@ class Entry:
         return {
             "steps": json.dumps(clean_json([step.to_row() for step in self.steps])),
             "events": json.dumps(clean_json(events)),
-            "note": self.note,
         }
 
 

@@ -1,7 +1,6 @@
 """What a running turn tells: numbered events, its text, a live message, and its answer to those who wait for it.
 
-Stored events are announced to readers in all processes by NOTIFY. Those who wait in the process that runs the turn get
-the answer at once.
+Readers in the process that runs the turn are told at once, those in other processes by NOTIFY.
 
 The live message is only a preview; the reply is what the turn commits at its end. The id of the live message is stored
 with the turn, so that the final delivery edits that message, also after a crash.
@@ -14,11 +13,13 @@ from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, runtime_checkable
+from uuid import uuid4
 
 from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
-from agent.live.channels import TurnNote, read_note
+from agent.live.channels import TURNS, TurnNote, read_note
 from agent.live.deltas import DeltaSender, DeltaVault
+from agent.live.notifier import Notifier
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
@@ -42,42 +43,37 @@ log = get_logger()
 Observer = Callable[[str, dict[str, Any]], None]
 
 
-def to_note(turn_id: int, inbox_ids: Sequence[int], *, last_seq: int | None = None, is_end: bool = False) -> str:
-    """Return the payload that announces the stored events of this turn up to this one, or its end."""
-    # 500 ids fit into one notification; a turn answers at most 50 messages.
-    return json.dumps({"turn": turn_id, "inbox": list(inbox_ids), "last_seq": last_seq, "end": is_end})
-
-
 class Announcer:
-    """Numbers the events of one running turn, and sends its text deltas if a reader is watching.
+    """Numbers the events of one running turn, and tells readers of them and of its text if somebody is watching.
 
     All text of the model passes the turn's `outflow`; of a stream, only what is certain is sent.
     """
 
     def __init__(
         self,
-        database: Database,
+        tell: Callable[[dict[str, Any]], None],
         rules: OutflowRules,
         key: TurnKey,
         inbox_ids: Sequence[int] = (),
         *,
         last_seq: int = -1,
-        vault: DeltaVault | None = None,
+        watched: bool = False,
     ) -> None:
         """Number events after `last_seq`, the last stored event of an interrupted attempt; -1 if there is none.
 
-        With a vault somebody watches, and is sent the text.
+        `tell` gets the notes for readers: of stored events, and, when somebody watches, of text.
         """
         self.outflow = Outflow(rules)
-        self._turn_id, self._inbox_ids = key.id, inbox_ids
+        self._turn_id, self._tell = key.id, tell
+        self._note: dict[str, Any] = {"turn": key.id, "inbox": list(inbox_ids)}
         # Deltas are numbered but not stored, so readers may have seen higher numbers of the previous attempt.
         self._seq = max(last_seq + 1, (key.attempt - 1) * SEQS_PER_ATTEMPT)
+        self._last_event = last_seq
         self._observer: Observer | None = None
         self._has_text, self._space = False, ""
         self._deltas: DeltaSender | None = None
-        if vault is not None:
-            turn = {"turn": key.id, "inbox": list(inbox_ids)}
-            self._deltas = DeltaSender(database, vault, turn, next_seq=self._next_seq, is_reset=key.attempt > 1)
+        if watched:
+            self._deltas = DeltaSender(lambda delta: tell(self._note | delta), self._next_seq, is_reset=key.attempt > 1)
 
     @property
     def wants_text(self) -> bool:
@@ -92,7 +88,8 @@ class Announcer:
         """Create the next event of the turn; the caller stores it in a journal transaction."""
         if self._observer is not None:
             self._observer(name, payload)
-        return Event(self._turn_id, self._next_seq(), name=name, payload=payload)
+        self._last_event = self._next_seq()
+        return Event(self._turn_id, self._last_event, name=name, payload=payload)
 
     def _next_seq(self) -> int:
         self._seq += 1
@@ -102,19 +99,18 @@ class Announcer:
         """Return the event with the model's thinking; an empty list if the text is empty."""
         return [self.event("thinking", text=self.outflow.filtered(text))] if text else []
 
-    def note(self, *, is_end: bool = False) -> str:
-        """Return the payload to notify in this transaction; empty without a watching reader, except at the end."""
-        if self._deltas is None and not is_end:
-            return ""
-        return to_note(self._turn_id, self._inbox_ids, last_seq=self._seq - 1, is_end=is_end)
+    def announce(self, *, is_end: bool = False) -> None:
+        """Tell readers that the events up to here are stored; without a watching reader only of the end."""
+        if self._deltas is not None or is_end:
+            self._tell(self._note | {"last_seq": self._last_event, "end": is_end})
 
     def add_text(self, delta: str) -> None:
-        """Add a piece of text from the model; what is certain of it is sent within 50 ms."""
+        """Add a piece of text from the model; what is certain of it is told within 50 ms."""
         if not self.wants_text:
             return
-        self._tell(self.outflow.feed(delta))
+        self._add(self.outflow.feed(delta))
 
-    def _tell(self, text: str) -> None:
+    def _add(self, text: str) -> None:
         # The stored message neither begins nor ends with white space: what was sent of it is always its beginning.
         text = self._space + text if self._has_text else text.lstrip()
         self._has_text = self._has_text or bool(text)
@@ -136,18 +132,18 @@ class Announcer:
         if self._deltas is not None:
             self._deltas.reset()
 
-    async def flush(self, *, is_end: bool = False) -> None:
+    def flush(self, *, is_end: bool = False) -> None:
         """Send the rest of the text at once, so that it arrives before the stored event that follows it.
 
         Unless it is the end, another text may follow: the white space that separates them is sent, too.
         """
         if self.wants_text:
-            self._tell(self.outflow.finish())
+            self._add(self.outflow.finish())
             if not is_end:
                 self._send(self._space)
             self._has_text, self._space = False, ""
         if self._deltas is not None:
-            await self._deltas.flush()
+            self._deltas.flush()
 
 
 class LiveTurn:
@@ -287,6 +283,7 @@ class TurnReaders:
     def __init__(self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None) -> None:
         self._database, self._vault = database, DeltaVault(secret_keys)
         self._rules = rules or OutflowRules()
+        self._origin, self.notifier = uuid4().hex, Notifier(database)
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
@@ -296,8 +293,7 @@ class TurnReaders:
         self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
     ) -> Announcer:
         """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
-        vault = self._vault if watched else None
-        return Announcer(self._database, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, vault=vault)
+        return Announcer(self._tell, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:
@@ -368,17 +364,26 @@ class TurnReaders:
             for queue in self._queues.get(inbox_id, ()):
                 queue.put_nowait({"end": True, "response": response})
 
+    def _tell(self, note: dict[str, Any]) -> None:
+        # Of a turn that runs here: to its readers here, and by a notification to those in other processes.
+        self._pass_on(note)
+        sealed = self._vault.seal(note, note["delta"]) if "delta" in note else note
+        self.notifier.send(TURNS, json.dumps(sealed | {"origin": self._origin}))
+
+    def _pass_on(self, note: dict[str, Any]) -> None:
+        for inbox_id in note["inbox"]:
+            if note.get("end"):
+                self._remember_end(inbox_id)
+            for queue in self._queues.get(inbox_id, ()):
+                queue.put_nowait(note)
+
     def _on_turn_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(TurnNote, payload)
-        if note is None:
+        if note is None or note.get("origin") == self._origin:
             return
-        queues = [queue for inbox_id in note["inbox"] for queue in self._queues.get(inbox_id, ())]
-        if queues and "delta" in note:
+        if "delta" in note and any(inbox_id in self._queues for inbox_id in note["inbox"]):
             note["delta"] = self._vault.find(note)
-        for inbox_id in note["inbox"] if note.get("end") else ():
-            self._remember_end(inbox_id)
-        for queue in queues:
-            queue.put_nowait(note)
+        self._pass_on(note)
 
     def _remember_end(self, inbox_id: int) -> None:
         # A reader may begin to wait just after the end was notified.

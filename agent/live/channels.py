@@ -14,8 +14,9 @@ statements = load_statements(__file__)
 
 # `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
 # `READERS`: a process asks whether any reader waits for a message, and another process answers. `DUE`: a scheduled job
-# has sent a message into a place (its key).
+# has sent a message into a place (its key). `JOBS`: there may be a job for a worker (its id; empty: for any).
 TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_readers", "parley_due"
+JOBS = "parley_jobs"
 # Sent by triggers, with the name of the table that an admin has changed.
 CHANGES = "parley_changes"
 MAX_SEQ = 2**31 - 2
@@ -25,7 +26,10 @@ Seq = Annotated[int, Field(ge=-1, le=MAX_SEQ)]
 
 
 class TurnNote(BaseModel):
-    """A note of `TURNS`: stored events up to `last_seq`, the encrypted `delta` with the number `seq`, or the end."""
+    """A note of `TURNS`: stored events up to `last_seq`, the encrypted `delta` with the number `seq`, or the end.
+
+    `origin` is the process that runs the turn, whose readers have been told already.
+    """
 
     turn: Id
     inbox: list[Id]
@@ -33,6 +37,7 @@ class TurnNote(BaseModel):
     end: bool = False
     seq: Seq = -1
     delta: str | None = None
+    origin: str = ""
 
 
 class ReaderNote(BaseModel):

@@ -1,4 +1,4 @@
-"""Sends the text of a running turn to its readers in all processes, in small batches.
+"""Sends the text of a running turn to its readers in all processes, in small batches: a preview of the stored message.
 
 Whoever may connect to the database hears and sends notifications, whatever its role may read: the text is encrypted
 with `SECRET_KEY`, for this place in this turn.
@@ -10,14 +10,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.live.channels import TURNS
 from shared.credentials.vault import Undecryptable, Vault
-from shared.db.database import Database, DatabaseLost
-from shared.db.errors import REFUSED
-from shared.db.statements import load_statements
 from shared.text import clean
-
-statements = load_statements(__file__)
 
 BATCH_SECONDS = 0.05
 # A notification can hold 8,000 bytes; encrypted, one character takes up to sixteen of them, and the inbox ids stand
@@ -49,26 +43,13 @@ def _owner_of(note: dict[str, Any]) -> str:
 
 
 class DeltaSender:
-    """Sends the text deltas of one turn; `next_seq` returns the number of its next event."""
+    """Sends the text deltas of one turn, the first one at once; `next_seq` returns the number of its next event."""
 
-    def __init__(
-        self,
-        database: Database,
-        vault: DeltaVault,
-        turn: dict[str, Any],
-        *,
-        next_seq: Callable[[], int],
-        is_reset: bool,
-    ) -> None:
-        """`turn` begins each note: the turn, and the messages that it answers.
-
-        With `is_reset` readers drop the text that they have: an earlier attempt may have sent some.
-        """
-        self._database, self._vault, self._turn, self._next_seq = database, vault, turn, next_seq
+    def __init__(self, send: Callable[[dict[str, Any]], None], next_seq: Callable[[], int], *, is_reset: bool) -> None:
+        """`send` gets {seq, delta}. With `is_reset` readers drop the text that an earlier attempt may have sent."""
+        self._send, self._next_seq, self._is_reset = send, next_seq, is_reset
         self._waiting: list[str] = []
-        self._is_reset = is_reset
-        self._sender: asyncio.Task[None] | None = None
-        self._hurry = asyncio.Event()
+        self._pause: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
         """Send this text within 50 ms."""
@@ -81,32 +62,23 @@ class DeltaSender:
         self._is_reset = True
         self._send_soon()
 
-    async def flush(self) -> None:
+    def flush(self) -> None:
         """Send the rest of the text at once."""
-        if self._sender is not None and not self._sender.done():
-            self._hurry.set()
-            # Not awaited directly, because a cancellation would then also cancel the sender and break the next flush.
-            await asyncio.wait({self._sender})
+        text = clean("".join(self._waiting))
+        self._waiting.clear()
+        for start in range(0, len(text), DELTA_CHARS) or (0,) * self._is_reset:
+            delta: dict[str, Any] = {"text": text[start : start + DELTA_CHARS]}
+            if self._is_reset:
+                delta["reset"] = True
+                self._is_reset = False
+            self._send({"seq": self._next_seq(), "delta": delta})
 
     def _send_soon(self) -> None:
-        if self._sender is None or self._sender.done():
-            self._sender = asyncio.create_task(self._send_batches(), name="text deltas")
+        if self._pause is None:
+            self.flush()
+            self._pause = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._send_again)
 
-    async def _send_batches(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), BATCH_SECONDS)
-        self._hurry.clear()
-        while self._waiting or self._is_reset:
-            whole = clean("".join(self._waiting))
-            self._waiting.clear()
-            notes = []
-            for start in range(0, max(1, len(whole)), DELTA_CHARS):
-                delta: dict[str, Any] = {"text": whole[start : start + DELTA_CHARS]}
-                if self._is_reset:
-                    delta["reset"] = True
-                    self._is_reset = False
-                notes.append(json.dumps(self._vault.seal(self._turn | {"seq": self._next_seq()}, delta)))
-            # Lost deltas do no harm: they are a preview, and the stored message has the whole text.
-            with contextlib.suppress(DatabaseLost, *REFUSED):
-                async with self._database.statement() as session:
-                    await session.execute(statements.notify, {"channel": TURNS, "notes": notes})
+    def _send_again(self) -> None:
+        self._pause = None
+        if self._waiting or self._is_reset:
+            self._send_soon()

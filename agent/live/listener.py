@@ -1,6 +1,6 @@
 """The listener: lets readers follow a turn's events and wait for its answer, from any process.
 
-Stored events are written in the journal's transactions and announced by NOTIFY; text deltas are sent only in the
+Stored events are written in the journal's transactions and announced after them; text deltas are sent only in the
 notifications, in small batches. Readers may be on other machines; a slow or disconnected reader never delays a turn.
 """
 
@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,7 @@ import asyncpg
 
 from agent.journal.steps import Event
 from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders
-from agent.live.channels import CANCELLATIONS, CHANGES, DUE, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
+from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
@@ -55,7 +55,7 @@ class Listener(TurnReaders):
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
-        self._answering: set[asyncio.Task[None]] = set()
+        self._cancelling: set[asyncio.Task[None]] = set()
         self._task: asyncio.Task[None] | None = None
         # The readers of what scheduled jobs send, by the key of the place.
         self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
@@ -72,8 +72,9 @@ class Listener(TurnReaders):
     async def close(self) -> None:
         """Stop listening."""
         if self._task is not None:
+            await self.notifier.close()
             self._task.cancel()
-            await asyncio.gather(self._task, *self._answering, return_exceptions=True)
+            await asyncio.gather(self._task, *self._cancelling, return_exceptions=True)
 
     def on_cancellation(self, callback: Callable[[int], None]) -> None:
         """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
@@ -129,7 +130,7 @@ class Listener(TurnReaders):
         token = uuid4().hex
         event = self._asked[token] = asyncio.Event()
         try:
-            await self._notify_readers({"asked": token, "inbox": list(inbox_ids)})
+            self.notifier.send(READERS, json.dumps({"asked": token, "inbox": list(inbox_ids)}))
             await asyncio.wait_for(event.wait(), seconds)
         except TimeoutError:
             return self._has_reader(inbox_ids)
@@ -139,10 +140,6 @@ class Listener(TurnReaders):
 
     def _has_reader(self, inbox_ids: Sequence[int]) -> bool:
         return any(inbox_id in self._queues for inbox_id in inbox_ids)
-
-    async def _notify_readers(self, note: dict[str, Any]) -> None:
-        async with self._database.statement() as session:
-            await session.execute(statements.notify, {"channel": READERS, "notes": [json.dumps(note)]})
 
     async def _next_note(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> dict[str, Any]:
         while True:
@@ -201,6 +198,7 @@ class Listener(TurnReaders):
                 await connection.add_listener(READERS, self._on_reader_note)
                 await connection.add_listener(CHANGES, lambda *note: self._tell_change(str(note[-1])))
                 await connection.add_listener(DUE, self._on_due_note)
+                await connection.add_listener(JOBS, self._on_job_note)
                 break
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase) as error:
                 if not is_logged:
@@ -213,6 +211,8 @@ class Listener(TurnReaders):
         for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
         self._tell_change(None)
+        for worker in self.notifier.workers:
+            worker.wake()
         return connection
 
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
@@ -222,7 +222,9 @@ class Listener(TurnReaders):
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         turn_id = to_id(str(payload))
         if turn_id is not None and self._observers.of_cancellations:
-            self._start(self._cancel(turn_id), "stop")
+            task = asyncio.create_task(self._cancel(turn_id), name="stop")
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
 
     async def _cancel(self, turn_id: int) -> None:
         # When the database is lost now, the turn sees the request with its next step.
@@ -236,21 +238,17 @@ class Listener(TurnReaders):
         for of_change in self._observers.of_changes:
             of_change(table)
 
+    def _on_job_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        for worker in self.notifier.workers:
+            if payload in {"", str(worker.worker_id)}:
+                worker.wake()
+
     def _on_reader_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         note = read_note(ReaderNote, payload) or {}
         if (event := self._asked.get(note.get("here", ""))) is not None:
             event.set()
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
-            self._start(self._answer_reader(note["asked"]), "answer to another process")
-
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
-
-    async def _answer_reader(self, token: str) -> None:
-        with contextlib.suppress(DatabaseLost):
-            await self._notify_readers({"here": token})
+            self.notifier.send(READERS, json.dumps({"here": note["asked"]}))
 
 
 async def _until_lost(connection: asyncpg.Connection, loss: asyncio.Event) -> None:

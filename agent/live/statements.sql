@@ -6,7 +6,11 @@ RETURNING id;
 SELECT live_message_id FROM turns WHERE id = :turn_id;
 
 -- name: notify
-SELECT pg_notify(:channel, note) FROM unnest(CAST(:notes AS text[])) AS note;
+-- Of a job any one worker is told.
+SELECT pg_notify(channel, CASE WHEN channel = :jobs THEN coalesce(
+    (SELECT CAST(id AS text) FROM workers WHERE notes.note <> '' ORDER BY random() LIMIT 1), ''
+) ELSE note END)
+FROM unnest(CAST(:channels AS text[]), CAST(:notes AS text[])) AS notes (channel, note);
 
 -- name: request_stop
 WITH stopped AS (

@@ -5,9 +5,9 @@ the web adapter asks here only for messages without a named event id, or when th
 """
 
 import asyncio
+import json
 from contextlib import suppress
 
-from agent.live.announcer import to_note
 from agent.live.listener import Listener
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
@@ -44,7 +44,7 @@ async def cancel(database: Database, inbox_id: int) -> str | None:
 
 
 async def _try_cancel(database: Database, inbox_id: int) -> str | None:
-    parameters = {"inbox_id": inbox_id, "note": to_note(0, [inbox_id], is_end=True)}
+    parameters = {"inbox_id": inbox_id, "note": json.dumps({"turn": 0, "inbox": [inbox_id], "end": True})}
     async with database.statement() as session:
         row = (await session.execute(statements.cancel_message, parameters)).one_or_none()
     return None if row is None else str(row.outcome)

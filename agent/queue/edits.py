@@ -6,9 +6,9 @@ from typing import Any
 
 from agent.memory.summaries.claims import forget_summaries
 from agent.memory.turns import forget_turns
-from shared.credentials.typed import without_typed
 from shared.db.database import Database
 from shared.db.statements import load_statements
+from shared.text import without_credential
 
 statements = load_statements(__file__)
 
@@ -24,7 +24,7 @@ class Edited:
 
 async def change_message(database: Database, platform: str, message_id: str, content: str) -> Edited | None:
     """Replace the text of an accepted message; returns None if it was never accepted."""
-    parameters = {"platform": platform, "message_id": message_id, "content": without_typed(content)}
+    parameters = {"platform": platform, "message_id": message_id, "content": without_credential(content)}
     async with database.transaction() as session:
         row = (await session.execute(statements.change_message, parameters)).one_or_none()
         if row is not None and row.turn_id is not None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from agent.live.notifier import Notifier
 from agent.queue.job import MAX_COALESCED, Job, Waiting
-from shared.credentials.typed import without_typed, without_typed_in
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -24,13 +24,11 @@ from shared.messages import (
     ProgramRequest,
     Sender,
 )
-from shared.text import clean, clean_json
+from shared.text import clean, clean_json, without_credential, without_credentials_in
 from shared.tracing.spans import record_first
 
 statements = load_statements(__file__)
 
-QUEUE = "turns"
-TURN_TASK = "take_turn"
 # Adapters without a sender: their callers read the answer themselves, so committing it counts as the delivery.
 READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 
@@ -68,9 +66,15 @@ async def accept_answered(database: Database, message: IncomingMessage) -> bool:
     return bool(row.is_new)
 
 
-async def accept_all(session: Session, events: Sequence[dict[str, Any]]) -> Sequence[Any]:
-    """Store events once each, and queue their turns; return a row of `parley_accept` for each."""
-    rows: Sequence[Any] = (await session.execute(statements.accept, {"events": json.dumps(events)})).all()
+async def accept_all(
+    session: Session, events: Sequence[dict[str, Any]], *, is_announced: bool = False
+) -> Sequence[Any]:
+    """Store events once each, and queue their turns; return a row of `parley_accept` for each.
+
+    With `is_announced` the caller tells a worker of them afterwards.
+    """
+    parameters = {"events": json.dumps(events), "is_announced": is_announced}
+    rows: Sequence[Any] = (await session.execute(statements.accept, parameters)).all()
     return rows
 
 
@@ -82,13 +86,10 @@ def _check(row: Any) -> Accepted:
 
 
 class Inbox:
-    """Accepts the events of a process; those that arrive while others are being stored are stored together.
+    """Accepts the events of a process; those that arrive while others are being stored are stored together."""
 
-    Otherwise each would wait for the commits of all earlier ones: Postgres commits only one notification at a time.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, notifier: Notifier) -> None:
+        self._database, self._notifier = database, notifier
         self._loader = BatchLoader(self._accept_all)
 
     async def accept(self, message: IncomingMessage) -> Accepted:
@@ -96,10 +97,12 @@ class Inbox:
         clock = asyncio.get_running_loop().time
         began = clock()
         if len(message.content) > MAX_BATCHED_CHARS:
-            accepted = await accept(self._database, message)
+            (row,) = await self._accept_all([message])
         else:
-            accepted = _check(await self._loader.load(message))
+            row = await self._loader.load(message)
+        accepted = _check(row)
         if accepted.is_new:
+            self._notifier.announce_job()
             parameters = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
             record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=clock() - began)
         return accepted
@@ -107,7 +110,7 @@ class Inbox:
     async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
         events = [to_event(message) for message in messages]
         async with self._database.statement() as session:
-            return await accept_all(session, events)
+            return await accept_all(session, events, is_announced=True)
 
 
 async def list_open(session: Session, job: Job) -> list[Waiting]:
@@ -146,11 +149,6 @@ async def requeue_lost(session: Session) -> int:
     return len((await session.execute(statements.requeue_lost)).all())
 
 
-async def requeue(session: Session, inbox_id: int) -> None:
-    """Queue a job for the place of this message again, because its worker stops."""
-    await session.execute(statements.requeue, {"inbox_id": inbox_id})
-
-
 async def give_up(session: Session, job: Job, sentence: str) -> None:
     """Mark the messages of the next turn of the job's place as failed, and notify the callers that wait for them.
 
@@ -163,7 +161,7 @@ async def give_up(session: Session, job: Job, sentence: str) -> None:
 
 def to_event(message: IncomingMessage) -> dict[str, Any]:
     """Convert a message to an event of `parley_accept`."""
-    sender, content = message.sender, without_typed(clean(message.content))
+    sender, content = message.sender, without_credential(clean(message.content))
     server, thread = _cleaned_or_none(message.place.server), _cleaned_or_none(message.place.thread)
     place = replace(message.place, server=server, channel=clean(message.place.channel), thread=thread)
     if message.decision is not None and not content.strip():
@@ -171,7 +169,7 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
         content = message.decision.word
     context = message.platform_context
     if context.earlier:
-        earlier = tuple(replace(line, text=without_typed(line.text)) for line in context.earlier)
+        earlier = tuple(replace(line, text=without_credential(line.text)) for line in context.earlier)
         context = replace(context, earlier=earlier)
     return {
         "adapter": message.adapter,
@@ -191,7 +189,7 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
         "again_of": message.again_of,
         "due_job": clean_json(asdict(message.due_job)) if message.due_job else None,
         "credentials": asdict(message.credentials) if message.credentials else None,
-        "request": clean_json(without_typed_in(asdict(message.request))) if message.request else None,
+        "request": clean_json(without_credentials_in(asdict(message.request))) if message.request else None,
     }
 
 

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field, replace
 
 from agent.journal.steps import TurnKey
 from agent.people.billing.budget import PaidCall
-from shared.credentials.typed import had_typed
 from shared.messages import IncomingMessage
+from shared.text import had_credential
 
 # At most so many messages of a person are answered by one turn.
 MAX_COALESCED = 50
+GRACE_SECONDS = 20.0
+# For what a lost connection, or a process that died, did not tell.
+POLL_SECONDS = 0.25
 
 
 @dataclass(eq=False, slots=True)
@@ -61,6 +64,20 @@ class Bounds:
     per_person: int = 10
     per_server: int = 100
     return_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a worker.
+
+    A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
+    `grace_seconds` to finish. It looks for jobs every `poll_seconds`, whatever it is told.
+    """
+
+    bounds: Bounds = field(default_factory=Bounds)
+    retry_seconds: float = 180.0
+    grace_seconds: float = GRACE_SECONDS
+    poll_seconds: float = POLL_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +215,7 @@ def next_run(entries: Sequence[Waiting]) -> list[Waiting]:
 def _is_alone(message: IncomingMessage) -> bool:
     # A due job is a turn of its own; so is what gets a fixed answer, may use credentials, or brings its own history.
     is_of_program = message.credentials is not None or message.request is not None
-    return message.due_job is not None or is_of_program or had_typed(message.content)
+    return message.due_job is not None or is_of_program or had_credential(message.content)
 
 
 def merge(run: Sequence[Waiting]) -> IncomingMessage:

@@ -4,47 +4,38 @@ Slots bound how many turns run at once, in all and for each person and server. S
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-
-import procrastinate
-from procrastinate.connector import BaseConnector
-from procrastinate.exceptions import ConnectorException
-from procrastinate.jobs import Job as QueuedJob
-from procrastinate.jobs import Status
-from procrastinate.manager import JobManager, NotificationCallback, get_channel_for_queues
-from psycopg.errors import RaiseException
+from typing import Any
 
 from agent.prompts import prompts
 from agent.queue import inbox
-from agent.queue.connector import DATABASE_WAITS
-from agent.queue.inbox import QUEUE
-from agent.queue.job import Job, Slots
+from agent.queue.job import Job, Limits, Slots
 from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, start_alone
 from shared.clock import Clock
 from shared.db.batching import BatchLoader
 from shared.db.database import Database, DatabaseLost, retry_on_lost_db
 from shared.db.errors import REFUSED, sqlstate_of
 from shared.db.migrations import newest_revision
+from shared.db.statements import load_statements
 from shared.errors import Superseded
 from shared.log import get_logger
 from shared.redaction import redact_text
 
+statements = load_statements(__file__)
+
 MAX_ERRORS = 4
 MAX_TAKEN = 16  # jobs in one statement
+# Seconds between retries; short, because a waiting job holds its place.
+DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
+# With fewer jobs in work a worker takes those of its own process, whose readers it can answer without the database.
+NEAR_JOBS = 4
+# How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
+JOBS_PER_SLOT = 5
 
-TAKE = """
-SELECT (taken.job).*, taken.person, taken.server FROM parley_take_jobs(
-    p_queue => %(queue)s, p_worker_id => %(worker_id)s, p_limit => %(limit)s,
-    p_persons => %(persons)s::jsonb, p_servers => %(servers)s::jsonb,
-    p_per_person => %(per_person)s, p_per_server => %(per_server)s, p_after => %(after)s, p_revision => %(revision)s
-) AS taken
-"""
-FINISH = """
-SELECT job_id, is_awaited FROM parley_finish_jobs(%(ids)s::bigint[], %(statuses)s::text[], %(deleted)s::boolean[])
-"""
+
 log = get_logger()
 
 # Runs one job to the end of its turn; raises `Superseded`, `DatabaseLost`, or any exception that a bug causes.
@@ -99,175 +90,182 @@ class Gate:
                 self._is_open.set()
 
 
-class FairJobs(JobManager):
-    """procrastinate's access to its jobs; takes only jobs for which there are free slots."""
+class JobQueue:
+    """The queue as one worker sees it: takes only jobs for which there are free slots.
 
-    def __init__(self, connector: BaseConnector, slots: Slots) -> None:
-        super().__init__(connector)
-        self.slots = slots
+    `worker_id` is the id under which it takes jobs now, None while it can take none; `own_ids` are all that it has had.
+    """
+
+    def __init__(self, database: Database, slots: Slots) -> None:
+        self.database, self.slots = database, slots
+        self.worker_id: int | None = None
+        self.own_ids: set[int] = set()
         # Jobs that end while others are being finished are finished together.
         self._finishing = BatchLoader(self._finish)
-        self._taken: deque[QueuedJob] = deque()
-        self._notify: NotificationCallback | None = None
         # Of the job that was taken last: when servers are looked at one by one, it is the next one's turn.
         self._last_server = ""
-        # How often this worker was told that there may be a job for it; and how often, when it took the last one.
-        self._told, self._emptied_at = 0, -1
         self._revision = newest_revision()
 
-    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> QueuedJob | None:
-        """Return the next job that has a slot, if there is one."""
-        if self._taken:
-            return self._taken.popleft()
-        signals, self._emptied_at = self._emptied_at, -1
-        # procrastinate forgets what it is told during a fetch, and asks once more after the last job.
-        while not self._taken and signals != self._told:
-            signals = self._told
-            if await self._take(worker_id):
-                self._emptied_at = signals
-        return self._taken.popleft() if self._taken else None
-
-    async def finish_job_by_id_async(self, job_id: int, status: Status, delete_job: bool) -> None:
-        """Set a job to its final state, unless another worker has it by now; then look for one that waits for it."""
-        signals = self._told
-        try:
-            if await self._finishing.load((job_id, status.value, delete_job)) or signals != self._told:
-                await self.wake()
-        except ConnectorException as error:
-            # Another worker considered this one dead, ended this job and queued it again.
-            if not isinstance(error.__cause__, RaiseException):
-                raise
-            log.info("job_was_taken_over")
-
-    async def _finish(self, ending: Sequence[tuple[int, str, bool]]) -> list[bool]:
-        # Returns of each job whether another one waits for its place.
-        ids, statuses, deleted = map(list, zip(*ending, strict=True))
-        rows = await self.connector.execute_query_all_async(FINISH, ids=ids, statuses=statuses, deleted=deleted)
-        awaited = {row["job_id"]: row["is_awaited"] for row in rows}
-        return [awaited[job_id] for job_id in ids]
-
-    async def check(self) -> None:
-        """Take jobs of a queue that has none; raises `ConnectorException` if this can't be done."""
-        await self.connector.execute_query_all_async(
-            TAKE, queue="", worker_id=None, limit=0, after="", revision=self._revision, **self.slots.counts
-        )
-
-    async def listen_for_jobs(
-        self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
-    ) -> None:
-        """Listen for notifications of new jobs until cancelled.
-
-        Every role of the database may send one: whatever it says, there may be a job, and none of ours ends.
-        """
-
-        async def hear(**_note: str) -> None:
-            await self.wake()
-
-        self._notify = on_notification
-        await self.connector.listen_notify(on_notification=hear, channels=get_channel_for_queues(queues))
-
-    async def wake(self) -> None:
-        """Make the worker look for jobs now, because there may be one for it."""
-        self._told += 1
-        if self._notify is not None:
-            await self._notify(channel="", notification={"type": "job_inserted", "job_id": 0})
-
-    def forget(self) -> None:
-        """Forget the jobs that were not started before the worker stopped; a sweep queues them again."""
-        for job in self._taken:
-            self.slots.end(job.id or 0)
-        self._taken.clear()
-        self._emptied_at = -1
-
-    async def _take(self, worker_id: int) -> bool:
-        """Take the jobs for which there are slots; return whether the last one is among them."""
-        room = await self.slots.reserve(MAX_TAKEN)
+    async def take(self, most: int) -> tuple[list[Job], bool]:
+        """Take jobs for which there are slots; tell whether there may be more of them."""
+        if self.worker_id is None:
+            # A worker that can't take jobs must not register: `/readyz` would take it for one that can.
+            await self._take(0)
+            async with self.database.statement() as session:
+                await session.execute(statements.probe)
+                self.worker_id = (await session.execute(statements.register_worker)).scalar_one()
+                self.own_ids.add(self.worker_id)
+        room = await self.slots.reserve(min(most, MAX_TAKEN))
         if not room:
-            return False
+            return [], False
+        free = room
         try:
             self.slots.is_taking = True
-            rows = await self.connector.execute_query_all_async(
-                TAKE,
-                queue=QUEUE,
-                worker_id=worker_id,
-                limit=room,
-                after=self._last_server,
-                revision=self._revision,
-                **self.slots.counts,
-            )
-            has_last = 0 < len(rows) < room
+            rows = await self._take(room)
             for row in rows:
-                self._taken.append(QueuedJob.from_row(row))
-                if row["person"] is not None:
-                    self.slots.assign(row["id"], row["person"], row["server"])
-                    self._last_server = row["server"] or ""
-                    room -= 1
-            return has_last
+                self.slots.assign(row.id, row.person, row.server or None)
+                self._last_server = row.server
+                free -= 1
         finally:
             self.slots.is_taking = False
-            self.slots.release(room)
+            self.slots.release(free)
+        return [
+            Job(row.id, row.inbox_id, slot=self.slots.of(row.id), deaths=row.deaths if row.is_suspect else None)
+            for row in rows
+        ], not free
+
+    async def leave(self) -> None:
+        """Leave all jobs of the worker to others, and take none."""
+        worker_id, self.worker_id = self.worker_id, None
+        if worker_id is not None:
+            async with self.database.transaction() as session:
+                await session.execute(statements.release_jobs, {"worker_id": worker_id})
+                await session.execute(statements.remove_workers, {"dead": [worker_id]})
+
+    async def finish(self, job_id: int) -> bool | None:
+        """End a job; return whether the next turn of its place waits, None if another worker has the job by now."""
+        return await self._finishing.load(job_id)
+
+    async def _take(self, room: int) -> Sequence[Any]:
+        parameters = {"worker_id": self.worker_id, "limit": room, "after": self._last_server, **self.slots.counts}
+        async with self.database.statement() as session:
+            result = await session.execute(
+                statements.take_jobs, parameters | {"revision": self._revision, "suspect": SUSPECT_PRIORITY}
+            )
+            return result.all()
+
+    async def _finish(self, ids: Sequence[int]) -> list[bool | None]:
+        async with self.database.statement() as session:
+            rows = (await session.execute(statements.finish_jobs, {"ids": list(ids)})).all()
+        has_next = {row.job_id: row.has_next for row in rows}
+        return [has_next.get(job_id) for job_id in ids]
 
 
 class Runner:
-    """Runs the jobs that a worker has taken.
+    """Takes the jobs of one worker, and runs each to its end; `has_others` tells whether there are other workers."""
 
-    `own_ids` are the ids of the workers that this process has been, `live_ids` those of its present run: a row that an
-    earlier run has left behind must not look alive.
-    """
+    def __init__(self, queue: JobQueue, run_turn: RunTurn, *, clock: Clock, limits: Limits) -> None:
+        self.queue, self._run_turn, self._clock, self._limits = queue, run_turn, clock, limits
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_woken = asyncio.Event()
+        self.gate = Gate()
+        self.has_others = False
 
-    def __init__(
-        self, database: Database, clock: Clock, run_turn: RunTurn, *, jobs: FairJobs, retry_seconds: float
-    ) -> None:
-        self._database, self._clock, self._run_turn = database, clock, run_turn
-        self._jobs, self.slots, self.gate = jobs, jobs.slots, Gate()
-        self._retry_seconds = retry_seconds
-        self.own_ids: set[int] = set()
-        self.live_ids: set[int] = set()
+    @property
+    def worker_id(self) -> int | None:
+        """Return the id under which it takes jobs now, None while it can take none."""
+        return self.queue.worker_id
 
-    async def run_job(  # `person` and `server` are for the claim alone
-        self,
-        context: procrastinate.JobContext,
-        inbox_id: int,
-        person: str = "",
-        server: str = "",
-    ) -> None:
-        """Run the next turn of the place of this message, and free the job's slot at its end."""
-        job_id, worker_id = context.job.id or 0, context.job.worker_id
-        if worker_id is not None:
-            self.own_ids.add(worker_id)
-            self.live_ids.add(worker_id)
-        deaths = context.job.attempts if context.job.priority >= SUSPECT_PRIORITY else None
-        job = Job(job_id, inbox_id, slot=self.slots.of(job_id), deaths=deaths)
+    @property
+    def is_near(self) -> bool:
+        """Return whether it should take the jobs of this process: it has little to do, or is the only worker."""
+        return self.worker_id is not None and (len(self._tasks) < NEAR_JOBS or not self.has_others)
+
+    def wake(self) -> None:
+        """Look for jobs now, because there may be one."""
+        self._is_woken.set()
+
+    async def take_jobs(self) -> None:
+        """Take and start jobs until cancelled; raises what the database refuses."""
+        while True:
+            jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
+            for job in jobs:
+                self.start(job)
+            if not may_have_more:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.poll_seconds):
+                await self._is_woken.wait()
+
+    async def _take(self) -> tuple[list[Job], bool]:
+        self._is_woken.clear()
+        return await self.queue.take(JOBS_PER_SLOT * self._limits.bounds.running - len(self._tasks))
+
+    def start(self, job: Job) -> None:
+        """Run the next turn of the place of this job's message."""
+        task = asyncio.create_task(self._run(job), name="job")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def leave(self) -> None:
+        """Wait for the jobs in work, cancel those that have not ended in time, and leave them to other workers."""
         try:
-            if deaths is None:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            with suppress(DatabaseLost, *REFUSED):
+                await self.queue.leave()
+
+    async def _run(self, job: Job) -> None:
+        # A job that does not end here waits again when the sweep misses it among those in work.
+        try:
+            await self._run_in_slot(job)
+            has_next = await retry_on_lost_db(lambda: self.queue.finish(job.id), self._limits.retry_seconds)
+        except DatabaseLost as error:
+            log.warning("job_left", inbox=job.inbox_id, cause=str(error.__cause__ or error))
+            return
+        except Exception:
+            log.exception("job_failed", inbox=job.inbox_id)
+            return
+        if has_next is None:
+            # Another worker considered this one dead, and the job waited again.
+            log.info("job_was_taken_over")
+        elif has_next:
+            self.wake()
+
+    async def _run_in_slot(self, job: Job) -> None:
+        try:
+            if job.deaths is None:
                 async with self.gate.shared():
                     await self._run_with_retries(job)
             else:
                 # Outside of the gate, so that this process goes on while the suspect waits for those of others.
                 while not await self._try_alone(job):  # noqa: ASYNC110  # other processes are waited for
                     await asyncio.sleep(WAIT_SECONDS)
-        except asyncio.CancelledError:
-            # Stopping: another worker continues the turn from its journal.
-            with suppress(DatabaseLost):
-                await asyncio.shield(self._requeue(inbox_id))
-            raise
         finally:
-            if self.slots.end(job_id):
-                await self._jobs.wake()
+            if self.queue.slots.end(job.id):
+                self.wake()
 
     async def _try_alone(self, job: Job) -> bool:
         async with self.gate.alone():
             if job.deaths is not None and job.deaths > MAX_DEATHS:
                 await self._give_up(replace(job, last_error=f"the worker died {job.deaths} times while it ran alone"))
                 return True
-            has_started = await retry_on_lost_db(lambda: start_alone(self._database, job.id), self._retry_seconds)
+            has_started = await retry_on_lost_db(
+                lambda: start_alone(self.queue.database, job.id), self._limits.retry_seconds
+            )
             if has_started:
                 await self._run_with_retries(job)
             return has_started is not False
 
     async def _run_with_retries(self, job: Job) -> None:
         errors = losses = 0
-        give_up_at = self._clock.monotonic() + self._retry_seconds
+        give_up_at = self._clock.monotonic() + self._limits.retry_seconds
         while errors < MAX_ERRORS:
             # An attempt that failed may have left it.
             if not job.slot.is_held:
@@ -291,12 +289,8 @@ class Runner:
         await self._give_up(job)
         return None
 
-    async def _requeue(self, inbox_id: int) -> None:
-        async with self._database.transaction() as session:
-            await inbox.requeue(session, inbox_id)
-
     async def _give_up(self, job: Job) -> None:
-        async with self._database.transaction() as session:
+        async with self.queue.database.transaction() as session:
             await inbox.give_up(session, job, prompts().turn.parked)
 
 

@@ -13,16 +13,21 @@ WITH RECURSIVE first AS (
 )
 SELECT place_key, parley_queue_turn(id) FROM first
 WHERE abs(extract(epoch FROM now() - created_at)) > 10 AND NOT EXISTS (
-    SELECT FROM procrastinate_jobs WHERE lock = first.place_key AND procrastinate_jobs.status IN ('todo', 'doing')
+    SELECT FROM jobs WHERE jobs.place_key = first.place_key
 )
 ORDER BY place_key;
 
--- name: requeue
-SELECT procrastinate_defer_jobs_v1(ARRAY[ROW(
-    'turns', 'take_turn', 0, place_key, NULL, jsonb_strip_nulls(jsonb_build_object(
-        'inbox_id', id, 'person', platform || ' ' || platform_user_id, 'server', platform || ' ' || platform_server_id
-    )), NULL
-)::procrastinate_job_to_defer_v1]) FROM inbox WHERE id = :inbox_id;
+-- name: take_jobs
+SELECT id, inbox_id, person, server, deaths, priority >= :suspect AS is_suspect FROM parley_take_jobs(
+    p_worker_id => :worker_id, p_limit => :limit, p_persons => CAST(:persons AS jsonb), p_servers => CAST(:servers AS jsonb),
+    p_per_person => :per_person, p_per_server => :per_server, p_after => :after, p_revision => :revision
+);
+
+-- name: finish_jobs
+SELECT job_id, has_next FROM parley_finish_jobs(CAST(:ids AS bigint[]));
+
+-- name: release_jobs
+UPDATE jobs SET id = DEFAULT, worker_id = NULL, is_alone = false WHERE worker_id = :worker_id;
 
 -- name: give_up
 WITH blocking AS (
@@ -73,67 +78,60 @@ SELECT parley_fail_reply(:id, :attempts, :error, :is_final, :wait, :hours, :scop
 -- name: list_first_messages
 SELECT turn_id, min(id) AS inbox_id FROM inbox WHERE turn_id = ANY(CAST(:turn_ids AS bigint[])) GROUP BY turn_id;
 
+-- name: register_worker
+INSERT INTO workers DEFAULT VALUES RETURNING id;
+
 -- name: list_heartbeats
 -- A worker's last heartbeat is of a time to come when the database's clock was set back since.
 SELECT id, last_heartbeat, last_heartbeat NOT BETWEEN
        now() - :stale * interval '1 second' AND now() + :stale * interval '1 second' AS is_old
-FROM procrastinate_workers;
+FROM workers;
 
 -- name: remove_workers
-DELETE FROM procrastinate_workers WHERE id = ANY(CAST(:dead AS bigint[]));
+DELETE FROM workers WHERE id = ANY(CAST(:dead AS bigint[]));
 
 -- name: requeue_stale
--- A job whose worker is dead, or which its worker no longer runs, is marked as failed and queued again as a new row. If
--- the same row were reused, a worker that resumes late could end it while another worker runs it.
-WITH stale AS (
-    SELECT jobs.id, jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[])) AS is_suspect,
-           jobs.priority >= :suspect AND jobs.scheduled_at IS NOT NULL AND EXISTS (
-               SELECT FROM procrastinate_jobs AS other
-               WHERE other.status = 'doing' AND other.priority >= :suspect
-                 AND other.scheduled_at IS NOT NULL AND other.id <> jobs.id
+-- A job whose worker is dead, or which its worker no longer runs, waits again, under a new id: a worker that resumes late
+-- can't end it while another worker runs it. The suspects of before this statement count: those that end with it, too.
+UPDATE jobs SET id = DEFAULT, worker_id = NULL, is_alone = false,
+    priority = CASE WHEN is_strict THEN :strict WHEN is_suspect THEN greatest(priority, :suspect) ELSE priority END,
+    deaths = deaths - CAST(is_strict AS int)
+FROM (
+    SELECT job.id AS stale_id, job.worker_id <> ALL(CAST(:own AS bigint[])) AS is_suspect,
+           job.priority >= :suspect AND job.is_alone AND EXISTS (
+               SELECT FROM jobs AS other
+               WHERE other.worker_id IS NOT NULL AND other.priority >= :suspect AND other.is_alone AND other.id <> job.id
            ) AS is_strict
-    FROM procrastinate_jobs AS jobs
-    WHERE jobs.status = 'doing'
-      AND (jobs.worker_id IS NULL OR jobs.worker_id = ANY(CAST(:dead AS bigint[]))
-           OR jobs.id = ANY(CAST(:lost AS bigint[])))
-    FOR UPDATE OF jobs SKIP LOCKED
-), ended AS (
-    UPDATE procrastinate_jobs AS jobs SET status = 'failed' FROM stale
-    WHERE jobs.id = stale.id
-    RETURNING jobs.task_name, jobs.lock, jobs.args, jobs.attempts, jobs.priority, is_suspect, is_strict
-)
-INSERT INTO procrastinate_jobs (queue_name, task_name, priority, lock, args, attempts)
-SELECT 'turns', 'take_turn',
-    CASE WHEN is_strict THEN :strict WHEN is_suspect THEN greatest(priority, :suspect)
-         ELSE priority END,
-    lock, args, attempts - CAST(is_strict AS int)
-FROM ended WHERE task_name = 'take_turn';
+    FROM jobs AS job
+    WHERE job.worker_id = ANY(CAST(:dead AS bigint[])) OR job.id = ANY(CAST(:lost AS bigint[]))
+       OR job.worker_id IS NOT NULL AND NOT EXISTS (SELECT FROM workers WHERE workers.id = job.worker_id)
+    FOR UPDATE OF job SKIP LOCKED
+) AS stale
+WHERE jobs.id = stale_id;
 
 -- name: list_own_jobs
-SELECT id FROM procrastinate_jobs
-WHERE status = 'doing' AND task_name = 'take_turn' AND worker_id = ANY(CAST(:workers AS bigint[]));
+SELECT id FROM jobs WHERE worker_id = ANY(CAST(:workers AS bigint[]));
 
 -- name: probe
 -- What a turn begins with; no row is read.
 SELECT FROM inbox, users, conversations, turns, messages, outbox LIMIT 0;
 
--- name: renew_heartbeats
-UPDATE procrastinate_workers SET last_heartbeat = now() WHERE id = ANY(CAST(:workers AS bigint[]));
+-- name: renew_heartbeat
+UPDATE workers SET last_heartbeat = now() WHERE id = :id RETURNING id;
 
 -- name: lock_suspects
 SELECT pg_advisory_xact_lock(hashtext('parley suspects'));
 
 -- name: start_alone
-WITH ours AS (SELECT id, priority FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing'),
+WITH ours AS (SELECT id, priority FROM jobs WHERE id = :job_id),
 started AS (
-    UPDATE procrastinate_jobs AS job SET attempts = attempts + 1, scheduled_at = now() FROM ours
-    WHERE job.id = ours.id AND NOT EXISTS (
-        SELECT FROM procrastinate_jobs AS other
-        WHERE other.status = 'doing' AND other.scheduled_at IS NOT NULL AND other.id <> ours.id
-          AND other.priority >= :suspect
+    UPDATE jobs SET deaths = deaths + 1, is_alone = true FROM ours
+    WHERE jobs.id = ours.id AND NOT EXISTS (
+        SELECT FROM jobs AS other
+        WHERE other.worker_id IS NOT NULL AND other.is_alone AND other.id <> ours.id AND other.priority >= :suspect
           AND (other.priority = :strict OR ours.priority = :strict)
     )
-    RETURNING job.id
+    RETURNING jobs.id
 )
 SELECT EXISTS (SELECT FROM started) AS has_started FROM ours;
 
@@ -273,12 +271,12 @@ SELECT id, adapter, platform, platform_event_id, platform_server_id, platform_ch
 FROM inbox
 WHERE place_key = (
     SELECT place_key FROM inbox
-    WHERE id = :inbox_id AND EXISTS (SELECT FROM procrastinate_jobs WHERE id = :job_id AND status = 'doing')
+    WHERE id = :inbox_id AND EXISTS (SELECT FROM jobs WHERE id = :job_id)
 ) AND status IN ('waiting', 'claimed')
 ORDER BY turn_id IS NULL, sent_at, id LIMIT :most;
 
 -- name: accept
-SELECT * FROM parley_accept(CAST(:events AS jsonb));
+SELECT * FROM parley_accept(CAST(:events AS jsonb), CAST(:is_announced AS boolean));
 
 -- name: withdraw_questions
 SELECT parley_withdraw_questions(CAST(:turn_ids AS bigint[]));

@@ -1,12 +1,12 @@
 """Suspects: jobs whose worker died, and which may have killed it.
 
 Each is run again alone in its process. A suspect has the highest priority, so that it is the next job of its place.
-`attempts` of its row counts how often it was started alone, and thus, because an ended job leaves the queue, how often
+`deaths` of its row counts how often it was started alone, and thus, because an ended job leaves the queue, how often
 its worker died while it ran alone.
 
 Suspects of several processes run at the same time. One may have killed the worker of another, for instance by taking
 the machine's memory, so a death while others ran is not counted; the suspect is then strict: it runs only while no
-other suspect runs in any process. The column `scheduled_at` says that a suspect runs, and not only waits.
+other suspect runs in any process. The column `is_alone` says that a suspect runs, and not only waits.
 """
 
 from shared.db.database import Database

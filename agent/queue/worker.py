@@ -6,56 +6,30 @@ job.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from procrastinate.exceptions import ConnectorException
-
+from agent.live.notifier import JobTaker
 from agent.people.billing.budget import end_expired
 from agent.queue import inbox
-from agent.queue.connector import build_queue, opened, replace_connections
 from agent.queue.heartbeats import STALE_SECONDS, Heartbeat, Heartbeats
-from agent.queue.inbox import QUEUE, TURN_TASK
-from agent.queue.job import Bounds, Slots
-from agent.queue.jobs import FairJobs, Runner, RunTurn
+from agent.queue.job import Limits, Slots
+from agent.queue.jobs import JobQueue, Runner, RunTurn
 from agent.queue.suspects import PRIORITIES
 from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost
 from shared.db.errors import REFUSED
 from shared.db.statements import load_statements
 from shared.log import get_logger
-from shared.tasks import is_cancelled
 
 statements = load_statements(__file__)
 
-HEARTBEAT_SECONDS = 5.0
-# procrastinate itself deletes no rows of workers: it would judge them by the wall clock alone.
-NEVER_SECONDS = 100 * 365 * 86400.0
 SWEEP_SECONDS = 2.0
-GRACE_SECONDS = 20.0
-# For jobs with a time, and for what a lost connection did not tell.
-POLL_SECONDS = 0.25
 # Work that can wait begins in such a pause between turns, which need the processors, or when it has waited for long.
 QUIET_SECONDS, MOST_WAIT_SECONDS = 0.5, 10.0
-# How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
-JOBS_PER_SLOT = 5
 RESTART_SECONDS = 1.0
 
 
 log = get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of a worker.
-
-    A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
-    `grace_seconds` to finish. It looks for jobs every `poll_seconds`, whatever it is told.
-    """
-
-    bounds: Bounds = field(default_factory=Bounds)
-    retry_seconds: float = 180.0
-    grace_seconds: float = GRACE_SECONDS
-    poll_seconds: float = POLL_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +46,7 @@ class PeriodicTask:
 
 
 class _Sweeper:
-    # Keeps the heartbeats of this process's workers, and queues again the jobs of dead workers and those that are lost.
+    # Keeps the heartbeat of this process's worker; lets the jobs of dead workers and those that are lost wait again.
     def __init__(self, database: Database, clock: Clock, runner: Runner) -> None:
         self._database, self._clock, self._runner = database, clock, runner
         self._unknown: set[int] = set()
@@ -80,20 +54,21 @@ class _Sweeper:
 
     async def sweep(self) -> None:
         async with self._database.transaction() as session:
-            # procrastinate stops its heartbeat when shutdown begins: without ours, others would take over running jobs.
-            await session.execute(statements.renew_heartbeats, {"workers": list(self._runner.live_ids)})
-            job_ids = {
-                row.id
-                for row in (
-                    await session.execute(statements.list_own_jobs, {"workers": list(self._runner.own_ids)})
-                ).all()
-            }
+            own = list(self._runner.queue.own_ids)
+            heartbeat = await session.execute(statements.renew_heartbeat, {"id": self._runner.worker_id})
+            if not heartbeat.all():
+                # Others held it for dead while this process was frozen.
+                self._runner.queue.worker_id = None
+            job_ids = {row.id for row in (await session.execute(statements.list_own_jobs, {"workers": own})).all()}
             # A job that has just ended may not be marked yet: only one that is unknown in two sweeps in a row is lost.
-            unknown = job_ids - self._runner.slots.jobs
+            unknown = job_ids - self._runner.queue.slots.jobs
             lost, self._unknown = unknown & self._unknown, unknown
             heartbeats = (await session.execute(statements.list_heartbeats, {"stale": STALE_SECONDS})).all()
+            self._runner.has_others = len(heartbeats) > 1
             dead = self._heartbeats.find_dead((Heartbeat(*row) for row in heartbeats), self._clock.monotonic())
-            await session.execute(statements.requeue_stale, {"dead": dead, "lost": list(lost), **PRIORITIES})
+            await session.execute(
+                statements.requeue_stale, {"dead": dead, "own": own, "lost": list(lost), **PRIORITIES}
+            )
             if dead:
                 await session.execute(statements.remove_workers, {"dead": dead})
             await inbox.requeue_lost(session)
@@ -113,58 +88,42 @@ class Worker:
         limits: Limits | None = None,
     ) -> None:
         """Run jobs with `run_turn`, and the `periodic_tasks` in the background."""
-        self._database = database
-        self._limits = limits or Limits()
-        self._queue, slots = build_queue(database), Slots(self._limits.bounds)
-        self._queue.job_manager = self._jobs = FairJobs(self._queue.connector, slots)
-        self._runner = Runner(database, clock, run_turn, jobs=self._jobs, retry_seconds=self._limits.retry_seconds)
-        self._queue.task(name=TURN_TASK, queue=QUEUE, pass_context=True)(self._runner.run_job)
-        sweeper = _Sweeper(database, clock, self._runner)
+        limits = limits or Limits()
+        queue = JobQueue(database, Slots(limits.bounds))
+        self._runner = Runner(queue, run_turn, clock=clock, limits=limits)
+        self._sweeper = _Sweeper(database, clock, self._runner)
         # Each runs as an asyncio task of its own: a slow platform or embedder must not delay the heartbeat.
-        self._periodic_tasks = (PeriodicTask("sweeper", sweeper.sweep, SWEEP_SECONDS), *periodic_tasks)
+        self._periodic_tasks = (PeriodicTask("sweeper", self._sweeper.sweep, SWEEP_SECONDS), *periodic_tasks)
+
+    @property
+    def jobs(self) -> JobTaker:
+        """Return what takes its jobs when it is woken."""
+        return self._runner
 
     async def run(self) -> None:
-        """Run jobs until the task is cancelled; running jobs then finish or are queued again for another worker."""
-        async with opened(self._queue):
-            running = [
-                asyncio.create_task(self._repeat(periodic_task), name=periodic_task.name)
-                for periodic_task in self._periodic_tasks
-            ]
-            try:
-                await self._run_on()
-            finally:
-                for task in running:
-                    task.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
+        """Run jobs until the task is cancelled; running jobs then finish or are left to another worker."""
+        background = [
+            asyncio.create_task(self._repeat(periodic_task), name=periodic_task.name)
+            for periodic_task in self._periodic_tasks
+        ]
+        try:
+            while True:
+                await self._take_jobs()
+                await asyncio.sleep(RESTART_SECONDS)
+        finally:
+            # The heartbeat goes on meanwhile: without it, others would take over running jobs.
+            await self._runner.leave()
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
 
-    async def _run_on(self) -> None:
-        while True:
-            self._jobs.forget()
-            self._runner.live_ids.clear()
-            try:
-                # A worker that can't take jobs or begin turns must not register:
-                # `/readyz` would take it for one that can.
-                await self._jobs.check()
-                async with self._database.statement() as session:
-                    await session.execute(statements.probe)
-                await self._queue.run_worker_async(
-                    queues=[QUEUE],
-                    concurrency=JOBS_PER_SLOT * self._limits.bounds.running,
-                    fetch_job_polling_interval=self._limits.poll_seconds,
-                    shutdown_graceful_timeout=self._limits.grace_seconds,
-                    install_signal_handlers=False,
-                    update_heartbeat_interval=HEARTBEAT_SECONDS,
-                    stalled_worker_timeout=NEVER_SECONDS,
-                )
-            except (ConnectorException, DatabaseLost, *REFUSED) as error:
-                # Other workers deleted its row while this process was frozen; it restarts with a new row. If it was
-                # another error, its connections may have caused it.
-                if is_cancelled():
-                    # Cancelled while the database was lost: the database error has replaced the CancelledError.
-                    return
-                log.warning("worker_restarting", cause=str(error.__cause__ or error))
-                await replace_connections(self._queue)
-            await asyncio.sleep(RESTART_SECONDS)
+    async def _take_jobs(self) -> None:
+        try:
+            await asyncio.create_task(self._runner.take_jobs(), name="jobs")
+        except REFUSED as error:
+            # Its tables work with other programs, or others held it for dead while this process was frozen.
+            log.warning("worker_restarting", cause=str(error.__cause__ or error))
+            await self._runner.leave()
 
     async def _repeat(self, task: PeriodicTask) -> None:
         is_lost = False

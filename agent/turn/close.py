@@ -124,7 +124,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
 
     Raises `Superseded` when another attempt has taken over the turn: nothing is written, and nothing may be sent.
     """
-    await turn.announcer.flush(is_end=True)
+    turn.announcer.flush(is_end=True)
     # Who reads the reply from the database needs no sender: for them the commit is the delivery.
     is_sent = turn.message.adapter not in READ_BY_CALLER
     claimed_at = boot_seconds() if is_sent else 0.0
@@ -157,6 +157,8 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         events = _last_events(turn, answer, files=reply.files, confirmation_id=confirmation_id)
         row = reply.to_row(LEASE_SECONDS if is_sent else None)
         ended = await end_turn(session, turn, answer, events=events, reply=row, question=question)
+    if not is_sent or turn.message.wants_stream:
+        turn.announcer.announce(is_end=True)
     reply = replace(reply, id=ended.reply_id)
     # Without a claim the sweeper sends it, when its turn has come.
     if is_sent and ended.is_claimed:
@@ -184,13 +186,10 @@ async def end_turn(
     A child turn has no reply: the parent turn reads its answer. Raises `Superseded` when another attempt has taken
     over the turn: nothing is written, and nothing may be sent.
     """
-    # Who gets the reply on a platform does not wait for the note, for which commits would wait for each other.
-    has_reader = turn.message.adapter in READ_BY_CALLER or turn.message.wants_stream
-    note = turn.announcer.note(is_end=True) if reply is not None and has_reader else ""
     seq, tokens = 1 + max(step.seq for step in turn.log.steps), count_tokens(answer.text)
     step = Step(seq, "assistant", answer.text, token_count=tokens, model_used=turn.spend.model)
     # Why the turn went as it did, for `turn_contexts`: names, numbers and ids, no text of people.
-    parameters = Entry([step], events, note).to_parameters() | {
+    parameters = Entry([step], events).to_parameters() | {
         "turn_id": turn.key.id,
         "attempt": turn.key.attempt,
         "status": answer.status,

@@ -10,7 +10,6 @@ from agent.prompts import prompts
 from agent.tools.made_files import list_file_ids
 from agent.turn.close import TurnResult, to_question
 from agent.turn.running import RunningTurn
-from shared.credentials.typed import had_typed
 from shared.errors import (
     LimitExhausted,
     ModelsUnavailable,
@@ -20,7 +19,7 @@ from shared.errors import (
 )
 from shared.messages import AGENT_ADAPTERS
 from shared.permissions import Permission
-from shared.text import with_closed_fence
+from shared.text import had_credential, with_closed_fence
 
 Gate = Callable[[RunningTurn], TurnResult | None]
 
@@ -62,7 +61,7 @@ def pause(turn: RunningTurn) -> None:
 
 def hide_credential(turn: RunningTurn) -> TurnResult | None:
     """Show no model a message that has a credential in it."""
-    return TurnResult(prompts().turn.credential_typed) if had_typed(turn.message.content) else None
+    return TurnResult(prompts().turn.credential_typed) if had_credential(turn.message.content) else None
 
 
 def decide(turn: RunningTurn) -> TurnResult | None:

@@ -184,7 +184,7 @@ class _Stream:
 
 async def _record_answer(services: TurnServices, turn: RunningTurn, answer: ModelTurn) -> Scope:
     # Returns the scope in which the calls of the answer may run.
-    await turn.announcer.flush()
+    turn.announcer.flush()
     spend = turn.spend
     steps = [answer.to_step(turn.log.next_seq), *answer.calls]
     events = turn.announcer.thinking(answer.thinking) + _events(services, turn).of_calls(answer.calls)
@@ -210,11 +210,12 @@ async def _record(
             async with services.database.statement() as session:
                 await keep_full_results(session, turn.key, full)
         async with services.database.statement() as session:
-            return await record(session, turn.key, Entry(steps, events, turn.announcer.note()), payment=payment)
+            return await record(session, turn.key, Entry(steps, events), payment=payment)
 
     async def record_it() -> Recorded:
         result = await retry_on_lost_db(write, turn.deadline - services.clock.monotonic())
         turn.log.append(steps)
+        turn.announcer.announce()
         if payment is not None:
             turn.spend.settle(result.admission)
         return result

@@ -182,6 +182,7 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
             else:
                 turn = await _begin(services, session, opening)
         if turn is not None:
+            turn.announcer.announce()
             return turn
     return await resume(services, opening)
 
@@ -231,7 +232,7 @@ async def _begin(
     opening.job.unpaid[key] = ()
     seconds = services.settings.turn_deadline_seconds + RESERVATION_SLACK_SECONDS
     reservation = Spend(NOT_REQUESTED, tokens + room, price).to_reservation(participants.user.id, key, seconds)
-    entry = Entry(steps, events, announcer.note())
+    entry = Entry(steps, events)
     parameters = {
         "job_id": opening.job.id,
         "inbox_ids": list(request.inbox_ids),

@@ -17,7 +17,7 @@ WITH ending AS (
 )
 SELECT ended.reply_id, ended.live_message_id, ended.is_claimed, delivery.* FROM parley_close_turn(
     p_turn_id => :turn_id, p_attempt => :attempt, p_status => :status, p_finished => :finished, p_waves => :waves,
-    p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_note => :note, p_calls => :calls,
+    p_error => :error, p_cause => :cause, p_steps => :steps, p_events => :events, p_calls => :calls,
     p_reply => :reply, p_question => :question
 ) AS ended CROSS JOIN parley_find_delivery(:turn_id) AS delivery;
 
@@ -37,7 +37,7 @@ UPDATE turns SET user_id = :user_id WHERE id = :turn_id;
 SELECT * FROM parley_open_turn(
     p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,
     p_user_id => :user_id, p_persona_id => :persona_id, p_loop_mode => :loop_mode,
-    p_steps => :steps, p_events => :events, p_note => :note, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),
+    p_steps => :steps, p_events => :events, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),
     p_seconds => :seconds, p_persona_version_id => :persona_version_id
 );
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from alembic import op
-from procrastinate.schema import SchemaManager
 
 revision = "0101"
 down_revision = None
@@ -14,9 +13,8 @@ TOPICS = ("people", "places", "tools", "turns", "memory", "money", "queue", "fil
 
 
 def upgrade() -> None:
-    """Install the queue of procrastinate, the roles, the functions, the tables by topic, and what admins look at."""
+    """Install the roles, the functions, the tables by topic, and what admins look at."""
     run("CREATE EXTENSION IF NOT EXISTS vector")
-    run(SchemaManager.get_schema())
     run_file(SCHEMA / "roles.sql")
     # Whoever may call the function of a trigger could attach it to a table of their own, and act as its owner.
     install_functions("functions/triggers", "PUBLIC, parley_app, parley_admin")

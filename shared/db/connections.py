@@ -17,7 +17,7 @@ import uvloop
 from shared.errors import ConfigurationError, Unavailable
 
 # Tells an operator which process holds a connection.
-PROGRAM_NAME, QUEUE_NAME = f"parley, process {os.getpid()}", f"parley's queue, process {os.getpid()}"
+PROGRAM_NAME = f"parley, process {os.getpid()}"
 # A network that drops packets tells nobody: whatever asks the database gives up after these times.
 CONNECT_SECONDS = 5.0
 # The server ends a statement first, with an error that says so; maintenance names a limit of its own.
@@ -43,7 +43,7 @@ SETTINGS = {
     "tcp_keepalives_count": str(PROBES),
     "tcp_user_timeout": str(UNACKNOWLEDGED_SECONDS * 1000),
 }
-# For psycopg, psql and pg_dump; what `DATABASE_URL` names itself goes before.
+# For psql, pg_dump and Alembic; what `DATABASE_URL` names itself goes before.
 LIBPQ_PARAMETERS = {
     "connect_timeout": str(round(CONNECT_SECONDS)),
     "keepalives_idle": str(IDLE_SECONDS),

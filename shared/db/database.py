@@ -104,7 +104,7 @@ class Address:
         return await connect(self.asyncpg_arguments(as_owner=as_owner, role=role), setup, statement_seconds)
 
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
-        """Return the address as a libpq URL, for psql and psycopg, of the login that `setup` expects."""
+        """Return the address as a libpq URL, for psql, pg_dump and Alembic, of the login that `setup` expects."""
         user = role if self.is_embedded and not as_owner else self.url.username
         query = {**({} if self.is_embedded else LIBPQ_PARAMETERS), **self.url.query}
         if "ssl" in query:

@@ -235,8 +235,6 @@ class Settings(BaseModel):
     # `/usage` shows the last 30 days.
     retention_logs_days: int = Field(default=400, ge=31, le=36_500, validate_default=True)
     """How long the ledger of model calls (`token_logs`) is kept."""
-    retention_queue_days: int = Field(default=0, ge=0, le=365)
-    """How long finished jobs stay in the queue; 0: a minute."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
     log_format: Literal["console", "json"] = "console"

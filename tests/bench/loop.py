@@ -14,7 +14,6 @@ from sqlalchemy import text
 
 from adapters.cli.compose import open_app
 from agent.app import App
-from agent.queue import inbox
 from agent.tools.modules import ModuleTools
 from shared.log import configure_logging
 from shared.messages import IncomingMessage, Place, Sender
@@ -74,7 +73,7 @@ async def _wave(app: App, tools: int) -> float:
         content=mark(tools=tools, tool="bench__nap"),
         sent_at=datetime.now(UTC),
     )
-    accepted = await inbox.accept(app.database, message)
+    accepted = await app.inbox.accept(message)
     response = await asyncio.wait_for(app.events.response(accepted.inbox_id), TURN_SECONDS)
     if response.error is not None or len(response.tool_calls_made) != tools:
         raise RuntimeError(f"a turn of the bench failed: {response}")

@@ -20,7 +20,6 @@ from sqlalchemy import text
 from adapters.cli.compose import open_app
 from adapters.cli.worker import build_worker
 from agent.app import App
-from agent.queue import inbox
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.log import configure_logging
@@ -145,7 +144,7 @@ async def _say(app: App, thread: str, content: str) -> None:
         content=content,
         sent_at=datetime.now(UTC),
     )
-    accepted = await inbox.accept(app.database, message)
+    accepted = await app.inbox.accept(message)
     response = await asyncio.wait_for(app.events.response(accepted.inbox_id), TURN_SECONDS)
     if response.error is not None:
         raise RuntimeError(f"a turn of the bench failed: {response.error}")

@@ -17,13 +17,14 @@ from tests.support.connections import connected, run_as_owner
 RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
 # Statements that only begin or end a transaction or set the caller.
 FRAME = re.compile(r"^\s*(BEGIN|COMMIT|ROLLBACK|SELECT set_config|SET LOCAL)", re.IGNORECASE)
-OURS = "parley, "
 LOGGING = {"log_statement": "'all'", "log_line_prefix": "'parley-bench|%p|%a|'", "log_parameter_max_length": "0"}
 # A transaction's statements show whether it belongs to the queue or a tool; all others belong to the turn.
 KINDS = {
     "accept": "parley_accept",
+    "queue": "parley_take_jobs",
+    "jobs": "parley_finish_jobs",
     "answer": "FROM inbox LEFT JOIN turns",
-    "sweep": "UPDATE procrastinate_workers",
+    "sweep": "UPDATE workers",
     "tool": "SELECT id, content, scope, said_at FROM memories",
     "listen": "LISTEN",
     # In the background, for many turns at once.
@@ -64,8 +65,6 @@ class Transaction:
     @property
     def kind(self) -> str:
         """Return its purpose: the queue's, or one of ours."""
-        if not self.application.startswith(OURS):
-            return "queue"
         whole = "\n".join(self.statements)
         return next((kind for kind, word in KINDS.items() if word in whole), "turn")
 

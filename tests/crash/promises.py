@@ -28,7 +28,7 @@ def every_turn() -> Iterator[Check]:
     query = "SELECT 1 FROM messages WHERE tool_name = 'stage.effect' AND content LIKE '%effect done%'"
     yield "invented effects", f"{query} AND NOT EXISTS (SELECT FROM stage_effects)", rows_are()
     yield "events", "SELECT turn_id FROM turn_events GROUP BY 1 HAVING count(*) <> count(DISTINCT seq)", rows_are()
-    yield "jobs", "SELECT * FROM procrastinate_jobs WHERE status = 'doing'", rows_are()
+    yield "jobs", "SELECT * FROM jobs WHERE worker_id IS NOT NULL", rows_are()
     yield from of_the_ledger()
 
 

@@ -29,9 +29,7 @@ from tests.support.parley import message
 
 # A fork server imports the modules once, so that a worker starts in milliseconds.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    ["tests.crash.worker", "tests.crash.warm", "shared.models", "procrastinate", "logging.config"]
-)
+FORKS.set_forkserver_preload(["tests.crash.worker", "tests.crash.warm", "shared.models", "logging.config"])
 
 WAVE: list[Any] = [
     {"tool_calls": [{"name": "stage__read"}, {"name": "stage__effect"}]},
@@ -163,7 +161,7 @@ class Stage:
             # Who is frozen within a statement has sent it in part.
             " OR state = 'active' AND wait_event = 'ClientRead')"
         )
-        await self.owner.execute("DELETE FROM procrastinate_workers")
+        await self.owner.execute("DELETE FROM workers")
         await self.owner.execute("UPDATE outbox SET claimed_until = now() WHERE claimed_until > now()")
 
     async def until_delivered(self, count: int) -> None:

@@ -31,8 +31,8 @@ from agent import commands
 from agent.app import App
 from agent.llm.completions import CallObserver, Completion, ModelRequest
 from agent.llm.router import Router
+from agent.queue.job import GRACE_SECONDS
 from agent.queue.outbox import Reply
-from agent.queue.worker import GRACE_SECONDS
 from agent.tools.modules import ModuleTools
 from agent.turn.running import RunningTurn
 from shared.clock import Clock

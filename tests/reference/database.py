@@ -16,7 +16,7 @@ FROM pg_class AS class
 JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
 JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid AND attribute.attnum > 0 AND NOT attribute.attisdropped
 WHERE namespace.nspname IN ('public', 'admin') AND class.relkind IN ('r', 'p', 'v', 'm')
-  AND NOT class.relispartition AND class.relname !~ '^(procrastinate_|alembic_version)'
+  AND NOT class.relispartition AND class.relname <> 'alembic_version'
 ORDER BY namespace.nspname = 'admin', class.relname, attribute.attnum
 """
 FUNCTIONS = """

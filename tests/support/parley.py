@@ -14,7 +14,6 @@ from adapters.cli.compose import open_app
 from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.journal.steps import Event
-from agent.queue import inbox
 from agent.queue.inbox import Accepted
 from agent.queue.outbox import Reply as Posted
 from agent.queue.outbox import Senders
@@ -93,7 +92,7 @@ class Parley:
 
     async def accept(self, content: str, **fields: Any) -> Accepted:
         """Store a message and return at once."""
-        return await inbox.accept(self.app.database, message(content, **fields))
+        return await self.app.inbox.accept(message(content, **fields))
 
     async def ask(self, content: str, **fields: Any) -> AgentResponse:
         """Store a message and wait for its answer."""

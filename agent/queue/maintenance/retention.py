@@ -11,9 +11,6 @@ from shared.settings import Settings
 
 statements = load_statements(__file__)
 
-# Rows of a step: its locks and its write-ahead log are as small as a turn's.
-STEP_ROWS = 500
-
 
 log = get_logger()
 
@@ -43,7 +40,4 @@ async def remove_expired(steps: Steps, settings: Settings) -> dict[str, int]:
             parameters["after"], has_more = rows[0].last, rows[0].has_more
     if any(counts.values()):
         log.info("expired_rows_removed", **counts)
-    jobs = 0
-    while len(rows := await steps.run(statements.remove_jobs, {"days": settings.retention_queue_days})) == STEP_ROWS:
-        jobs += STEP_ROWS
-    return counts | {"procrastinate_jobs": jobs + len(rows)}
+    return counts

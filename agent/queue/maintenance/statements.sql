@@ -20,16 +20,6 @@ SELECT :kind, given.word FROM unnest(CAST(:words AS text[])) AS given(word)
 WHERE NOT EXISTS (SELECT FROM known_words AS known WHERE known.kind = :kind AND known.word = given.word)
 ON CONFLICT DO NOTHING;
 
--- name: remove_jobs
--- Finished jobs slow down every fetch of the queue.
-DELETE FROM procrastinate_jobs WHERE id IN (
-    SELECT id FROM procrastinate_jobs AS job WHERE status IN ('succeeded', 'failed', 'cancelled', 'aborted')
-      AND NOT EXISTS (
-          SELECT FROM procrastinate_events WHERE job_id = job.id AND at > now() - :days * interval '1 day'
-      )
-    LIMIT 500
-) RETURNING id;
-
 -- name: begin_step
 -- If the server crashes, the last steps are done again, so that none has to wait for the disk.
 SELECT pg_try_advisory_xact_lock(:key) AS is_ours, set_config('synchronous_commit', 'off', true);

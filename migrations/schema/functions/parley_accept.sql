@@ -4,12 +4,13 @@
 --
 -- p_events: an array of {adapter, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username,
 -- message_id, content, attachments, wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials,
--- request, again_of, is_answered}; `is_answered` ones need no turn.
+-- request, again_of, is_answered}; `is_answered` ones need no turn. p_is_announced: the caller tells a worker, after its
+-- commit; otherwise all are told with it.
 --
 -- The messages of one place are stored one after the other, because those with an equal or no time of their own are
 -- answered in the order of their ids: without the lock, a later id could be committed, and answered, first. The places
 -- are taken in a fixed order, so that two processes that store the same events can't deadlock.
-CREATE FUNCTION public.parley_accept(p_events jsonb)
+CREATE FUNCTION public.parley_accept(p_events jsonb, p_is_announced boolean DEFAULT false)
 RETURNS TABLE (inbox_id bigint, is_new boolean, is_same_sender boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -54,6 +55,9 @@ BEGIN
             SELECT id, place_key, due_job FROM public.inbox WHERE id = ANY (v_new) AND status = 'waiting'
             ORDER BY place_key, id
         ) AS stored;
+        IF NOT p_is_announced THEN
+            PERFORM pg_notify('parley_jobs', '');
+        END IF;
     END IF;
     RETURN QUERY
     SELECT known.id,

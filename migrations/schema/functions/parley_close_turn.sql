@@ -7,7 +7,7 @@
 -- meanwhile.
 CREATE FUNCTION public.parley_close_turn(
     p_turn_id bigint, p_attempt int, p_status text, p_finished boolean, p_waves int, p_error text, p_cause text,
-    p_steps jsonb, p_events jsonb, p_note text, p_calls jsonb, p_reply jsonb, p_question jsonb DEFAULT NULL
+    p_steps jsonb, p_events jsonb, p_calls jsonb, p_reply jsonb, p_question jsonb DEFAULT NULL
 )
 RETURNS TABLE (reply_id bigint, live_message_id text, is_claimed boolean)
 LANGUAGE plpgsql AS $$
@@ -48,9 +48,6 @@ BEGIN
     PERFORM public.parley_charge(
         ROW(v_turn.user_id, v_turn.conversation_id, v_turn.persona_id, p_turn_id, false), p_calls
     );
-    IF p_note <> '' THEN
-        PERFORM pg_notify('parley_turns', p_note);
-    END IF;
     RETURN NEXT;
 END
 $$;

@@ -6,7 +6,7 @@
 -- server took the turn back, the sequence would give the same id to another person's message.
 CREATE FUNCTION public.parley_open_turn(
     p_job_id bigint, p_inbox_ids bigint[], p_turn_id bigint, p_conversation_id bigint, p_user_id bigint,
-    p_persona_id bigint, p_loop_mode text, p_steps jsonb, p_events jsonb, p_note text,
+    p_persona_id bigint, p_loop_mode text, p_steps jsonb, p_events jsonb,
     p_tokens bigint, p_cost numeric, p_seconds double precision, p_persona_version_id bigint
 )
 RETURNS TABLE (
@@ -21,7 +21,7 @@ BEGIN
     SELECT count(*) INTO v_count FROM (
         SELECT FROM public.inbox
         WHERE inbox.id = ANY(p_inbox_ids) AND inbox.status = 'waiting'
-          AND EXISTS (SELECT FROM public.procrastinate_jobs AS job WHERE job.id = p_job_id AND job.status = 'doing')
+          AND EXISTS (SELECT FROM public.jobs WHERE jobs.id = p_job_id)
         FOR UPDATE OF inbox
     ) AS waiting;
     IF v_count <> cardinality(p_inbox_ids) THEN
@@ -31,9 +31,6 @@ BEGIN
     VALUES (p_turn_id, p_conversation_id, p_user_id, p_persona_id, p_persona_version_id, p_loop_mode);
     UPDATE public.inbox SET status = 'claimed', turn_id = p_turn_id WHERE inbox.id = ANY(p_inbox_ids);
     PERFORM public.parley_write_journal(p_turn_id, p_conversation_id, p_user_id, p_steps, p_events);
-    IF p_note <> '' THEN
-        PERFORM pg_notify('parley_turns', p_note);
-    END IF;
     v_charged := public.parley_charge(
         ROW(p_user_id, p_conversation_id, p_persona_id, p_turn_id, false), NULL, p_tokens, p_cost, p_seconds
     );

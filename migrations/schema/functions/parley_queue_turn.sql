@@ -13,8 +13,6 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_message record;
     v_priority integer;
-    v_args jsonb;
-    v_job_id bigint;
 BEGIN
     SELECT place_key, platform, platform_user_id, platform_server_id INTO v_message
     FROM public.inbox WHERE id = p_inbox_id;
@@ -23,32 +21,20 @@ BEGIN
     END IF;
     -- What follows sees what those who held the lock before have committed.
     PERFORM pg_advisory_xact_lock(hashtextextended('inbox ' || v_message.place_key, 0));
-    IF EXISTS (SELECT FROM public.procrastinate_jobs WHERE lock = v_message.place_key AND status = 'doing') THEN
-        RETURN;
-    END IF;
     SELECT -count(*) INTO v_priority FROM (
         SELECT FROM public.inbox
         WHERE platform = v_message.platform AND platform_user_id = v_message.platform_user_id
           AND status IN ('waiting', 'claimed') AND id < p_inbox_id
         LIMIT 1000
     ) AS earlier;
-    v_args := jsonb_strip_nulls(jsonb_build_object(
-        'inbox_id', p_inbox_id, 'person', v_message.platform || ' ' || v_message.platform_user_id,
-        'server', v_message.platform || ' ' || v_message.platform_server_id
-    ));
-    IF EXISTS (SELECT FROM public.procrastinate_jobs WHERE lock = v_message.place_key AND status = 'todo') THEN
-        UPDATE public.procrastinate_jobs SET priority = v_priority, args = v_args
-        WHERE lock = v_message.place_key AND status = 'todo' AND priority < v_priority
-        RETURNING id INTO v_job_id;
-        IF FOUND THEN
-            PERFORM pg_notify(
-                'procrastinate_queue_v1#turns', json_build_object('type', 'job_inserted', 'job_id', v_job_id)::text
-            );
-        END IF;
-        RETURN;
-    END IF;
-    INSERT INTO public.procrastinate_jobs (queue_name, task_name, priority, lock, args)
-    VALUES ('turns', 'take_turn', v_priority, v_message.place_key, v_args);
+    INSERT INTO public.jobs (place_key, inbox_id, person, server, priority)
+    VALUES (
+        v_message.place_key, p_inbox_id, v_message.platform || ' ' || v_message.platform_user_id,
+        coalesce(v_message.platform || ' ' || v_message.platform_server_id, ''), v_priority
+    )
+    ON CONFLICT (place_key) DO UPDATE
+        SET priority = excluded.priority, inbox_id = excluded.inbox_id, person = excluded.person, server = excluded.server
+        WHERE jobs.worker_id IS NULL AND jobs.priority < excluded.priority;
 END
 $$;
 COMMENT ON FUNCTION public.parley_queue_turn IS

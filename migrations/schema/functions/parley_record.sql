@@ -1,9 +1,9 @@
--- Records steps and events of a running turn and announces them with p_note. With p_calls, the model calls that led
+-- Records steps and events of a running turn. With p_calls, the model calls that led
 -- to the steps, it pays for them too and reserves p_reserve tokens for the next call (see parley_charge); without,
 -- money is not touched and the columns after `stop_requested` are NULL. Returns no row when another attempt runs the
 -- turn: the locked row of `turns` is the fence.
 CREATE FUNCTION public.parley_record(
-    p_turn_id bigint, p_attempt int, p_steps jsonb, p_events jsonb, p_note text,
+    p_turn_id bigint, p_attempt int, p_steps jsonb, p_events jsonb,
     p_calls jsonb DEFAULT NULL, p_reserve bigint DEFAULT 0, p_cost numeric DEFAULT NULL,
     p_seconds double precision DEFAULT 0
 )
@@ -41,9 +41,6 @@ BEGIN
         admitted := coalesce(v_charged.admitted, true);
         refusal := v_charged.refusal;
         reservation_id := v_charged.reservation_id;
-    END IF;
-    IF p_note <> '' THEN
-        PERFORM pg_notify('parley_turns', p_note);
     END IF;
     RETURN NEXT;
 END

@@ -22,7 +22,7 @@ DIRECT_INBOX = "SELECT content FROM inbox WHERE platform_channel_id = :channel O
 FORGET_DELIVERY = (
     "UPDATE outbox SET status = 'pending', delivered_at = NULL, platform_message_id = NULL, claimed_until = now()"
 )
-DEAD_WORKERS = "DELETE FROM procrastinate_workers"
+DEAD_WORKERS = "DELETE FROM workers"
 # What a caller of the HTTP API may have named as a channel and thread of the platform.
 NAMED_BY_A_CALLER = """
 INSERT INTO conversations (platform, platform_channel_id, platform_thread_id, is_direct)

@@ -18,7 +18,7 @@ from tests.support.chat_scene import child_environment
 from tests.support.forks import get_command
 
 DELIVERED = "SELECT status FROM outbox ORDER BY id DESC LIMIT 1"
-DEAD_WORKERS = "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'"
+DEAD_WORKERS = "UPDATE workers SET last_heartbeat = now() - interval '1 hour'"
 
 
 def messages_in(scene: Scene, channel: Json | None = None) -> list[tuple[str, bool]]:

@@ -71,7 +71,7 @@ async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site, owner: 
 @pytest.mark.parametrize("hours", [1, -1], ids=["back", "forward"])
 async def test_a_worker_counts_as_live_although_the_clock_was_set(site: Site, hours: int) -> None:
     await until_ready(site)
-    moved = "UPDATE procrastinate_workers SET last_heartbeat = last_heartbeat + make_interval(hours => :hours)"
+    moved = "UPDATE workers SET last_heartbeat = last_heartbeat + make_interval(hours => :hours)"
     await site.parley.sql(moved, hours=hours)
 
     assert (await site.client.get("/readyz")).status_code == 200
@@ -82,7 +82,7 @@ async def test_a_worker_that_died_before_the_clock_was_set_back_does_not_count(s
     assert site.parley.worker is not None
     site.parley.worker.cancel()
     await asyncio.gather(site.parley.worker, return_exceptions=True)
-    await site.parley.sql("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour')")
+    await site.parley.sql("INSERT INTO workers (last_heartbeat) VALUES (now() + interval '1 hour')")
 
     assert (await site.client.get("/readyz")).status_code == 503
 

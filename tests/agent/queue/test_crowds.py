@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from agent.queue.inbox import statements
-from agent.queue.job import MAX_COALESCED, Bounds
-from agent.queue.worker import Limits, Worker
+from agent.queue.job import MAX_COALESCED, Bounds, Limits
+from agent.queue.worker import Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
 from shared.clock import SystemClock
@@ -39,11 +39,12 @@ WITH stored AS (
 SELECT count(parley_queue_turn(id)) FROM (SELECT min(id) AS id FROM stored GROUP BY place_key) AS first
 """
 TAKE = """
-SELECT * FROM parley_take_jobs(
-    p_queue => 'turns', p_worker_id => NULL, p_limit => 16, p_persons => '{}',
-    p_servers => CAST(:full AS jsonb), p_per_person => 10, p_per_server => 5)
+WITH worker AS (INSERT INTO workers DEFAULT VALUES RETURNING id)
+SELECT job.* FROM worker CROSS JOIN LATERAL parley_take_jobs(
+    p_worker_id => worker.id, p_limit => 16, p_persons => '{}',
+    p_servers => CAST(:full AS jsonb), p_per_person => 10, p_per_server => 5) AS job
 """
-FINISH = "SELECT * FROM parley_finish_jobs(CAST(ARRAY[:job_id] AS bigint[]), ARRAY['succeeded'], ARRAY[true])"
+FINISH = "SELECT * FROM parley_finish_jobs(CAST(ARRAY[:job_id] AS bigint[]))"
 
 
 async def store(parley: Parley, messages: int, **spread: Any) -> None:
@@ -78,7 +79,7 @@ async def test_a_claim_reads_as_much_with_a_hundred_times_as_many_messages(
         await store(parley, 1_000, **spread)
         few = await count_buffers(parley, TAKE, full=json.dumps(full))
         await parley.sql("DELETE FROM inbox")
-        await parley.sql("DELETE FROM procrastinate_jobs")
+        await parley.sql("DELETE FROM jobs")
         await store(parley, 100_000, **spread)
         many = await count_buffers(parley, TAKE, full=json.dumps(full))
 
@@ -92,11 +93,11 @@ async def test_a_turn_reads_as_much_with_a_hundred_times_as_many_messages_behind
     async with open_parley(settings, address, model, works=False) as parley:
         for messages in (1_000, 100_000):
             # Deleted rows would be read, too.
-            await owner.execute("TRUNCATE inbox, procrastinate_jobs CASCADE")
+            await owner.execute("TRUNCATE inbox, jobs CASCADE")
             await store(parley, messages, people=20)
             await parley.sql("ANALYZE inbox")
-            (job,) = await parley.sql("UPDATE procrastinate_jobs SET status = 'doing' RETURNING id, args")
-            values = {"job_id": job.id, "inbox_id": job.args["inbox_id"], "most": MAX_COALESCED * 2}
+            (job,) = await parley.sql("UPDATE jobs SET worker_id = 1 RETURNING id, inbox_id")
+            values = {"job_id": job.id, "inbox_id": job.inbox_id, "most": MAX_COALESCED * 2}
             starts.append(await count_buffers(parley, statements.list_open_messages.text, **values))
             ended.append(await count_buffers(parley, FINISH, job_id=job.id))
 
@@ -143,7 +144,8 @@ async def test_the_end_of_a_turn_starts_the_next_of_the_same_person_although_no_
         await store(parley, 100, places=100, people=1, server=None)
         run = partial(run_turn, parley.app.turns, cancellations=Cancellations())
         limits = Limits(bounds=Bounds(running=20, per_person=10, per_server=5), poll_seconds=3600)
-        working = asyncio.create_task(Worker(parley.app.database, SystemClock(), run, limits=limits).run())
+        worker = Worker(parley.app.database, SystemClock(), run, limits=limits)
+        working = asyncio.create_task(worker.run())
         try:
             while await parley.value("SELECT count(*) FROM inbox WHERE status = 'answered'") < 100:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
@@ -160,7 +162,7 @@ async def test_a_message_that_comes_while_the_turn_of_its_place_ends_is_answered
     )
 
     assert {reply.error for reply in replies} == {None}
-    statement = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
+    statement = "SELECT count(*) FROM jobs"
     async with asyncio.timeout(30):
         while await parley.value(statement):  # noqa: ASYNC110  # the worker notifies nobody
             await asyncio.sleep(0.05)

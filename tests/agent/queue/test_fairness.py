@@ -142,5 +142,5 @@ async def test_a_burst_of_one_person_is_stored_in_a_few_transactions_so_that_nob
         assert await parley.value("SELECT count(*) FROM inbox") == 501
         assert await parley.value("SELECT count(DISTINCT created_at) FROM inbox") <= 4
         # The first message of each of the two persons comes before the flood's others, which stand in a row.
-        priorities = await parley.value("SELECT array_agg(priority ORDER BY priority DESC) FROM procrastinate_jobs")
+        priorities = await parley.value("SELECT array_agg(priority ORDER BY priority DESC) FROM jobs")
         assert priorities == [0, *range(0, -500, -1)]

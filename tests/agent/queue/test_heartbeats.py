@@ -18,9 +18,9 @@ from tests.support.parley import Parley, open_parley
 BEAT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEFT_BY_A_DEAD_WORKER = """
 WITH dead AS (
-    INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour') RETURNING id
+    INSERT INTO workers (last_heartbeat) VALUES (now() + interval '1 hour') RETURNING id
 )
-UPDATE procrastinate_jobs SET status = 'doing', worker_id = dead.id FROM dead
+UPDATE jobs SET worker_id = dead.id FROM dead
 """
 
 
@@ -115,7 +115,7 @@ async def test_a_message_without_a_job_is_queued_again_although_the_clock_was_se
 ) -> None:
     async with open_parley(settings, address, model, works=False) as parley:
         accepted = await parley.accept("hello")
-        await parley.sql("DELETE FROM procrastinate_jobs")
+        await parley.sql("DELETE FROM jobs")
         await parley.sql("UPDATE inbox SET created_at = created_at + interval '1 hour'")
     async with open_parley(settings, address, model) as parley, asyncio.timeout(30):
         assert (await parley.app.events.response(accepted.inbox_id)).error is None

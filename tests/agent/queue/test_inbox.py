@@ -44,7 +44,7 @@ async def test_events_that_come_together_are_stored_once_each_and_nobody_gets_an
             "first", "before", "new", "late",
         ]  # fmt: skip
         # One job for the place of each person.
-        assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE queue_name = 'turns'") == 1
+        assert await parley.value("SELECT count(*) FROM jobs") == 1
 
 
 async def test_an_event_that_needs_no_turn_is_stored_without_its_text_and_queues_none(
@@ -56,7 +56,7 @@ async def test_an_event_that_needs_no_turn_is_stored_without_its_text_and_queues
         assert await accept_answered(parley.app.database, event)
         assert not await accept_answered(parley.app.database, event)
         assert await parley.sql("SELECT content, status FROM inbox") == [("", "answered")]
-        assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE queue_name = 'turns'") == 0
+        assert await parley.value("SELECT count(*) FROM jobs") == 0
         # The same event as a message is a duplicate, too.
         assert not (await parley.app.inbox.accept(event)).is_new
 

@@ -1,23 +1,18 @@
 """The slots of a worker, and the end of its jobs."""
 
 import asyncio
-from collections.abc import Sequence
 
-from procrastinate.jobs import Status
-from sqlalchemy import text
-from structlog.testing import capture_logs
+import asyncpg
+import pytest
 
-from agent.queue.connector import build_queue, opened
-from agent.queue.inbox import QUEUE
 from agent.queue.job import Bounds, Slots
-from agent.queue.jobs import FairJobs
-from shared.db.database import Database
-from tests.support.parley import Parley
+from agent.queue.jobs import JobQueue
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+from tests.support.parley import open_parley
 
-JOB = text("""
-INSERT INTO procrastinate_jobs (queue_name, task_name, lock) VALUES (:queue, 'task', CAST(gen_random_uuid() AS text))
-RETURNING id
-""")
+JOBS = 10
 
 
 async def test_as_many_slots_are_reserved_as_are_free() -> None:
@@ -86,67 +81,61 @@ async def test_a_job_whose_message_was_removed_has_a_slot_without_a_limit() -> N
         assert not slots.end(7)
 
 
-async def test_jobs_that_end_at_once_are_finished_together_whoever_has_taken_over_one_of_them(parley: Parley) -> None:
-    rows = await parley.sql(
-        "INSERT INTO procrastinate_jobs (queue_name, task_name, lock, status)"
-        " SELECT 'elsewhere', 'task', number, 'doing' FROM generate_series(1, 20) AS number RETURNING id"
-    )
-    ids, queue = [row.id for row in rows], build_queue(parley.app.database)
-    async with opened(queue):
-        jobs = FairJobs(queue.connector, Slots(Bounds()))
-        await finish(jobs, ids[:10])
-        together = "SELECT count(DISTINCT xmin::text) FROM procrastinate_jobs WHERE status = 'succeeded'"
-        assert await parley.value(together) <= 2
-        await parley.sql("UPDATE procrastinate_jobs SET status = 'failed' WHERE id = :id", id=ids[15])
-        with capture_logs() as lines:
-            await finish(jobs, ids[10:])
-
-    assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'") == 19
-    assert [line["event"] for line in lines] == ["job_was_taken_over"]
-
-
-async def finish(jobs: FairJobs, ids: Sequence[int]) -> None:
-    await asyncio.gather(*(jobs.finish_job_by_id_async(id_, Status.SUCCEEDED, delete_job=False) for id_ in ids))
-
-
-async def test_after_the_last_job_a_worker_asks_again_when_it_is_told_of_another_or_wakes_up(
-    database: Database,
+async def test_jobs_that_end_at_once_are_finished_together_whoever_has_taken_over_one_of_them(
+    settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    queue = build_queue(database)
-    async with opened(queue):
-        jobs = FairJobs(queue.connector, Slots(Bounds()))
-        worker_id = await jobs.register_worker()
-        first, second = await add_job(database), await add_job(database)
-        assert [await fetched(jobs, worker_id) for _ in range(3)] == [first, second, None]
+    async with open_parley(settings, address, model, works=False) as parley:
+        queue = JobQueue(parley.app.database, Slots(Bounds()))
+        # Further messages of a place: its next job shows in which transaction the one before has ended.
+        for number in range(2 * JOBS):
+            await parley.accept("hello", user=f"u{number}", channel=f"c{number % JOBS}")
+        jobs, may_have_more = await queue.take(2 * JOBS)
+        assert (len(jobs), may_have_more) == (JOBS, False)
+        await parley.sql("UPDATE jobs SET id = DEFAULT WHERE id = :id", id=jobs[-1].id)
+        await parley.sql(
+            "UPDATE inbox SET status = 'answered' WHERE id <= (SELECT min(id) + :jobs - 1 FROM inbox)", jobs=JOBS
+        )
 
-        third = await add_job(database)
-        assert await fetched(jobs, worker_id) == third
-        fourth = await add_job(database)
-        assert [await fetched(jobs, worker_id) for _ in range(2)] == [None, fourth]
+        next_turns = await asyncio.gather(*(queue.finish(job.id) for job in jobs))
 
-        fifth = await add_job(database)
-        jobs.forget()
-        assert await fetched(jobs, worker_id) == fifth
-
-        sixth, notice = await add_job(database), asyncio.Event()
-
-        async def tell(**_arguments: object) -> None:
-            notice.set()
-
-        listening = asyncio.create_task(jobs.listen_for_jobs(on_notification=tell))
-        while not notice.is_set():  # the connection that listens is opened
-            await jobs.wake()
-            await asyncio.sleep(0)
-        assert await fetched(jobs, worker_id) == sixth
-        listening.cancel()
-        await asyncio.gather(listening, return_exceptions=True)
+        assert next_turns == [True] * (JOBS - 1) + [None]
+        together = "SELECT count(DISTINCT xmin::text) FROM jobs WHERE worker_id IS NULL"
+        assert await parley.value(together) <= 2
 
 
-async def add_job(database: Database) -> int:
-    async with database.transaction() as session:
-        return int((await session.execute(JOB, {"queue": QUEUE})).scalar_one())
+async def test_a_job_that_is_given_back_waits_for_another_worker_under_another_id(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        accepted = await parley.accept("hello")
+        first, second = (JobQueue(parley.app.database, Slots(Bounds())) for _ in range(2))
+        ((job,), _) = await first.take(1)
+        assert await second.take(1) == ([], False)
+        first_id = first.worker_id
+
+        await first.leave()
+
+        ((again,), _) = await second.take(1)
+        assert (again.inbox_id, again.deaths) == (accepted.inbox_id, None)
+        assert again.id != job.id
+        assert await first.finish(job.id) is None
+        assert await second.finish(again.id)
+        first.worker_id = first_id
+        first.slots.end(job.id)
+        with pytest.raises(asyncpg.RaiseError, match="held for dead"):
+            await first.take(1)
 
 
-async def fetched(jobs: FairJobs, worker_id: int) -> int | None:
-    job = await jobs.fetch_job(None, worker_id)
-    return job.id if job is not None else None
+async def test_no_more_jobs_are_taken_than_there_are_slots(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        for number in range(5):
+            await parley.accept("hello", user=f"u{number}")
+        queue = JobQueue(parley.app.database, Slots(Bounds(running=3)))
+
+        jobs, may_have_more = await queue.take(5)
+        assert (len(jobs), may_have_more) == (3, True)
+        assert await queue.take(5) == ([], False)
+        assert queue.slots.end(jobs[0].id)
+        assert len((await queue.take(5))[0]) == 1

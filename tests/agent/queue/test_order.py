@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent.queue import inbox
-from agent.queue.job import Job
-from agent.queue.worker import Limits, Worker
+from agent.queue.job import Job, Limits
+from agent.queue.worker import Worker
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings

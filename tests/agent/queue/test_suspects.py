@@ -8,11 +8,11 @@ from tests.standins.openai_api import OpenAIStub
 from tests.support.parley import Parley, open_parley
 
 TAKE = """
-WITH worker AS (INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now()) RETURNING id)
-UPDATE procrastinate_jobs SET status = 'doing', priority = greatest(priority, :priority), worker_id = worker.id
-FROM worker WHERE lock = :place AND status = 'todo' RETURNING procrastinate_jobs.id, worker_id
+WITH worker AS (INSERT INTO workers DEFAULT VALUES RETURNING id)
+UPDATE jobs SET priority = greatest(priority, :priority), worker_id = worker.id
+FROM worker WHERE place_key = :place AND worker_id IS NULL RETURNING jobs.id, worker_id
 """
-STATE = "SELECT lock, attempts, priority FROM procrastinate_jobs WHERE status = 'todo' ORDER BY lock"
+STATE = "SELECT place_key, deaths, priority FROM jobs WHERE worker_id IS NULL ORDER BY place_key"
 
 
 async def take(parley: Parley, place: str) -> tuple[int, int]:
@@ -24,8 +24,8 @@ async def take(parley: Parley, place: str) -> tuple[int, int]:
 async def die(parley: Parley, *workers: int) -> dict[str, tuple[int, int]]:
     """Let the jobs of dead workers be queued again; return their counted deaths and priorities by place."""
     async with parley.app.database.transaction() as session:
-        await session.execute(statements.requeue_stale, {"dead": list(workers), "lost": [], **PRIORITIES})
-    return {row.lock: (row.attempts, row.priority) for row in await parley.sql(STATE)}
+        await session.execute(statements.requeue_stale, {"dead": list(workers), "own": [], "lost": [], **PRIORITIES})
+    return {row.place_key: (row.deaths, row.priority) for row in await parley.sql(STATE)}
 
 
 async def test_of_two_suspects_that_ran_beside_each_other_no_death_is_counted(
@@ -34,7 +34,7 @@ async def test_of_two_suspects_that_ran_beside_each_other_no_death_is_counted(
     async with open_parley(settings, address, model, works=False) as parley:
         for user in ("ann", "bob"):
             await parley.accept("hello", user=user)
-        one, two = [row.lock for row in await parley.sql(STATE)]
+        one, two = [row.place_key for row in await parley.sql(STATE)]
         (first, dead), (second, other) = await take(parley, one), await take(parley, two)
         assert await start_alone(parley.app.database, first)
         assert await start_alone(parley.app.database, second)

@@ -116,11 +116,11 @@ async def test_processes_that_are_told_the_same_events_at_once_store_each_of_the
             *(
                 inbox.accept(event)
                 for part in (messages, messages[::-1], messages[50:])
-                for inbox in [Inbox(parley.app.database)]
+                for inbox in [Inbox(parley.app.database, parley.app.events.notifier)]
                 for event in part
             )
         )
 
         assert sum(acceptance.is_new for acceptance in result) == 200
         assert await parley.value("SELECT count(*) FROM inbox") == 200
-        assert await parley.value("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'take_turn'") == 200
+        assert await parley.value("SELECT count(*) FROM jobs") == 200

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import psycopg
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import URL, make_url, text
@@ -18,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from adapters.tables import update_tables
 from shared.db.connections import LIBPQ_PARAMETERS
 from shared.db.database import Address, Database, DatabaseLost, check, locate, refuse_unfit
-from shared.db.embedded.server import start_postgres
+from shared.db.embedded.server import find_programs, start_postgres
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -110,13 +109,17 @@ async def test_the_agent_runs_on_an_external_database_over_tcp_with_a_password(
             )
 
 
-async def test_both_drivers_connect_to_an_external_database(postgres: URL) -> None:
+async def test_programs_of_postgres_connect_to_an_external_database(postgres: URL) -> None:
+    programs = find_programs()
+    assert programs is not None
     async with given_database(postgres) as address:
         for as_owner, role in ((True, str(address.url.username)), (False, "parley_app")):
-            async with await psycopg.AsyncConnection.connect(address.libpq(as_owner=as_owner)) as connection:
-                await connection.execute(address.setup(as_owner=as_owner).encode())
-                row = await (await connection.execute("SELECT current_user")).fetchone()
-            assert row == (role,)
+            commands = ["-Atq", "-c", address.setup(as_owner=as_owner), "-c", "SELECT current_user"]
+            psql = await asyncio.create_subprocess_exec(
+                programs / "psql", address.libpq(as_owner=as_owner), *commands, stdout=PIPE
+            )
+            output, _ = await psql.communicate()
+            assert output.decode().split()[-1] == role
 
 
 def test_special_characters_of_an_address_survive_in_the_libpq_url() -> None:
@@ -125,13 +128,12 @@ def test_special_characters_of_an_address_survive_in_the_libpq_url() -> None:
     conninfo = Address(url.set(query={"sslmode": "require"}), is_embedded=False).libpq()
 
     assert " " not in conninfo
-    parameters = psycopg.conninfo.conninfo_to_dict(conninfo)
-    assert parameters == {
-        "user": "a b@c",
+    assert make_url(conninfo).translate_connect_args() | dict(make_url(conninfo).query) == {
+        "username": "a b@c",
         "password": f"{PASSWORD} +%",
         "host": "::1",
-        "port": "5433",
-        "dbname": "my db",
+        "port": 5433,
+        "database": "my db",
         "sslmode": "require",
         **LIBPQ_PARAMETERS,
     }

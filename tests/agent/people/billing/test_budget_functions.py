@@ -194,8 +194,8 @@ async def test_an_attempt_that_has_lost_its_turn_changes_nothing(money: Money) -
 
     assert await money.reserve(7, attempt=1) is None
     assert await money.settle((5, 5), attempt=1, reserve=7) is None
-    assert await money.row("SELECT * FROM public.parley_record(1, 1, '[]', '[]', '')") is None
-    close = "SELECT * FROM public.parley_close_turn(1, 1, 'answered', true, 0, NULL, NULL, '[]', '[]', '', '[]', NULL)"
+    assert await money.row("SELECT * FROM public.parley_record(1, 1, '[]', '[]')") is None
+    close = "SELECT * FROM public.parley_close_turn(1, 1, 'answered', true, 0, NULL, NULL, '[]', '[]', '[]', NULL)"
     assert await money.row(close) is None
 
     assert await money.user() == (0, 100)

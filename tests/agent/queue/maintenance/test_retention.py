@@ -28,7 +28,6 @@ SELECT id, 1, 1, 'fake', 'ann', 'Tea.', now() + interval '1 day', 'cancelled', n
        now() - interval '200 days'
 FROM generate_series(1, 2) AS id;
 """
-LIVE_JOBS = "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')"
 
 
 def steps_of(parley: Parley) -> Steps:
@@ -101,33 +100,6 @@ async def test_an_event_that_comes_again_gets_its_answer_within_the_retention_of
     assert len(parley.model.requests) == 1
     accepted = await parley.accept("hello", event_id="event-1")
     assert [event.name async for event in parley.app.events.follow(accepted.inbox_id)][-1] == "turn_complete"
-
-
-async def until_jobs_are_over(parley: Parley) -> None:
-    async with asyncio.timeout(30):
-        while await parley.value(LIVE_JOBS):  # noqa: ASYNC110  # the queue tells nobody
-            await asyncio.sleep(0.02)
-
-
-async def test_finished_jobs_leave_the_queue_and_live_ones_stay(brief: Settings, parley: Parley) -> None:
-    for number in range(3):
-        await parley.ask(f"hello {number}")
-    await until_jobs_are_over(parley)
-
-    counts = await remove_expired(steps_of(parley), brief)
-
-    assert counts["procrastinate_jobs"] == 3
-    assert await parley.value("SELECT count(*) FROM procrastinate_jobs") == 0
-
-
-async def test_finished_jobs_are_kept_for_the_days_of_the_queue(brief: Settings, parley: Parley) -> None:
-    await parley.ask("hello")
-    await until_jobs_are_over(parley)
-    retention = brief.model_copy(update={"retention_queue_days": 1})
-
-    assert (await remove_expired(steps_of(parley), retention))["procrastinate_jobs"] == 0
-    await parley.sql("UPDATE procrastinate_events SET at = now() - interval '2 days'")
-    assert (await remove_expired(steps_of(parley), retention))["procrastinate_jobs"] == 1
 
 
 async def test_one_process_at_a_time_removes(brief: Settings, parley: Parley, address: Address) -> None:

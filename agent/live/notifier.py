@@ -1,0 +1,78 @@
+"""Notifies the other processes: by NOTIFY, in transactions that do nothing else.
+
+Postgres lets one transaction that notifies commit at a time, and the next one waits until it is flushed to the disk: a
+few hundred commits a second for all machines together. A transaction that only notifies writes nothing and is not
+flushed. So nothing that is written on a turn's path notifies: what happened is told afterwards, by one statement for
+all that happened meanwhile. A note that is lost with its process is made up for by those who look at the tables now and
+then.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from typing import Protocol
+
+from agent.live.channels import JOBS
+from shared.db.database import Database, DatabaseLost
+from shared.db.errors import REFUSED
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
+
+PAUSE_SECONDS = 0.005
+
+
+class JobTaker(Protocol):
+    """The worker of this process."""
+
+    @property
+    def worker_id(self) -> int | None:
+        """Return its id, None while it has none."""
+        ...
+
+    @property
+    def is_near(self) -> bool:
+        """Return whether it should take the jobs of this process, because it has little to do or is the only worker."""
+        ...
+
+    def wake(self) -> None:
+        """Look for jobs now."""
+        ...
+
+
+class Notifier:
+    """Sends the notes of this process; those that arrive while others are being sent, or just after, go together."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._notes: dict[tuple[str, str], None] = {}
+        self._jobs = itertools.count()
+        self.workers: list[JobTaker] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    def send(self, channel: str, note: str) -> None:
+        """Send a note to all who listen to the channel, after those that were sent before."""
+        self._notes[channel, note] = None
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send(), name="notes")
+
+    def announce_job(self) -> None:
+        """Tell one worker that there is a job: that of this process while it has little to do, otherwise any one."""
+        for worker in self.workers:
+            if worker.is_near:
+                return worker.wake()
+        return self.send(JOBS, str(next(self._jobs)))
+
+    async def close(self) -> None:
+        """Send what is left."""
+        if self._sending is not None:
+            await asyncio.wait({self._sending})
+
+    async def _send(self) -> None:
+        while self._notes:
+            channels, notes = map(list, zip(*self._notes, strict=True))
+            self._notes.clear()
+            with contextlib.suppress(DatabaseLost, *REFUSED):
+                async with self._database.statement() as session:
+                    await session.execute(statements.notify, {"channels": channels, "notes": notes, "jobs": JOBS})
+            await asyncio.sleep(PAUSE_SECONDS)
