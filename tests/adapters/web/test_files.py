@@ -89,11 +89,17 @@ async def spoil(site: Site, how: str) -> None:
         path.write_bytes(change(path.read_bytes()))
 
 
-@pytest.mark.parametrize("how", CHANGES)
 @pytest.mark.parametrize("content", ["# Oolong\n3 minutes", "tea " * 500_000], ids=["small", "large"])
 async def test_a_link_to_a_file_that_is_not_what_was_stored_says_so_and_sends_no_byte_of_it(
-    site: Site, how: str, content: str
+    site: Site, content: str, subtests: pytest.Subtests
 ) -> None:
+    for how in CHANGES:
+        with subtests.test(how):
+            await find_lost(site, how, content)
+
+
+async def find_lost(site: Site, how: str, content: str) -> None:
+    """Upload a file, do this to it, and ask for it by its link."""
     upload = {"filename": "tea.txt", "data": b64encode(content.encode()).decode()}
     site.parley.model.play([Answer("I have it.")])
     await site.posts("keep this", attachments=[upload])
