@@ -62,10 +62,13 @@ PERIODIC_TASKS = {
     "model prices",
     "budget notices",
     "checks of jobs",
+    "facts",
     "MCP servers",
     "model events",
     "claim",
+    "jobs",
     "live message",
+    "notes",
 }
 
 HAS_WRITTEN = text("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
