@@ -78,9 +78,9 @@ format: ready-for-tests
 # the target, and one call tells everything.
 test: ready-for-tests
 	@mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
-	$(BIN)/python -m compileall -q -j 0 adapters agent migrations modules shared tests; \
+	$(BIN)/python -m compileall -q -j 0 -x '/test_[^/]*$$' adapters agent migrations modules shared tests; \
 	echo "parley: pytest; lint runs beside it and is shown at the end"; failed=0; \
-	$(BIN)/python -m pytest -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
+	$(BIN)/python -m pytest -p tests.support.workers -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
 	wait $$lint || { failed=1; echo "parley: lint failed"; }; \
 	cat build/lint.log; exit $$failed
 

@@ -69,11 +69,11 @@ async def owner(address: Address) -> AsyncIterator[asyncpg.Connection]:
 
 
 @asynccontextmanager
-async def new_database(postgres: URL, *, is_empty: bool = False) -> AsyncIterator[Address]:
-    """Make a database for the block: with all tables, unless it shall be empty."""
+async def new_database(postgres: URL, *, template: str | None = "template_parley") -> AsyncIterator[Address]:
+    """Make a database for the block: a copy of one to which nobody is connected, with all tables, or an empty one."""
     name = f"test_{uuid4().hex}"
     # Copying files costs less than half of writing the copy to the log first; this server needs no log.
-    tables = "" if is_empty else "TEMPLATE template_parley STRATEGY FILE_COPY"
+    tables = "" if template is None else f"TEMPLATE {template} STRATEGY FILE_COPY"
     async with connected(Address(postgres, is_embedded=True)) as superuser:
         await superuser.execute(f"CREATE DATABASE {name} {tables}")
         try:

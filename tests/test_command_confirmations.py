@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
-from tests.crash.promises import broken_at_each
-from tests.crash.stage import Stage, open_stage
+from shared.db.database import Address
+from tests.crash.promises import broken_at_each, list_deaths
+from tests.crash.stage import Stage, open_stage, open_stage_on
 
 # What tells that a confirmed command was done, or will be: an erasure that was begun is finished by a worker.
 DONE = {
@@ -45,17 +46,17 @@ async def prepare(stage: Stage) -> None:
 
 @pytest.mark.parametrize("line", DONE)
 async def test_a_confirmed_command_is_done_once_wherever_its_process_is_killed(
-    postgres: URL, tmp_path: Path, line: str
+    postgres: URL, address: Address, tmp_path: Path, line: str
 ) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage_on(address, tmp_path / str(address.url.database)) as stage:
         await prepare(stage)
-        *points, reply = await give(stage, await ask(stage, line), "first")
+        yes = await ask(stage, line)
+    async with open_stage(postgres, tmp_path, address) as stage:
+        *points, reply = await give(stage, yes, "first")
         assert await stage.value(DONE[line]), reply
 
     async def one(point: str) -> list[str]:
-        async with open_stage(postgres, tmp_path) as stage:
-            await prepare(stage)
-            yes = await ask(stage, line)
+        async with open_stage(postgres, tmp_path, address) as stage:
             await give(stage, yes, "first", at=point)
             is_done, is_open = await stage.value(DONE[line]), await stage.value(OPEN) == 1
             *_, again = await give(stage, yes, "second")
@@ -68,20 +69,20 @@ async def test_a_confirmed_command_is_done_once_wherever_its_process_is_killed(
             }
             return [f"{point}: {name} ({again})" for name, is_right in checks.items() if not is_right]
 
-    assert await broken_at_each(points, one) == []
+    assert await broken_at_each(list_deaths(points), one) == []
 
 
 async def test_a_command_whose_process_is_killed_while_it_asks_does_nothing_and_asks_again(
-    postgres: URL, tmp_path: Path
+    postgres: URL, address: Address, tmp_path: Path
 ) -> None:
     line = "/memory forget all"
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage_on(address, tmp_path / str(address.url.database)) as stage:
         await prepare(stage)
+    async with open_stage(postgres, tmp_path, address) as stage:
         *points, _ = await give(stage, line, "first")
 
     async def one(point: str) -> list[str]:
-        async with open_stage(postgres, tmp_path) as stage:
-            await prepare(stage)
+        async with open_stage(postgres, tmp_path, address) as stage:
             await give(stage, line, "first", at=point)
             is_untouched = not await stage.value(DONE[line])
             yes = await ask(stage, line, "second")
@@ -92,4 +93,4 @@ async def test_a_command_whose_process_is_killed_while_it_asks_does_nothing_and_
             }
             return [f"{point}: {name}" for name, is_right in checks.items() if not is_right]
 
-    assert await broken_at_each(points, one) == []
+    assert await broken_at_each(list_deaths(points), one) == []

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import URL
 
+from shared.db.database import Address
 from shared.messages import AgentResponse, Decision
-from tests.crash.promises import broken_at_each
-from tests.crash.stage import Stage, open_stage
+from tests.crash.promises import broken_at_each, list_deaths
+from tests.crash.stage import Stage, open_stage, open_stage_on
 
 ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
 CALLS = [{"name": "stage__careful", "arguments": {"what": what}} for what in ("this", "that")]
@@ -22,9 +23,9 @@ RUNS = "effect before 1"
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
-async def ask(stage: Stage, answers: list[Any] = ASKS) -> Decision:
-    """Let a worker ask the question and end the worker; return the yes."""
-    worker = await stage.worker("asker", answers)
+async def ask(stage: Stage) -> Decision:
+    """Let a worker ask about two calls and end the worker; return the yes."""
+    worker = await stage.worker("asker", ASKS_TWICE)
     question = await stage.response(await stage.accepts("room: do it"))
     await stage.until_delivered(1)
     await worker.stop()
@@ -32,13 +33,14 @@ async def ask(stage: Stage, answers: list[Any] = ASKS) -> Decision:
     return Decision(question.confirmation.id, approved=True)
 
 
-async def list_points(server: URL, home: Path, answers: list[Any], *, asks: bool, asked: list[Any] = ASKS) -> list[str]:
+async def list_points(
+    server: URL, home: Path, answers: list[Any], original: Address | None = None, decision: Decision | None = None
+) -> list[str]:
     """Run the asking or the confirmed turn without a fault; return every point that it passes."""
-    async with open_stage(server, home) as stage:
-        decision = None if asks else await ask(stage, asked)
+    async with open_stage(server, home, original) as stage:
         worker = await stage.worker("first", answers)
         await stage.accepts("room: do it", decision=decision)
-        await stage.until_delivered(1 if asks else 2)
+        await stage.until_delivered(1 if decision is None else 2)
         await worker.stop()
         return [point for point in worker.points if point != "ready"]
 
@@ -62,51 +64,24 @@ async def disturb(
 
 
 @pytest.mark.parametrize("action", ["kill", "freeze"])
-async def test_a_confirmed_call_runs_at_most_once_and_an_unknown_outcome_is_reported(
-    postgres: URL, tmp_path: Path, action: str
-) -> None:
-    points = await list_points(postgres, tmp_path, GOES_ON, asks=False)
-    spent = points.index(RUNS) - 1
-    # The confirmation is consumed before the call begins, and the result recorded after it ends.
-    end = points.index("effect after 1") + 2
-    assert (points[spent][:12], points[end][:12]) == ("commit after", "commit after")
-    # The rest is as in every turn; a worker frozen earlier finds its confirmation consumed when it wakes up.
-    numbers = range(0 if action == "kill" else spent - 1, end + 1)
-
-    async def one(number: int) -> list[str]:
-        async with open_stage(postgres, tmp_path) as stage:
-            response = await disturb(stage, GOES_ON, points[number], action, await ask(stage))
-            effects = await stage.value("SELECT count(*) FROM stage_effects")
-            result = str(response.tool_calls_made[0].result)
-            checks = {
-                "done twice": effects <= 1,
-                "not done": effects == 1 or number >= spent,
-                "done and not reported": result == "effect done" or spent <= number < end,
-                "invented": effects == 1 or "The outcome is unknown" in result,
-                "yes not spent": await stage.value("SELECT status FROM confirmations") == "used",
-                "answer": response.content == "It is done.",
-                "calls": len(response.tool_calls_made) == 1,
-            }
-            return [
-                f"{action} at {points[number]}: {name} ({result})" for name, is_right in checks.items() if not is_right
-            ]
-
-    assert await broken_at_each(numbers, one) == []
-
-
-@pytest.mark.parametrize("action", ["kill", "freeze"])
 async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outcome_is_reported(
-    postgres: URL, tmp_path: Path, action: str
+    postgres: URL, address: Address, tmp_path: Path, action: str
 ) -> None:
-    points = await list_points(postgres, tmp_path, GOES_ON, asks=False, asked=ASKS_TWICE)
-    spent = points.index(RUNS) - 1
+    async with open_stage_on(address, tmp_path / str(address.url.database)) as stage:
+        decision = await ask(stage)
+    points = await list_points(postgres, tmp_path, GOES_ON, address, decision)
+    # The confirmation is consumed before the call begins, and the result recorded after it ends.
     # A call is in doubt from the commit behind which it begins until that of its result; the second begins then.
+    spent = points.index(RUNS) - 1
     first, second = (points.index(f"effect after {number}") + 2 for number in (1, 2))
-    numbers = range(0 if action == "kill" else spent - 1, second + 1)
+    assert [points[number][:12] for number in (spent, first, second)] == ["commit after"] * 3
+    # The rest is as in every turn; a worker frozen earlier finds its confirmation consumed when it wakes up.
+    deaths = list_deaths(points[: second + 1])
+    numbers = [points.index(point) for point in deaths] if action == "kill" else range(spent - 1, second + 1)
 
     async def one(number: int) -> list[str]:
-        async with open_stage(postgres, tmp_path) as stage:
-            response = await disturb(stage, GOES_ON, points[number], action, await ask(stage, ASKS_TWICE))
+        async with open_stage(postgres, tmp_path, address) as stage:
+            response = await disturb(stage, GOES_ON, points[number], action, decision)
             effect_ids = [call_id for (call_id,) in await stage.rows("SELECT call_id FROM stage_effects")]
             results = [str(call.result) for call in response.tool_calls_made]
             in_doubt = 0 if spent <= number < first else 1 if first <= number < second else None
@@ -127,8 +102,8 @@ async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outc
 
 
 async def test_a_question_that_was_never_delivered_cannot_be_confirmed(postgres: URL, tmp_path: Path) -> None:
-    points = await list_points(postgres, tmp_path, ASKS, asks=True)
-    points = points[: points.index("send before 1") + 1]
+    points = await list_points(postgres, tmp_path, ASKS)
+    points = list_deaths(points[: points.index("send before 1") + 1])
 
     async def one(point: str) -> list[str]:
         async with open_stage(postgres, tmp_path) as stage:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import URL
 
 from shared.clock import SystemClock
-from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, of_the_ledger, rows_are
+from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, list_deaths, of_the_ledger, rows_are
 from tests.crash.stage import WAVE, Stage, open_stage, run_with_fault
 
 TRANSCRIPT = [
@@ -99,6 +99,8 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_a_turn(
     if last_tool == "effect":
         # Only the order of the two tools differs then.
         points = points[points.index("effect before 1") : points.index("model before 2")]
+    if action == "kill":
+        points = list_deaths(points)
 
     async def one(point: str) -> list[str]:
         return await play(postgres, tmp_path, point, action, last_tool)

@@ -261,28 +261,30 @@ async def test_an_agent_goes_on_when_the_database_is_lost_for_a_moment(parley: P
     assert await nothing_is_held(parley)
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        '{"agent": ["scout"], "task": {}}',
-        '{"agent": "scout"}',
-        '{"agent": "\\u0000\\ud800", "task": "x"}',
-        "[1",
-        '{"x": 1}',
-    ],
-    ids=["types", "no task", "unicode", "no json", "unknown key"],
+GARBLED_TASKS = (
+    '{"agent": ["scout"], "task": {}}',
+    '{"agent": "scout"}',
+    '{"agent": "\\u0000\\ud800", "task": "x"}',
+    "[1",
+    '{"x": 1}',
 )
-async def test_a_garbled_task_is_an_error_that_says_what_would_be_valid(parley: Parley, garbage: str) -> None:
+
+
+async def test_a_garbled_task_is_an_error_that_says_what_would_be_valid(
+    parley: Parley, subtests: pytest.Subtests
+) -> None:
     await add_agent(parley, "scout")
-    play(parley.model, asker=[Answer(tool_calls=[("agents__delegate", garbage)]), "Sorry."])
+    for number, garbage in enumerate(GARBLED_TASKS):
+        with subtests.test(garbage):
+            play(parley.model, asker=[Answer(tool_calls=[("agents__delegate", garbage)]), "Sorry."])
 
-    reply = await parley.ask("ask the scout")
+            reply = await parley.ask("ask the scout", user=f"user-{number}")
 
-    result = reply.tool_calls_made[0].result
-    assert result["error"] is True
-    assert {"parameters", "agents"} & result.keys()
-    response = await parley.value("SELECT count(*) FROM turn_events WHERE name LIKE 'delegation%'")
-    assert (reply.content, response) == ("Sorry.", 2)
+            result = reply.tool_calls_made[0].result
+            assert result["error"] is True
+            assert {"parameters", "agents"} & result.keys()
+            events = "SELECT count(*) FROM turn_events WHERE name LIKE 'delegation%' AND turn_id = :turn_id"
+            assert (reply.content, await parley.value(events, turn_id=reply.turn_id)) == ("Sorry.", 2)
 
 
 async def test_the_sweeper_ends_agents_that_nobody_waits_for(parley: Parley) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import URL
 
-from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, rows_are
+from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, list_deaths, rows_are
 from tests.crash.stage import Stage, open_stage, run_with_fault
 
 ANSWERS: list[Any] = [
@@ -93,9 +93,8 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_an_agents_work
 ) -> None:
     points = await list_points(postgres, tmp_path)
     assert len(points) > 20
-    if action == "freeze":
-        # test_crashes.py tests the fencing of every write; these points concern a turn within a turn.
-        points = points[::2]
+    # test_crashes.py tests the fencing of every write; these points concern a turn within a turn.
+    points = list_deaths(points) if action == "kill" else points[::2]
 
     async def one(point: str) -> list[str]:
         return await play(postgres, tmp_path, point, action)

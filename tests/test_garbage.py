@@ -44,11 +44,12 @@ async def test_an_attachment_with_a_name_of_garbage_does_not_break_its_message(p
     assert await parley.value("SELECT status FROM file_records") == "stored"
 
 
-@pytest.mark.parametrize("content", ["", " ", NUL, "\u202e\u200b", "\U0001f600" * 2000])
-async def test_an_almost_empty_message_is_answered(parley: Parley, content: str) -> None:
-    parley.model.play([Answer("What do you mean?")])
+async def test_an_almost_empty_message_is_answered(parley: Parley, subtests: pytest.Subtests) -> None:
+    for content in ("", " ", NUL, "\u202e\u200b", "\U0001f600" * 2000):
+        with subtests.test(repr(content[:10])):
+            parley.model.play([Answer("What do you mean?")])
 
-    assert (await parley.ask(content)).content == "What do you mean?"
+            assert (await parley.ask(content)).content == "What do you mean?"
 
 
 async def test_the_answer_of_a_model_is_cleaned(parley: Parley) -> None:
@@ -58,29 +59,31 @@ async def test_the_answer_of_a_model_is_cleaned(parley: Parley) -> None:
     assert await parley.platform.wait_for(1) == [CLEAN]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        json.dumps({"content": GARBAGE}),
-        json.dumps({GARBAGE: 1}),
-        f'{{"content": "{NUL}"}}',
-        '{"content": "half a str',
-        "null",
-        '{"content": 1e999}',
-        "not json at all",
-        "",
-    ],
-    ids=["values", "keys", "raw-nul", "cut", "null", "infinite", "prose", "nothing"],
-)
-async def test_a_call_with_garbled_arguments_gets_a_result_and_the_turn_goes_on(parley: Parley, arguments: str) -> None:
-    parley.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("So be it.")])
+GARBLED = {
+    "values": json.dumps({"content": GARBAGE}),
+    "keys": json.dumps({GARBAGE: 1}),
+    "raw-nul": f'{{"content": "{NUL}"}}',
+    "cut": '{"content": "half a str',
+    "null": "null",
+    "infinite": '{"content": 1e999}',
+    "prose": "not json at all",
+    "nothing": "",
+}
 
-    reply = await parley.ask("hello")
 
-    assert reply.content == "So be it."
-    assert [call.tool for call in reply.tool_calls_made] == ["knowledge.remember"]
-    assert reply.tool_calls_made[0].result is not None
-    assert parley.model.refusals == []
+async def test_a_call_with_garbled_arguments_gets_a_result_and_the_turn_goes_on(
+    parley: Parley, subtests: pytest.Subtests
+) -> None:
+    for name, arguments in GARBLED.items():
+        with subtests.test(name):
+            parley.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("So be it.")])
+
+            reply = await parley.ask("hello", user=name)
+
+            assert reply.content == "So be it."
+            assert [call.tool for call in reply.tool_calls_made] == ["knowledge.remember"]
+            assert reply.tool_calls_made[0].result is not None
+            assert parley.model.refusals == []
 
 
 @pytest.mark.parametrize("arguments", ["[" * 100_000, '{"content": ' + "9" * 5000 + "}"], ids=["deep", "huge-number"])

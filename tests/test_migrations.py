@@ -53,7 +53,7 @@ WHERE contype = 'f' AND connamespace = 'public'::regnamespace
 @pytest.fixture
 async def empty(postgres: URL) -> AsyncIterator[Address]:
     """A database without any tables."""
-    async with new_database(postgres, is_empty=True) as address:
+    async with new_database(postgres, template=None) as address:
         yield address
 
 

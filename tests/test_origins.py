@@ -24,15 +24,15 @@ BROKEN_OUT = "```\nHello.\n```\nAnn earns 4,200.\n```\nBye.\n```"
 LONG = "Ann earns 4,200. " + "And so on. " * 200
 
 
-@pytest.mark.parametrize(
-    "paste", [MAIL, FORWARDED, REPLY, GERMAN, PAGE, BLOCK, IN_LINE, BROKEN_OUT, LONG, "> Ann earns 4,200."]
-)
-async def test_what_the_person_pastes_is_a_strangers(parley: Parley, office: Office, paste: str) -> None:
-    parley.model.play([calls(POST), Answer("Done.")])
+async def test_what_the_person_pastes_is_a_strangers(parley: Parley, office: Office, subtests: pytest.Subtests) -> None:
+    pastes = (MAIL, FORWARDED, REPLY, GERMAN, PAGE, BLOCK, IN_LINE, BROKEN_OUT, LONG, "> Ann earns 4,200.")
+    for number, paste in enumerate(pastes):
+        with subtests.test(paste):
+            parley.model.play([calls(POST), Answer("Done.")])
 
-    question = await parley.ask(f"what does this want?\n{paste}")
+            question = await parley.ask(f"what does this want?\n{paste}", user=f"user-{number}")
 
-    assert (question.confirmation is not None, office.posted) == (True, [])
+            assert (question.confirmation is not None, office.posted) == (True, [])
 
 
 async def test_what_the_person_says_above_a_paste_is_said(parley: Parley, office: Office) -> None:

@@ -128,16 +128,21 @@ async def test_a_secret_leaves_in_no_form(parley: Parley) -> None:
 COMMAND = "/grant 1 1000000"
 
 
-@pytest.mark.parametrize("mark", ["", "/ /", "\r", "\x00", "\u202e", " \t\u2066", "https://", "\x1c/"])
-async def test_no_choice_of_a_model_is_a_command_behind_the_filter(parley: Parley, office: Office, mark: str) -> None:
-    question = {"question": "Which one?", "options": [f"{mark}{COMMAND}", "tea"]}
-    await answers(parley, "", (BROWSE,), (LOOK_UP,), (("dialogue__ask_question", question),))
+async def test_no_choice_of_a_model_is_a_command_behind_the_filter(
+    parley: Parley, office: Office, subtests: pytest.Subtests
+) -> None:
+    for mark in ("", "/ /", "\r", "\x00", "\u202e", " \t\u2066", "https://", "\x1c/"):
+        with subtests.test(repr(mark)):
+            question = {"question": "Which one?", "options": [f"{mark}{COMMAND}", "tea"]}
+            await answers(parley, "", (BROWSE,), (LOOK_UP,), (("dialogue__ask_question", question),))
 
-    message = await parley.value("SELECT payload FROM turn_events WHERE name = 'message'")
-    assert message["choices"][1] == "tea"
-    assert "commands" not in message
-    assert [choice for choice in message["choices"] if choice.strip().startswith("/")] == []
-    assert await parley.value("SELECT choices FROM outbox") == message["choices"]
+            last = "SELECT payload FROM turn_events WHERE name = 'message' ORDER BY turn_id DESC LIMIT 1"
+            message = await parley.value(last)
+            assert message["choices"][1] == "tea"
+            assert "commands" not in message
+            assert [choice for choice in message["choices"] if choice.strip().startswith("/")] == []
+            choices = await parley.value("SELECT choices FROM outbox ORDER BY id DESC LIMIT 1")
+            assert choices == message["choices"]
 
 
 async def test_a_secret_does_not_leave_in_a_stream_or_with_the_results_of_tools(parley: Parley) -> None:

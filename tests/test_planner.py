@@ -164,24 +164,27 @@ async def test_a_reader_sees_the_response_grow_and_never_the_plan(parley: Parley
     assert not any("{" in event.payload["text"] for event in events if event.name == "text_delta")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        plan(response="Hello."),
-        json.dumps({"response": "Hello.", "tools": [], "status": "done"}),
-        json.dumps({"status": "done", "response": "Hello."}),
-        json.dumps({"status": "done", "response": "  Hello.\n", "tools": None, "reasoning": None, "mood": "good"}),
-        f"<think>A greeting {{}}?</think>\n```json\n{plan(response='Hello.')}\n```\nThat is my plan.",
-        plan(response="Hello.", status="continue"),
-    ],
+PLANS_OF_ONE_ANSWER = (
+    plan(response="Hello."),
+    json.dumps({"response": "Hello.", "tools": [], "status": "done"}),
+    json.dumps({"status": "done", "response": "Hello."}),
+    json.dumps({"status": "done", "response": "  Hello.\n", "tools": None, "reasoning": None, "mood": "good"}),
+    f"<think>A greeting {{}}?</think>\n```json\n{plan(response='Hello.')}\n```\nThat is my plan.",
+    plan(response="Hello.", status="continue"),
 )
-async def test_a_plan_is_found_however_it_is_written(parley: Parley, model: OpenAIStub, text: str) -> None:
-    model.play([Answer(text, chunk_chars=5)])
 
-    events = await parley.follow("hello")
 
-    assert [event.payload["content"] for event in events if event.name == "message"] == ["Hello."]
-    assert streamed(events) == "Hello."
+async def test_a_plan_is_found_however_it_is_written(
+    parley: Parley, model: OpenAIStub, subtests: pytest.Subtests
+) -> None:
+    for text in PLANS_OF_ONE_ANSWER:
+        with subtests.test(text):
+            model.play([Answer(text, chunk_chars=5)])
+
+            events = await parley.follow("hello")
+
+            assert [event.payload["content"] for event in events if event.name == "message"] == ["Hello."]
+            assert streamed(events) == "Hello."
 
 
 async def test_a_withdrawn_text_is_removed_for_the_follower(parley: Parley, model: OpenAIStub) -> None:

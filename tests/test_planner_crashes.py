@@ -7,7 +7,7 @@ from sqlalchemy import URL
 
 from shared.db.database import Address, Database
 from shared.settings import Settings
-from tests.crash.promises import broken_at_each
+from tests.crash.promises import broken_at_each, list_deaths
 from tests.crash.stage import open_stage
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
@@ -34,7 +34,7 @@ async def test_a_plan_is_resumed_from_the_journal(postgres: URL, tmp_path: Path,
     points = points[points.index("model after 1") : points.index("effect after 1") + 3]
     assert len(points) > 8
     # Fencing works the same for plans, so three points are enough.
-    points = points[::4] if action == "freeze" else points
+    points = points[::4] if action == "freeze" else list_deaths(points)
 
     async def one(point: str) -> list[str]:
         return await play(postgres, tmp_path, point, action, "", scene)

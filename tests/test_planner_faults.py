@@ -58,23 +58,29 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("fault", BROKEN)
-async def test_a_model_is_asked_once_to_repair_its_plan(parley: Parley, model: OpenAIStub, fault: str) -> None:
-    broken, reason = BROKEN[fault]
-    model.play([broken, plan(response="Here I am.")])
+@pytest.mark.timeout(300)
+async def test_a_model_is_asked_once_to_repair_its_plan(
+    parley: Parley, model: OpenAIStub, subtests: pytest.Subtests
+) -> None:
+    calls = "FROM token_logs WHERE turn_id = :turn_id"
+    steps = "FROM messages WHERE turn_id = :turn_id AND"
+    for fault, (broken, reason) in BROKEN.items():
+        with subtests.test(fault):
+            model.play([broken, plan(response="Here I am.")])
 
-    reply = await parley.ask("hello")
+            reply = await parley.ask("hello", user=fault)
 
-    assert (reply.content, reply.error, reply.iterations, reply.finished) == ("Here I am.", None, 2, True)
-    assert reason in prompt_of(model)
-    assert len(prompt_of(model)) < 2000
-    assert reply.tool_calls_made == ()
-    # Both attempts are charged, and only the operator can see the broken text.
-    assert await parley.value("SELECT count(*) FROM token_logs") == 2
-    assert await parley.value("SELECT sum(input_tokens + output_tokens) FROM token_logs") == reply.usage.total
-    assert await parley.value("SELECT plan ->> 'error' FROM messages WHERE plan IS NOT NULL") in prompt_of(model)
-    answers = await parley.sql("SELECT content FROM messages WHERE role = 'assistant' ORDER BY seq")
-    assert [row.content for row in answers] == ["", "Here I am."]
+            assert (reply.content, reply.error, reply.iterations, reply.finished) == ("Here I am.", None, 2, True)
+            assert reason in prompt_of(model)
+            assert len(prompt_of(model)) < 2000
+            assert reply.tool_calls_made == ()
+            # Both attempts are charged, and only the operator can see the broken text.
+            turn = {"turn_id": reply.turn_id}
+            [charge] = await parley.sql(f"SELECT count(*), sum(input_tokens + output_tokens) {calls}", **turn)
+            assert tuple(charge) == (2, reply.usage.total)
+            assert await parley.value(f"SELECT plan ->> 'error' {steps} plan IS NOT NULL", **turn) in prompt_of(model)
+            answers = await parley.sql(f"SELECT content {steps} role = 'assistant' ORDER BY seq", **turn)
+            assert [row.content for row in answers] == ["", "Here I am."]
 
 
 async def test_a_broken_plan_is_not_shown_in_later_turns(parley: Parley, model: OpenAIStub) -> None:

@@ -89,34 +89,35 @@ def echo(plan_id: str, *needs: str, **args: Any) -> dict[str, Any]:
 GIVE, FAIL, HOLD = call("kitchen.give", "g"), call("kitchen.fail", "x"), call("kitchen.hold", "h")
 
 
-@pytest.mark.parametrize(
-    ("reference", "value"),
-    [
-        ("$g", GIVEN),
-        ("$g.start", "2027-01-17"),
-        ("$g.count", 3),
-        ("$g.rooms.1.price", 140),
-        ("$g.rooms.1", {"price": 140}),
-        ({"deep": ["$g.count", {"deeper": "$g.start"}]}, {"deep": [3, {"deeper": "2027-01-17"}]}),
-        ("from $g.start on", "from 2027-01-17 on"),
-        ("On ${g.start}. For $g.count, ${g.rooms.0.price}each.", "On 2027-01-17. For 3, 90each."),
-        ("${g.count}", 3),
-        ("$g.rooms.0 or ${unknown.a} or ${g.count", '{"price": 90} or ${unknown.a} or ${g.count'),
-        ("$5.00", "$5.00"),
-        ("$unknown.start", "$unknown.start"),
-        ("$g .start", f"{json.dumps(GIVEN)} .start"),
-        ("", ""),
-    ],
-)
+REFERENCES: list[tuple[Any, Any]] = [
+    ("$g", GIVEN),
+    ("$g.start", "2027-01-17"),
+    ("$g.count", 3),
+    ("$g.rooms.1.price", 140),
+    ("$g.rooms.1", {"price": 140}),
+    ({"deep": ["$g.count", {"deeper": "$g.start"}]}, {"deep": [3, {"deeper": "2027-01-17"}]}),
+    ("from $g.start on", "from 2027-01-17 on"),
+    ("On ${g.start}. For $g.count, ${g.rooms.0.price}each.", "On 2027-01-17. For 3, 90each."),
+    ("${g.count}", 3),
+    ("$g.rooms.0 or ${unknown.a} or ${g.count", '{"price": 90} or ${unknown.a} or ${g.count'),
+    ("$5.00", "$5.00"),
+    ("$unknown.start", "$unknown.start"),
+    ("$g .start", f"{json.dumps(GIVEN)} .start"),
+    ("", ""),
+]
+
+
 async def test_a_result_in_an_argument_keeps_its_type(
-    parley: Parley, model: OpenAIStub, reference: Any, value: Any
+    parley: Parley, model: OpenAIStub, subtests: pytest.Subtests
 ) -> None:
-    model.play([plan(GIVE, echo("e", "g", value=reference)), plan(response="Done.")])
+    for number, (reference, value) in enumerate(REFERENCES):
+        with subtests.test(repr(reference)):
+            model.play([plan(GIVE, echo("e", "g", value=reference)), plan(response="Done.")])
 
-    reply = await parley.ask("go")
+            reply = await parley.ask("go", user=f"user-{number}")
 
-    assert reply.tool_calls_made[1].args == {"value": value}
-    assert reply.tool_calls_made[1].result["value"] == value
+            assert reply.tool_calls_made[1].args == {"value": value}
+            assert reply.tool_calls_made[1].result["value"] == value
 
 
 async def test_a_reference_is_a_need_without_being_listed(parley: Parley, model: OpenAIStub) -> None:

@@ -10,7 +10,7 @@ import pytest
 from shared.messages import Attachment
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import ScriptedCall
-from tests.support.parley import Parley, message
+from tests.support.parley import Parley
 
 
 def request_of(parley: Parley, number: int = -1) -> dict[str, Any]:
@@ -225,17 +225,17 @@ async def test_without_a_reachable_model_the_reply_is_one_sentence(parley: Parle
     assert "key" not in reply.content
 
 
-@pytest.mark.parametrize("arguments", ["{", "[]", '{"content": 5}', '{"content": "x", "user_id": 7}', '"text"'])
-async def test_broken_arguments_are_an_error_the_model_can_read(parley: Parley, arguments: str) -> None:
-    parley.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("Sorry.")])
+async def test_broken_arguments_are_an_error_the_model_can_read(parley: Parley, subtests: pytest.Subtests) -> None:
+    for arguments in ("{", "[]", '{"content": 5}', '{"content": "x", "user_id": 7}', '"text"'):
+        with subtests.test(arguments):
+            parley.model.play([Answer(tool_calls=[("knowledge__remember", arguments)]), Answer("Sorry.")])
 
-    reply = await parley.ask("remember something")
+            reply = await parley.ask("remember something", user=f"user {arguments}")
 
-    result = reply.tool_calls_made[0].result
-    assert result["error"] is True
-    assert "content" in result["parameters"]["properties"]
-    place = message("").place
-    assert await parley.app.memory.of_user(1, place, 1).list_all() == []
+            result = reply.tool_calls_made[0].result
+            assert result["error"] is True
+            assert "content" in result["parameters"]["properties"]
+    assert await parley.value("SELECT count(*) FROM memories") == 0
 
 
 async def test_an_attached_file_is_recorded_stored_and_readable_before_tools_run(parley: Parley) -> None:

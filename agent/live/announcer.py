@@ -288,6 +288,8 @@ class TurnReaders:
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()
         self._is_stopping = False
+        # A reader looks again after this time, whatever it was told.
+        self.read_again_seconds = READ_AGAIN_SECONDS
 
     def announcer(
         self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
@@ -329,7 +331,7 @@ class TurnReaders:
     async def _wait_for_end(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]]) -> AgentResponse | None:
         while True:
             try:
-                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+                note = await asyncio.wait_for(queue.get(), self.read_again_seconds)
             except TimeoutError:
                 note = {"end": True}
             if self._is_stopping and note.get("response") is None:

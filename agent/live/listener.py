@@ -16,7 +16,7 @@ from uuid import uuid4
 import asyncpg
 
 from agent.journal.steps import Event
-from agent.live.announcer import READ_AGAIN_SECONDS, STOPPING_SECONDS, Outage, TurnReaders
+from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
@@ -144,7 +144,7 @@ class Listener(TurnReaders):
     async def _next_note(self, inbox_id: int, queue: asyncio.Queue[dict[str, Any]], last: int) -> dict[str, Any]:
         while True:
             try:
-                note = await asyncio.wait_for(queue.get(), READ_AGAIN_SECONDS)
+                note = await asyncio.wait_for(queue.get(), self.read_again_seconds)
             except TimeoutError:
                 # A notification may have been missed, so the tables are read as if the turn had ended.
                 self._remember_end(inbox_id)

@@ -16,7 +16,7 @@ from shared.text import had_credential
 MAX_COALESCED = 50
 GRACE_SECONDS = 20.0
 # For what a lost connection, or a process that died, did not tell.
-POLL_SECONDS = 0.25
+POLL_SECONDS, HELD_SECONDS = 0.25, 2.0
 
 
 @dataclass(eq=False, slots=True)
@@ -71,13 +71,16 @@ class Limits:
     """The limits of a worker.
 
     A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
-    `grace_seconds` to finish. Beside its work it looks for jobs every `poll_seconds`, whatever it is told.
+    `grace_seconds` to finish. Beside its work it looks for jobs every `poll_seconds`, whatever it is told. While a suspect
+    runs, or waits for an empty process, what is taken here waits, too: a worker that is not alone then looks
+    `held_seconds` later, and others come first.
     """
 
     bounds: Bounds = field(default_factory=Bounds)
     retry_seconds: float = 180.0
     grace_seconds: float = GRACE_SECONDS
     poll_seconds: float = POLL_SECONDS
+    held_seconds: float = HELD_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

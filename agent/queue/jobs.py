@@ -32,9 +32,6 @@ MAX_TAKEN = 16  # jobs in one statement
 DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
 # With fewer jobs in work a worker takes those of its own process, whose readers it can answer without the database.
 NEAR_JOBS = 4
-# While a suspect runs, or waits for an empty process, what is taken here waits, too: a worker that is not alone then
-# looks so much later, and others come first.
-HELD_SECONDS = 2.0
 # For so long after a job it looks often whether there is one that nobody told it of.
 BUSY_SECONDS, REST_SECONDS = 10.0, 2.0
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
@@ -208,7 +205,7 @@ class Runner:
         """Take and start jobs until cancelled; raises what the database refuses."""
         while True:
             if self.has_others:
-                await self.gate.wait_until_open(most=HELD_SECONDS)
+                await self.gate.wait_until_open(most=self._limits.held_seconds)
             jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
             for job in jobs:
                 self.start(job)

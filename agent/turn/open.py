@@ -292,12 +292,9 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
         if row.user_id != participants.user.id:
             await session.execute(statements.change_payer, {"turn_id": turn_id, "user_id": participants.user.id})
         # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
+        answer = opening.answer if len(steps) == 1 else None
         decision = await apply_answer(
-            session,
-            opening.answer if len(steps) == 1 else None,
-            participants.user,
-            conversation_id=participants.conversation.id,
-            turn_id=turn_id,
+            session, answer, participants.user, conversation_id=participants.conversation.id, turn_id=turn_id
         )
         files = await list_pending(session, turn_id, request.message.attachments)
         last = (await session.execute(statements.read_last_event, {"turn_id": turn_id})).scalar_one()

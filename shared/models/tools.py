@@ -21,7 +21,7 @@ class Agent(Row, Base):
     headers: Mapped[dict[str, Any]]
     required_permission: Mapped[str]
     env: Mapped[dict[str, Any]]
-    peers: Mapped[list[str] | None]
+    peers: Mapped[list[Any] | None]
     owns_persona: Mapped[bool]
     is_enabled: Mapped[bool]
     card: Mapped[dict[str, Any] | None]

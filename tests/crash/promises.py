@@ -1,7 +1,7 @@
 """Promises that are checked after a fault, each as a query and what its rows must be."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from operator import eq
 from typing import Any, TypeVar
@@ -41,6 +41,15 @@ def of_the_ledger() -> Iterator[Check]:
 async def find_broken(stage: Stage, checks: Iterable[Check]) -> list[str]:
     """Return every broken promise."""
     return [f"{name}: {rows}" for name, query, is_right in checks if not is_right(rows := await stage.rows(query))]
+
+
+def list_deaths(points: Sequence[str]) -> list[str]:
+    """Return those of consecutive points at which it makes a difference that a worker is killed.
+
+    Between the end of one thing and the beginning of the next, nothing leaves the process.
+    """
+    pairs = zip(points, [*points[1:], ""], strict=True)
+    return [point for point, following in pairs if not (" after " in point and " before " in following)]
 
 
 async def broken_at_each(points: Iterable[Point], play: Callable[[Point], Awaitable[list[str]]]) -> list[str]:

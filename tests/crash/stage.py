@@ -18,7 +18,7 @@ from sqlalchemy import URL
 from agent.journal.responses import find_response
 from agent.queue import inbox
 from shared.clock import SystemClock
-from shared.db.database import Database
+from shared.db.database import Address, Database
 from shared.files.storage import open_storage
 from shared.messages import AgentResponse, Attachment
 from shared.settings import Settings, load_secrets
@@ -157,7 +157,9 @@ class Stage:
         """Let the other workers count as dead: their rows, leases and open transactions end."""
         await self.owner.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND state = 'idle in transaction'"
+            " WHERE datname = current_database() AND (state = 'idle in transaction'"
+            # Who is frozen within a statement has sent it in part.
+            " OR state = 'active' AND wait_event = 'ClientRead')"
         )
         await self.owner.execute("DELETE FROM workers")
         await self.owner.execute("UPDATE outbox SET claimed_until = now() WHERE claimed_until > now()")
@@ -213,14 +215,24 @@ async def decided(stage: Stage) -> list[Any]:
 
 
 @asynccontextmanager
-async def open_stage(server: URL, home: Path) -> AsyncIterator[Stage]:
-    """Create a database from the template with the counting tables; workers on it end with it."""
+async def open_stage(server: URL, home: Path, original: Address | None = None) -> AsyncIterator[Stage]:
+    """Open a stage with a database of its own, which begins as a copy of the `original`, in whose home it is then."""
+    async with AsyncExitStack() as stack:
+        if original is None:
+            address = original = await stack.enter_async_context(new_database(server))
+        else:
+            address = await stack.enter_async_context(new_database(server, template=original.url.database))
+        yield await stack.enter_async_context(open_stage_on(address, home / str(original.url.database)))
+
+
+@asynccontextmanager
+async def open_stage_on(address: Address, folder: Path) -> AsyncIterator[Stage]:
+    """Open a stage on a database; workers on it end with it, and nobody stays connected."""
     async with AsyncExitStack() as leaving:
-        address = await leaving.enter_async_context(new_database(server))
-        folder = home / str(address.url.database)
-        await asyncio.to_thread(folder.mkdir, parents=True)
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         owner = await leaving.enter_async_context(connected(address))
-        await owner.execute(TABLES)
+        if not await owner.fetchval("SELECT to_regclass('stage_effects')"):
+            await owner.execute(TABLES)
         database = Database(address, pool_size=2)
         leaving.push_async_callback(database.close)
         stage = Stage(address.url, folder, database, owner, leaving)

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -44,7 +44,6 @@ from shared.permissions import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text
-from tests.support.connections import connected
 
 # Tasks of the worker that are independent of turns: it itself, and its periodic ones.
 PERIODIC_TASKS = {
@@ -65,6 +64,7 @@ PERIODIC_TASKS = {
     "model prices",
     "budget notices",
     "checks of jobs",
+    "facts",
     "MCP servers",
     "model events",
     "claim",
@@ -201,15 +201,26 @@ class Counts:
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        self._idle: list[asyncpg.Connection] = []
 
     async def add(self, statement: str, *parameters: Any) -> None:
-        """Run one statement on a connection of its own."""
+        """Run one statement on a connection that no turn uses."""
         async with self.connected() as connection:
             await connection.execute(statement, *parameters)
 
-    def connected(self) -> AbstractAsyncContextManager[asyncpg.Connection]:
-        """Open a connection of the program's role."""
-        return connected(self._address, as_owner=False)
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[asyncpg.Connection]:
+        """Borrow a connection of the program's role, and open one when none is idle."""
+        connection = self._idle.pop() if self._idle else await self._address.connect(statement_seconds=0)
+        try:
+            yield connection
+        finally:
+            self._idle.append(connection)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for connection in self._idle:
+            await connection.close()
 
 
 class MarkedRouter(Router):
@@ -250,6 +261,7 @@ class MarkedRouter(Router):
                 completion.usage.total,
                 is_alone,
             )
+            await connection.execute("SELECT pg_advisory_unlock_all()")
         await self._points.reach("model after")
         return completion
 
@@ -344,6 +356,7 @@ async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
                 tools=replace(app.tools, modules=build_tools(points, counts, orders.last_tool)),
             )
         finally:
+            await counts.close()
             await database.close()
 
 

@@ -1,6 +1,7 @@
 """Starts programs as forks of one process that has imported them, so that their imports cost nothing.
 
-`python -m tests.support.forks NUMBER` takes a request per connection of the listening socket with that number.
+`python -m tests.support.forks NUMBER` takes a request per connection of the listening socket with that number, and so
+does `python -m tests.support.workers NUMBER`.
 """
 
 import atexit
@@ -66,9 +67,10 @@ class Request:
 
 
 class Forks:
-    """The process that programs are forked from."""
+    """The process that programs are forked from: a module that serves, with its arguments."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._creator = os.getpid()
         self._folder = tempfile.TemporaryDirectory(prefix="parley-forks-")
         self.path = str(Path(self._folder.name) / "socket")
         # It takes connections from now on, also while the process still imports.
@@ -76,7 +78,7 @@ class Forks:
             listener.bind(self.path)
             listener.listen()
             number = listener.fileno()
-            command = [sys.executable, "-m", "tests.support.forks", str(number)]
+            command = [sys.executable, "-m", module, str(number), *arguments]
             self._server = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[number]
             )
@@ -91,35 +93,42 @@ class Forks:
         return fork.run_fork(self.path, asdict(request), streams)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, unless this one is itself a fork of its creator."""
+        if os.getpid() != self._creator:
+            return
         self._server.communicate()
         self._folder.cleanup()
 
 
 @cache
 def get_forks() -> Forks:
-    """Return the one such process of these tests, which ends with them."""
-    forks = Forks()
+    """Return the one process that these tests fork the program from; it ends with them."""
+    forks = Forks(__spec__.name)
     atexit.register(forks.close)
     return forks
 
 
-def get_command(module: str = "adapters.cli") -> tuple[str, ...]:
+def get_command(module: str = "adapters.cli", forks: Forks | None = None) -> tuple[str, ...]:
     """Return the command that runs a module in a fork.
 
     Its own process passes signals on and ends with the fork; to freeze the program takes the fork's own id.
     """
-    return (sys.executable, "-IS", fork.__file__, get_forks().path, module)
+    return (sys.executable, "-IS", fork.__file__, (forks or get_forks()).path, module)
 
 
-def serve(listener: socket.socket) -> None:
-    """Fork a process for each connection until stdin ends."""
+def prepare() -> None:
+    """Import the program."""
     for name in IMPORTED:
         import_module(name)
     configure_mappers()
     find_modules(None, Settings())
     # A command may have packages of its own.
     list_entry_points.cache_clear()
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork a process for each connection until stdin ends."""
+    gc.collect()
     gc.freeze()
     # An interrupt from the terminal ends the tests, whose last programs are still to be started.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -190,4 +199,5 @@ def end_with(life: int) -> None:
 
 
 if __name__ == "__main__":
+    prepare()
     serve(socket.socket(fileno=int(sys.argv[1])))

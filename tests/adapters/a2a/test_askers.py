@@ -50,25 +50,23 @@ async def test_what_a_person_keeps_private_is_not_told_to_a_peer_unless_it_speak
     assert "4711" in json.dumps(site.parley.model.requests[-1].body["messages"])
 
 
-@pytest.mark.parametrize(
-    ("metadata", "reason"),
-    [
-        ({"parley/person": {"platform": "test"}}, "platform_user_id"),
-        ({"parley/person": {**ANN, "permission": "owner"}}, "permission"),
-        ({"parley/person": {**ANN, "platform_user_id": 7}}, "platform_user_id"),
-        ({"parley/person": "ann"}, "parley/person"),
-        ({"parley/trail": "a"}, "parley/trail"),
-        ({"parley/trail": ["a > b"]}, "parley/trail"),
-        ({"parley/trail": [["a"]]}, "parley/trail"),
-        ({"parley/trail": ["a"] * 21}, "parley/trail"),
-    ],
-)
-async def test_metadata_that_can_not_be_read_is_refused_with_the_reason(
-    metadata: dict[str, Any], reason: str, site: Site
-) -> None:
+UNREADABLE: list[tuple[dict[str, Any], str]] = [
+    ({"parley/person": {"platform": "test"}}, "platform_user_id"),
+    ({"parley/person": {**ANN, "permission": "owner"}}, "permission"),
+    ({"parley/person": {**ANN, "platform_user_id": 7}}, "platform_user_id"),
+    ({"parley/person": "ann"}, "parley/person"),
+    ({"parley/trail": "a"}, "parley/trail"),
+    ({"parley/trail": ["a > b"]}, "parley/trail"),
+    ({"parley/trail": [["a"]]}, "parley/trail"),
+    ({"parley/trail": ["a"] * 21}, "parley/trail"),
+]
+
+
+async def test_metadata_that_can_not_be_read_is_refused_with_the_reason(site: Site, subtests: pytest.Subtests) -> None:
     async with connected(site, "1.0") as peer:
-        with pytest.raises(A2AError, match=reason):
-            await peer.says("hello", metadata=metadata)
+        for metadata, reason in UNREADABLE:
+            with subtests.test(str(metadata)), pytest.raises(A2AError, match=reason):
+                await peer.says("hello", metadata=metadata)
 
     assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 

@@ -47,31 +47,31 @@ async def test_the_card_names_the_public_address_and_the_persona(
     assert "Secret" not in card.text
 
 
-@pytest.mark.parametrize("token", [None, "Bearer wrong", "Basic x", "Bearer"])
-async def test_a_request_without_the_token_is_refused(token: str | None, site: Site) -> None:
-    headers = {"authorization": token} if token else {}
+async def test_a_request_without_the_token_is_refused(site: Site, subtests: pytest.Subtests) -> None:
     async with httpx.AsyncClient(base_url=site.url) as stranger:
-        answer = await stranger.post("/a2a", json=call("message/send", {"message": message("hi")}), headers=headers)
+        for token in (None, "Bearer wrong", "Basic x", "Bearer"):
+            with subtests.test(token or "none"):
+                headers = {"authorization": token} if token else {}
+                body = call("message/send", {"message": message("hi")})
+                answer = await stranger.post("/a2a", json=body, headers=headers)
 
-    assert answer.status_code == 401
-    assert "API_TOKEN" in answer.json()["error"]["message"]
+                assert answer.status_code == 401
+                assert "API_TOKEN" in answer.json()["error"]["message"]
     assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 
 
-@pytest.mark.parametrize(
-    ("parts", "reason"),
-    [
-        ([" \n "], "neither text nor a file"),
-        (["x" * 100_001], "more than 100,000 characters"),
-        ([Part(url="file:///etc/passwd")], "http:// or https://"),
-        ([Part(raw=b"x")] * 21, "more than 20 files"),
-    ],
-)
-async def test_parts_that_can_not_be_taken_are_refused_with_the_reason(
-    parts: list[str | Part], reason: str, peer: Peer
-) -> None:
-    with pytest.raises(A2AError, match=reason):
-        await peer.says(*parts)
+WRONG_PARTS: list[tuple[list[str | Part], str]] = [
+    ([" \n "], "neither text nor a file"),
+    (["x" * 100_001], "more than 100,000 characters"),
+    ([Part(url="file:///etc/passwd")], "http:// or https://"),
+    ([Part(raw=b"x")] * 21, "more than 20 files"),
+]
+
+
+async def test_parts_that_can_not_be_taken_are_refused_with_the_reason(peer: Peer, subtests: pytest.Subtests) -> None:
+    for parts, reason in WRONG_PARTS:
+        with subtests.test(reason), pytest.raises(A2AError, match=reason):
+            await peer.says(*parts)
 
 
 DEEP: Any = "x"
@@ -154,17 +154,20 @@ async def test_a_bug_is_logged_and_not_shown_to_the_peer(
     assert "NoneType" in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("method", ["message/send", "message/stream", "tasks/get", "tasks/cancel"])
-async def test_a_database_that_is_away_is_said_in_one_sentence(method: str, site: Site, address: Address) -> None:
+async def test_a_database_that_is_away_is_said_in_one_sentence(
+    site: Site, address: Address, subtests: pytest.Subtests
+) -> None:
     away = Database(replace(address, url=address.url.update_query_dict({"host": "/nowhere"})))
-    params = {"message": message("hello")} if "message" in method else {"id": "1"}
     async with open_site(site.parley, replace(site.parley.app, database=away)) as other:
-        answer = await other.client.post("/a2a", json=call(method, params))
+        for method in ("message/send", "message/stream", "tasks/get", "tasks/cancel"):
+            with subtests.test(method):
+                params = {"message": message("hello")} if "message" in method else {"id": "1"}
+                answer = await other.client.post("/a2a", json=call(method, params))
+                error = json.loads(answer.text.removeprefix("data: "))["error"]
+                assert (error["code"], "I lost my database" in error["message"]) == (-32603, True)
         card = await other.client.get(CARD)
     await away.close()
 
-    error = json.loads(answer.text.removeprefix("data: "))["error"]
-    assert (error["code"], "I lost my database" in error["message"]) == (-32603, True)
     assert (card.status_code, card.json()["error"]["code"]) == (503, "database_lost")
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from itertools import product
 
 import pytest
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
@@ -104,11 +105,11 @@ async def test_the_headers_name_whose_task_it_is_where_the_message_named_the_per
         assert state(await ann.task(heard.task_id)) == "completed"
 
 
-@pytest.mark.parametrize("task_id", ["7", "0", "-1", "99999999999999999999", "٣", "x", "1 OR true"])
-async def test_a_task_that_is_not_there_is_not_found(task_id: str, site: Site) -> None:
+async def test_a_task_that_is_not_there_is_not_found(site: Site, subtests: pytest.Subtests) -> None:
     async with connected(site, "1.0") as newer, connected(site, "0.3") as older:
-        for ask in (newer.task, newer.cancels, newer.follows, older.task, older.cancels, older.follows):
-            with pytest.raises(TaskNotFoundError):
+        asks = (newer.task, newer.cancels, newer.follows, older.task, older.cancels, older.follows)
+        for task_id, ask in product(("7", "0", "-1", "99999999999999999999", "٣", "x", "1 OR true"), asks):
+            with subtests.test(f"{ask} {task_id}"), pytest.raises(TaskNotFoundError):
                 await ask(task_id)
 
 

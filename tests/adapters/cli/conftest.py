@@ -1,6 +1,8 @@
 """A folder with an embedded Postgres, made once for each file of tests."""
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,12 +10,22 @@ from tests.adapters.cli.shell import Shell
 from tests.support.folders import temporary_folder
 
 
-@pytest.fixture(scope="module")
-def shell() -> Iterator[Shell]:
-    """A shell whose Postgres stays up between the commands, as it does beside a running Parley."""
+@pytest.fixture(scope="session")
+def migrated_home() -> Iterator[Path]:
+    """A home with a migrated database that is stopped."""
     with temporary_folder("cli") as path:
         shell = Shell(path)
         shell.says("migrate")
+        yield shell.home
+
+
+@pytest.fixture(scope="module")
+def shell(migrated_home: Path) -> Iterator[Shell]:
+    """A shell whose Postgres stays up between the commands, as it does beside a running Parley."""
+    with temporary_folder("cli") as path:
+        shell = Shell(path)
+        # With the owners of the files: the server has a user of its own.
+        subprocess.run(["cp", "-a", migrated_home, shell.home], check=True)
         # An open psql keeps the server; it stops with it, before the folder goes.
         with shell.start("psql") as psql:
             # Connected, before the first test: one of them counts on it.

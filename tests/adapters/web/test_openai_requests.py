@@ -54,17 +54,22 @@ def prompt(site: Site) -> str:
     return str(site.parley.model.requests[-1].body["messages"])
 
 
-@pytest.mark.parametrize("options", STRANGERS, ids=range(len(STRANGERS)))
-async def test_strangers_share_no_memory_and_no_history(client: AsyncOpenAI, site: Site, options: Any) -> None:
-    await ask(client, "My locker code is 4711. Please remember it.", **options)
-    await remembered(site.parley)
-    await ask(client, "What is my locker code?", **options)
+async def test_strangers_share_no_memory_and_no_history(
+    client: AsyncOpenAI, site: Site, subtests: pytest.Subtests
+) -> None:
+    options: Any
+    for options in STRANGERS:
+        with subtests.test(str(options)):
+            await ask(client, "My locker code is 4711. Please remember it.", **options)
+            await remembered(site.parley)
+            await ask(client, "What is my locker code?", **options)
 
-    assert "4711" not in prompt(site)
-    assert await site.parley.value("SELECT count(*) FROM memories") == 0
-    tool_names = {tool["function"]["name"] for tool in site.parley.model.requests[-1].body.get("tools", [])}
-    assert tool_names
-    assert not {name for name in tool_names if name.startswith(("knowledge__", "file_manager__", "scheduler__"))}
+            assert "4711" not in prompt(site)
+            assert await site.parley.value("SELECT count(*) FROM memories") == 0
+            tool_names = {tool["function"]["name"] for tool in site.parley.model.requests[-1].body.get("tools", [])}
+            assert tool_names
+            personal = ("knowledge__", "file_manager__", "scheduler__")
+            assert not {name for name in tool_names if name.startswith(personal)}
 
 
 async def test_nobody_can_t_call_what_is_not_offered_to_nobody(client: AsyncOpenAI, site: Site) -> None:
@@ -120,14 +125,15 @@ NAMES: list[tuple[dict[str, Any], str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "person", "name"), NAMES, ids=range(len(NAMES)))
-async def test_a_request_names_its_person(
-    client: AsyncOpenAI, site: Site, options: Any, person: str, name: str | None
-) -> None:
-    await ask(client, "hello", **options)
+async def test_a_request_names_its_person(client: AsyncOpenAI, site: Site, subtests: pytest.Subtests) -> None:
+    for options, person, name in NAMES:
+        with subtests.test(str(options)):
+            await ask(client, "hello", **options)
 
-    rows = await site.parley.sql("SELECT platform, platform_user_id, platform_username FROM user_platform_links")
-    assert [tuple(row) for row in rows] == [("openai", person, name)]
+            rows = await site.parley.sql(
+                "DELETE FROM user_platform_links RETURNING platform, platform_user_id, platform_username"
+            )
+            assert [tuple(row) for row in rows] == [("openai", person, name)]
 
 
 async def test_a_name_that_a_front_end_did_not_fill_in_is_refused(client: AsyncOpenAI) -> None:
@@ -302,9 +308,10 @@ async def test_an_option_that_has_no_effect_is_refused(
     assert await site.parley.value("SELECT count(*) FROM inbox") == 0
 
 
-@pytest.mark.parametrize("neutral", [{"logprobs": False}, {"logit_bias": {}}, {"top_k": None}])
-async def test_an_option_that_asks_for_nothing_is_accepted(client: AsyncOpenAI, neutral: dict[str, Any]) -> None:
-    assert await ask(client, "hello", user="ann", extra_body=neutral) == "You said: hello"
+async def test_an_option_that_asks_for_nothing_is_accepted(client: AsyncOpenAI) -> None:
+    neutral: dict[str, Any]
+    for neutral in ({"logprobs": False}, {"logit_bias": {}}, {"top_k": None}):
+        assert await ask(client, "hello", user="ann", extra_body=neutral) == "You said: hello"
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
@@ -362,13 +369,14 @@ async def test_what_was_done_before_the_budget_ended_is_an_answer(client: AsyncO
 SPACED = ["\n\nHello there, Ann.", "Hello there, Ann.\n\n", "  \n Hello there,\n\n\n Ann. \n", "Hello\n"]
 
 
-@pytest.mark.parametrize("spaced", SPACED, ids=range(len(SPACED)))
 async def test_white_space_around_an_answer_does_not_make_it_arrive_twice(
-    client: AsyncOpenAI, site: Site, spaced: str
+    client: AsyncOpenAI, site: Site, subtests: pytest.Subtests
 ) -> None:
-    site.parley.model.play([Answer(spaced, chunk_chars=3, chunk_delay=0.02)])
+    for spaced in SPACED:
+        with subtests.test(repr(spaced)):
+            site.parley.model.play([Answer(spaced, chunk_chars=3, chunk_delay=0.02)])
 
-    assert await stream(client, "hello", user="ann") == spaced.strip()
+            assert await stream(client, "hello", user="ann") == spaced.strip()
 
 
 async def test_the_last_answer_of_a_long_turn_arrives_once(client: AsyncOpenAI, site: Site) -> None:

@@ -2,9 +2,6 @@
 
 import asyncio
 
-import pytest
-
-from agent.queue import jobs
 from agent.queue.job import Job, Limits
 from agent.queue.suspects import PRIORITIES, STRICT_PRIORITY, SUSPECT_PRIORITY, start_alone
 from agent.queue.worker import Worker, statements
@@ -70,9 +67,8 @@ async def test_a_suspect_that_ran_alone_in_all_processes_is_counted_at_once(
 
 
 async def test_while_a_suspect_runs_another_worker_takes_the_jobs_of_its_process(
-    settings: Settings, address: Address, model: OpenAIStub, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    monkeypatch.setattr(jobs, "HELD_SECONDS", 3600.0)
     is_running, taken = asyncio.Event(), asyncio.Queue[Job]()
 
     async def hold(_job: Job) -> bool:
@@ -82,7 +78,7 @@ async def test_while_a_suspect_runs_another_worker_takes_the_jobs_of_its_process
 
     async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
         database = parley.app.database
-        near = Worker(database, SystemClock(), hold, limits=Limits(grace_seconds=0))
+        near = Worker(database, SystemClock(), hold, limits=Limits(grace_seconds=0, held_seconds=3600))
         other = Worker(database, SystemClock(), taken.put)
         await parley.accept("suspect", user="ann")
         await parley.sql("UPDATE jobs SET priority = :priority", priority=SUSPECT_PRIORITY)

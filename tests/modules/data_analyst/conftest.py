@@ -43,7 +43,7 @@ class Shop:
 @pytest.fixture
 async def shop(postgres: URL) -> AsyncIterator[Shop]:
     reader = f"reader_{uuid4().hex}"
-    async with new_database(postgres, is_empty=True) as address, connected(address) as owner:
+    async with new_database(postgres, template=None) as address, connected(address) as owner:
         await owner.execute(ORDERS)
         await owner.execute(f"CREATE ROLE {reader} LOGIN; GRANT SELECT ON orders, big_orders TO {reader}")
         yield Shop(f"postgresql://{reader}@/{address.url.database}?host={postgres.query['host']}", reader, owner)

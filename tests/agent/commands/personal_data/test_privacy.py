@@ -12,7 +12,6 @@ import pytest
 from agent.commands.personal_data.erasure import erase, finish_erasures, request_erasure
 from agent.commands.personal_data.export import LISTS, export_person, statements
 from agent.commands.personal_data.receipts import verify_receipt
-from agent.live import announcer
 from shared.errors import NotFound, Refusal, Unavailable
 from shared.memory.memories import Memories
 from shared.memory.storage import NewMemory, Origin
@@ -321,9 +320,9 @@ async def test_whoever_waits_for_an_answer_of_somebody_who_is_erased_meanwhile_i
 
 
 async def test_whoever_waits_for_a_turn_that_has_not_begun_is_told_of_the_erasure_without_looking_again(
-    parley: Parley, monkeypatch: pytest.MonkeyPatch
+    parley: Parley,
 ) -> None:
-    monkeypatch.setattr(announcer, "READ_AGAIN_SECONDS", 3600.0)
+    parley.app.events.read_again_seconds = 3600.0
     event = asyncio.Event()
 
     async def answer(_body: Any, _number: int) -> Answer:
