@@ -117,8 +117,8 @@ WHERE jobs.id = stale_id;
 SELECT id FROM jobs WHERE worker_id = ANY(CAST(:workers AS bigint[]));
 
 -- name: probe
--- What a turn begins with; no row is read.
-SELECT FROM inbox, users, conversations, turns, messages, outbox LIMIT 0;
+-- What a turn begins with, and the right to take and end its job; no row is read.
+SELECT FROM inbox, users, conversations, turns, messages, outbox, jobs LIMIT 0 FOR UPDATE OF inbox, turns, jobs;
 
 -- name: renew_heartbeat
 -- What a sweep does need not be durable: it is done again.

@@ -147,13 +147,17 @@ class Worker:
             await self._runner.leave()
 
     async def _look(self) -> None:
-        # One statement for all, so that a process at rest asks the database little.
-        async with self._database.statement() as session:
-            tasks = (await session.execute(statements.look)).one().tasks
-        for task in tasks:
-            self.note(task)
-        if "jobs" in tasks:
-            self._runner.wake()
+        tasks = ["jobs", *(task.name for task in self._periodic_tasks if task.waits)]
+        try:
+            # One statement for all, so that a process at rest asks the database little.
+            async with self._database.statement() as session:
+                tasks = (await session.execute(statements.look)).one().tasks
+        finally:
+            # A table that can't be read keeps only the task from its work that reads it.
+            for task in tasks:
+                self.note(task)
+            if "jobs" in tasks:
+                self._runner.wake()
 
     async def _repeat(self, task: PeriodicTask) -> None:
         is_lost = False

@@ -165,3 +165,21 @@ async def test_a_worker_that_resumes_late_gives_up_no_message_and_takes_no_turn_
 
         assert await parley.sql("SELECT attempt, status FROM turns") == [(1, "running")]
         assert await parley.value("SELECT status FROM inbox") == "claimed"
+
+
+async def test_a_worker_that_may_not_take_jobs_registers_only_once_it_may(
+    settings: Settings, address: Address, model: OpenAIStub, owner: asyncpg.Connection
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        accepted = await parley.accept("hello")
+        queue = JobQueue(parley.app.database, Slots(Bounds()))
+        await owner.execute("REVOKE UPDATE ON jobs FROM parley_app")
+
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await queue.take(1)
+        await queue.leave()
+
+        assert await parley.value("SELECT count(*) FROM workers") == 0
+        await owner.execute("GRANT UPDATE ON jobs TO parley_app")
+        ((job,), _) = await queue.take(1)
+        assert job.inbox_id == accepted.inbox_id
