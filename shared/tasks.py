@@ -46,12 +46,9 @@ async def shield_until_done(work: Coroutine[Any, Any, Result]) -> Result:
         raise
 
 
-def is_cancelled(task: asyncio.Task[Any] | None = None) -> bool:
-    """Return whether a task was asked to end, also if something has taken the `CancelledError` since.
-
-    Without a task, it is the current one.
-    """
-    task = task or asyncio.current_task()
+def is_cancelled() -> bool:
+    """Return whether the current task was asked to end, also if something has taken the `CancelledError` since."""
+    task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 

@@ -71,8 +71,8 @@ class Limits:
     """The limits of a worker.
 
     A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
-    `grace_seconds` to finish. Beside its work it looks for jobs every `poll_seconds`, whatever it is told. While a suspect
-    runs, or waits for an empty process, what is taken here waits, too: a worker that is not alone then looks
+    `grace_seconds` to finish. Beside its work it looks for jobs every `poll_seconds`, whatever it is told. While a
+    suspect runs, or waits for an empty process, what is taken here waits, too: a worker that is not alone then looks
     `held_seconds` later, and others come first.
     """
 

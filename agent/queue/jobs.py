@@ -157,7 +157,7 @@ class JobQueue:
                 await session.execute(statements.remove_workers, {"dead": [worker_id]})
 
     async def finish(self, job_id: int) -> bool | None:
-        """End a job; return whether the next turn of its place waits, None if another worker has the job by now."""
+        """End a job; return whether the next turn of its place waits, None if it has ended or another worker has it."""
         return await self._finishing.load(job_id)
 
     async def _take(self, room: int) -> Sequence[Any]:
@@ -208,7 +208,9 @@ class Runner:
                 await self.gate.wait_until_open(most=self._limits.held_seconds)
             jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
             for job in jobs:
-                self.start(job)
+                task = asyncio.create_task(self._run(job), name="job")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
                 self._busy_until = self._clock.monotonic() + BUSY_SECONDS
             if not may_have_more:
                 await self._rest()
@@ -225,12 +227,6 @@ class Runner:
         self._is_woken.clear()
         return await self.queue.take(JOBS_PER_SLOT * self._limits.bounds.running - len(self._tasks))
 
-    def start(self, job: Job) -> None:
-        """Run the next turn of the place of this job's message."""
-        task = asyncio.create_task(self._run(job), name="job")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def leave(self) -> None:
         """Wait for the jobs in work, cancel those that have not ended in time, and leave them to other workers."""
         try:
@@ -246,20 +242,14 @@ class Runner:
     async def _run(self, job: Job) -> None:
         # A job that does not end here waits again when the sweep misses it among those in work.
         try:
-            if not await self._run_in_slot(job):
-                await self._finish(job)
+            if await self._run_in_slot(job):
+                return
+            if await retry_on_lost_db(lambda: self.queue.finish(job.id), self._limits.retry_seconds):
+                self.wake()
         except DatabaseLost as error:
             log.warning("job_left", inbox=job.inbox_id, cause=str(error.__cause__ or error))
         except Exception:
             log.exception("job_failed", inbox=job.inbox_id)
-
-    async def _finish(self, job: Job) -> None:
-        has_next = await retry_on_lost_db(lambda: self.queue.finish(job.id), self._limits.retry_seconds)
-        if has_next is None:
-            # Another worker considered this one dead, and the job waited again.
-            log.info("job_was_taken_over")
-        elif has_next:
-            self.wake()
 
     async def _run_in_slot(self, job: Job) -> bool | None:
         try:

@@ -275,16 +275,15 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
     participants, request, turn_id, job = opening.participants, opening.request, opening.turn_id, opening.job
     async with services.database.transaction() as session:
         # Of a suspect only those deaths count that its worker died while it ran alone; `deaths` has their number.
-        is_forgiven = job.was_lost or (job.deaths is not None and job.last_error is None)
-        parameters = {"turn_id": turn_id, "job_id": job.id, "forgiven": int(is_forgiven)}
+        forgiven = int(job.was_lost or (job.deaths is not None and job.last_error is None))
+        parameters = {"turn_id": turn_id, "job_id": job.id, "forgiven": forgiven}
         row = (await session.execute(statements.take_over_turn, parameters)).one_or_none()
         if row is None:
             raise Superseded
         key = TurnKey(turn_id, row.attempt)
         steps = await list_steps(session, turn_id)
         # This process knows the calls of its own attempt; of one whose worker died only the reservation is known.
-        unpaid = job.unpaid.get(TurnKey(turn_id, row.attempt - 1))
-        if unpaid is not None:
+        if (unpaid := job.unpaid.get(TurnKey(turn_id, row.attempt - 1))) is not None:
             await settle(session, key, unpaid)
         else:
             await abandon(session, turn_id, model=services.models.router.routes(participants.persona.models)[0])
@@ -292,9 +291,12 @@ async def resume(services: TurnServices, opening: Opening) -> RunningTurn:
         if row.user_id != participants.user.id:
             await session.execute(statements.change_payer, {"turn_id": turn_id, "user_id": participants.user.id})
         # An answer that led to a call is in the journal already; any other is evaluated again, with the same result.
-        answer = opening.answer if len(steps) == 1 else None
         decision = await apply_answer(
-            session, answer, participants.user, conversation_id=participants.conversation.id, turn_id=turn_id
+            session,
+            opening.answer if len(steps) == 1 else None,
+            participants.user,
+            conversation_id=participants.conversation.id,
+            turn_id=turn_id,
         )
         files = await list_pending(session, turn_id, request.message.attachments)
         last = (await session.execute(statements.read_last_event, {"turn_id": turn_id})).scalar_one()
