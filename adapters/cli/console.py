@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shared.redaction import redact_text
+from shared.text import harmless
 
 
 @dataclass
@@ -75,7 +76,7 @@ def say(text: str = "") -> None:
 
 def complain(text: str) -> None:
     """Write one line about an error to stderr."""
-    line = redact_text(" ".join(text.split()))
+    line = harmless(redact_text(" ".join(text.split())))
     if (output := _output.get()) is not None:
         output.complaints.append(line)
     typer.echo(f"parley: {line}", err=True)

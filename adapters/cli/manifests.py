@@ -19,6 +19,7 @@ from adapters.kubernetes.rows import list_rows, name_actor
 from shared.clock import SystemClock
 from shared.errors import ConfigurationError, Refusal
 from shared.settings.model import EXTRAS_REMEDY
+from shared.text import harmless
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -78,6 +79,9 @@ def apply(
         for fault in faults:
             complain(fault)
         raise Refusal("nothing is changed")
+    if not manifests:
+        # With --prune a wrong folder, or a pipe that has broken, would remove all there is.
+        raise Refusal(f"{path} holds no manifest; nothing is changed")
 
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Step]:
         await name_actor(session, f"apply:{getpass.getuser()}")
@@ -126,7 +130,7 @@ def _show_steps(steps: Sequence[Step], *, is_plan: bool) -> None:
             where = f" [{step.source}]" if step.source else ""
             lines = [f"{step.change} {step.kind}/{step.name}{where}: {step.refusal}"]
         for line in lines:
-            typer.secho(line, fg=COLORS.get(step.change))
+            typer.secho(harmless(line), fg=COLORS.get(step.change))
     counts = Counter(step.change for step in steps)
     added, changed, removed = ("to add", "to change", "to remove") if is_plan else ("added", "changed", "removed")
     say(
