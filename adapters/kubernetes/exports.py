@@ -33,7 +33,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:  # the signature is the library's
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
+            event = self.peek_event()  # type: ignore[no-untyped-call]  # as its stubs have it
             raise yaml.MarkedYAMLError(
                 problem="an alias (*) stands in the place of a value", problem_mark=event.start_mark
             )
