@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from adapters.cli.opening import name_system_user
 from tests.deploy.test_manifests import PIRATE, Installation, installation, limit, with_spec
 
 __all__ = ["installation"]
@@ -114,3 +115,21 @@ async def test_a_folder_is_read_without_what_is_hidden_in_it_or_lies_outside(
     assert (code, output) == (1, "")
     assert "other.yaml: it is a link to a file outside" in errors
     assert "sesame" not in errors
+
+
+async def test_an_agent_of_nobodys_manifest_does_not_go_with_the_persona_that_answers_for_it(
+    installation: Installation,
+) -> None:
+    await installation.apply(PIRATE)
+    await installation.owner.execute("SELECT admin.define_agent('scout', 'Finds.', persona => 'pirate')")
+    code, output, errors = await installation.apply(limit(kind="installation", tokens=1), options=("--prune",))
+    assert (code, errors) == (1, "parley: 1 refused; nothing is changed\n")
+    assert "! Persona/pirate: the persona pirate answers for: scout; delete these agents before" in output
+    assert await installation.owner.fetchval("SELECT count(*) FROM agents") == 1
+
+
+def test_a_user_with_a_number_alone_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    assert name_system_user() == "54321"
