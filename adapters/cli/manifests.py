@@ -1,7 +1,6 @@
 """`parley export`, `apply` and `operator`: personas, agents, MCP servers and budgets as resources of Kubernetes."""
 
 import asyncio
-import getpass
 from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import complain, is_json, say, show_json
-from adapters.cli.opening import in_transaction, opened_database, read_settings
+from adapters.cli.opening import in_transaction, name_system_user, opened_database, read_settings
 from adapters.kubernetes.exports import list_secrets, read_files, to_manifests, write_yaml
 from adapters.kubernetes.manifests import SPECS, Manifest
 from adapters.kubernetes.plans import Change, Step, apply_all
@@ -84,7 +83,7 @@ def apply(
         raise Refusal(f"{path} holds no manifest; nothing is changed")
 
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Step]:
-        await name_actor(session, f"apply:{getpass.getuser()}")
+        await name_actor(session, f"apply:{name_system_user()}")
         rehearsal = await session.begin_nested()
         steps = await apply_all(session, manifests, removes=prune)
         if dry_run or any(step.change is Change.REFUSE for step in steps):
