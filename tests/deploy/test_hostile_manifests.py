@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 
-from adapters.cli.opening import name_system_user
 from tests.deploy.test_manifests import PIRATE, Installation, installation, limit, with_spec
 
 __all__ = ["installation"]
@@ -126,10 +125,3 @@ async def test_an_agent_of_nobodys_manifest_does_not_go_with_the_persona_that_an
     assert (code, errors) == (1, "parley: 1 refused; nothing is changed\n")
     assert "! Persona/pirate: the persona pirate answers for: scout; delete these agents before" in output
     assert await installation.owner.fetchval("SELECT count(*) FROM agents") == 1
-
-
-def test_a_user_with_a_number_alone_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr("os.getuid", lambda: 54321)
-    assert name_system_user() == "54321"
