@@ -26,7 +26,7 @@ help: ## say what can be made
 	@echo "make test    lint, types and the whole test suite; installs what it needs"
 	@echo "make lint    ruff (rules and format), mypy, the contracts on imports, sqlfluff and squawk"
 	@echo "make format  let ruff put the code in shape"
-	@echo "make bench   measure turns against the floor program and print a table"
+	@echo "make bench   measure turns against the floor program and print a table; ARGS='--against REVISION' compares"
 	@echo "make bench-memory  measure recall: what it finds, what it leaks, how long it takes"
 	@echo "make agentdojo  replay AgentDojo's 949 attacks and 97 tasks and print what had an effect and what asked"
 	@echo "make conformance  run MCP's and A2A's conformance suites and OpenAI's Node client, and print each scenario"
@@ -85,7 +85,7 @@ test: ready-for-tests
 	cat build/lint.log; exit $$failed
 
 bench: ready-for-tests
-	@$(BIN)/python -m tests.bench
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 bench-memory: ready-for-tests
 	@$(BIN)/python -m tests.bench.memory $(ARGS)

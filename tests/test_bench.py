@@ -1,9 +1,13 @@
 """The calculations of the benchmark; running it tests its programs."""
 
 import json
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
+from tests.bench.__main__ import add_line, build_table
+from tests.bench.against import read_figures
 from tests.bench.figures import Figure, missed
 from tests.bench.load import Load, Run, drive, merged, percentile
 from tests.bench.model import chunks, mark, next_answer
@@ -19,6 +23,19 @@ def test_a_goal_is_about_the_ratio_where_there_is_a_floor() -> None:
     assert near.is_reached
     assert missed([near, far, heavy, Figure("no goal", 1.0)]) == [far, heavy]
     assert far.goal == "≥ 0.06 x"
+
+
+def test_the_figures_of_another_revision_are_read_from_the_table_that_it_prints() -> None:
+    table, output = build_table(), StringIO()
+    add_line(table, Figure("turn without tools, p50", 8.25, "ms", floor=1.5, at_most=9))
+    add_line(table, Figure("p99 / p50", 1.94, at_most=2))
+    Console(file=output, width=120).print(table)
+
+    assert read_figures(output.getvalue()) == {
+        "turn without tools, p50": (8.25, "ms"),
+        "turn without tools, p50 (floor)": (1.5, "ms"),
+        "p99 / p50": (1.94, ""),
+    }
 
 
 async def test_every_client_runs_its_turns() -> None:

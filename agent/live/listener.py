@@ -31,6 +31,7 @@ statements = load_statements(__file__)
 # A reader of due jobs looks again after this time, whatever it was told.
 LOOK_AGAIN_SECONDS = 60.0
 LAST_EVENT = "turn_complete"
+MOST_STOPS = 1000  # looked up in one statement
 # A connection that only listens is asked whether it still is one: a silent network ends nothing.
 PING_SECONDS, PONG_SECONDS = 4.0, 4.0
 
@@ -39,8 +40,9 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Observers:
-    # Called with the id of a turn that is to stop; with a table that an admin has changed (None: any may have been).
-    of_cancellations: list[Callable[[int], None]] = field(default_factory=list)
+    # Called with the id of a turn that is to stop, and whether it is stored; with a table that an admin has changed
+    # (None: any may have been).
+    of_cancellations: list[Callable[[int, bool], None]] = field(default_factory=list)
     of_changes: list[Callable[[str | None], None]] = field(default_factory=list)
 
 
@@ -55,7 +57,9 @@ class Listener(TurnReaders):
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
-        self._cancelling: set[asyncio.Task[None]] = set()
+        # Turns that somebody wants to stop, and the task that looks up whether a person does.
+        self._stops: set[int] = set()
+        self._cancelling: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         # The readers of what scheduled jobs send, by the key of the place.
         self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
@@ -74,10 +78,13 @@ class Listener(TurnReaders):
         if self._task is not None:
             await self.notifier.close()
             self._task.cancel()
-            await asyncio.gather(self._task, *self._cancelling, return_exceptions=True)
+            await asyncio.gather(self._task, *filter(None, [self._cancelling]), return_exceptions=True)
 
-    def on_cancellation(self, callback: Callable[[int], None]) -> None:
-        """Register a callback, which is called with the turn's id when a person requests to stop that turn."""
+    def on_cancellation(self, callback: Callable[[int, bool], None]) -> None:
+        """Register a callback, which is called when a person requests to stop a turn, with its id.
+
+        The second argument tells whether the turn is stored: False when it was erased, or has only got its id.
+        """
         self._observers.of_cancellations.append(callback)
 
     def on_change(self, callback: Callable[[str | None], None]) -> None:
@@ -220,17 +227,22 @@ class Listener(TurnReaders):
     def _on_cancellation_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         turn_id = to_id(str(payload))
         if turn_id is not None and self._observers.of_cancellations:
-            task = asyncio.create_task(self._cancel(turn_id), name="stop")
-            self._cancelling.add(task)
-            task.add_done_callback(self._cancelling.discard)
+            self._stops.add(turn_id)
+            if self._cancelling is None or self._cancelling.done():
+                self._cancelling = asyncio.create_task(self._cancel(), name="stops")
 
-    async def _cancel(self, turn_id: int) -> None:
-        # When the database is lost now, the turn sees the request with its next step.
-        with contextlib.suppress(DatabaseLost):
-            async with self._database.statement() as session:
-                is_stopped = (await session.execute(statements.is_stopped, {"turn_id": turn_id})).scalar_one()
-            for cancellation in self._observers.of_cancellations if is_stopped else ():
-                cancellation(turn_id)
+    async def _cancel(self) -> None:
+        # Every role may send notes, and many of them: those that arrive meanwhile are looked up together.
+        while self._stops:
+            turn_ids = [self._stops.pop() for _ in range(min(len(self._stops), MOST_STOPS))]
+            stops: Sequence[Any] = ()
+            # When the database is lost now, the turn sees the request with its next step.
+            with contextlib.suppress(DatabaseLost):
+                async with self._database.statement() as session:
+                    stops = (await session.execute(statements.list_stopped, {"turn_ids": turn_ids})).all()
+            for stop in stops:
+                for cancellation in self._observers.of_cancellations:
+                    cancellation(stop.turn_id, stop.is_stored)
 
     def _tell_change(self, table: str | None) -> None:
         for of_change in self._observers.of_changes:

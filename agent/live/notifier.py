@@ -19,7 +19,7 @@ from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
 
-PAUSE_SECONDS = 0.005
+PAUSE_SECONDS, CLOSE_SECONDS = 0.005, 2.0
 
 
 class JobTaker(Protocol):
@@ -64,9 +64,11 @@ class Notifier:
         return self.send(JOBS, str(next(self._jobs)))
 
     async def close(self) -> None:
-        """Send what is left."""
+        """Send what is left, unless the database does not take it within two seconds."""
         if self._sending is not None:
-            await asyncio.wait({self._sending})
+            await asyncio.wait({self._sending}, timeout=CLOSE_SECONDS)
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
 
     async def _send(self) -> None:
         while self._notes:

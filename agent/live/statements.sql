@@ -28,7 +28,8 @@ SELECT event.turn_id, event.seq, event.name, event.payload
 FROM turn_events AS event JOIN inbox ON inbox.turn_id = event.turn_id
 WHERE inbox.id = :inbox_id AND event.seq > :after AND event.seq <= :last ORDER BY event.seq;
 
--- name: is_stopped
+-- name: list_stopped
 -- A note alone stops no turn, because every role may send one; the turn of an erased person has no row any more.
-SELECT :turn_id <= pg_sequence_last_value(pg_get_serial_sequence('turns', 'id')::regclass)
-    AND NOT EXISTS (SELECT FROM turns WHERE id = :turn_id AND NOT stop_requested) AS is_stopped;
+SELECT wanted.turn_id, turns.id IS NOT NULL AS is_stored
+FROM unnest(CAST(:turn_ids AS bigint[])) AS wanted (turn_id) LEFT JOIN turns ON turns.id = wanted.turn_id
+WHERE coalesce(stop_requested, wanted.turn_id <= pg_sequence_last_value(pg_get_serial_sequence('turns', 'id')::regclass));

@@ -59,11 +59,14 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True)
 class ClosedTurn:
-    """The stored reply of a turn, the confirmation that it asks for, and whether the next turn of its place waits."""
+    """The stored reply of a turn, and the confirmation that it asks for, if any.
+
+    `has_next` tells whether the next turn of the place waits, now that the job has ended; None if it has not.
+    """
 
     reply: Reply
     confirmation_id: int | None
-    has_next: bool
+    has_next: bool | None
 
 
 def find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
@@ -168,7 +171,7 @@ async def close(database: Database, storage: Storage, turn: RunningTurn, answer:
         # The statement that stored the question could not see it.
         delivery = replace(delivery, has_open_question=question is not None or delivery.has_open_question)
         reply = replace(reply, delivery=delivery, claim=claim)
-    return ClosedTurn(reply, confirmation_id, bool(ended.has_next))
+    return ClosedTurn(reply, confirmation_id, ended.has_next)
 
 
 async def end_turn(
@@ -201,7 +204,8 @@ async def end_turn(
         "calls": to_json(turn.spend.unpaid),
         "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
         "question": json.dumps(asdict(question)) if question else None,
-        "job_id": turn.start.job_id,
+        # Where the reply has to be sent, the job ends behind it: the next reply of the place must not overtake it.
+        "job_id": turn.start.job_id if turn.message.adapter in READ_BY_CALLER else None,
         "reasons": json.dumps(
             clean_json(
                 {

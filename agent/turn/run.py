@@ -36,7 +36,7 @@ statements = load_statements(__file__)
 
 
 async def run_turn(services: TurnServices, job: Job, cancellations: Cancellations) -> bool:
-    """Run the next turn in the job's place and deliver its reply; returns whether there was one, which ended the job.
+    """Run the next turn in the job's place and deliver its reply; returns whether it has ended the job.
 
     Raises `Superseded` when another worker has taken over the turn, and `DatabaseLost` when the turn must be retried.
     Unexpected exceptions propagate.
@@ -60,7 +60,7 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
     if turn.request.files:
         with suppress(DatabaseLost):
             await drop_pending(database, storage, turn_id=turn.key.id, files=turn.request.files)
-    return True
+    return closure.has_next is not None
 
 
 async def answer_turn(services: TurnServices, turn: RunningTurn, cancellations: Cancellations) -> TurnResult:

@@ -253,11 +253,15 @@ class Cancellations:
         # Stop requests for turns that do not run here yet: still being opened, or run by another process. Bounded.
         self._early: deque[int] = deque(maxlen=REMEMBERED_STOPS)
 
-    def cancel(self, turn_id: int) -> None:
-        """Cancel this turn if it runs here; otherwise remember the request for when the turn starts here."""
+    def cancel(self, turn_id: int, is_stored: bool) -> None:
+        """Cancel this turn if it runs here; otherwise remember the request for when the turn starts here.
+
+        One that is not stored has been erased, or only got its id yet: nobody can have asked to stop it.
+        """
         task = self._running.get(turn_id)
         if task is None:
-            self._early.append(turn_id)
+            if is_stored:
+                self._early.append(turn_id)
             return
         self._asked.add(turn_id)
         task.cancel()

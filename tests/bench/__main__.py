@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from tests.bench.against import compare
 from tests.bench.figures import Figure, missed
 from tests.bench.measures import NAMES, QUICK, USUAL_NAMES, WHOLE, measured
 
@@ -66,10 +67,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few turns only: shows that it works, tells little")
     parser.add_argument("--only", action="append", choices=NAMES, help="measure only this; may be given several times")
+    parser.add_argument("--against", metavar="REVISION", help="measure this revision, too, in turn with this tree")
+    parser.add_argument("--rounds", type=int, default=3, help="with --against: how often each is measured")
     options = parser.parse_args()
+    if options.against:
+        return compare(options.against, options.only or (), options.rounds)
     figures = uvloop.run(run(tuple(options.only or USUAL_NAMES), is_quick=options.quick))
     names = ", ".join(figure.name for figure in missed(figures))
-    Console().print(f"not reached: {names}" if names else "every goal is reached", highlight=False)
+    return Console().print(f"not reached: {names}" if names else "every goal is reached", highlight=False)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 -- p_reply: as for `parley_add_reply`; NULL for the turn of an agent, whose answer is read by the turn that asked it.
 -- p_question: as for `parley_ask`, the question with which the turn ends, if it ends with one. It is made here, together with
 -- the reply: nobody can agree to what was not shown. It is closed at once where a message of the turn was edited or deleted
--- meanwhile. p_job_id: the job that runs the turn, which ends with it; `has_next` tells whether the place's next turn waits.
+-- meanwhile. p_job_id: the job that ends with the turn, if any; `has_next` tells whether the place's next turn waits.
 CREATE FUNCTION public.parley_close_turn(
     p_turn_id bigint, p_attempt int, p_status text, p_finished boolean, p_waves int, p_error text, p_cause text,
     p_steps jsonb, p_events jsonb, p_calls jsonb, p_reply jsonb, p_question jsonb DEFAULT NULL,

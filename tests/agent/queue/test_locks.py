@@ -6,10 +6,12 @@ import json
 import asyncpg
 
 from agent.queue.inbox import to_event
-from tests.standins.openai_api import Answer
+from shared.db.database import Address
+from shared.settings import Settings
+from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
 from tests.support.connections import until_somebody_waits
-from tests.support.parley import Parley, message
+from tests.support.parley import Parley, message, open_parley
 
 # Who waits for a lock for that long waits for somebody who waits for it, too.
 IN_A_CIRCLE = "100ms"
@@ -66,3 +68,17 @@ async def test_a_worker_lives_while_somebody_holds_what_the_end_of_a_reservation
 
     async with asyncio.timeout(30):
         assert (await parley.app.events.response(accepted.inbox_id)).content == "hello"
+
+
+async def test_a_process_ends_although_the_database_does_not_take_its_notes(
+    settings: Settings, address: Address, model: OpenAIStub, owner: asyncpg.Connection
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        notifier = parley.app.events.notifier
+        async with owner.transaction():
+            # Which worker is told of a job is looked up there.
+            await owner.execute("LOCK TABLE workers")
+            notifier.announce_job()
+            await until_somebody_waits(owner)
+            async with asyncio.timeout(6):
+                await notifier.close()

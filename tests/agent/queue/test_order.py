@@ -97,3 +97,23 @@ async def test_the_next_job_of_a_place_starts_when_the_one_before_ends(
             await asyncio.gather(working, return_exceptions=True)
 
     assert [job.inbox_id for job in jobs] == [message.inbox_id for message in accepted]
+
+
+async def test_the_next_turn_of_a_place_begins_when_the_reply_before_it_is_sent(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as idle:
+        for user in ("ann", "bob", "cyd"):
+            await idle.accept("hello", user=user, server="one", adapter="fake")
+    async with open_parley(settings, address, model) as parley:
+        await parley.platform.wait_for(3)
+        # The last reply is marked as delivered just after it was posted.
+        async with asyncio.timeout(30):
+            while await parley.value("SELECT count(*) FROM jobs"):  # noqa: ASYNC110  # the worker notifies nobody
+                await asyncio.sleep(0.01)
+        overlaps = """
+            SELECT count(*) FROM turns JOIN outbox AS earlier ON earlier.turn_id < turns.id
+            WHERE turns.started_at < earlier.delivered_at
+        """
+        assert await parley.value(overlaps) == 0
+        assert await parley.value("SELECT array_agg(attempts) FROM outbox") == [0, 0, 0]
