@@ -3,6 +3,7 @@
 import logging
 import sys
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -20,7 +21,9 @@ class _Output(logging.StreamHandler[Any]):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
         error = sys.exc_info()[0]
         name = "an error" if error is None else error.__name__
-        sys.stderr.write(f"a log line of {record.name} ({record.pathname}:{record.lineno}) is lost: {name}\n")
+        # Nobody may read it any more, or the disk is full: that ends nobody.
+        with suppress(OSError):
+            sys.stderr.write(f"a log line of {record.name} ({record.pathname}:{record.lineno}) is lost: {name}\n")
 
 
 def configure_logging(level: str, style: str, **process: object) -> None:

@@ -33,6 +33,13 @@ TYPED_CREDENTIAL = re.compile(
 )
 REMOVED = "[removed]"
 CREDENTIAL_MARK = re.compile(rf"/credential set \S+ {re.escape(REMOVED)}", re.IGNORECASE)
+# Text of others must not control the terminal: no escape sequences, carriage returns or bidirectional overrides.
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """Return the text without control characters."""
+    return CONTROLS.sub("", text)
 
 
 def clean(text: str) -> str:

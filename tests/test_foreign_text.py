@@ -17,7 +17,6 @@ from adapters.discord.sending.live import render_live
 from adapters.discord.sending.tables import tables_to_blocks
 from adapters.slack.events.incoming import to_text
 from adapters.slack.sending import render as slack
-from adapters.terminal.output import harmless
 from adapters.web.api.bodies import FILE_CONTENT, STRING
 from adapters.web.api.uploads import CONTENT_ADDRESS
 from agent.commands import COMMAND_LINE
@@ -44,7 +43,7 @@ from shared.errors import ToolError
 from shared.files.filenames import clean_filename
 from shared.memory.tokenizer import split_words
 from shared.redaction import redact_text
-from shared.text import clean, cut
+from shared.text import clean, cut, harmless
 
 CHARS = 100_000
 # Processor time: what grows with the length takes a tenth of it, what grows with the square takes longer.

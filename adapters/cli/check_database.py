@@ -67,7 +67,7 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
     if revision == newest:
         yield Finding("ok", "tables", f"at revision {revision}")
         yield await _look_at_workers(address, installation.settings)
-        for check_part in (_check_work, _check_choices, _check_records):
+        for check_part in (_check_work, _check_choices, _find_scripts, _check_records):
             async for finding in check_part(address, installation):
                 yield finding
     elif revision is None:
@@ -175,6 +175,13 @@ async def _check_work(address: Address, installation: Installation) -> AsyncIter
             await database.close()
         text = f"{progress.memories - progress.missing:,} of {progress.memories:,} memories have vectors of {model}"
         yield Finding("ok", "vectors", f"{text}; the workers make the others" if progress.missing else text)
+
+
+async def _find_scripts(address: Address, _installation: Installation) -> AsyncIterator[Finding]:
+    for agent in await _fetch(address, statements.list_scripted_agents, as_owner=True):
+        remedy = "to end that, take DEBUG_MOCK_RESPONSES out of agents.env"
+        text = f"the agent {agent['name']} answers by a script, not by a model; {remedy}"
+        yield Finding("warn", "agents", text)
 
 
 async def _check_choices(address: Address, installation: Installation) -> AsyncIterator[Finding]:

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shared.redaction import redact_text
+from shared.text import harmless
 
 
 @dataclass
@@ -75,10 +76,12 @@ def say(text: str = "") -> None:
 
 def complain(text: str) -> None:
     """Write one line about an error to stderr."""
-    line = redact_text(" ".join(text.split()))
+    line = harmless(redact_text(" ".join(text.split())))
     if (output := _output.get()) is not None:
         output.complaints.append(line)
-    typer.echo(f"parley: {line}", err=True)
+    # Nobody may read it any more: Ctrl+C in `parley run 2>&1 | tee log` ends `tee` first.
+    with suppress(OSError):
+        typer.echo(f"parley: {line}", err=True)
 
 
 def show_json(value: Any) -> None:

@@ -1,7 +1,6 @@
 """`parley migrate`, `psql` and `dump`, and the restore of a dump."""
 
 import asyncio
-import getpass
 import os
 import signal
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import complain, progress, say
-from adapters.cli.opening import find_database, read_settings
+from adapters.cli.opening import find_database, name_system_user, read_settings
 
 if TYPE_CHECKING:
     from shared.db.database import Address
@@ -118,12 +117,7 @@ def _run_client(
 
     path = find_program(program, is_embedded=address.is_embedded)
     # The log of changes names whoever types them, also where several people work as one role.
-    try:
-        name = getpass.getuser()
-    except (OSError, KeyError):
-        # A container's user may have a number only.
-        name = str(os.getuid())
-    actor = name.replace("\\", "\\\\").replace(" ", "\\ ")
+    actor = name_system_user().replace("\\", "\\\\").replace(" ", "\\ ")
     with connection_string(address, role=role, options=f"-cparley.actor=psql:{actor} {options}") as target:
         # As a child process, because the embedded server stops with the last process that uses it.
         code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted

@@ -1,7 +1,6 @@
 """`parley export`, `apply` and `operator`: personas, agents, MCP servers and budgets as resources of Kubernetes."""
 
 import asyncio
-import getpass
 from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import complain, is_json, say, show_json
-from adapters.cli.opening import in_transaction, opened_database, read_settings
+from adapters.cli.opening import in_transaction, name_system_user, opened_database, read_settings
 from adapters.kubernetes.exports import list_secrets, read_files, to_manifests, write_yaml
 from adapters.kubernetes.manifests import SPECS, Manifest
 from adapters.kubernetes.plans import Change, Step, apply_all
@@ -19,6 +18,7 @@ from adapters.kubernetes.rows import list_rows, name_actor
 from shared.clock import SystemClock
 from shared.errors import ConfigurationError, Refusal
 from shared.settings.model import EXTRAS_REMEDY
+from shared.text import harmless
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -78,9 +78,12 @@ def apply(
         for fault in faults:
             complain(fault)
         raise Refusal("nothing is changed")
+    if not manifests:
+        # With --prune a wrong folder, or a pipe that has broken, would remove all there is.
+        raise Refusal(f"{path} holds no manifest; nothing is changed")
 
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Step]:
-        await name_actor(session, f"apply:{getpass.getuser()}")
+        await name_actor(session, f"apply:{name_system_user()}")
         rehearsal = await session.begin_nested()
         steps = await apply_all(session, manifests, removes=prune)
         if dry_run or any(step.change is Change.REFUSE for step in steps):
@@ -126,7 +129,7 @@ def _show_steps(steps: Sequence[Step], *, is_plan: bool) -> None:
             where = f" [{step.source}]" if step.source else ""
             lines = [f"{step.change} {step.kind}/{step.name}{where}: {step.refusal}"]
         for line in lines:
-            typer.secho(line, fg=COLORS.get(step.change))
+            typer.secho(harmless(line), fg=COLORS.get(step.change))
     counts = Counter(step.change for step in steps)
     added, changed, removed = ("to add", "to change", "to remove") if is_plan else ("added", "changed", "removed")
     say(

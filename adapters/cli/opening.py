@@ -1,6 +1,7 @@
 """The start of every command: settings, logging, and a migrated database."""
 
 import asyncio
+import getpass
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -121,6 +122,15 @@ def in_transaction(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]"
                 return await work(session, settings)
 
     return asyncio.run(whole())
+
+
+def name_system_user() -> str:
+    """Return the name of who has started this process, as the log of changes tells it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A container's user may have a number only.
+        return str(os.getuid())
 
 
 def list_rows(statement: "TextClause", **parameters: Any) -> list[Any]:

@@ -125,6 +125,9 @@ SELECT id, minio_key, filename, sha256 FROM (
     ORDER BY id DESC LIMIT 100
 ) AS newest WHERE bytes <= :bytes;
 
+-- name: list_scripted_agents
+SELECT name FROM agents WHERE env ? 'DEBUG_MOCK_RESPONSES' AND is_enabled ORDER BY name;
+
 -- name: list_personas
 SELECT name, allowed_modules, default_model FROM personas ORDER BY name;
 

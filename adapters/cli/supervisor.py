@@ -118,7 +118,20 @@ class Supervisor:
     def _start_due(self) -> None:
         for process in self._processes if self._is_ready else self._processes[:1]:
             if process.pid is None and monotonic() >= process.start_at:
-                self._start(process)
+                self._try_start(process)
+
+    def _try_start(self, process: _Place) -> None:
+        try:
+            self._start(process)
+        except OSError as error:
+            if not self._is_ready:
+                raise
+            # For now there is no process, file or memory left: no reason to end those that run.
+            seconds = self._postpone(process)
+            remedy = "allow more processes or files, or lower WORKERS"
+            log.error(
+                "worker_not_started", worker=process.number, cause=str(error), remedy=remedy, restart_seconds=seconds
+            )
 
     def _start(self, process: _Place) -> None:
         if threading.active_count() > 1:
@@ -126,12 +139,17 @@ class Supervisor:
         process.started_at, process.oom_kills = monotonic(), _count_oom_kills()
         process.starts += 1
         read_end, write_end = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         supervisor = os.getpid()
         # A signal comes before the fork, which is not made then, or when this process knows the fork and can tell it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD))
-        pid = None if self._is_stopping else os.fork()
+        try:
+            pid = None if self._is_stopping else os.fork()
+        except OSError:
+            os.close(read_end)
+            os.close(write_end)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
         if pid == 0:
             os.close(read_end)
             for other in self._processes:
@@ -185,13 +203,18 @@ class Supervisor:
             # It has said why, and others would say the same.
             self._is_stopping, self._code = True, _to_exit_code(code)
             return
+        seconds = self._postpone(process)
+        cause = _describe(code, has_oom_kills=_count_oom_kills() > process.oom_kills)
+        remedy = REMEDIES.get(cause, READ_LOG)
+        log.error("worker_ended", worker=process.number, pid=pid, cause=cause, remedy=remedy, restart_seconds=seconds)
+
+    def _postpone(self, process: _Place) -> float:
+        """Set when the process is started again, and return in how many seconds."""
         now = monotonic()
         process.failures = 0 if now - process.started_at >= self._steady_seconds else process.failures
         seconds = min(2.0**process.failures, MOST_WAIT_SECONDS)
         process.failures, process.start_at = process.failures + 1, now + seconds
-        cause = _describe(code, has_oom_kills=_count_oom_kills() > process.oom_kills)
-        remedy = REMEDIES.get(cause, READ_LOG)
-        log.error("worker_ended", worker=process.number, pid=pid, cause=cause, remedy=remedy, restart_seconds=seconds)
+        return seconds
 
     def _stop(self, number: int) -> None:
         # In the handler of a signal: whatever this process does just now, the others begin to stop.
@@ -247,10 +270,16 @@ def _become(child: Child, program: Program, mask: set[signal.Signals | int]) -> 
         if (error := sys.exc_info()[1]) is not None:
             code = report_error(error)
         stop_servers()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         # The end of the interpreter would run what the supervisor has registered for its own.
         os._exit(code)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # Nobody may read it any more.
+        with suppress(OSError):
+            stream.flush()
 
 
 def _to_exit_code(code: int) -> int:
@@ -260,7 +289,10 @@ def _to_exit_code(code: int) -> int:
 def _describe(code: int, *, has_oom_kills: bool) -> str:
     if code >= 0:
         return f"exit code {code}"
-    name = signal.Signals(-code).name
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:  # most of those of real time have none
+        name = f"signal {-code}"
     return "out of memory" if name == "SIGKILL" and has_oom_kills else name
 
 

@@ -1,7 +1,7 @@
 """The rows that are there as YAML, and YAML as manifests."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,34 @@ def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _write_text)
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads what a reviewer sees: no key twice, of which the last would count, and no alias.
+
+    A few lines of aliases of aliases would be more than the memory holds.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:  # the signature is the library's
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]  # as its stubs have it
+            raise yaml.MarkedYAMLError(
+                problem="an alias (*) stands in the place of a value", problem_mark=event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # as above
+        keys: set[str] = set()
+        for key, _ in node.value:
+            if key.value in keys:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!a} is there twice", problem_mark=key.start_mark)
+            if isinstance(key.value, str):
+                keys.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+# Beside its own, PyYAML raises what Python does where a value is not what its tag says, or is too deep.
+UNREADABLE = (OSError, ValueError, OverflowError, LookupError, AttributeError, RecursionError, yaml.YAMLError)
 
 
 def to_manifests(kind: str, rows: Mapping[str, StoredRow]) -> list[Manifest]:
@@ -66,17 +94,24 @@ def read_files(path: Path, text: str | None = None) -> tuple[list[Manifest], lis
     if text is not None:
         files = [path]
     elif path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+        # Hidden are what Git and CI have there, and the folders that the links of a mounted ConfigMap lead to.
+        names = (
+            file for file in path.rglob("*") if not any(part.startswith(".") for part in file.relative_to(path).parts)
+        )
+        files = sorted(file for file in names if file.suffix in SUFFIXES and file.is_file())
     else:
         files = [path]
     manifests: list[Manifest] = []
     faults: list[str] = []
     for file in files:
+        if file != path and not file.resolve().is_relative_to(path.resolve()):
+            faults.append(f"{file}: it is a link to a file outside {path}")
+            continue
         try:
             content = file.read_text("utf-8") if text is None else text
-            documents = [document for document in yaml.safe_load_all(content) if document is not None]
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            faults.append(f"{file}: {' '.join(str(error).split())}")
+            documents = [document for document in yaml.load_all(content, _Loader) if document is not None]  # a safe one
+        except UNREADABLE as error:
+            faults.append(_to_fault(file, error))
             continue
         for document in _flatten(documents):
             try:
@@ -86,11 +121,24 @@ def read_files(path: Path, text: str | None = None) -> tuple[list[Manifest], lis
     return manifests, faults
 
 
+def _to_fault(file: Path, error: Exception) -> str:
+    # Without the line itself, as PyYAML shows it: the file may be another than its author meant, or hold a secret.
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{file}: line {error.problem_mark.line + 1}: {error.problem}"
+    if isinstance(error, RecursionError):
+        return f"{file}: it is nested too deeply"
+    return (
+        f"{file}: {error}"
+        if isinstance(error, OSError | UnicodeDecodeError | yaml.YAMLError)
+        else f"{file}: a value is not what its tag says"
+    )
+
+
 def _flatten(documents: Sequence[Any]) -> Iterator[Any]:
     # What `kubectl get -o yaml` prints is one list.
     for document in documents:
-        if isinstance(document, dict) and document.get("kind") == "List":
-            yield from document.get("items") or ()
+        if isinstance(document, dict) and document.get("kind") == "List" and isinstance(document.get("items"), list):
+            yield from document["items"]
         else:
             yield document
 

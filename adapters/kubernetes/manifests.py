@@ -3,11 +3,12 @@
 What a value may be beyond its type says the database, in a sentence, when the resource is applied.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints, ValidationError
+from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
 
 from shared.errors import Refusal
@@ -17,11 +18,16 @@ API_VERSION = f"{GROUP}/{VERSION}"
 # What the log of changes, and an export, write in the place of a secret.
 SECRET_MARK = "[secret-removed]"  # noqa: S105  # no secret
 
+# UTF-8 has no lone surrogate, and Postgres no NUL.
+UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+
 Permission = Literal["guest", "user", "admin", "owner"]
 # A name of Kubernetes (RFC 1123), shorter than it allows, because it is a label's value too.
 ResourceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63)]
-Number = Annotated[float, PlainSerializer(lambda number: int(number) if number.is_integer() else number)]
-Count = Annotated[int, Field(ge=1)]
+Number = Annotated[
+    float, AllowInfNan(False), PlainSerializer(lambda number: int(number) if number.is_integer() else number)
+]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class _Model(BaseModel):
@@ -180,7 +186,7 @@ class BudgetSpec(Spec):
     """What is limited together."""
     period: Literal["day", "month"] = "month"
     """Of the calendar, in UTC."""
-    tokens: Annotated[int, Field(ge=0)] | None = None
+    tokens: Annotated[int, Field(ge=0, le=2**63 - 1)] | None = None
     """Tokens in a period; none: unlimited."""
     dollars: Annotated[Number, Field(ge=0)] | None = None
     """US dollars in a period; none: unlimited."""
@@ -265,6 +271,8 @@ def read_manifest(document: Any, source: str = "") -> Manifest:
 
 def read_spec(kind: str, spec: Any, *, where: str) -> Spec:
     """Return what a resource says of its row; raises `Refusal` with all that is wrong with it."""
+    if any(UNWRITABLE.search(text) for text in _list_texts(spec)):
+        raise Refusal(f"{where}: a text holds the character NUL, or half of one, which no database stores")
     try:
         # Arrays are tuples here, which strict validation does not make of lists.
         return SPECS[kind].model_validate(_to_tuples(spec))
@@ -277,6 +285,14 @@ def _list_faults(error: ValidationError, root: str) -> Iterator[str]:
         place = ".".join((root, *map(str, fault["loc"])))
         hint = "; put it in quotes" if fault["type"] == "string_type" else ""
         yield f"{place}: {fault['msg']}{hint}"
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for element in (*value, *(value.values() if isinstance(value, dict) else ())):
+            yield from _list_texts(element)
 
 
 def _to_tuples(value: Any) -> Any:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.kubernetes.exports import to_manifests
 from adapters.kubernetes.manifests import SPECS, Manifest, PersonaSpec
-from adapters.kubernetes.rows import ACTORS, StoredRow, compare, define, delete, list_rows
+from adapters.kubernetes.rows import APPLY, StoredRow, compare, define, delete, list_rows
 from shared.db.errors import refusals
 from shared.errors import Refusal
 
@@ -44,7 +44,7 @@ async def apply_all(session: AsyncSession, manifests: Sequence[Manifest], *, rem
     """Write what manifests say and return each step; the caller commits, or takes all back.
 
     After a refusal the other steps are still tried, so that all refusals are told at once. With `removes` rows that
-    were last written by a manifest and are in none of these are deleted. Raises `Refusal` when two say one row.
+    were last written by `parley apply` and are in none of these are deleted. Raises `Refusal` when two say one row.
     """
     check_rows_are_said_once(manifests)
     steps: list[Step] = []
@@ -110,8 +110,11 @@ async def attempted(session: AsyncSession) -> AsyncIterator[None]:
 
 
 def is_from_manifest(row: StoredRow) -> bool:
-    """Return whether the row is what a manifest said last, so that it goes with it."""
-    return not row.is_hidden and (row.who or "").startswith(ACTORS)
+    """Return whether the row is what `parley apply` has written last, so that it goes with its manifest.
+
+    The rows of the operator go with their resources.
+    """
+    return not row.is_hidden and (row.who or "").startswith(APPLY)
 
 
 def check_rows_are_said_once(manifests: Sequence[Manifest]) -> None:

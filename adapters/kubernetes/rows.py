@@ -34,7 +34,8 @@ DELETE: Mapping[str, TextClause] = {
     BudgetSpec.kind_name: statements.delete_budget,
 }
 # Actors of the log of changes that write what a manifest says.
-ACTORS = ("apply:", "kubernetes:")
+APPLY, OPERATOR = "apply:", "kubernetes:"
+ACTORS = (APPLY, OPERATOR)
 # Values of these fields are not shown: they may hold a secret.
 CLOSED_FIELDS = frozenset({"headers", "env", "args", "url"})
 

@@ -1,23 +1,15 @@
 """Output: the answer as live text on a screen, or whole as plain text."""
 
 import json
-import re
 import sys
 from typing import Any, Protocol
 
 from adapters.terminal.files import to_size
 from agent.journal.steps import Event
-from shared.text import abbreviate
+from shared.text import abbreviate, harmless
 
-# Text from a model must not control the terminal: no escape sequences, carriage returns or bidirectional overrides.
-CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[2K"
 MOST_ARGUMENT_CHARS = 100
-
-
-def harmless(text: str) -> str:
-    """Return the text without control characters."""
-    return CONTROLS.sub("", text)
 
 
 def describe_file(file: dict[str, Any]) -> str:

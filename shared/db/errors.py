@@ -10,6 +10,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from shared.errors import Refusal
 
 UNIQUE_VIOLATION = "23505"
+# Their detail is the whole row, with the secrets in it.
+WHOLE_ROW_STATES = frozenset({"23502", "23514"})  # not null, check
+# A value that does not fit its type; SQLAlchemy tells by the class only of some.
+UNFIT_VALUE = "22"
 # The state of an error that a function of ours raises: its message is a sentence for people.
 RAISED = "P0001"
 # SQLSTATEs, or their prefixes, that pass by themselves: connection lost, transaction idle for too long, serialization
@@ -74,13 +78,18 @@ def refusals() -> Iterator[None]:
     except (IntegrityError, DataError) as error:
         raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
     except DBAPIError as error:
-        if sqlstate_of(error) != RAISED:
-            raise
-        raise Refusal(_reason(error.orig)) from None
+        state = str(sqlstate_of(error))
+        if state == RAISED:
+            raise Refusal(_reason(error.orig)) from None
+        if state.startswith(UNFIT_VALUE):
+            raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
+        raise
 
 
 def _reason(error: BaseException | None) -> str:
     # Only asyncpg's error, which SQLAlchemy wraps, has the fields.
     cause = error.__cause__ if error is not None and error.__cause__ is not None else error
-    detail = getattr(cause, "detail", None)
-    return f"{cause}" if not detail else f"{getattr(cause, 'message', cause)}. {detail}"
+    message, detail = getattr(cause, "message", None) or f"{cause}", getattr(cause, "detail", None)
+    if getattr(cause, "sqlstate", None) in WHOLE_ROW_STATES:
+        return message
+    return f"{cause}" if not detail else f"{message}. {detail}"

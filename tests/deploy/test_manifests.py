@@ -219,7 +219,7 @@ async def test_nothing_is_changed_when_one_of_them_is_refused_and_each_refusal_i
     code, _, errors = await installation.parley("apply", str(installation.home / "folder"))
     assert code == 1
     assert "other.yaml: v1 ConfigMap is no resource of Parley's" in errors
-    assert "wrong.yml: while parsing" in errors
+    assert "wrong.yml: line 15: expected the node content" in errors
     assert errors.endswith("parley: nothing is changed\n")
     (installation.home / "folder/wrong.yml").write_text(yaml.safe_dump(wrong))
     code, _, errors = await installation.parley("apply", str(installation.home / "folder"))

@@ -166,3 +166,14 @@ def test_doctor_says_what_to_do(shell: Shell) -> None:
         assert finding in result.out
         assert result.code == 1
     token.unlink()
+
+
+def test_doctor_names_agents_that_answer_by_a_script(shell: Shell) -> None:
+    script = """'{"DEBUG_MOCK_RESPONSES": "[\\"Twelve.\\"]"}'"""
+    define = f"SELECT admin.define_agent('clerk', 'Counts.', instructions => 'Count.', env => {script})"
+    shell.says("psql", "-c", define)
+
+    result = shell.run("doctor")
+
+    shell.says("psql", "-c", "SELECT admin.delete_agent('clerk')")
+    assert "the agent clerk answers by a script, not by a model" in result.out

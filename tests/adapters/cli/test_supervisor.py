@@ -137,3 +137,41 @@ def test_the_programs_end_with_the_supervisor() -> None:
         assert all(is_alive(pid) for pid in pids)
         os.kill(running.pid, signal.SIGKILL)
         wait_until_gone(pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_log_that_nobody_reads_any_more_ends_nobody(number: signal.Signals) -> None:
+    """As in `parley run 2>&1 | tee log`, where Ctrl+C ends `tee` too."""
+    with supervised("[serve, serve], on_ready=lambda: None") as running:
+        first, second = read_pid(running), read_pid(running)
+        assert running.stderr is not None
+        running.stderr.close()
+        running.stderr = None
+        os.kill(second, signal.SIGKILL)
+        assert is_alive(read_pid(running))
+        assert is_alive(first)
+        running.send_signal(number)
+        running.wait()
+
+    assert running.returncode == 0
+
+
+def test_an_end_by_a_signal_without_a_name_is_told() -> None:
+    program = "lambda child: os.kill(os.getpid(), signal.SIGRTMIN + 1)"
+    with supervised(f"[serve, {program}], on_ready=lambda: None") as running:
+        (line,) = read(running, 1)
+
+    assert line["cause"] == f"signal {signal.SIGRTMIN + 1}"
+
+
+def test_a_process_that_can_not_be_started_is_tried_again_while_the_others_run() -> None:
+    limit = "__import__('resource').setrlimit(__import__('resource').RLIMIT_NOFILE, (3, 4096))"
+    with supervised(f"[serve, serve], on_ready=lambda: {limit}") as running:
+        pid = read_pid(running)
+        lines = read(running, 2)
+        assert is_alive(pid)
+
+    assert [(line["event"], line["worker"], line["restart_seconds"]) for line in lines] == [
+        ("worker_not_started", 2, 1.0),
+        ("worker_not_started", 2, 2.0),
+    ]
