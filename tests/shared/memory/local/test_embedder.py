@@ -72,6 +72,15 @@ async def test_texts_of_the_same_meaning_are_near_in_other_words_and_in_another_
     assert all(abs(cosine(vector, vector) - 1) < 1e-3 for vector in vectors)
 
 
+async def test_ctrl_c_is_left_to_the_process_that_started_the_program(embedder: LocalEmbedder) -> None:
+    await embedder.load()
+    program = program_of(os.getpid())
+    program.send_signal(signal.SIGINT)
+
+    assert (await embedder.embed(["I never eat meat."], deadline_seconds=30)).vectors
+    assert program_of(os.getpid()) == program
+
+
 async def test_a_message_does_not_wait_while_the_model_is_loaded(embedder: LocalEmbedder) -> None:
     with pytest.raises(EmbeddingUnavailable):
         await embedder.embed(["first"])
