@@ -5,7 +5,7 @@ import json
 
 import asyncpg
 
-from agent.queue.inbox import to_event
+from agent.queue.inbox import Accepted, to_event
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -17,9 +17,8 @@ from tests.support.parley import Parley, message, open_parley
 IN_A_CIRCLE = "100ms"
 
 
-async def test_a_turn_ends_beside_a_message_to_its_person_from_who_changes_their_limits(
-    parley: Parley, owner: asyncpg.Connection
-) -> None:
+async def begin_turn(parley: Parley) -> tuple[Accepted, asyncio.Event]:
+    """Store a message and wait until its turn asks the model, which answers when the event is set."""
     is_asked, go = asyncio.Event(), asyncio.Event()
 
     async def answer(_body: Body, _number: int) -> Answer:
@@ -30,6 +29,13 @@ async def test_a_turn_ends_beside_a_message_to_its_person_from_who_changes_their
     parley.model.play(answer)
     accepted = await parley.accept("hello")
     await is_asked.wait()
+    return accepted, go
+
+
+async def test_a_turn_ends_beside_a_message_to_its_person_from_who_changes_their_limits(
+    parley: Parley, owner: asyncpg.Connection
+) -> None:
+    accepted, go = await begin_turn(parley)
     async with owner.transaction():
         # As a decision does that gives a person more, and tells them so.
         await owner.execute("SELECT parley_lock_user(id) FROM users")
@@ -45,16 +51,7 @@ async def test_a_turn_ends_beside_a_message_to_its_person_from_who_changes_their
 async def test_a_worker_lives_while_somebody_holds_what_the_end_of_a_reservation_waits_for(
     parley: Parley, owner: asyncpg.Connection
 ) -> None:
-    is_asked, go = asyncio.Event(), asyncio.Event()
-
-    async def answer(_body: Body, _number: int) -> Answer:
-        is_asked.set()
-        await go.wait()
-        return Answer("hello")
-
-    parley.model.play(answer)
-    accepted = await parley.accept("hello")
-    await is_asked.wait()
+    accepted, go = await begin_turn(parley)
     async with owner.transaction():
         # As who erases a person, for as long as that takes.
         await owner.execute("SELECT FROM turns FOR UPDATE")
