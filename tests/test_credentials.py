@@ -10,7 +10,6 @@ from agent import commands
 from agent.app import App
 from agent.commands.personal_data.erasure import erase, request_erasure
 from agent.commands.personal_data.export import export_person
-from agent.queue import inbox
 from shared.db.database import Address
 from shared.errors import Refusal
 from shared.log import redact
@@ -169,7 +168,7 @@ async def test_a_program_gives_one_for_a_single_message_and_it_outlives_the_deat
     settings: Settings, address: Address, model: OpenAIStub, cabins: Cabins
 ) -> None:
     async with open_parley(settings, address, model, modules=cabins.modules(), works=False) as door:
-        await inbox.accept(door.app.database, given_for(door, "what have I booked?"))
+        await door.app.inbox.accept(given_for(door, "what have I booked?"))
         await door.accept("and next year?")
         assert await door.value("SELECT count(*) FROM inbox WHERE credentials IS NOT NULL") == 1
         assert SECRET not in await dump(door)

@@ -44,15 +44,6 @@ class Accepted:
     is_new: bool
 
 
-async def accept(database: Database, message: IncomingMessage) -> Accepted:
-    """Store an event once and queue its turn; acknowledge the event to the platform only after this returns.
-
-    Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message.
-    """
-    async with database.statement() as session:
-        return _check(*await accept_all(session, [to_event(message)]))
-
-
 async def accept_within(session: Session, message: IncomingMessage) -> bool:
     """Store an event once in the session's transaction, and queue its turn; return whether it is new."""
     (row,) = await accept_all(session, [to_event(message)])
@@ -93,7 +84,10 @@ class Inbox:
         self._loader = BatchLoader(self._accept_all)
 
     async def accept(self, message: IncomingMessage) -> Accepted:
-        """Store an event as the function `accept` does."""
+        """Store an event once and queue its turn; acknowledge the event to the platform only after this returns.
+
+        Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message.
+        """
         clock = asyncio.get_running_loop().time
         began = clock()
         if len(message.content) > MAX_BATCHED_CHARS:

@@ -16,7 +16,8 @@ import asyncpg
 from sqlalchemy import URL
 
 from agent.journal.responses import find_response
-from agent.queue import inbox
+from agent.live.notifier import Notifier
+from agent.queue.inbox import Inbox
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
 from shared.files.storage import open_storage
@@ -129,8 +130,8 @@ class Stage:
 
     async def accepts(self, content: str, **fields: Any) -> int:
         """Store a message from the fake platform; return its inbox id."""
-        accepted = await inbox.accept(self.database, message(content, adapter="fake", **fields))
-        return accepted.inbox_id
+        inbox = Inbox(self.database, Notifier(self.database))
+        return (await inbox.accept(message(content, adapter="fake", **fields))).inbox_id
 
     async def response(self, inbox_id: int) -> AgentResponse:
         """Wait for the answer to a message, at most for a minute."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import psutil  # type: ignore[import-untyped]  # the package has no types
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -15,7 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from adapters.cli.compose import open_app
 from adapters.cli.worker import build_worker
 from agent.app import App
-from agent.queue import inbox
+from agent.live.notifier import Notifier
+from agent.queue.inbox import Inbox
 from agent.queue.outbox import Senders
 from shared.db.database import Address, Database, DatabaseLost
 from shared.db.driver import Connection
@@ -41,9 +41,10 @@ def replaced(app: App, **parts: Any) -> App:
 
 async def accept_patiently(database: Database, event: IncomingMessage) -> int:
     """Store an event as an adapter does: retry until it is stored, and only then acknowledge."""
+    inbox = Inbox(database, Notifier(database))
     while True:
         try:
-            return (await inbox.accept(database, event)).inbox_id
+            return (await inbox.accept(event)).inbox_id
         except DatabaseLost:
             await asyncio.sleep(0.05)
 
@@ -74,16 +75,6 @@ async def open_parley_with(
         finally:
             parley.worker.cancel()
             await asyncio.gather(parley.worker, return_exceptions=True)
-
-
-class SilentDatabase(Database):
-    """Connections that fire no triggers, so that jobs are queued without a notification."""
-
-    async def connect(self, *, as_owner: bool = True, **options: Any) -> asyncpg.Connection:
-        """Open such a connection as the owner."""
-        connection: asyncpg.Connection = await self.address.connect(as_owner=as_owner)
-        await connection.execute("SET session_replication_role = replica")
-        return connection
 
 
 async def control(home: Path, action: str, mode: str) -> None:

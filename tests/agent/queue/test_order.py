@@ -59,7 +59,7 @@ async def test_a_message_that_is_still_being_stored_holds_up_later_ones_of_its_p
         first = replace(message("first", server="one"), sent_at=None, place=event.place)
         await inbox.accept_within(session, first)
         later = asyncio.create_task(accept(event))
-        other = await inbox.accept(parley.app.database, message("elsewhere", server="two"))
+        other = await parley.app.inbox.accept(message("elsewhere", server="two"))
         assert other.is_new
         assert not later.done()
     await later

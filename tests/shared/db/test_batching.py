@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.queue.inbox import Accepted, Inbox, accept
+from agent.queue.inbox import Accepted, Inbox
 from shared.db.batching import MAX_BATCH, BatchLoader
 from shared.db.database import Address, DatabaseLost
 from shared.errors import EventIdInUse
@@ -83,7 +83,7 @@ async def test_events_that_come_together_are_stored_and_answered_like_those_that
     strange = '\\ "quotes" \n 🐸 {"a": null} \x00 </script>'
     messages = [message(f"hello {number}", event_id=f"e{number}", channel=f"room-{number}") for number in range(5)]
     messages.append(message(strange, event_id="strange", channel="room-9", decision=Decision(7, approved=True)))
-    await accept(parley.app.database, messages[2])
+    await parley.app.inbox.accept(messages[2])
     stolen = message("mine", event_id="e3", channel="a-room-that-sorts-first", user="eve")
 
     inbox = parley.app.inbox
