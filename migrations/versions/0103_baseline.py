@@ -4,7 +4,7 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0102"
+revision = "0103"
 down_revision = None
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
@@ -25,6 +25,8 @@ def upgrade() -> None:
     for path in sorted((SCHEMA / "functions" / "admin").glob("*.sql")):
         run_file(path)
     run_file(SCHEMA / "admin.sql")
+    # For what `RETENTION_EVENTS_DAYS` is by default; the maintenance makes those that follow.
+    run("SELECT public.parley_make_partitions(365)")
 
 
 def install_functions(folder: str, excluded: str) -> None:
