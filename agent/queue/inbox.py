@@ -3,8 +3,10 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 from agent.live.notifier import Notifier
@@ -97,15 +99,25 @@ class Inbox:
             row = await self._loader.load(message)
         accepted = _check(row)
         if accepted.is_new:
-            self._notifier.announce_job()
             parameters = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
             record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=clock() - began)
         return accepted
 
     async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
         events = [to_event(message) for message in messages]
-        async with self._database.statement() as session:
-            return await accept_all(session, events, is_announced=True)
+        worker = self._notifier.find_near()
+        async with nullcontext() if worker is None else worker.claim() as claim, self._database.statement() as session:
+            if claim is None:
+                rows = await accept_all(session, events, is_announced=True)
+            else:
+                parameters = {"events": json.dumps(events), **claim.parameters}
+                row = (await session.execute(statements.accept_and_take, parameters)).one()
+                rows = [SimpleNamespace(**accepted) for accepted in row.accepted]
+                claim.fill(row.jobs or ())
+        for row in rows if claim is None else ():
+            if row.is_new:
+                self._notifier.announce_job()
+        return rows
 
 
 def to_waiting(row: Mapping[str, Any]) -> Waiting:

@@ -284,5 +284,12 @@ WHERE turn_id IN (SELECT id FROM own)
 -- name: accept
 SELECT * FROM parley_accept(CAST(:events AS jsonb), CAST(:is_announced AS boolean));
 
+-- name: accept_and_take
+SELECT * FROM parley_accept_and_take(
+    p_events => CAST(:events AS jsonb), p_worker_id => :worker_id, p_limit => :limit,
+    p_persons => CAST(:persons AS jsonb), p_servers => CAST(:servers AS jsonb), p_per_person => :per_person,
+    p_per_server => :per_server, p_after => :after, p_revision => :revision, p_suspect => :suspect
+);
+
 -- name: withdraw_questions
 SELECT parley_withdraw_questions(CAST(:turn_ids AS bigint[]));
