@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from shared.log import get_logger
 from shared.text import abbreviate, without_credential
 
 if TYPE_CHECKING:
+    from adapters.discord.sessions import Sessions
     from adapters.discord.transport.rest import Rest
     from agent.app import App
 
@@ -97,12 +98,23 @@ class Checkpoint:
         self._newest = max(self._newest, message_id)
 
 
-class Gateway(discord.AutoShardedClient):
-    """The client of some shards."""
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of `count` shards, how far it has come, and the pace of its sessions."""
 
-    def __init__(self, app: "App", rest: "Rest", checkpoint: Checkpoint, **options: Any) -> None:
-        super().__init__(**(client_options(rest.rate_limiter.trace()) | options))
-        self._app, self._rest, self._checkpoint = app, rest, checkpoint
+    id: int
+    count: int
+    checkpoint: Checkpoint
+    sessions: "Sessions"
+
+
+class Gateway(discord.AutoShardedClient):
+    """The client of one shard, which can so be left to another process without the others."""
+
+    def __init__(self, app: "App", rest: "Rest", shard: Shard, **options: Any) -> None:
+        own = {"shard_ids": [shard.id], "shard_count": shard.count}
+        super().__init__(**(client_options(rest.rate_limiter.trace()) | own | options))
+        self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
         self._listening = Listening(app.database)
         self._interactions, self._edits = Interactions(app, rest), Edits(app, PLATFORM)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
@@ -129,6 +141,10 @@ class Gateway(discord.AutoShardedClient):
     async def setup_hook(self) -> None:
         """Register the commands; messages don't wait for that."""
         self._running.start(self._sync_commands(), "commands")
+
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:  # as in the library
+        """Wait until Discord accepts one more session of this token."""
+        await self._shard.sessions.wait(self._shard.id)
 
     async def _sync_commands(self) -> None:
         wait = FIRST_WAIT

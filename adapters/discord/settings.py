@@ -25,6 +25,8 @@ class DiscordSettings(PlatformSettings):
     """Number of gateway shards; unset: as many as Discord recommends."""
     shard_ids: str | None = None
     """Shards that this process may listen to: `0-3,7`; unset: all."""
+    session_seconds: Annotated[float, Field(ge=0)] = 5.25
+    """Seconds between two starts of gateway sessions; less for a gateway proxy."""
 
     @property
     def missing(self) -> str | None:
