@@ -46,7 +46,8 @@ class DiscordPlatform(ChatPlatform):
     async def open(self, app: "App") -> None:
         """Create the clients and limits from the app's collaborators; no request is sent yet."""
         await super().open(app)
-        self._sender = Sender(app, Rest(self._token, RateLimiter(app.database, self._token)))
+        limiter = RateLimiter(app.database, self._token, self.settings.requests_per_second)
+        self._sender = Sender(app, Rest(self._token, limiter))
 
     async def aclose(self) -> None:
         """Close the connections."""
