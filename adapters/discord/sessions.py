@@ -28,7 +28,8 @@ class NoSessionsLeft(Unavailable):
 class Sessions:
     """The sessions that this process starts; `limits` is Discord's `session_start_limit`.
 
-    `begun` has the shards whose first session has started here.
+    `begun` has the shards that have a session, or may start one now. Until `held_until`, by the monotonic clock, no
+    other process may take them.
     """
 
     def __init__(self, database: Database, bot: BotAccount, limits: dict[str, Any], seconds: float) -> None:
@@ -36,6 +37,7 @@ class Sessions:
             raise NoSessionsLeft(limits["reset_after"] / 1000)
         self.at_once = max(1, int(limits["max_concurrency"]))
         self.begun: set[int] = set()
+        self.held_until = 0.0
         self._database, self._bot, self._seconds = database, bot, seconds
 
     async def wait(self, shard_id: int) -> None:

@@ -2,6 +2,8 @@
 
 Of a process that dies, the others take over the shards within LEASE_SECONDS + RENEW_SECONDS. `parley_hold_shards`
 decides who holds which; it moves one at a time, and only between processes of which one holds two more than the other.
+A process whose lease has ended keeps its connections, so that an outage of the database costs no sessions, but takes no
+events of them before it knows whether the shards are still its own.
 """
 
 import asyncio
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 LEASE_SECONDS, RENEW_SECONDS = 12.0, 3.0
 # One try to renew the lease, and the pause after one that failed.
 TRY_SECONDS, AGAIN_SECONDS = 3.0, 1.0
-# A shard that this process has not connected for so long is left to another one, which may have a way to Discord.
+# A shard that this process can't connect for so long is left to another one, which may have a way to Discord.
 UNSERVED_SECONDS = 60.0
 
 
@@ -42,10 +44,9 @@ Connect = Callable[[Shard], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A shard that this process holds: since when, by the monotonic clock, and the task of its client."""
+    """A shard that this process holds, and the task of its client."""
 
     shard: Shard
-    since: float
     task: "asyncio.Task[None]"
 
 
@@ -56,7 +57,8 @@ class Shards:
         self._app, self._settings, self._rest, self._connect = app, settings, rest, connect
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._connections: dict[int, Connection] = {}
-        self._renewed = app.clock.monotonic()
+        # By shard that has no session at the moment: since when, by the monotonic clock.
+        self._pending: dict[int, float] = {}
 
     async def run(self) -> None:
         """Hold shards until cancelled."""
@@ -76,7 +78,8 @@ class Shards:
 
     async def _renew(self, count: int, shard_ids: Collection[int] | None, sessions: Sessions) -> bool:
         now = self._app.clock.monotonic()
-        pending = [shard_id for shard_id in self._connections if shard_id not in sessions.begun]
+        pending = self._connections.keys() - sessions.begun
+        self._pending = {shard_id: self._pending.get(shard_id, now) for shard_id in pending}
         marks = to_marks(self._connections)
         parameters: dict[str, Any] = {
             "holder": self._holder,
@@ -87,7 +90,7 @@ class Shards:
             "seen": list(marks.values()),
             # No more than can start at once, and the first one alone: others start at this moment, too.
             "claims": max(0, sessions.at_once - len(pending)) if self._connections else 1,
-            "unserved": [id_ for id_ in pending if now - self._connections[id_].since > UNSERVED_SECONDS],
+            "unserved": [id_ for id_, since in self._pending.items() if now - since > UNSERVED_SECONDS],
         }
         try:
             async with asyncio.timeout(TRY_SECONDS):
@@ -95,12 +98,8 @@ class Shards:
                 async with self._app.database.statement() as session:
                     rows = (await session.execute(statements.hold_shards, parameters)).all()
         except (DatabaseLost, TimeoutError):
-            if self._app.clock.monotonic() - self._renewed > LEASE_SECONDS and self._connections:
-                # From now on another process may hold them.
-                log.error("discord_shards_given_up", shards=sorted(self._connections))
-                await self._stop(list(self._connections), sessions)
             return False
-        self._renewed = now
+        sessions.held_until = now + LEASE_SECONDS
         held = {row.shard_id: row.seen_id for row in rows if row.shard_id is not None}
         await self._connect_to(held, rows[0].shard_count, sessions)
         return True
@@ -118,7 +117,7 @@ class Shards:
             shard.checkpoint.begin_at(marks[shard_id])
             start = stay_up(PLATFORM, partial(self._connect, shard), self._app.clock.monotonic)
             task = asyncio.create_task(start, name=f"discord {shard_id}")
-            self._connections[shard_id] = Connection(shard, self._app.clock.monotonic(), task)
+            self._connections[shard_id] = Connection(shard, task)
 
     async def _stop(self, shard_ids: Collection[int], sessions: Sessions) -> dict[int, str | None]:
         """Close the connections of these shards; return their marks, which a message that was being stored may move."""

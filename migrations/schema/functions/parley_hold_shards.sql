@@ -1,10 +1,13 @@
 -- Renews the lease of a process that listens for a bot, and returns the shards that it holds from now on, each with the mark
 -- of what was seen; without any, one row whose shard_id is NULL. `shard_count` is the number that is valid for all.
 --
--- `p_held` are the shards that it holds, as far as it knows, `p_seen` their marks. It takes `p_claims` more at most, and as long as
--- no other process that is ready has fewer. One that is two ahead of another gives up one at a time, so that shards move one
--- by one, and so it does with one of `p_unserved`, which it can't connect. The number of shards changes when all
--- processes want the same: then each shard begins where the one that had seen least has come, because servers move between them.
+-- `p_held` are the shards that it holds, as far as it knows, `p_seen` their marks. It takes `p_claims` more at most, and as
+-- long as no other process that is ready has fewer. One that is two ahead of another gives up one at a time, so that
+-- shards move one by one; and so it does with one of `p_unserved`, which it can't connect, and with one that an admin
+-- wants elsewhere (`left_by`).
+--
+-- The number of shards changes when all processes want the same: then each shard begins where the one that had seen least
+-- has come, because servers move between them.
 CREATE FUNCTION public.parley_hold_shards(
     p_bot_id bigint, p_holder text, p_lease double precision, p_shard_count integer, p_shard_ids integer[],
     p_held integer[], p_seen text[], p_claims integer, p_unserved integer[]
@@ -73,11 +76,11 @@ BEGIN
         JOIN public.listeners AS other ON other.bot_id = p_bot_id AND other.holder <> p_holder AND other.is_ready
             AND (other.shard_ids IS NULL OR mine.shard_id = ANY(other.shard_ids))
         WHERE mine.bot_id = p_bot_id AND mine.holder = p_holder AND (
-            mine.shard_id = ANY(p_unserved)
+            mine.shard_id = ANY(p_unserved) OR mine.left_by = p_holder
             OR public.parley_count_shards(p_bot_id, other.holder) + 2 <= public.parley_count_shards(p_bot_id, p_holder)
         )
         -- Direct messages come to shard 0.
-        ORDER BY mine.shard_id = ANY(p_unserved) DESC, mine.shard_id DESC LIMIT 1
+        ORDER BY mine.shard_id = ANY(p_unserved) OR mine.left_by IS NOT NULL DESC, mine.shard_id DESC LIMIT 1
     ) AND NOT EXISTS (
         -- One that is free already goes there first.
         SELECT FROM public.shards AS free

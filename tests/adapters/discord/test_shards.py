@@ -1,12 +1,14 @@
 """Several processes that listen for one bot: each message reaches one of them, whoever comes, goes or is killed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]  # the package has no types
 import pytest
 
 from adapters.discord.platform import DiscordPlatform
@@ -15,9 +17,10 @@ from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene
 from tests.bench.children import running_child
 from tests.standins.discord import Json
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.chat_scene import COMMAND, child_environment, ended
+from tests.support.chat_scene import COMMAND, PATIENCE, child_environment, ended
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
+MARKS = "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL"
 OF_A_PROCESS = "SELECT count(*) FROM shards WHERE split_part(holder, ':', 2) = :pid"
 
 
@@ -49,6 +52,24 @@ async def listening(scene: Scene, count: int = 1) -> AsyncIterator[list["asyncio
     finally:
         for task in tasks:
             await ended(task)
+
+
+@contextmanager
+def frozen(child: Process) -> Iterator[psutil.Process]:
+    """Stop a process for the block, or until it is resumed in it."""
+    process = psutil.Process(child.pid)
+    process.suspend()
+    try:
+        yield process
+    finally:
+        process.resume()
+
+
+async def until_logged(log: Path, text: str) -> None:
+    """Return once the log of another process has this text."""
+    async with asyncio.timeout(PATIENCE):
+        while text not in log.read_text():  # noqa: ASYNC110  # another process writes it
+            await asyncio.sleep(0.05)
 
 
 async def ask_everywhere(scene: Scene, servers: Servers, question: str, **fields: Any) -> None:
@@ -116,7 +137,7 @@ async def test_the_shards_of_a_killed_process_are_taken_over_with_all_that_was_m
         await scene.discord.gateway.until(4)
         await ask_everywhere(scene, servers, "before?")
         await hear_everywhere(scene, servers, 1)
-        await scene.until_value(4, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+        await scene.until_value(4, MARKS)
 
         adapters[0].kill()
         await adapters[0].wait()
@@ -127,6 +148,56 @@ async def test_the_shards_of_a_killed_process_are_taken_over_with_all_that_was_m
         await hear_everywhere(scene, servers, 2)
         await ask_everywhere(scene, servers, "after?")
         await hear_everywhere(scene, servers, 3)
+
+
+@pytest.mark.timeout(300)
+async def test_a_frozen_process_that_wakes_up_leaves_its_shards_to_their_new_holder(
+    scene: Scene, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    model.play(lambda _body, _number: Answer("Here."))
+    servers = add_servers(scene, 2)
+    log = tmp_path / "log"
+    env = child_environment(scene.settings, address, tmp_path) | scene.discord.environment()
+    async with (
+        scene.opened(address, model, listens=False),
+        running_child(*COMMAND, "adapter", "discord", env=env, errors=log) as child,
+    ):
+        await scene.discord.gateway.until(2)
+        await scene.until_value(2, MARKS)
+        with frozen(child) as process:
+            await ask_everywhere(scene, servers, "while it is frozen?")
+            async with listening(scene):
+                await hear_everywhere(scene, servers, 1)
+                command = await scene.ann.types("help", scene.general)
+                await command.answered()
+                process.resume()
+                await until_logged(log, "discord_shards_left")
+                await ask_everywhere(scene, servers, "and now?")
+                await hear_everywhere(scene, servers, 2)
+    # It had seen the command as well.
+    assert len(scene.discord.sent("POST", f"/interactions/{command.payload['id']}/")) == 1
+
+
+@pytest.mark.timeout(300)
+async def test_a_process_whose_lease_ended_while_nobody_else_listened_goes_on_with_its_session(
+    scene: Scene, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    model.play(lambda _body, _number: Answer("Here."))
+    servers = add_servers(scene, 2)
+    env = child_environment(scene.settings, address, tmp_path) | scene.discord.environment()
+    async with (
+        scene.opened(address, model, listens=False),
+        running_child(*COMMAND, "adapter", "discord", env=env) as child,
+    ):
+        await scene.discord.gateway.until(2)
+        await scene.until_value(2, MARKS)
+        with frozen(child):
+            await ask_everywhere(scene, servers, "while it is frozen?")
+            await scene.until_value(True, "SELECT alive_until < now() FROM listeners")
+        await hear_everywhere(scene, servers, 1)
+        await ask_everywhere(scene, servers, "and now?")
+        await hear_everywhere(scene, servers, 2)
+        assert len(scene.discord.gateway.identifies) == 2
 
 
 async def test_more_shards_after_a_stop_lose_nothing(scene: Scene, address: Address, model: OpenAIStub) -> None:

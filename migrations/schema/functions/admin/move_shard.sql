@@ -5,7 +5,7 @@ DECLARE
     v_holders text;
 BEGIN
     WITH moved AS (
-        UPDATE public.shards AS s SET holder = NULL, left_by = s.holder FROM public.bots AS b
+        UPDATE public.shards AS s SET left_by = s.holder FROM public.bots AS b
         WHERE b.id = s.bot_id AND b.platform = move_shard.platform AND s.shard_id = shard AND s.holder IS NOT NULL
         RETURNING s.left_by
     )
@@ -14,7 +14,7 @@ BEGIN
         RAISE EXCEPTION 'no process holds shard % of %', shard, platform
             USING HINT = 'SELECT shard_id, holder FROM shards ORDER BY shard_id shows who holds which.';
     END IF;
-    RETURN format('%s gives up shard %s; another process takes it, if there is one', v_holders, shard);
+    RETURN format('%s gives up shard %s as soon as another process can take it', v_holders, shard);
 END
 $$;
 COMMENT ON FUNCTION admin.move_shard IS 'Has another process hold a shard, if one listens: admin.move_shard(3).';
