@@ -68,7 +68,7 @@ def frozen(child: Process) -> Iterator[psutil.Process]:
 async def until_logged(log: Path, text: str) -> None:
     """Return once the log of another process has this text."""
     async with asyncio.timeout(PATIENCE):
-        while text not in log.read_text():  # noqa: ASYNC110  # another process writes it
+        while text not in log.read_text():  # noqa: ASYNC110, ASYNC240  # another process writes it
             await asyncio.sleep(0.05)
 
 
