@@ -7,6 +7,7 @@ import pytest
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.discord.conftest import BETWEEN_STARTS, make_scene
+from tests.adapters.discord.test_shards import OF_A_PROCESS
 from tests.bench.children import running_child
 from tests.standins.discord import DiscordStandIn
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -31,7 +32,8 @@ async def test_a_shard_does_not_stay_where_its_gateway_can_not_be_reached(
         ):
             await scene.until_value(1, "SELECT count(*) FROM shards WHERE holder IS NOT NULL")
             env = deaf | {"DISCORD_GATEWAY": discord.gateway.url}
-            async with running_child(*COMMAND, "adapter", "discord", env=env, errors=tmp_path / "other log"):
+            async with running_child(*COMMAND, "adapter", "discord", env=env, errors=tmp_path / "other log") as other:
+                await scene.until_value(1, OF_A_PROCESS, pid=str(other.pid))
                 await discord.gateway.until()
                 await scene.ann.says("can you hear me?", scene.ann.dm())
                 assert await scene.ann.hears(scene.ann.dm()) == ["I hear you."]
