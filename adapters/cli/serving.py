@@ -7,7 +7,7 @@ import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
 from adapters.cli.console import complain
+from adapters.cli.neighbours import joined
 from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.supervisor import Child
 from adapters.cli.watchdog import EXIT_STATUS, end_within, watched
@@ -114,7 +115,9 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
                 key = app.secrets.secret_keys[0]
                 tracer = tracing.enter_context(opened_tracer(endpoint, key, version=__version__, clock=app.clock))
                 tracing.enter_context(traced_with(tracer))
-            await _run(app, parts, on_ready, stopping=stopping)
+            # Who only listens keeps no files.
+            async with joined(app) if parts.web or parts.worker else nullcontext():
+                await _run(app, parts, on_ready, stopping=stopping)
     return stopping.is_set()
 
 

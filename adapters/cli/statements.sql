@@ -137,3 +137,21 @@ SELECT 'MCP server' AS kind, name, enabled, last_error, last_connected_at IS NOT
 FROM mcp_servers
 UNION ALL SELECT 'agent', name, is_enabled, last_error, url IS NULL OR card_fetched_at IS NOT NULL, 0 FROM agents
 ORDER BY kind DESC, name;
+
+-- name: list_processes
+-- No lease lasts longer than the second time: the database's clock was set back since.
+SELECT name, store, key_hashes, token_hash FROM processes
+WHERE alive_until BETWEEN now() AND now() + 2 * :lease * interval '1 second'
+  AND id < (SELECT id FROM processes WHERE name = :name) ORDER BY id;
+
+-- name: renew_process
+WITH dead AS (
+    DELETE FROM processes WHERE name <> :name
+      AND NOT alive_until BETWEEN now() AND now() + 2 * :lease * interval '1 second'
+)
+INSERT INTO processes (name, store, key_hashes, token_hash, alive_until)
+VALUES (:name, :store, CAST(:key_hashes AS text[]), :token_hash, now() + :lease * interval '1 second')
+ON CONFLICT (name) DO UPDATE SET alive_until = excluded.alive_until;
+
+-- name: remove_process
+DELETE FROM processes WHERE name = :name;

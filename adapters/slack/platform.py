@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import STORE_SECONDS, ChatPlatform, Finding, Running
+from adapters.base import STORE_SECONDS, BotAccount, ChatPlatform, Finding, Running
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, accept_missed, attend
 from adapters.chat.live import LIVE_AFTER
@@ -33,6 +33,7 @@ from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
 from adapters.slack.transport.api import Refused, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
+from adapters.slack.transport.places import Places
 from adapters.slack.transport.socket import open_socket
 from shared.db.database import retry_on_lost_db
 from shared.errors import ConfigurationError, Unavailable
@@ -109,10 +110,20 @@ class SlackPlatform(ChatPlatform):
         if secret is None:
             await self._listen_while_connected(_always)
             return
-        async with open_socket(
-            self._open_bolt(), self.clients, secret, clock=self.app.clock, running=self._running
-        ) as socket:
-            await self._listen_while_connected(socket.client.is_connected)
+        bot = BotAccount(self.app.database, PLATFORM, secret.get_secret_value())
+        places = Places(self.app.database, bot, self.app.clock)
+        async with (
+            places.held(),
+            open_socket(
+                self._open_bolt(), self.clients, secret, clock=self.app.clock, running=self._running
+            ) as connection,
+        ):
+
+            async def is_connected() -> bool:
+                await places.keep()
+                return bool(await connection.client.is_connected())
+
+            await self._listen_while_connected(is_connected)
 
     async def _listen_while_connected(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
         """Listen while there is a connection, and catch up on messages from before."""
