@@ -137,3 +137,9 @@ SELECT 'MCP server' AS kind, name, enabled, last_error, last_connected_at IS NOT
 FROM mcp_servers
 UNION ALL SELECT 'agent', name, is_enabled, last_error, url IS NULL OR card_fetched_at IS NOT NULL, 0 FROM agents
 ORDER BY kind DESC, name;
+
+-- name: read_last_history
+SELECT timeline, created_at, replayed_at, lost_answers AS answers, lost_messages AS messages, lost_cost AS cost,
+       greatest(0, coalesce(seen_lsn - replayed_lsn, 0)) AS lost_bytes, count(*) OVER () AS histories,
+       created_at > now() - interval '30 days' AS is_recent
+FROM database_histories ORDER BY id DESC LIMIT 1;
