@@ -1,15 +1,23 @@
 """The primary dies and a standby is promoted: real servers, real promotions."""
 
 import asyncio
+from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
+from io import BytesIO
 
 import pytest
 
 from adapters.cli.check_database import Installation, check_servers
+from shared.backup.database import DumpOptions, write_dump
 from shared.db.connections import ReadOnlyDatabase
-from shared.db.database import DatabaseLost, check
+from shared.db.database import Address, DatabaseLost, check
+from shared.db.migrations import run_alembic
+from shared.db.programs import connection_string, find_program, list_dump_options
+from shared.db.roles import ADMIN_ROLE
+from shared.messages import AgentResponse
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
@@ -53,7 +61,7 @@ async def store(parley: Parley, text: str) -> None:
 async def until(parley: Parley, question: str) -> None:
     """Return when the database answers this with yes."""
     async with asyncio.timeout(60):
-        while not await is_so(parley, question):
+        while not await is_so(parley, question):  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.05)
 
 
@@ -86,8 +94,11 @@ async def look_at_servers(pair: Replicas, settings: Settings) -> dict[str, tuple
     return {finding.subject: (finding.level, finding.text) async for finding in findings}
 
 
-async def lose_the_last_commits(pair: Replicas, parley: Parley) -> None:
-    """Fail over to a standby that lacks three answers and a message in work; it has the turn of another one."""
+async def lose_the_last_commits(pair: Replicas, parley: Parley) -> asyncio.Task[AgentResponse]:
+    """Fail over to a standby that lacks three answers and two messages in work, and has the turn of another one.
+
+    Return a task that waits for the answer to a lost one.
+    """
     await send(parley, range(2))
     await parley.platform.wait_for(2)
     await store(parley, "slow and kept")
@@ -97,14 +108,16 @@ async def lose_the_last_commits(pair: Replicas, parley: Parley) -> None:
     await send(parley, range(2, 5))
     await parley.platform.wait_for(5)
     await store(parley, "slow and lost")
-    await parley.model.until(7)
+    waiting = asyncio.create_task(parley.ask("slow and lost, too"))
+    await parley.model.until(8)
     await pair.fail_over()
+    return waiting
 
 
 async def test_what_asynchronous_replication_has_lost_is_told_and_its_ids_are_not_given_out_again(
     template: Server, settings: Settings, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    is_over = asyncio.Event()
+    is_over, times = asyncio.Event(), list[datetime]()
 
     async def answer(body: Body, number: int) -> Answer:
         if "slow" in last_user_text(body):
@@ -113,11 +126,17 @@ async def test_what_asynchronous_replication_has_lost_is_told_and_its_ids_are_no
 
     model.play(answer)
     async with replicas(template, is_synchronous=False) as pair, open_parley(settings, pair.address, model) as parley:
-        await lose_the_last_commits(pair, parley)
+        with parley.app.events.failovers.observed(times.append):
+            waiting = await lose_the_last_commits(pair, parley)
+            await until(parley, "SELECT count(*) = 2 AND max(lost_messages) = 5 FROM database_histories")
 
-        await until(parley, "SELECT count(*) = 2 AND max(lost_messages) = 4 FROM database_histories")
+        # So long before the failure, platforms read messages again.
+        assert [time < parley.app.clock.now() for time in times] == [True]
         assert await parley.value("SELECT lost_answers FROM database_histories WHERE timeline = 2") == 3
         assert "database_failed_over" in capsys.readouterr().out
+        # Who waits for an answer over a connection hears that the message is gone.
+        async with asyncio.timeout(60):
+            assert (await waiting).error == "lost"
         is_over.set()
         # The platform repeats what was lost.
         await store(parley, "slow and lost")
@@ -130,10 +149,10 @@ async def test_what_asynchronous_replication_has_lost_is_told_and_its_ids_are_no
         assert await parley.value("SELECT count(*) FROM turns WHERE status = 'running'") == 0
         level, text = (await look_at_servers(pair, settings))["failover"]
         assert level == "warn"
-        assert "gone or open again: 3; accepted messages that are gone: 4" in text
+        assert "gone or open again: 3; accepted messages that are gone: 5" in text
 
 
-async def test_a_primary_that_was_left_behind_is_not_used_when_it_comes_back(
+async def test_a_primary_that_was_left_behind_is_left_and_not_used_again_although_it_takes_writes(
     template: Server, settings: Settings, model: OpenAIStub
 ) -> None:
     model.play(echo)
@@ -141,11 +160,11 @@ async def test_a_primary_that_was_left_behind_is_not_used_when_it_comes_back(
         await send(parley, range(2))
         await parley.platform.wait_for(2)
         await pair.first.until(CAUGHT_UP, "async")
-        await pair.fail_over()
-        await send(parley, range(2, 3))
-        # It takes writes, as when a service starts it again, and stands first in the address.
-        await pair.first.start()
-        await send(parley, range(3, 4))
+        # Nobody stops the first one, and all connections to it are fine.
+        await pair.second.control("promote")
+        await until(parley, "SELECT count(*) = 2 FROM database_histories")
+        await send(parley, range(2, 4))
+        # It stands first in the address of a process that begins now.
         async with open_parley(settings, pair.address, model, works=False) as later:
             await send(later, range(4, 6))
         await parley.platform.wait_for(6)
@@ -157,6 +176,23 @@ async def test_a_primary_that_was_left_behind_is_not_used_when_it_comes_back(
         level, text = (await look_at_servers(pair, settings))["servers"]
         assert level == "fail"
         assert f"127.0.0.1:{pair.first.port} (timeline 1) and 127.0.0.1:{pair.second.port} (timeline 2)" in text
+
+
+async def use_programs(address: Address) -> None:
+    """Let psql, pg_dump and Alembic connect, by an address whose first server is a standby: they use the second."""
+    psql = find_program("psql", is_embedded=True)
+    with connection_string(address, role=ADMIN_ROLE) as target:
+        process = await asyncio.create_subprocess_exec(psql, target, "-Atc", "SELECT pg_is_in_recovery()", stdout=PIPE)
+        assert (await process.communicate())[0] == b"f\n"
+    async with connected(address) as owner, owner.transaction(isolation="repeatable_read"):
+        dump = BytesIO()
+        snapshot = await owner.fetchval("SELECT pg_export_snapshot()")
+        options, of_server = await list_dump_options(address)
+        await asyncio.to_thread(
+            write_dump, address, DumpOptions(owner.get_server_version().major, snapshot, options, of_server), dump
+        )
+        assert dump.getvalue().startswith(b"PGDMP")
+    await asyncio.to_thread(run_alembic, address.libpq(as_owner=True))
 
 
 async def test_a_server_that_becomes_read_only_is_left_and_comes_back_as_a_standby_and_as_the_primary(
@@ -179,8 +215,9 @@ async def test_a_server_that_becomes_read_only_is_left_and_comes_back_as_a_stand
             await check(pair.first.address)
         assert (await look_at_servers(pair, settings))["servers"] == (
             "ok",
-            f"127.0.0.1:{pair.first.port}: it is a standby; 127.0.0.1:{pair.second.port}: takes writes",
+            f"127.0.0.1:{pair.first.port}: it is a standby, or read-only; 127.0.0.1:{pair.second.port}: takes writes",
         )
+        await use_programs(pair.address)
         await pair.second.kill()
         with pytest.raises(DatabaseLost) as lost:
             await parley.accept("who takes this?")

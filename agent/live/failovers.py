@@ -66,6 +66,9 @@ class Failovers:
             lost_messages=loss.messages,
             lost_bytes=int(loss.lost_bytes),
         )
-        since = loss.replayed_at or evidence.after.created_at
+        self.tell(loss.replayed_at or evidence.after.created_at)
+
+    def tell(self, last_commit: datetime) -> None:
+        """Tell the observers of a failover; `last_commit` is the last that it has not lost."""
         for observer in list(self._observers):
-            observer(since - CLOCKS_APART)
+            observer(last_commit - CLOCKS_APART)

@@ -270,4 +270,4 @@ class Listener(TurnReaders):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(loss.wait(), PING_SECONDS)
                     return
-                await self._database.address.servers.look(connection)
+                await self._database.address.look(connection)

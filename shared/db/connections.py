@@ -144,9 +144,11 @@ async def connect(
     A statement may take `statement_seconds`; 0: any time.
     """
     limit = statement_seconds + ANSWER_SECONDS if statement_seconds else None
-    connection = await asyncpg.connect(
-        timeout=CONNECT_SECONDS, command_timeout=limit, max_cached_statement_lifetime=0, **arguments
-    )
+    options = {"command_timeout": limit, "max_cached_statement_lifetime": 0, **arguments}
+    try:
+        connection = await asyncpg.connect(timeout=CONNECT_SECONDS, **options)
+    except asyncpg.TargetServerAttributeNotMatched:
+        raise ReadOnlyDatabase("it is a standby, or read-only") from None
     with contextlib.ExitStack() as closing:
         closing.callback(connection.terminate)
         await prepare(connection, setup)

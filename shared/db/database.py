@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import asyncpg
 from sqlalchemy import URL, NullPool, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from tenacity import (
@@ -36,7 +36,7 @@ from shared.db.driver import RELEASE_SECONDS, WAIT_SECONDS, Connection, Pool
 from shared.db.embedded.server import CONNECTIONS, start_postgres
 from shared.db.errors import REFUSED, is_broken, is_duplicate, is_lost, is_stale
 from shared.db.history import Witness
-from shared.db.hosts import Host, Servers, check_kind, list_hosts, parse_url
+from shared.db.hosts import KIND, READ_WRITE, Host, Servers, check_kind, list_hosts, parse_url
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
@@ -125,14 +125,19 @@ class Address:
         """Return each of several hosts as `Servers.list_states` does."""
         return await self.servers.list_states(self._opener(as_owner=True))
 
+    async def look(self, connection: asyncpg.Connection) -> None:
+        """Look whether the server of an open connection is still the one that takes writes, as `Servers.look` does."""
+        await self.servers.look(connection, self._opener())
+
     def _opener(
-        self, *, as_owner: bool, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
+        self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
     ) -> Callable[[Host | None], Awaitable[asyncpg.Connection]]:
         setup = self.setup(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
         arguments = self.asyncpg_arguments(as_owner=as_owner, role=role)
 
         async def open_one(host: Host | None) -> asyncpg.Connection:
-            where = {} if host is None else {"host": host[0], "port": host[1]}
+            # Asked before anything else: a standby's log need not say each time that it is one.
+            where = {} if host is None else {"host": host[0], "port": host[1], KIND: READ_WRITE}
             return await connect(arguments | where, setup, statement_seconds)
 
         return open_one
@@ -143,8 +148,9 @@ class Address:
         hosts = ",".join(f"{name}:{port}" for name, port in self.servers.hosts)
         if not hosts:
             return url.render_as_string(hide_password=True)
-        url = url.difference_update_query(["host", "port"]).set(host="several")
-        return url.render_as_string(hide_password=True).replace("several", hosts, 1)
+        text = url.difference_update_query(["host", "port"]).set(host=hosts).render_as_string(hide_password=True)
+        # SQLAlchemy takes what has a colon for an address of IPv6.
+        return text.replace(f"[{hosts}]", hosts)
 
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
         """Return the address as a libpq URL, for psql, pg_dump and Alembic, of the login that `setup` expects."""
@@ -248,12 +254,13 @@ class Database:
             "max_overflow": 0,
         }
         self.engine = _create_engine(self.connect, **own)
+        _replace_old_connections(self.engine, address.servers)
         # Long work is rare, and has a connection of its own with another limit.
         long = partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False, autoflush=True)
         self._long_sessions = async_sessionmaker(_create_engine(long, poolclass=NullPool), expire_on_commit=False)
         size = min(MOST_STATEMENTS, pool_size - pool_size // 2)
-        self._pool = Pool(self.connect, size)
+        self._pool = Pool(self.connect, size, address.servers)
 
     @property
     def witness(self) -> Witness:
@@ -359,6 +366,19 @@ def _create_engine(connect: Callable[[], Awaitable[asyncpg.Connection]], **own: 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **own)
     event.listen(engine.sync_engine, "handle_error", _replace_useless_connections)
     return engine
+
+
+def _replace_old_connections(engine: AsyncEngine, servers: Servers) -> None:
+    # Those to a server that was left behind, which may still answer.
+    def note(_connection: object, record: Any) -> None:
+        record.info["moves"] = servers.moves
+
+    def refuse_old(_connection: object, record: Any, _proxy: object) -> None:
+        if record.info["moves"] != servers.moves:
+            raise DisconnectionError
+
+    event.listen(engine.sync_engine, "connect", note)
+    event.listen(engine.sync_engine, "checkout", refuse_old)
 
 
 def _replace_useless_connections(context: ExceptionContext) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from shared.db.connections import VERIFICATION, prepare
 from shared.db.errors import is_stale
+from shared.db.hosts import Servers
 
 # How long one waits for a connection, and for the end of its last statement after a cancellation.
 WAIT_SECONDS, RELEASE_SECONDS = 15.0, 2.0
@@ -107,8 +108,9 @@ class Connection:
 class Pool:
     """A pool of asyncpg connections, opened on demand."""
 
-    def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]], size: int) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]], size: int, servers: Servers) -> None:
         self._connect, self._size = connect, size
+        self._servers, self._moves = servers, servers.moves
         self._pool: asyncpg.Pool | None = None
 
     @asynccontextmanager
@@ -129,6 +131,10 @@ class Pool:
                 reset=_skip_reset,
             )
         pool = self._pool
+        if self._moves != self._servers.moves:
+            # The server at their other end was left behind.
+            self._moves = self._servers.moves
+            await pool.expire_connections()
         driver = await pool.acquire(timeout=WAIT_SECONDS)
         try:
             yield driver

@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from time import monotonic
 
 import asyncpg
 from sqlalchemy import URL, make_url
@@ -24,6 +25,8 @@ WRITABLE_KINDS = (READ_WRITE, "primary")
 # How long the server that took writes last is asked alone, and how long others are waited for once one takes writes:
 # where the one that was left behind has come back, two do.
 LAST_SECONDS, OTHERS_SECONDS = 2.0, 1.0
+# Nobody may have stopped the server that was left behind: so often the others are asked whether one was promoted.
+ASK_SECONDS = 10.0
 # Why a host can't be used now; the others are asked.
 FAILURES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, UnfitDatabase)
 NO_PRIMARY = (
@@ -103,11 +106,16 @@ def check_kind(url: URL, setting: str) -> None:
 
 @dataclass(slots=True)
 class Servers:
-    """The servers of one address, for one process: which one took writes last, and what was seen of them."""
+    """The servers of one address, for one process: which one took writes last, and what was seen of them.
+
+    `moves` counts how often another one had to be used: connections that were opened before are of no use.
+    """
 
     hosts: tuple[Host, ...] = ()
     last: Host | None = None
     witness: Witness = field(default_factory=Witness)
+    moves: int = 0
+    _asked_at: float = 0.0
 
     async def open(self, open_one: Open, *, has_history: bool) -> asyncpg.Connection:
         """Return a connection to the server that takes writes; of two that do, to the one that was promoted last.
@@ -127,10 +135,32 @@ class Servers:
                     return self._keep(await self._try(open_one, self.last, has_history))
         return await self._open_any(open_one, has_history)
 
-    async def look(self, connection: asyncpg.Connection) -> None:
-        """Take note how far the server of an open connection is; raises `ReadOnlyDatabase` when it takes no writes."""
-        if (history := await read_history(connection)) is not None:
-            self.witness.note(*history)
+    async def look(self, connection: asyncpg.Connection, open_one: Open) -> None:
+        """Take note how far the server of an open connection is.
+
+        Raises `ReadOnlyDatabase` when it takes no writes any more, or was left behind.
+        """
+        if (history := await read_history(connection)) is None:
+            return
+        self._note(*history)
+        if self.hosts and monotonic() - self._asked_at >= ASK_SECONDS:
+            self._asked_at = monotonic()
+            await self._ask_others(history[0], open_one)
+
+    async def _ask_others(self, ours: History, open_one: Open) -> None:
+        others = [host for host in self.hosts if host != self.last]
+        outcomes = await asyncio.gather(
+            *(_open_with_history(open_one, host) for host in others), return_exceptions=True
+        )
+        newest, where = ours, None
+        for host, outcome in zip(others, outcomes, strict=True):
+            if isinstance(outcome, Opened):
+                outcome.connection.terminate()
+                if outcome.history is not None and newest.is_before(outcome.history[0]):
+                    newest, where = outcome.history[0], host
+        if where is not None:
+            self.last, self.moves = where, self.moves + 1
+            raise ReadOnlyDatabase(LEFT_BEHIND.format(theirs=ours.timeline, ours=newest.timeline))
 
     async def list_states(self, open_one: Open) -> list[tuple[str, int | str]]:
         """Return each of several hosts with its timeline if it takes writes, else with the reason why it can't be."""
@@ -183,8 +213,12 @@ class Servers:
 
     def _keep(self, opened: Opened) -> asyncpg.Connection:
         if opened.history is not None:
-            self.witness.note(*opened.history)
+            self._note(*opened.history)
         return opened.connection
+
+    def _note(self, history: History, position: Position) -> None:
+        self.moves += self.witness.history not in {None, history}
+        self.witness.note(history, position)
 
 
 async def _open_with_history(open_one: Open, host: Host | None) -> Opened:
