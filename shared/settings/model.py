@@ -119,7 +119,7 @@ class Settings(BaseModel):
     `~/.local/share/parley/.parley`; relative in `.env`: from its folder."""
     database_url: SecretStr | None = None
     """A Postgres of your own: `postgresql://user:password@host:5432/database`;
-    [several servers](../database.md#several-servers), of which one takes writes: `…@first:5432,second:5432/database`."""
+    [several servers](../database.md#several-servers), one of which takes writes: `…@first,second:5433/database`."""
     llm_models: Names = ()
     """Models in order of fallback, as litellm names them; unset: the offline model answers."""
     llm_protocols: Protocols = Field(default_factory=dict)
