@@ -47,10 +47,13 @@ class Accepted:
     is_new: bool
 
 
-async def accept_within(session: Session, message: IncomingMessage) -> bool:
-    """Store an event once in the session's transaction, and queue its turn; return whether it is new."""
-    (row,) = await accept_all(session, [to_event(message)])
-    return bool(row.is_new)
+async def accept_within(session: Session, *messages: IncomingMessage) -> None:
+    """Store events once each in the session's transaction, and queue their turns.
+
+    All that a transaction stores is stored by one call, which locks the places in a fixed order.
+    """
+    if messages:
+        await accept_all(session, [to_event(message) for message in messages])
 
 
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:

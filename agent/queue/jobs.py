@@ -34,6 +34,9 @@ DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
 NEAR_JOBS = 4
 # For so long after a job it looks often whether there is one that nobody told it of.
 BUSY_SECONDS, REST_SECONDS = 10.0, 2.0
+# After so many looks for which it was woken in vain, it waits before each further one: whoever may connect to the
+# database may tell it of jobs that there are not.
+FREE_LOOKS, PAUSE_SECONDS = 3, 0.02
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
 JOBS_PER_SLOT = 5
 
@@ -221,6 +224,7 @@ class Runner:
         self.queue, self._run_turn, self._clock, self._limits = queue, run_turn, clock, limits
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_woken = asyncio.Event()
+        self._vain_looks = 0
         self.gate = Gate()
         self.has_others = False
         self._busy_until = 0.0
@@ -263,6 +267,7 @@ class Runner:
                 await self.gate.wait_until_open(most=self._limits.held_seconds)
             jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
             self._start(jobs)
+            self._vain_looks = 0 if jobs else self._vain_looks + 1
             if not may_have_more:
                 await self._rest()
 
@@ -281,9 +286,14 @@ class Runner:
         # At rest, the worker's look at all kinds of work wakes it; that it could take jobs is tried now and then.
         is_busy = self._clock.monotonic() < self._busy_until
         seconds = self._limits.poll_seconds if is_busy else max(self._limits.poll_seconds, REST_SECONDS)
-        with suppress(TimeoutError):
+        if self._vain_looks > FREE_LOOKS:
+            await asyncio.sleep(PAUSE_SECONDS)
+        try:
             async with asyncio.timeout(seconds):
                 await self._is_woken.wait()
+        except TimeoutError:
+            # Nobody woke it.
+            self._vain_looks = 0
 
     async def _take(self) -> tuple[list[Job], bool]:
         self._is_woken.clear()
