@@ -14,13 +14,12 @@ from typing import Any
 
 import asyncpg
 
-from shared.db.connections import ReadOnlyDatabase
+from shared.db.connections import LONG_STATEMENT_SECONDS, ReadOnlyDatabase
 
 NOTE = """
 SELECT id, system, timeline, created_at, lsn, seen_at, current_setting('transaction_read_only') = 'on' AS is_read_only
 FROM public.parley_note_history()
 """
-NOTE_SECONDS = 4.0
 # A standby that is further behind than this is no standby for a failover.
 REMEMBERED_SECONDS, MOST_REMEMBERED = 900.0, 20_000
 
@@ -106,13 +105,14 @@ def _list_recent(entries: "Sequence[Any]") -> list[Any]:
     return [entry for entry in entries if entry[0] >= entries[-1][0] - REMEMBERED_SECONDS]
 
 
-async def read_history(connection: asyncpg.Connection) -> tuple[History, Position] | None:
+async def read_history(connection: asyncpg.Connection, seconds: float | None = None) -> tuple[History, Position] | None:
     """Return the server's history, noted in the database, and its position; None where it has or tells none.
 
-    Raises `ReadOnlyDatabase` when it takes no writes any more.
+    It may take so many seconds, by default as many as any statement. Raises `ReadOnlyDatabase` when the server takes no
+    writes any more.
     """
     try:
-        row = await connection.fetchrow(NOTE, timeout=NOTE_SECONDS)
+        row = await _note(connection, seconds)
     except (asyncpg.UndefinedFunctionError, asyncpg.InsufficientPrivilegeError):
         # The tables are not made yet, or the login is a stranger's.
         return None
@@ -122,6 +122,16 @@ async def read_history(connection: asyncpg.Connection) -> tuple[History, Positio
         raise ReadOnlyDatabase
     history = History(row["id"], row["system"], timeline=row["timeline"], created_at=row["created_at"])
     return history, Position(row["lsn"], row["seen_at"])
+
+
+async def _note(connection: asyncpg.Connection, seconds: float | None) -> asyncpg.Record | None:
+    try:
+        return await connection.fetchrow(NOTE, timeout=seconds)
+    except asyncpg.QueryCanceledError:
+        # Of a queue of some hundred thousand places, a new history gives all jobs new ids; nobody can work before.
+        async with connection.transaction():
+            await connection.execute("SET LOCAL statement_timeout = 0")
+            return await connection.fetchrow(NOTE, timeout=LONG_STATEMENT_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +161,8 @@ class Loss:
 
     def __str__(self) -> str:
         """Return the sentence for the operator."""
-        begin = f"the database was failed over at {self.created_at:%Y-%m-%d %H:%M:%S} UTC (timeline {self.timeline})"
+        at = f"{self.created_at:%Y-%m-%d %H:%M:%S} UTC (timeline {self.timeline})"
+        begin = f"the database was failed over or restored at {at}"
         if not self.may_be:
             return f"{begin}; nothing is known to be lost"
         since = "" if self.replayed_at is None else f" after {self.replayed_at:%H:%M:%S} UTC"

@@ -25,6 +25,8 @@ WRITABLE_KINDS = (READ_WRITE, "primary")
 # How long the server that took writes last is asked alone, and how long others are waited for once one takes writes:
 # where the one that was left behind has come back, two do.
 LAST_SECONDS, OTHERS_SECONDS = 2.0, 1.0
+# How long one that listens may take to tell its history.
+LOOK_SECONDS = 4.0
 # Nobody may have stopped the server that was left behind: so often the others are asked whether one was promoted.
 ASK_SECONDS = 10.0
 # Why a host can't be used now; the others are asked.
@@ -140,7 +142,7 @@ class Servers:
 
         Raises `ReadOnlyDatabase` when it takes no writes any more, or was left behind.
         """
-        if (history := await read_history(connection)) is None:
+        if (history := await read_history(connection, LOOK_SECONDS)) is None:
             return
         self._note(*history)
         if self.hosts and monotonic() - self._asked_at >= ASK_SECONDS:

@@ -42,7 +42,11 @@ BEGIN
             LOOP
                 PERFORM setval(v_sequence.name, v_sequence.value);
             END LOOP;
-            UPDATE public.turns SET attempt = attempt + 1, handovers = handovers + 2 WHERE turns.status = 'running';
+            -- Two statements, because there is an index for each.
+            UPDATE public.turns SET attempt = attempt + 1, handovers = handovers + 2
+            WHERE turns.status = 'running' AND turns.parent_turn_id IS NULL;
+            UPDATE public.turns SET attempt = attempt + 1, handovers = handovers + 2
+            WHERE turns.status = 'running' AND turns.parent_turn_id IS NOT NULL;
             -- In their order, which their ids are.
             UPDATE public.jobs SET id = renamed.new_id, worker_id = NULL, is_alone = false
             FROM (

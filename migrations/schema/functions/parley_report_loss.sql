@@ -10,8 +10,12 @@ LANGUAGE plpgsql AS $$
 BEGIN
     SELECT count(*), coalesce(sum(given.cost), 0) INTO answers, cost
     FROM unnest(p_turn_ids, p_costs) AS given (turn_id, cost)
-    WHERE NOT EXISTS (SELECT FROM public.turns WHERE turns.id = given.turn_id AND turns.status <> 'running');
-    SELECT count(*) INTO messages FROM unnest(p_message_ids) AS accepted (inbox_id)
+    WHERE NOT EXISTS (
+        -- One that was open again may have been answered anew.
+        SELECT FROM public.turns JOIN public.database_histories AS history ON history.id = p_history_id
+        WHERE turns.id = given.turn_id AND turns.status <> 'running' AND turns.finished_at < history.created_at
+    );
+    SELECT count(DISTINCT inbox_id) INTO messages FROM unnest(p_message_ids) AS accepted (inbox_id)
     WHERE NOT EXISTS (SELECT FROM public.inbox WHERE inbox.id = accepted.inbox_id);
     UPDATE public.database_histories AS history SET
         seen_lsn = greatest(history.seen_lsn, p_seen_lsn), seen_at = greatest(history.seen_at, p_seen_at),
