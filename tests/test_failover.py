@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from io import BytesIO
 
 import pytest
 
 from adapters.cli.check_database import Installation, check_servers
+from adapters.cli.opening import prepare
+from adapters.cli.serving import _wait_for_database
+from adapters.web.health import find_obstacle
 from shared.backup.database import DumpOptions, write_dump
 from shared.db.connections import ReadOnlyDatabase
 from shared.db.database import Address, DatabaseLost, check
@@ -178,6 +182,15 @@ async def test_a_primary_that_was_left_behind_is_left_and_not_used_again_althoug
         assert f"127.0.0.1:{pair.first.port} (timeline 1) and 127.0.0.1:{pair.second.port} (timeline 2)" in text
 
 
+async def until_said(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """Return when this was written to the operator."""
+    output = ""
+    async with asyncio.timeout(60):
+        while text not in output:
+            await asyncio.sleep(0.02)
+            output += capsys.readouterr().err
+
+
 async def use_programs(address: Address) -> None:
     """Let psql, pg_dump and Alembic connect, by an address whose first server is a standby: they use the second."""
     psql = find_program("psql", is_embedded=True)
@@ -196,7 +209,7 @@ async def use_programs(address: Address) -> None:
 
 
 async def test_a_server_that_becomes_read_only_is_left_and_comes_back_as_a_standby_and_as_the_primary(
-    template: Server, settings: Settings, model: OpenAIStub
+    template: Server, settings: Settings, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model.play(echo)
     async with replicas(template, is_synchronous=False) as pair, open_parley(settings, pair.address, model) as parley:
@@ -222,7 +235,12 @@ async def test_a_server_that_becomes_read_only_is_left_and_comes_back_as_a_stand
         with pytest.raises(DatabaseLost) as lost:
             await parley.accept("who takes this?")
         assert "no server takes writes" in str(lost.value.__cause__)
+        assert "no server takes writes" in str(await find_obstacle(parley.app))
+        begin = partial(prepare, settings, pair.address)
+        starting = asyncio.create_task(_wait_for_database(begin, asyncio.Event()))
+        await until_said(capsys, "waiting for the database: DATABASE_URL: no server takes writes")
         await pair.first.control("promote")
+        assert await starting
         await send(parley, range(4, 6))
         await parley.platform.wait_for(6)
         assert await parley.sql("SELECT timeline FROM database_histories ORDER BY id") == [(1,), (2,), (3,)]

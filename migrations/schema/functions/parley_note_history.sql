@@ -38,7 +38,10 @@ BEGIN
             FOR v_sequence IN
                 SELECT format('%I.%I', schemaname, sequencename)::regclass AS name,
                        least(max_value, coalesce(last_value, 0) + v_leap) AS value
-                FROM pg_sequences WHERE schemaname = 'public' AND increment_by > 0
+                FROM pg_sequences
+                -- Those of others in this schema are not ours.
+                WHERE schemaname = 'public' AND increment_by > 0
+                  AND has_sequence_privilege(format('%I.%I', schemaname, sequencename), 'UPDATE')
             LOOP
                 PERFORM setval(v_sequence.name, v_sequence.value);
             END LOOP;

@@ -3,9 +3,12 @@
 import asyncio
 
 import asyncpg
+from sqlalchemy import URL
 
+from adapters.tables import update_tables
 from shared.db.database import Address
-from tests.support.connections import connected, until_somebody_waits
+from tests.support.connections import connected, run_as_owner, until_somebody_waits
+from tests.support.given_database import given_database
 
 # As if the tables were copied from a server that was promoted less often.
 EARLIER = "UPDATE database_histories SET timeline = timeline - 1"
@@ -37,6 +40,17 @@ async def test_in_a_new_history_ids_leap_and_running_turns_and_jobs_are_taken_fr
         assert await first.fetchval("SELECT nextval('turns_id_seq')") > 1_000_000
         leaps = "SELECT min(last_value) FROM pg_sequences WHERE schemaname = 'public'"
         assert await owner.fetchval(leaps) >= 1_000_000
+
+
+async def test_an_owner_who_is_no_superuser_leaves_the_sequences_of_others_alone(postgres: URL) -> None:
+    async with given_database(postgres) as address:
+        await update_tables(address)
+        superuser = Address(postgres.set(database=address.url.database), is_embedded=True)
+        await run_as_owner(superuser, "CREATE SEQUENCE public.of_others")
+        await run_as_owner(address, EARLIER)
+        async with connected(address, role="parley_app") as program, connected(superuser) as owner:
+            assert await program.fetchval("SELECT nextval('turns_id_seq')") > 1_000_000
+            assert await owner.fetchval("SELECT nextval('public.of_others')") == 1
 
 
 async def test_a_new_history_may_take_longer_than_a_statement(address: Address, owner: asyncpg.Connection) -> None:
