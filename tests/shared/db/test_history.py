@@ -25,6 +25,13 @@ WHERE query LIKE '%parley_note_history%' AND xact_start < query_start AND pid <>
 """
 
 
+async def until(connection: asyncpg.Connection, question: str) -> None:
+    """Return when the server answers this with yes."""
+    async with asyncio.timeout(60):
+        while not await connection.fetchval(question):  # noqa: ASYNC110  # it tells nobody
+            await asyncio.sleep(0.02)
+
+
 async def test_in_a_new_history_ids_leap_and_running_turns_and_jobs_are_taken_from_their_workers(
     address: Address, owner: asyncpg.Connection
 ) -> None:
@@ -60,10 +67,8 @@ async def test_a_new_history_may_take_longer_than_a_statement(address: Address, 
             await owner.execute("SELECT pg_advisory_xact_lock(hashtext('parley history'))")
             opening = asyncio.create_task(address.connect(statement_seconds=0.3))
             await until_somebody_waits(owner)
-            async with asyncio.timeout(60):
-                # The first try is over: the second one runs in a transaction.
-                while not await observer.fetchval(SECOND_TRY):  # noqa: ASYNC110  # it tells nobody
-                    await asyncio.sleep(0.02)
+            # The first try is over: the second one runs in a transaction.
+            await until(observer, SECOND_TRY)
     connection = await opening
     assert await connection.fetchval("SELECT count(*) FROM database_histories") == 2
     assert await connection.fetchval("SHOW statement_timeout") == "300ms"
