@@ -35,6 +35,7 @@ NO_PRIMARY = (
     "DATABASE_URL: no server takes writes ({reasons}); promote one (pg_ctl promote, or by what manages your cluster), "
     "or name the one that does."
 )
+OTHER_CLUSTER = "it is of another cluster, and no standby of the one that was used before"
 LEFT_BEHIND = "it was left behind when another server was promoted (timeline {theirs}, now {ours})"
 
 Host = tuple[str, int]
@@ -183,7 +184,7 @@ class Servers:
         try:
             await _wait_for_one(tasks)
             outcomes = await _end(tasks)
-            best = max((outcome for outcome in outcomes if isinstance(outcome, Opened)), key=_timeline, default=None)
+            best = _choose([outcome for outcome in outcomes if isinstance(outcome, Opened)])
         finally:
             for outcome in outcomes or await _end(tasks):
                 if isinstance(outcome, Opened) and outcome is not best:
@@ -208,10 +209,17 @@ class Servers:
         if not has_history:
             return Opened(await open_one(host), None)
         opened, ours = await _open_with_history(open_one, host), self.witness.history
-        if opened.history is None or ours is None or not opened.history[0].is_before(ours):
+        theirs = None if opened.history is None else opened.history[0]
+        if theirs is None or ours is None or not (self._is_other(theirs, ours) or theirs.is_before(ours)):
             return opened
         opened.connection.terminate()
-        raise ReadOnlyDatabase(LEFT_BEHIND.format(theirs=opened.history[0].timeline, ours=ours.timeline))
+        if self._is_other(theirs, ours):
+            raise ReadOnlyDatabase(OTHER_CLUSTER)
+        raise ReadOnlyDatabase(LEFT_BEHIND.format(theirs=theirs.timeline, ours=ours.timeline))
+
+    def _is_other(self, theirs: History, ours: History) -> bool:
+        # One address may be given to a new cluster while we run, as an upgrade of a provider does.
+        return bool(self.hosts) and theirs.system != ours.system
 
     def _keep(self, opened: Opened) -> asyncpg.Connection:
         if opened.history is not None:
@@ -230,6 +238,15 @@ async def _open_with_history(open_one: Open, host: Host | None) -> Opened:
         history = await read_history(connection)
         closing.pop_all()
     return Opened(connection, history)
+
+
+def _choose(opened: Sequence[Opened]) -> Opened | None:
+    # The first, unless another server of its cluster was promoted since.
+    best = opened[0] if opened else None
+    for other in opened[1:]:
+        if best and best.history and other.history and best.history[0].is_before(other.history[0]):
+            best = other
+    return best
 
 
 def _timeline(opened: Opened) -> int:

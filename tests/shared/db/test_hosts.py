@@ -1,12 +1,14 @@
 """Addresses with several hosts."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import URL, make_url
 
 from adapters.tables import update_tables
+from shared.db.connections import ReadOnlyDatabase
 from shared.db.database import Address, check, locate
 from shared.errors import ConfigurationError
 from shared.settings import Settings
@@ -66,12 +68,28 @@ async def given(postgres: URL) -> AsyncIterator[Address]:
         yield address
 
 
+def name_both(first: Address, second: Address) -> Address:
+    """Return an address with the hosts of both."""
+    ports = f"{first.url.port},{second.url.port}"
+    url = second.url.set(host=None, port=None).update_query_dict({"host": "127.0.0.1,127.0.0.1", "port": ports})
+    return Address(url, is_embedded=False)
+
+
 async def test_a_host_that_is_silent_keeps_nobody_from_the_next_one(given: Address) -> None:
     async with networked(given) as (network, silent):
-        ports = f"{silent.url.port},{given.url.port}"
-        url = given.url.set(host=None, port=None).update_query_dict({"host": "127.0.0.1,127.0.0.1", "port": ports})
-        address = Address(url, is_embedded=False)
+        address = name_both(silent, given)
         await check(address)
         network.fall_silent()
         await check(address)
         assert address.servers.last == ("127.0.0.1", given.url.port)
+
+
+async def test_a_server_of_another_cluster_is_no_standby(given: Address) -> None:
+    address = name_both(given, given)
+    await check(address)
+    ours = address.servers.witness.history
+    assert ours is not None
+    address.servers.witness.history = replace(ours, system="another")
+
+    with pytest.raises(ReadOnlyDatabase, match="it is of another cluster"):
+        await check(address)
