@@ -25,7 +25,7 @@ from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.job import GRACE_SECONDS
 from shared import __version__
-from shared.db.connections import Loop
+from shared.db.connections import Loop, ReadOnlyDatabase
 from shared.db.database import NoDatabase
 from shared.db.embedded.server import stop_servers
 from shared.db.errors import is_lost
@@ -186,8 +186,8 @@ async def _find_loss(work: Callable[[], Awaitable[object]]) -> str | None:
     # Why the database could not do this; None if it has been done.
     try:
         await work()
-    except (NoDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
-        if not (isinstance(error, (NoDatabase, Unavailable)) or is_lost(error)):
+    except (NoDatabase, ReadOnlyDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
+        if not (isinstance(error, (NoDatabase, ReadOnlyDatabase, Unavailable)) or is_lost(error)):
             raise
         return f"{error}".partition("\n")[0]
     return None

@@ -155,3 +155,9 @@ ON CONFLICT (name) DO UPDATE SET alive_until = excluded.alive_until;
 
 -- name: remove_process
 DELETE FROM processes WHERE name = :name;
+
+-- name: read_last_history
+SELECT timeline, created_at, replayed_at, lost_answers AS answers, lost_messages AS messages, lost_cost AS cost,
+       greatest(0, coalesce(seen_lsn - replayed_lsn, 0)) AS lost_bytes, count(*) OVER () AS histories,
+       created_at > now() - interval '30 days' AS is_recent
+FROM database_histories ORDER BY id DESC LIMIT 1;

@@ -164,7 +164,8 @@ class Gateway(discord.AutoShardedClient):
     async def start_up(self, token: str) -> None:
         """Connect and stay connected; raises `Undeliverable` when Discord refuses the token or the intents."""
         try:
-            await as_our_errors(self.start(token))
+            with self._app.events.failovers.observed(self._catch_up_after_failover):
+                await as_our_errors(self.start(token))
         except discord.PrivilegedIntentsRequired as error:
             raise IntentMissing from error
         except discord.ConnectionClosed as error:
@@ -217,6 +218,10 @@ class Gateway(discord.AutoShardedClient):
             await asyncio.sleep(FIRST_WAIT)
         since, self._skipped = self._skipped, 0
         await self._accept_missed(since)
+
+    def _catch_up_after_failover(self, since: datetime) -> None:
+        hold = self._checkpoint.hold(discord.utils.time_snowflake(since))
+        self._running.start(self._accept_missed(hold), "catch-up")
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
         """Introduce the agent on a new server."""

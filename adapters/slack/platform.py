@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 
 from adapters.base import STORE_SECONDS, BotAccount, ChatPlatform, Finding, Running
 from adapters.chat.buttons import buttons_below
-from adapters.chat.checkpoint import Checkpoint, accept_missed, attend
+from adapters.chat.checkpoint import Checkpoint, accept_missed, attend, to_mark
 from adapters.chat.live import LIVE_AFTER
 from adapters.chat.notices import notify_asker
 from adapters.slack.bolt import build_app
@@ -137,10 +138,15 @@ class SlackPlatform(ChatPlatform):
             since = await checkpoint.find_gap()
             if since is not None and self._events is not None:
                 self._running.start(self._catch_up(self._events, since), "catch-up")
-            await attend(self.app, checkpoint, is_connected)
+            with self.app.events.failovers.observed(self._catch_up_after_failover):
+                await attend(self.app, checkpoint, is_connected)
         finally:
             suspensions.cancel()
             self.connected.clear()
+
+    def _catch_up_after_failover(self, since: datetime) -> None:
+        if self._events is not None:
+            self._running.start(self._catch_up(self._events, to_mark(since)), "catch-up")
 
     async def _catch_up(self, events: Events, since: str) -> None:
         async def catch_up() -> None:

@@ -87,6 +87,13 @@ METRICS: Mapping[str, tuple[type[Metric], str, tuple[str, ...]]] = {
     "parley_outbox_open": (GaugeMetricFamily, "Replies that are not delivered yet.", ("adapter",)),
     "parley_outbox_oldest_seconds": (GaugeMetricFamily, "Age of the oldest of them.", ("adapter",)),
     "parley_outbox_failed": (GaugeMetricFamily, "Replies that could not be delivered, as long as they are kept.", ()),
+    "parley_database_failovers": (GaugeMetricFamily, "Failovers and restores of the database, ever.", ()),
+    "parley_lost_answers": (
+        GaugeMetricFamily,
+        "Answers that were given and whose turns failovers have lost, ever.",
+        (),
+    ),
+    "parley_lost_messages": (GaugeMetricFamily, "Accepted messages that failovers have lost, ever.", ()),
     "parley_memories": (GaugeMetricFamily, "Memories that recall can find.", ()),
     "parley_turns_unremembered": (GaugeMetricFamily, "Turns whose messages are not memories yet.", ()),
     "parley_memories_without_vectors": (
@@ -199,11 +206,15 @@ async def read_metrics(app: App) -> list[Metric]:
             await session.execute(statements.count_queues)
         ).one()
         backlog = (await session.execute(statements.count_backlog)).all()
+        failovers = (await session.execute(statements.count_failovers)).one()
     gauges = {
         "parley_inbox_waiting": queue_length,
         "parley_inbox_oldest_seconds": age,
         "parley_turns_running": running,
         "parley_outbox_failed": undeliverable,
+        "parley_database_failovers": failovers.failovers,
+        "parley_lost_answers": failovers.answers,
+        "parley_lost_messages": failovers.messages,
         "parley_memories": memories,
         "parley_turns_unremembered": unremembered,
     }
