@@ -59,7 +59,7 @@ SOCKET_OPTIONS = {
 VERIFICATION = (Path(__file__).parent / "connection.sql").read_text("utf-8")
 # What whoever had the server's side of a pooler before may have left.
 FORGET = "RESET ALL; DEALLOCATE ALL; UNLISTEN *"
-NOT_VERIFIED = "PY001"
+NOT_VERIFIED, TAKES_NO_WRITES = "PY001", "PY002"
 # A prepared statement that the session does not have, or has already; a transaction where statements are pooled.
 OF_A_POOLER = ("26000", "42P05", "08P01")
 # What PgBouncer says when it pools statements, and when all its connections are in use.
@@ -101,6 +101,12 @@ class UnfitDatabase(ConfigurationError):
     code = "unfit_database"
 
 
+class ReadOnlyDatabase(UnfitDatabase):
+    """The database takes no writes; a failover may be going on."""
+
+    code = "read_only_database"
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """The server that answers, as it names itself; how many connections it takes; whether a pooler stands before it."""
@@ -119,7 +125,7 @@ class Server:
 def build_setup(role: str | None, statement_seconds: float = STATEMENT_SECONDS, **more: str) -> str:
     """Return the statements for a new connection, for one round trip; without a role it stays what it logged in as.
 
-    They raise `NOT_VERIFIED` with the cause and the remedy.
+    They raise `NOT_VERIFIED` with the cause and the remedy, or `TAKES_NO_WRITES`.
     """
     # What the owner does, it does for all persons; row-level security binds it otherwise.
     more = more if role else {"parley.rows": "all", **more}
@@ -138,7 +144,11 @@ async def connect(
     A statement may take `statement_seconds`; 0: any time.
     """
     limit = statement_seconds + ANSWER_SECONDS if statement_seconds else None
-    connection = await asyncpg.connect(timeout=CONNECT_SECONDS, command_timeout=limit, **arguments)
+    options = {"command_timeout": limit, "max_cached_statement_lifetime": 0, **arguments}
+    try:
+        connection = await asyncpg.connect(timeout=CONNECT_SECONDS, **options)
+    except asyncpg.TargetServerAttributeNotMatched:
+        raise ReadOnlyDatabase("it is a standby, or read-only") from None
     with contextlib.ExitStack() as closing:
         closing.callback(connection.terminate)
         await prepare(connection, setup)
@@ -156,7 +166,8 @@ async def prepare(connection: asyncpg.Connection, setup: str) -> None:
 
 def to_unfit(error: BaseException) -> UnfitDatabase | None:
     """Return what the verification of a connection found, None if the error is another one."""
-    return UnfitDatabase(str(error).partition("\n")[0]) if getattr(error, "sqlstate", None) == NOT_VERIFIED else None
+    kind = {NOT_VERIFIED: UnfitDatabase, TAKES_NO_WRITES: ReadOnlyDatabase}.get(getattr(error, "sqlstate", None) or "")
+    return None if kind is None else kind(str(error).partition("\n")[0])
 
 
 async def examine(arguments: Mapping[str, Any], setup: str) -> Server:

@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import asyncpg
-from sqlalchemy import URL, NullPool, event, make_url
+from sqlalchemy import URL, NullPool, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from tenacity import (
@@ -35,6 +35,8 @@ from shared.db.connections import (
 from shared.db.driver import RELEASE_SECONDS, WAIT_SECONDS, Connection, Pool
 from shared.db.embedded.server import CONNECTIONS, start_postgres
 from shared.db.errors import REFUSED, is_broken, is_duplicate, is_lost, is_stale
+from shared.db.history import Witness
+from shared.db.hosts import KIND, READ_WRITE, Host, Servers, check_kind, list_hosts, parse_url
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
@@ -72,18 +74,28 @@ class Address:
 
     url: URL
     is_embedded: bool
+    servers: Servers = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Remember the servers for this process."""
+        object.__setattr__(self, "servers", Servers(list_hosts(self.url)))
 
     def asyncpg_arguments(self, *, as_owner: bool = False, role: str = APP_ROLE) -> dict[str, object]:
-        """Return keyword arguments for `asyncpg.connect`; the role is that of the login until `setup` has run."""
+        """Return keyword arguments for `asyncpg.connect`; the role is that of the login until `setup` has run.
+
+        Of several hosts they name the one that took writes last.
+        """
         url = self.url
         ssl = url.query.get("sslmode") or url.query.get("ssl")
-        host = url.query.get("host") or url.host
+        host, port = url.query.get("host") or url.host, url.port
+        if self.servers.hosts:
+            host, port = self.servers.last or self.servers.hosts[0]
         return {
             # The embedded server asks the kernel who connects, and lets its user be any role.
             "user": role if self.is_embedded and not as_owner else url.username,
             "password": url.password or None,
             "host": host,
-            "port": url.port,
+            "port": port,
             "database": url.database,
             "ssl": ssl or (False if str(host or "").startswith("/") else None),
         }
@@ -102,9 +114,43 @@ class Address:
     async def connect(
         self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
     ) -> asyncpg.Connection:
-        """Open a connection beside the pools; raises `UnfitDatabase` when it is not what Parley relies on."""
+        """Open a connection beside the pools, of several hosts to the one that takes writes.
+
+        Raises `UnfitDatabase` when it is not what Parley relies on, `ReadOnlyDatabase` when no server takes writes.
+        """
+        open_one = self._opener(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
+        return await self.servers.open(open_one, has_history=as_owner or role == APP_ROLE)
+
+    async def list_states(self) -> list[tuple[str, int | str]]:
+        """Return each of several hosts as `Servers.list_states` does."""
+        return await self.servers.list_states(self._opener(as_owner=True))
+
+    async def look(self, connection: asyncpg.Connection) -> None:
+        """Look whether the server of an open connection is still the one that takes writes, as `Servers.look` does."""
+        await self.servers.look(connection, self._opener())
+
+    def _opener(
+        self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
+    ) -> Callable[[Host | None], Awaitable[asyncpg.Connection]]:
         setup = self.setup(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
-        return await connect(self.asyncpg_arguments(as_owner=as_owner, role=role), setup, statement_seconds)
+        arguments = self.asyncpg_arguments(as_owner=as_owner, role=role)
+
+        async def open_one(host: Host | None) -> asyncpg.Connection:
+            # Asked before anything else: a standby's log need not say each time that it is one.
+            where = {} if host is None else {"host": host[0], "port": host[1], KIND: READ_WRITE}
+            return await connect(arguments | where, setup, statement_seconds)
+
+        return open_one
+
+    def to_text(self) -> str:
+        """Return the address for people, without the password."""
+        url = self.url
+        hosts = ",".join(f"{name}:{port}" for name, port in self.servers.hosts)
+        if not hosts:
+            return url.render_as_string(hide_password=True)
+        text = url.difference_update_query(["host", "port"]).set(host=hosts).render_as_string(hide_password=True)
+        # SQLAlchemy takes what has a colon for an address of IPv6.
+        return text.replace(f"[{hosts}]", hosts)
 
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
         """Return the address as a libpq URL, for psql, pg_dump and Alembic, of the login that `setup` expects."""
@@ -131,7 +177,7 @@ def locate(settings: Settings) -> Address:
     if settings.database_url is None:
         return Address(start_postgres(settings.parley_home, count_connections(settings)), is_embedded=True)
     try:
-        url = make_url(settings.database_url.get_secret_value())
+        url = parse_url(settings.database_url.get_secret_value())
     except (ArgumentError, ValueError):
         raise ConfigurationError(
             "DATABASE_URL is not a database address; write postgresql://user:password@host:5432/database."
@@ -140,6 +186,7 @@ def locate(settings: Settings) -> Address:
         raise ConfigurationError(
             f"DATABASE_URL names {url.get_backend_name()}; Parley needs postgresql:// (15 or newer)."
         )
+    check_kind(url, "DATABASE_URL")
     return Address(url.set(drivername="postgresql"), is_embedded=False)
 
 
@@ -162,7 +209,7 @@ async def check(address: Address) -> Server:
 
     Raises `ConfigurationError` with a one-line reason.
     """
-    url = address.url.render_as_string(hide_password=True)
+    url = address.to_text()
     try:
         connection = await address.connect(as_owner=True)
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
@@ -207,12 +254,18 @@ class Database:
             "max_overflow": 0,
         }
         self.engine = _create_engine(self.connect, **own)
+        _replace_old_connections(self.engine, address.servers)
         # Long work is rare, and has a connection of its own with another limit.
         long = partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False, autoflush=True)
         self._long_sessions = async_sessionmaker(_create_engine(long, poolclass=NullPool), expire_on_commit=False)
         size = min(MOST_STATEMENTS, pool_size - pool_size // 2)
-        self._pool = Pool(address.asyncpg_arguments(), address.setup(), size)
+        self._pool = Pool(self.connect, size, address.servers)
+
+    @property
+    def witness(self) -> Witness:
+        """Return what this process has seen committed."""
+        return self.address.servers.witness
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
@@ -313,6 +366,19 @@ def _create_engine(connect: Callable[[], Awaitable[asyncpg.Connection]], **own: 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **own)
     event.listen(engine.sync_engine, "handle_error", _replace_useless_connections)
     return engine
+
+
+def _replace_old_connections(engine: AsyncEngine, servers: Servers) -> None:
+    # Those to a server that was left behind, which may still answer.
+    def note(_connection: object, record: Any) -> None:
+        record.info["moves"] = servers.moves
+
+    def refuse_old(_connection: object, record: Any, _proxy: object) -> None:
+        if record.info["moves"] != servers.moves:
+            raise DisconnectionError
+
+    event.listen(engine.sync_engine, "connect", note)
+    event.listen(engine.sync_engine, "checkout", refuse_old)
 
 
 def _replace_useless_connections(context: ExceptionContext) -> None:

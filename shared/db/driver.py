@@ -16,8 +16,9 @@ from sqlalchemy import ClauseElement, Executable
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from shared.db.connections import ANSWER_SECONDS, CONNECT_SECONDS, STATEMENT_SECONDS, VERIFICATION, prepare
+from shared.db.connections import VERIFICATION, prepare
 from shared.db.errors import is_stale
+from shared.db.hosts import Servers
 
 # How long one waits for a connection, and for the end of its last statement after a cancellation.
 WAIT_SECONDS, RELEASE_SECONDS = 15.0, 2.0
@@ -107,8 +108,9 @@ class Connection:
 class Pool:
     """A pool of asyncpg connections, opened on demand."""
 
-    def __init__(self, arguments: Mapping[str, Any], setup: str, size: int) -> None:
-        self._arguments, self._setup, self._size = arguments, setup, size
+    def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]], size: int, servers: Servers) -> None:
+        self._connect, self._size = connect, size
+        self._servers, self._moves = servers, servers.moves
         self._pool: asyncpg.Pool | None = None
 
     @asynccontextmanager
@@ -125,14 +127,14 @@ class Pool:
                 min_size=0,
                 max_size=self._size,
                 max_inactive_connection_lifetime=0,
-                init=self._prepare,
+                connect=self._open,
                 reset=_skip_reset,
-                max_cached_statement_lifetime=0,
-                timeout=CONNECT_SECONDS,
-                command_timeout=STATEMENT_SECONDS + ANSWER_SECONDS,
-                **self._arguments,
             )
         pool = self._pool
+        if self._moves != self._servers.moves:
+            # The server at their other end was left behind.
+            self._moves = self._servers.moves
+            await pool.expire_connections()
         driver = await pool.acquire(timeout=WAIT_SECONDS)
         try:
             yield driver
@@ -173,10 +175,11 @@ class Pool:
             except TimeoutError:
                 pool.terminate()
 
-    async def _prepare(self, driver: Any) -> None:
-        await prepare(driver, self._setup)
+    async def _open(self, *_arguments: Any, **_options: Any) -> asyncpg.Connection:
+        driver = await self._connect()
         await driver.set_type_codec("jsonb", schema="pg_catalog", encoder=str, decoder=json.loads)
         await driver.set_type_codec("json", schema="pg_catalog", encoder=str, decoder=json.loads)
+        return driver
 
 
 async def _skip_reset(_driver: Any) -> None:

@@ -23,6 +23,8 @@ TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53", "57014", "57P", "5803
 # After a restore or a change of the tables, a connection may keep a plan that no longer fits: only a new one helps.
 # A statement that the server does not know any more, a plan of other columns, a row of the catalogue that is gone.
 UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
+# The server has become a standby, or is to take no writes any more: another one does.
+READ_ONLY = "25006"
 STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed", "could not open relation with OID")
 
 # Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
@@ -47,7 +49,7 @@ def is_stale(error: BaseException) -> bool:
     state = sqlstate_of(error)
     # SQLAlchemy gives a stale plan no state.
     may_be = state in {UNSUPPORTED, INTERNAL, None}
-    return state == UNKNOWN_STATEMENT or (may_be and any(plan in str(error) for plan in STALE_PLANS))
+    return state in {UNKNOWN_STATEMENT, READ_ONLY} or (may_be and any(plan in str(error) for plan in STALE_PLANS))
 
 
 def is_broken(error: BaseException) -> bool:

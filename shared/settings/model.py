@@ -118,7 +118,8 @@ class Settings(BaseModel):
     start, that has one or is the project, else in the project that the program runs from, else
     `~/.local/share/parley/.parley`; relative in `.env`: from its folder."""
     database_url: SecretStr | None = None
-    """A Postgres of your own: `postgresql://user:password@host:5432/database`."""
+    """A Postgres of your own: `postgresql://user:password@host:5432/database`;
+    [several servers](../database.md#several-servers), one of which takes writes: `…@first,second:5433/database`."""
     llm_models: Names = ()
     """Models in order of fallback, as litellm names them; unset: the offline model answers."""
     llm_protocols: Protocols = Field(default_factory=dict)
