@@ -6,12 +6,9 @@ All are found in one statement; a user and a conversation that do not exist are 
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from agent.people.agents import ListedAgent, to_agents
 from agent.people.skills import NO_SKILLS, PersonaSkills, to_skills
 from agent.prompts import prompts
-from shared.db.database import Database
 from shared.db.driver import Connection, Session
 from shared.db.statements import load_statements
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
@@ -136,15 +133,12 @@ class Participants:
         return self.user.has_memories or self.conversation.has_memories
 
 
-async def resolve_participants(
-    session: Connection, message: IncomingMessage, *, database: Database, settings: Settings
-) -> Participants:
+async def resolve_participants(session: Connection, message: IncomingMessage, settings: Settings) -> Participants:
     """Return the participants of a message; the user and the conversation are created if they do not exist."""
     participants = await _find_participants(session, message, settings)
     if participants is not None:
         return participants
-    async with database.transaction() as creating:
-        await resolve_user(creating, message.sender)
+    await resolve_user(session, message.sender)
     participants = await _find_participants(session, message, settings)
     if participants is None:
         raise RuntimeError("a user that was just created is missing")
@@ -274,7 +268,7 @@ async def note_username(session: Session, row: Any, sender: Sender) -> None:
         await session.execute(statements.rename_account, {"link_id": row.link_id, "username": sender.username})
 
 
-async def resolve_user(session: AsyncSession, sender: Sender) -> ResolvedUser:
+async def resolve_user(session: Session, sender: Sender) -> ResolvedUser:
     """Return the user of this identity; a new user is created as a guest."""
     user = await find_user(session, sender)
     if user is not None:

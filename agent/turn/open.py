@@ -84,7 +84,7 @@ async def prepare(
 ) -> Opening:
     """Read everything that is needed to open the turn of these waiting messages."""
     message = merge(run)
-    participants = await resolve_participants(session, message, database=services.database, settings=services.settings)
+    participants = await resolve_participants(session, message, services.settings)
     if message.request is not None:
         participants = with_limits(participants, message.request)
     turn_id = run[0].turn_id or participants.turn_id
@@ -177,10 +177,11 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
             opening = await prepare(services, session, job=job, run=run, began=began)
             if run[0].turn_id is not None:
                 break
-            if opening.request.message.attachments or opening.answer:
-                turn = await _begin_with_more(services, opening)
-            else:
-                turn = await _begin(services, session, opening)
+            has_more = opening.request.message.attachments or opening.answer
+            turn = None if has_more else await _begin(services, session, opening)
+        # On a connection of its own: whoever waits for one has none.
+        if has_more:
+            turn = await _begin_with_more(services, opening)
         if turn is not None:
             turn.announcer.announce()
             return turn
