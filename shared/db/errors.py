@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import asyncpg
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from shared.errors import Refusal
 
@@ -24,6 +23,8 @@ TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53", "57014", "57P", "5803
 # A statement that the server does not know any more, a plan of other columns, a row of the catalogue that is gone.
 UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
 STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed", "could not open relation with OID")
+# A pooler that still leads to a server which has become a standby.
+STANDBY = "during recovery"
 
 # Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
 REFUSED = (DBAPIError, asyncpg.PostgresError)
@@ -38,7 +39,7 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, REFUSED):
         return is_stale(error) or str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
     # asyncpg raises a ValueError for a parameter that it can't encode: that is a bug, not a lost connection.
-    lost = (OSError, PoolTimeout, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    lost = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
     return isinstance(error, lost) and not isinstance(error, ValueError)
 
 
@@ -47,7 +48,7 @@ def is_stale(error: BaseException) -> bool:
     state = sqlstate_of(error)
     # SQLAlchemy gives a stale plan no state.
     may_be = state in {UNSUPPORTED, INTERNAL, None}
-    return state == UNKNOWN_STATEMENT or (may_be and any(plan in str(error) for plan in STALE_PLANS))
+    return state == UNKNOWN_STATEMENT or (may_be and any(plan in str(error) for plan in (*STALE_PLANS, STANDBY)))
 
 
 def is_broken(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -46,6 +47,13 @@ async def pooled(address: Address, mode: str = "session", **settings: object) ->
             process.kill()
         await process.wait()
         shutil.rmtree(configuration.parent)
+
+
+@asynccontextmanager
+async def shared(address: Address, mode: str = "transaction", **settings: object) -> AsyncIterator[Address]:
+    """Run PgBouncer in transaction mode before this database, and yield both addresses as one."""
+    async with pooled(address, mode, **settings) as through_pooler:
+        yield replace(address, pooler=through_pooler.url)
 
 
 def _find_port() -> int:
