@@ -9,6 +9,7 @@ name before it (`password=…`, `"api_key": "…"`).
 import json
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -128,6 +129,11 @@ def redact_value(value: Any, depth: int = 0) -> Any:
 
 def redact_field(name: Any, value: Any, depth: int = 0) -> Any:
     """Return the value of a field without secrets: nothing of it where the name says that it is one."""
-    if value is None or isinstance(value, bool) or not isinstance(name, str) or SECRET_NAME.search(name) is None:
+    if value is None or isinstance(value, bool) or not isinstance(name, str) or not _is_secret(name):
         return redact_value(value, depth)
     return MARK
+
+
+@lru_cache(maxsize=1024)
+def _is_secret(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from tests.bench.__main__ import add_line, build_table
 from tests.bench.against import read_figures
+from tests.bench.capacity import Costs, simulate
 from tests.bench.figures import Figure, missed
 from tests.bench.load import Load, Run, drive, merged, percentile
 from tests.bench.model import chunks, mark, next_answer
@@ -94,3 +95,17 @@ def test_statements_of_the_queue_are_counted_separately() -> None:
     counted = count(transactions, turns=1)
 
     assert (counted.own, counted.own_transactions, counted.all, counted.all_transactions) == (2, 1, 5, 4)
+
+
+def test_the_capacity_keeps_cores_free_and_flushes_commits_together() -> None:
+    costs = Costs(own=0.004, postgres=0.003, wal=20_000, stored=8_000, flush=0.002)
+    few, many = simulate(costs, 10, turns=2_000), simulate(costs, 1_000, turns=2_000)
+
+    assert (few.worker_cores, few.postgres_cores) == (1, 1)
+    assert (many.worker_cores, many.postgres_cores) == (7, 5)
+    # Three flushes a turn, and no more than one at a time.
+    assert few.flushes == pytest.approx(30, rel=0.1)
+    assert many.flushes <= 1 / costs.flush
+    # What a turn costs itself takes as long at any rate.
+    assert few.middle >= 1000 * 3 * costs.flush
+    assert few.middle <= few.tail

@@ -105,7 +105,7 @@ async def open_app(
             models=Models(router, MODES),
             tools=ToolSources(
                 modules,
-                RemoteTools(database, modules.modules | BUILT_IN_MODULES),
+                RemoteTools(database, modules.modules | BUILT_IN_MODULES, starts_programs=settings.mcp_commands),
                 skills=SkillTools(SkillFolder(settings.skills_path) if settings.skills_path else None),
                 agents=partial(AgentTools, peers=peers),
             ),

@@ -54,3 +54,6 @@ SELECT coalesce(sum(CASE WHEN id < :turn_id AND error IN ('models_unavailable', 
     ELSE iterations END), 0) AS position
 FROM turns WHERE conversation_id = :conversation_id AND (id <= :turn_id OR parent_turn_id >= :turn_id)
       AND NOT EXISTS (SELECT FROM agents WHERE agents.name = turns.agent AND agents.env <> '{}');
+
+-- name: read_history
+SELECT parley_history(:conversation_id, :first, :before, :user_id);

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from sqlalchemy import bindparam, select
 
-from agent.people.participants import ResolvedConversation
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.models import Message
@@ -124,7 +123,7 @@ def to_step(own: Sequence[Any], tool: Sequence[Any]) -> Step:
     return Step(*own, tool=NO_TOOL if tool[0] is None else ToolUse(*tool))
 
 
-# The fields of `Step` and of `ToolUse` in their order, as far as the history needs them.
+# The fields of `Step` and of `ToolUse` in their order, as far as the history needs them (`parley_history`).
 STEP_COLUMNS = (
     Message.seq,
     Message.role,
@@ -153,16 +152,6 @@ class Entry:
         }
 
 
-HISTORY = (
-    select(Message.turn_id, Message.user_id, *STEP_COLUMNS, *TOOL_COLUMNS, Message.outcome)
-    .where(
-        Message.conversation_id == bindparam("conversation_id"),
-        Message.turn_id >= bindparam("first"),
-        Message.turn_id < bindparam("before"),
-    )
-    .order_by(Message.turn_id, Message.seq)
-)
-OWN_HISTORY = HISTORY.where(Message.user_id == bindparam("user_id"))
 STEPS_OF_TURN = (
     select(*STEP_COLUMNS, Message.plan, *TOOL_COLUMNS, Message.outcome, Message.confirmation)
     .where(Message.turn_id == bindparam("turn_id"))
@@ -179,18 +168,17 @@ class PastStep:
     step: Step
 
 
-async def list_history(
-    session: Session, conversation: ResolvedConversation, *, first: int, before: int, user_id: int
+async def read_history(
+    session: Session, conversation_id: int, *, first: int, before: int, user_id: int
 ) -> list[PastStep]:
-    """Return what this user may see of the turns from `first` on, before `before`.
+    """Return the steps of a user's own turns from `first` on, before `before`."""
+    parameters = {"conversation_id": conversation_id, "first": first, "before": before, "user_id": user_id}
+    return to_history((await session.execute(statements.read_history, parameters)).scalar_one(), user_id)
 
-    In a direct conversation these are the user's own turns; elsewhere also what was visible of the turns of others.
-    """
-    query = OWN_HISTORY if conversation.place.is_direct else HISTORY
-    parameters = {"conversation_id": conversation.id, "first": first, "before": before}
-    parameters |= {"user_id": user_id} if query is OWN_HISTORY else {}
+
+def to_history(rows: Iterable[Sequence[Any]], user_id: int) -> list[PastStep]:
+    """Return what this user may see of the steps of `parley_history`: of the turns of others what was visible."""
     split = 2 + len(STEP_COLUMNS)
-    rows = (await session.execute(query, parameters)).all()
     past = [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
     turns = [list(turn) for _, turn in groupby(past, key=lambda step: step.turn_id)]
     return [step for turn in turns for step in (turn if turn[0].user_id == user_id else list_visible(turn))]

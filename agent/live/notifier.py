@@ -10,7 +10,9 @@ then.
 import asyncio
 import contextlib
 import itertools
-from typing import Protocol
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 from agent.live.channels import JOBS
 from shared.db.database import Database, DatabaseLost
@@ -20,6 +22,19 @@ from shared.db.statements import load_statements
 statements = load_statements(__file__)
 
 PAUSE_SECONDS, CLOSE_SECONDS = 0.005, 2.0
+
+
+class JobClaim(Protocol):
+    """What a worker asks a statement for that takes jobs."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of `parley_take_jobs`."""
+        ...
+
+    def fill(self, rows: Iterable[Any]) -> None:
+        """Say which jobs it got."""
+        ...
 
 
 class JobTaker(Protocol):
@@ -33,6 +48,10 @@ class JobTaker(Protocol):
     @property
     def is_near(self) -> bool:
         """Return whether it should take the jobs of this process: it can begin them soon, or is the only worker."""
+        ...
+
+    def claim(self) -> AbstractAsyncContextManager[JobClaim | None]:
+        """Let the block take jobs by a statement of its own, which start after it; None: not now, and it is woken."""
         ...
 
     def wake(self) -> None:
@@ -58,10 +77,12 @@ class Notifier:
 
     def announce_job(self) -> None:
         """Tell one worker that there is a job: that of this process while it has little to do, otherwise any one."""
-        for worker in self.workers:
-            if worker.is_near:
-                return worker.wake()
-        return self.send(JOBS, str(next(self._jobs)))
+        worker = self.find_near()
+        return worker.wake() if worker is not None else self.send(JOBS, str(next(self._jobs)))
+
+    def find_near(self) -> JobTaker | None:
+        """Return the worker that should take the jobs of this process, None while any one may."""
+        return next((worker for worker in self.workers if worker.is_near), None)
 
     async def close(self) -> None:
         """Send what is left, unless the database does not take it within two seconds."""

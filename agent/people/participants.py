@@ -1,15 +1,14 @@
-"""The participants of a turn: the user of an identity, the persona and the conversation of a place.
+"""The participants of a turn: the user of an identity, the persona and the conversation of a place."""
 
-All are found in one statement; a user and a conversation that do not exist are created.
-"""
-
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from types import SimpleNamespace
 from typing import Any, Literal
 
 from agent.people.agents import ListedAgent, to_agents
 from agent.people.skills import NO_SKILLS, PersonaSkills, to_skills
 from agent.prompts import prompts
-from shared.db.driver import Connection, Session
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import IncomingMessage, Place, PlatformContext, Sender
 from shared.permissions import Permission
@@ -94,7 +93,7 @@ class ResolvedPersona:
 class ResolvedConversation:
     """The fields of a conversation that a turn needs.
 
-    `is_new`: it was made just now. `summary` holds what was said up to `summarized_turn_id`. That of a direct
+    `summary` holds what was said up to `summarized_turn_id`. That of a direct
     conversation is shown only to the person whose turns it holds. `has_memories` is set for a person without memories
     of their own.
     """
@@ -104,13 +103,12 @@ class ResolvedConversation:
     summary: str | None
     window_turn_id: int
     summarized_turn_id: int = 0
-    is_new: bool = False
     has_memories: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """The participants of a turn; `turn_id` is the id for the turn if it is a new one.
+    """The participants of a turn; `turn_id` is its id, drawn for a new one.
 
     `agents` are the enabled agents of this installation.
     """
@@ -133,59 +131,32 @@ class Participants:
         return self.user.has_memories or self.conversation.has_memories
 
 
-async def resolve_participants(session: Connection, message: IncomingMessage, settings: Settings) -> Participants:
-    """Return the participants of a message; the user and the conversation are created if they do not exist."""
-    participants = await _find_participants(session, message, settings)
-    if participants is not None:
-        return participants
-    await resolve_user(session, message.sender)
-    participants = await _find_participants(session, message, settings)
-    if participants is None:
-        raise RuntimeError("a user that was just created is missing")
-    return participants
-
-
-async def _find_participants(session: Session, message: IncomingMessage, settings: Settings) -> Participants | None:
+async def to_participants(
+    session: Session, found: Mapping[str, Any], message: IncomingMessage, settings: Settings
+) -> Participants:
+    """Return the participants of a message from those that `parley_prepare_turn` has found."""
     sender, place = message.sender, message.place
-    parameters = {
-        "sender_platform": sender.platform,
-        "platform_user_id": sender.platform_user_id,
-        **asdict(place),
-        "memory_thread": place.restricted_thread,
-        "is_remembered": message.is_remembered,
-    }
-    row = (await session.execute(statements.find_participants, parameters)).one_or_none()
-    if row is None:
-        return None
-    await note_username(session, _Part(row, "identity"), sender)
-    user = to_user(_Part(row, "identity"), sender)
+    row, persona = SimpleNamespace(**found["user"]), found["persona"]
+    await note_username(session, row, sender)
+    user = to_user(row, sender)
     # Most people never have a role that counts: they need no second statement.
-    if message.platform_context.role_ids or row.identity_has_roles:
+    if message.platform_context.role_ids or row.has_roles:
         user = await with_roles(session, user, sender=sender, place=place, platform_context=message.platform_context)
-    persona = _Part(row, "persona") if row.persona_id is not None else None
     conversation = replace(
-        to_conversation(_Part(row, "conversation"), place, user.id), has_memories=row.place_has_memories
+        to_conversation(SimpleNamespace(**found["conversation"]), place, user.id),
+        has_memories=found["place_has_memories"],
     )
     if message.is_anonymous:
         # All who are not named share an account, but nothing that is remembered.
         user, conversation = replace(user, has_memories=False), replace(conversation, has_memories=False)
     return Participants(
         user=user,
-        persona=to_persona(persona, user.permission, settings),
+        persona=to_persona(SimpleNamespace(**persona) if persona else None, user.permission, settings),
         conversation=conversation,
-        turn_id=row.turn_id,
-        agents=to_agents(row.agents) if row.agents else (),
-        is_server_paused=row.is_server_paused,
+        turn_id=found["turn_id"],
+        agents=to_agents(found["agents"]) if found["agents"] else (),
+        is_server_paused=found["is_server_paused"],
     )
-
-
-class _Part:
-    # One part of the joined row (identity, persona or conversation); its columns have the part's name as prefix.
-    def __init__(self, row: Any, name: str) -> None:
-        self._row, self._name = row, name
-
-    def __getattr__(self, column: str) -> Any:
-        return getattr(self._row, f"{self._name}_{column}")
 
 
 def to_user(row: Any, sender: Sender) -> ResolvedUser:
@@ -248,7 +219,6 @@ def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversatio
         summary=row.summary,
         window_turn_id=row.window_turn_id,
         summarized_turn_id=row.summarized_turn_id,
-        is_new=row.is_new,
     )
 
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 from agent.live.notifier import Notifier
-from agent.queue.job import MAX_COALESCED, Job, Waiting
+from agent.queue.job import Job, Waiting
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -44,10 +47,13 @@ class Accepted:
     is_new: bool
 
 
-async def accept_within(session: Session, message: IncomingMessage) -> bool:
-    """Store an event once in the session's transaction, and queue its turn; return whether it is new."""
-    (row,) = await accept_all(session, [to_event(message)])
-    return bool(row.is_new)
+async def accept_within(session: Session, *messages: IncomingMessage) -> None:
+    """Store events once each in the session's transaction, and queue their turns.
+
+    All that a transaction stores is stored by one call, which locks the places in a fixed order.
+    """
+    if messages:
+        await accept_all(session, [to_event(message) for message in messages])
 
 
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
@@ -96,46 +102,54 @@ class Inbox:
             row = await self._loader.load(message)
         accepted = _check(row)
         if accepted.is_new:
-            self._notifier.announce_job()
             parameters = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
             record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=clock() - began)
         return accepted
 
     async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
         events = [to_event(message) for message in messages]
-        async with self._database.statement() as session:
-            return await accept_all(session, events, is_announced=True)
+        worker = self._notifier.find_near()
+        async with nullcontext() if worker is None else worker.claim() as claim, self._database.statement() as session:
+            if claim is None:
+                rows = await accept_all(session, events, is_announced=True)
+            else:
+                parameters = {"events": json.dumps(events), **claim.parameters}
+                row = (await session.execute(statements.accept_and_take, parameters)).one()
+                rows = [SimpleNamespace(**accepted) for accepted in row.accepted]
+                claim.fill(row.jobs or ())
+        for row in rows if claim is None else ():
+            if row.is_new:
+                self._notifier.announce_job()
+        return rows
 
 
-async def list_open(session: Session, job: Job) -> list[Waiting]:
-    """Return the open messages of the job's place, in order; empty if another worker has taken over the job."""
-    result = await session.execute(
-        statements.list_open_messages, {"job_id": job.id, "inbox_id": job.inbox_id, "most": MAX_COALESCED * 2}
+def to_waiting(row: Mapping[str, Any]) -> Waiting:
+    """Return an open message from its columns, with times as text."""
+    request, due_job = row["request"], row["due_job"]
+    message = IncomingMessage(
+        adapter=row["adapter"],
+        sender=Sender(row["platform"], row["platform_user_id"], row["platform_username"]),
+        place=Place(
+            row["platform"],
+            row["platform_server_id"],
+            row["platform_channel_id"],
+            thread=row["platform_thread_id"],
+            is_direct=row["is_direct"],
+        ),
+        event_id=row["platform_event_id"],
+        content=row["content"],
+        sent_at=datetime.fromisoformat(row["sent_at"]),
+        attachments=tuple(Attachment(**attachment) for attachment in row["attachments"]),
+        platform_message_id=row["platform_message_id"],
+        wants_stream=row["wants_stream"],
+        platform_context=PlatformContext.from_row(row["platform_context"]),
+        decision=Decision(**row["decision"]) if row["decision"] else None,
+        replied_to=row["replied_to"],
+        due_job=DueJob.from_row(due_job) if due_job else None,
+        credentials=GivenCredentials(**row["credentials"]) if row["credentials"] else None,
+        request=ProgramRequest.from_row(request) if request else None,
     )
-    return [
-        Waiting(
-            row.id,
-            IncomingMessage(
-                adapter=row.adapter,
-                sender=Sender(row.platform, row.platform_user_id, row.platform_username),
-                place=Place.from_row(row),
-                event_id=row.platform_event_id,
-                content=row.content,
-                sent_at=row.sent_at,
-                attachments=tuple(Attachment(**attachment) for attachment in row.attachments),
-                platform_message_id=row.platform_message_id,
-                wants_stream=row.wants_stream,
-                platform_context=PlatformContext.from_row(row.platform_context),
-                decision=Decision(**row.decision) if row.decision else None,
-                replied_to=row.replied_to,
-                due_job=DueJob.from_row(row.due_job) if row.due_job else None,
-                credentials=GivenCredentials(**row.credentials) if row.credentials else None,
-                request=ProgramRequest.from_row(row.request) if row.request else None,
-            ),
-            row.turn_id,
-        )
-        for row in result.all()
-    ]
+    return Waiting(row["id"], message, row["turn_id"])
 
 
 async def requeue_lost(session: Session) -> int:

@@ -5,9 +5,9 @@ Slots bound how many turns run at once, in all and for each person and server. S
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.prompts import prompts
@@ -34,6 +34,9 @@ DATABASE_WAITS = (0.1, 0.5, 1.0, 2.0)
 NEAR_JOBS = 4
 # For so long after a job it looks often whether there is one that nobody told it of.
 BUSY_SECONDS, REST_SECONDS = 10.0, 2.0
+# After so many looks for which it was woken in vain, it waits before each further one: whoever may connect to the
+# database may tell it of jobs that there are not.
+FREE_LOOKS, PAUSE_SECONDS = 3, 0.02
 # How many times as many jobs a worker has in work as there are slots: the others wait, for instance for a budget.
 JOBS_PER_SLOT = 5
 
@@ -104,6 +107,33 @@ class Gate:
                 self._is_open.set()
 
 
+@dataclass(slots=True)
+class Claim:
+    """What a worker asks one statement for: as many jobs as it has reserved slots for, which is `room`.
+
+    `parameters` are those of `take_jobs`; `jobs` are what it got.
+    """
+
+    slots: Slots
+    room: int
+    parameters: dict[str, Any]
+    jobs: list[Job] = field(default_factory=list)
+    last_server: str | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether there may be more jobs than those."""
+        return 0 < self.room == len(self.jobs)
+
+    def fill(self, rows: Iterable[Any]) -> None:
+        """Give the jobs of these rows their slots."""
+        for row in rows:
+            self.slots.assign(row["id"], row["person"], row["server"] or None)
+            deaths = row["deaths"] if row["is_suspect"] else None
+            self.jobs.append(Job(row["id"], row["inbox_id"], slot=self.slots.of(row["id"]), deaths=deaths))
+            self.last_server = row["server"]
+
+
 class JobQueue:
     """The queue as one worker sees it: takes only jobs for which there are free slots.
 
@@ -119,34 +149,50 @@ class JobQueue:
         # Of the job that was taken last: when servers are looked at one by one, it is the next one's turn.
         self._last_server = ""
         self._revision = newest_revision()
+        # Two claims at a time would both count the jobs of before, and together take more than a person may have.
+        self._claiming = asyncio.Lock()
+
+    @property
+    def is_claiming(self) -> bool:
+        """Return whether jobs are being taken just now."""
+        return self._claiming.locked()
+
+    @asynccontextmanager
+    async def claim(self, most: int) -> AsyncIterator[Claim]:
+        """Reserve slots for the jobs that the block takes; those that it does not fill are free after it."""
+        async with self._claiming:
+            room = await self.slots.reserve(min(most, MAX_TAKEN))
+            parameters = {
+                "worker_id": self.worker_id,
+                "limit": room,
+                "after": self._last_server,
+                "revision": self._revision,
+                "suspect": SUSPECT_PRIORITY,
+                **self.slots.counts,
+            }
+            claim = Claim(self.slots, room, parameters)
+            try:
+                self.slots.is_taking = True
+                yield claim
+            finally:
+                self.slots.is_taking = False
+                self.slots.release(room - len(claim.jobs))
+                self._last_server = claim.last_server if claim.last_server is not None else self._last_server
 
     async def take(self, most: int) -> tuple[list[Job], bool]:
         """Take jobs for which there are slots; tell whether there may be more of them."""
         if self.worker_id is None:
             # A worker that can't take jobs must not register: `/readyz` would take it for one that can.
-            await self._take(0)
+            async with self.claim(0) as claim:
+                await self._take(claim)
             async with self.database.statement() as session:
                 await session.execute(statements.probe)
                 self.worker_id = (await session.execute(statements.register_worker)).scalar_one()
                 self.own_ids.add(self.worker_id)
-        room = await self.slots.reserve(min(most, MAX_TAKEN))
-        if not room:
-            return [], False
-        free = room
-        try:
-            self.slots.is_taking = True
-            rows = await self._take(room)
-            for row in rows:
-                self.slots.assign(row.id, row.person, row.server or None)
-                self._last_server = row.server
-                free -= 1
-        finally:
-            self.slots.is_taking = False
-            self.slots.release(free)
-        return [
-            Job(row.id, row.inbox_id, slot=self.slots.of(row.id), deaths=row.deaths if row.is_suspect else None)
-            for row in rows
-        ], not free
+        async with self.claim(most) as claim:
+            if claim.room:
+                claim.fill(await self._take(claim))
+        return claim.jobs, claim.is_full
 
     async def leave(self) -> None:
         """Leave all jobs of the worker to others, and take none."""
@@ -160,13 +206,9 @@ class JobQueue:
         """End a job; return whether the next turn of its place waits, None if it has ended or another worker has it."""
         return await self._finishing.load(job_id)
 
-    async def _take(self, room: int) -> Sequence[Any]:
-        parameters = {"worker_id": self.worker_id, "limit": room, "after": self._last_server, **self.slots.counts}
+    async def _take(self, claim: Claim) -> Sequence[Any]:
         async with self.database.statement() as session:
-            result = await session.execute(
-                statements.take_jobs, parameters | {"revision": self._revision, "suspect": SUSPECT_PRIORITY}
-            )
-            return result.all()
+            return (await session.execute(statements.take_jobs, claim.parameters)).all()
 
     async def _finish(self, ids: Sequence[int]) -> list[bool | None]:
         async with self.database.statement() as session:
@@ -182,6 +224,7 @@ class Runner:
         self.queue, self._run_turn, self._clock, self._limits = queue, run_turn, clock, limits
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_woken = asyncio.Event()
+        self._vain_looks = 0
         self.gate = Gate()
         self.has_others = False
         self._busy_until = 0.0
@@ -197,6 +240,22 @@ class Runner:
         has_room = self.gate.is_open and len(self._tasks) < min(NEAR_JOBS, self._limits.bounds.running)
         return self.worker_id is not None and (has_room or not self.has_others)
 
+    @asynccontextmanager
+    async def claim(self) -> AsyncIterator[Claim | None]:
+        """Let the block take jobs by a statement of its own: they start after it. None while others are being taken."""
+        if self.queue.is_claiming:
+            yield None
+            self.wake()
+            return
+        async with self.queue.claim(self._room) as claim:
+            try:
+                yield claim
+            finally:
+                # They are in work here from now on, whatever becomes of who took them.
+                self._start(claim.jobs)
+        if claim.is_full:
+            self.wake()
+
     def wake(self) -> None:
         """Look for jobs now, because there may be one."""
         self._is_woken.set()
@@ -207,25 +266,38 @@ class Runner:
             if self.has_others:
                 await self.gate.wait_until_open(most=self._limits.held_seconds)
             jobs, may_have_more = await retry_on_lost_db(self._take, math.inf)
-            for job in jobs:
-                task = asyncio.create_task(self._run(job), name="job")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                self._busy_until = self._clock.monotonic() + BUSY_SECONDS
+            self._start(jobs)
+            self._vain_looks = 0 if jobs else self._vain_looks + 1
             if not may_have_more:
                 await self._rest()
+
+    @property
+    def _room(self) -> int:
+        return JOBS_PER_SLOT * self._limits.bounds.running - len(self._tasks)
+
+    def _start(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            task = asyncio.create_task(self._run(job), name="job")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._busy_until = self._clock.monotonic() + BUSY_SECONDS
 
     async def _rest(self) -> None:
         # At rest, the worker's look at all kinds of work wakes it; that it could take jobs is tried now and then.
         is_busy = self._clock.monotonic() < self._busy_until
         seconds = self._limits.poll_seconds if is_busy else max(self._limits.poll_seconds, REST_SECONDS)
-        with suppress(TimeoutError):
+        if self._vain_looks > FREE_LOOKS:
+            await asyncio.sleep(PAUSE_SECONDS)
+        try:
             async with asyncio.timeout(seconds):
                 await self._is_woken.wait()
+        except TimeoutError:
+            # Nobody woke it.
+            self._vain_looks = 0
 
     async def _take(self) -> tuple[list[Job], bool]:
         self._is_woken.clear()
-        return await self.queue.take(JOBS_PER_SLOT * self._limits.bounds.running - len(self._tasks))
+        return await self.queue.take(self._room)
 
     async def leave(self) -> None:
         """Wait for the jobs in work, cancel those that have not ended in time, and leave them to other workers."""

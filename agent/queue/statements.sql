@@ -281,24 +281,15 @@ WHERE turn_id IN (SELECT id FROM own)
   AND name IN ('tool_call', 'tool_result', 'delegation_request', 'delegation_response')
   AND position(:repeated IN CAST(payload AS text)) > 0;
 
--- name: list_open_messages
--- Those of the job's place, unless another worker has taken over the job: a worker that was frozen does not take the turn
--- back from the one that has continued it. Messages of an interrupted turn come first, even before messages that were
--- sent earlier but arrived later.
-SELECT id, adapter, platform, platform_event_id, platform_server_id, platform_channel_id, platform_thread_id, is_direct,
-       platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream,
-       CASE WHEN platform_context ? 'earlier' AND EXISTS (SELECT FROM forgotten_turns)
-            THEN parley_without_forgotten(platform, platform_context) ELSE platform_context END AS platform_context,
-       sent_at, turn_id, decision, replied_to, due_job, credentials, request
-FROM inbox
-WHERE place_key = (
-    SELECT place_key FROM inbox
-    WHERE id = :inbox_id AND EXISTS (SELECT FROM jobs WHERE id = :job_id)
-) AND status IN ('waiting', 'claimed')
-ORDER BY turn_id IS NULL, sent_at, id LIMIT :most;
-
 -- name: accept
 SELECT * FROM parley_accept(CAST(:events AS jsonb), CAST(:is_announced AS boolean));
+
+-- name: accept_and_take
+SELECT * FROM parley_accept_and_take(
+    p_events => CAST(:events AS jsonb), p_worker_id => :worker_id, p_limit => :limit,
+    p_persons => CAST(:persons AS jsonb), p_servers => CAST(:servers AS jsonb), p_per_person => :per_person,
+    p_per_server => :per_server, p_after => :after, p_revision => :revision, p_suspect => :suspect
+);
 
 -- name: withdraw_questions
 SELECT parley_withdraw_questions(CAST(:turn_ids AS bigint[]));

@@ -7,15 +7,15 @@ from hashlib import sha256
 from agent.journal.files import PendingFile, with_file_lines
 from agent.journal.quotes import with_earlier
 from agent.journal.records import settle
-from agent.journal.steps import Entry, Step, TurnKey, TurnLog, list_steps
+from agent.journal.steps import Entry, Step, TurnKey, TurnLog, list_steps, to_history
 from agent.live.announcer import Announcer
 from agent.live.tool_events import ToolEvents
 from agent.people.billing.budget import NOT_REQUESTED, abandon, reserve, to_admission
 from agent.people.hops import inbound_hops
-from agent.people.participants import LoopMode, Participants, resolve_participants
+from agent.people.participants import LoopMode, Participants, resolve_user, to_participants
 from agent.prompts import prompts
-from agent.queue.inbox import list_open
-from agent.queue.job import Job, Waiting, merge, next_run
+from agent.queue.inbox import to_waiting
+from agent.queue.job import MAX_COALESCED, Job, merge, next_run
 from agent.tools.offer import Offer, Scope
 from agent.turn.confirmations.decisions import (
     TYPED,
@@ -26,16 +26,16 @@ from agent.turn.confirmations.decisions import (
     read_answer,
 )
 from agent.turn.context.attachments import draw_files, list_pending, record_files
-from agent.turn.context.builder import Window, estimate, load_history
+from agent.turn.context.builder import Window, cut_history, estimate
 from agent.turn.context.due_jobs import list_check_steps
 from agent.turn.context.replied_to import MOST_CHARS
-from agent.turn.context.requests import brings_history, to_history, to_instructions, with_limits
+from agent.turn.context.requests import brings_history, to_instructions, to_own_history, with_limits
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
 from shared.db.driver import Connection, Session
 from shared.db.statements import load_statements
 from shared.errors import Superseded
-from shared.messages import AGENT_ADAPTERS
+from shared.messages import AGENT_ADAPTERS, OPEN_THREADS
 from shared.text import count_tokens
 
 statements = load_statements(__file__)
@@ -45,11 +45,12 @@ statements = load_statements(__file__)
 class Opening:
     """What an attempt at a turn starts with; `began` are seconds on the monotonic clock.
 
-    `answer` is set when the message may answer a request for approval.
+    `is_begun`: another attempt has begun the turn. `answer` is set when the message may answer a request for approval.
     """
 
     job: Job
     turn_id: int
+    is_begun: bool
     request: Request
     participants: Participants
     scope: Scope
@@ -79,15 +80,23 @@ class Opening:
         )
 
 
-async def prepare(
-    services: TurnServices, session: Connection, *, job: Job, run: Sequence[Waiting], began: float
-) -> Opening:
-    """Read everything that is needed to open the turn of these waiting messages."""
-    message = merge(run)
-    participants = await resolve_participants(session, message, services.settings)
+async def prepare(services: TurnServices, session: Connection, *, job: Job, began: float) -> Opening | None:
+    """Read everything that the next turn of the job's place begins with; the sender gets an account if they have none.
+
+    Returns None when the place has no waiting messages, or another worker has claimed it.
+    """
+    parameters = {"job_id": job.id, "limit": MAX_COALESCED * 2, "open_threads": list(OPEN_THREADS)}
+    while (row := (await session.execute(statements.prepare_turn, parameters)).one_or_none()) is not None:
+        run = next_run([to_waiting(entry) for entry in row.messages])
+        message = merge(run)
+        if row.participants is not None:
+            break
+        await resolve_user(session, message.sender)
+    if row is None:
+        return None
+    participants = await to_participants(session, row.participants, message=message, settings=services.settings)
     if message.request is not None:
         participants = with_limits(participants, message.request)
-    turn_id = run[0].turn_id or participants.turn_id
     scope = Scope(
         user=participants.user.as_caller(),
         persona=participants.persona,
@@ -99,18 +108,22 @@ async def prepare(
     )
     offer = services.toolbox.offered_to(scope)
     if message.request is not None and brings_history(message.request):
-        history = to_history(message.request)
+        history = to_own_history(message.request)
     else:
         # The model that is asked first counts; for one with a smaller window the router shortens the request.
         model_window = services.models.router.window(participants.persona.models)
         texts = count_tokens(participants.persona.system_prompt) + count_tokens(offer.instructions)
         reserved = participants.persona.max_output_tokens + offer.tokens + texts
-        window, user_id = Window.of(model_window, reserved, services.settings.history_tokens), participants.user.id
-        history = await load_history(session, participants.conversation, window, user_id=user_id, turn_id=turn_id)
+        window = Window.of(model_window, reserved, services.settings.history_tokens)
+        past = to_history(row.history, participants.user.id)
+        history = await cut_history(
+            session, participants.conversation, past, window=window, turn_id=participants.turn_id
+        )
     may_answer = any(entry.message.decision or TYPED.fullmatch(entry.message.content) for entry in run)
     return Opening(
         job=job,
-        turn_id=turn_id,
+        turn_id=participants.turn_id,
+        is_begun=run[0].turn_id is not None,
         request=Request(message, tuple(entry.inbox_id for entry in run), history=tuple(history)),
         participants=participants,
         scope=scope,
@@ -171,11 +184,10 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
     began = services.clock.monotonic()
     while True:
         async with services.database.statement() as session:
-            run = next_run(await list_open(session, job))
-            if not run:
+            opening = await prepare(services, session, job=job, began=began)
+            if opening is None:
                 return None
-            opening = await prepare(services, session, job=job, run=run, began=began)
-            if run[0].turn_id is not None:
+            if opening.is_begun:
                 break
             has_more = opening.request.message.attachments or opening.answer
             turn = None if has_more else await _begin(services, session, opening)

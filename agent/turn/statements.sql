@@ -34,6 +34,9 @@ SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = :turn_id;
 -- The identity may have been linked to another user since the last attempt: the turn is then charged to that user.
 UPDATE turns SET user_id = :user_id WHERE id = :turn_id;
 
+-- name: prepare_turn
+SELECT * FROM parley_prepare_turn(:job_id, :limit, :open_threads);
+
 -- name: open_turn
 SELECT * FROM parley_open_turn(
     p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,

@@ -84,6 +84,17 @@ CREATE TABLE memories (
     superseded_by bigint REFERENCES memories ON DELETE CASCADE,
     turn_length integer NOT NULL DEFAULT 0,
     window_length integer,
+    -- Words of greeting or thanks, followed by no more than four others and no number.
+    is_talk boolean NOT NULL GENERATED ALWAYS AS (
+        source = 'turn' AND length(content) <= 60 AND content !~ '\d' AND content ~* (
+            '^\W*(thanks|thank you|thx|ok|okay|great|cool|nice|perfect|got it|noted|sure|alright|hi|hello|hey|bye'
+            '|you''re welcome|you are welcome|good (morning|evening|night|day)|danke|merci|gracias|grazie|obrigad[oa]|谢谢'
+            '|ありがとう)(\W+\w+){0,4}\W*$'
+        )
+    ) STORED,
+    is_question boolean NOT NULL GENERATED ALWAYS AS (
+        source = 'turn' AND content ~ '^[^.!;:。！\n]{1,200}[?？؟]\W*$'
+    ) STORED,
     vector_model text,
     vectors_due_at timestamptz NOT NULL DEFAULT now() + interval '10 seconds',
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -134,6 +145,8 @@ COMMENT ON COLUMN memories.superseded_by IS
     'The later fact that replaces it: this one is history, and is not recalled.';
 COMMENT ON COLUMN memories.turn_length IS 'Number of words of the text.';
 COMMENT ON COLUMN memories.window_length IS 'Number of words of the text with its two neighbours; NULL: it has none.';
+COMMENT ON COLUMN memories.is_talk IS 'Is it only a greeting or thanks? Recall ranks those last.';
+COMMENT ON COLUMN memories.is_question IS 'Is it a question and nothing else? Recall ranks those behind what was told.';
 COMMENT ON COLUMN memories.vector_model IS 'The embedding model whose vectors are complete; NULL: none yet.';
 COMMENT ON COLUMN memories.vectors_due_at IS
     'When a worker makes the vectors that are missing; who is at it moves this on.';

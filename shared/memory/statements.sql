@@ -76,7 +76,7 @@ WITH question AS MATERIALIZED (
 ), pool AS MATERIALIZED (
     SELECT m.id, m.said_at, m.window_length IS NULL AS is_alone, w.score, e.vectors, e.turn, e.around,
            CASE WHEN m.is_from_bot THEN :bot_factor ELSE 1 END
-           * CASE WHEN m.source = 'turn' AND parley_is_talk(m.content) THEN :talk_factor ELSE 1 END AS factor
+           * CASE WHEN m.is_talk THEN :talk_factor ELSE 1 END AS factor
     FROM (
         SELECT id, max(score) AS score
         FROM (SELECT id, score FROM words UNION ALL SELECT memory_id, NULL FROM near) AS each_one GROUP BY id

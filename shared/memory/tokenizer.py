@@ -20,6 +20,7 @@ UNSPACED = (
 # Vowel signs and joiners, which `\w` does not match although words of Hindi or Bengali contain them.
 MARKS = "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962-\u0963\u0981-\u0983\u09bc-\u09cd\u0a3c-\u0a4d\u0abc-\u0acd"
 MARKS += "\u0bbe-\u0bcd\u0c3e-\u0c4d\u0cbc-\u0ccd\u0d3e-\u0d4d\u064b-\u065f\u05b0-\u05c7"
+ASCII_WORD = re.compile("[a-z0-9]+")
 PIECE = re.compile(f"(?P<run>[{UNSPACED}]+)|(?P<word>(?:[^\\W_{UNSPACED}]|[{MARKS}])+)")
 STOP_WORDS = frozenset(
     """
@@ -37,20 +38,24 @@ def split_words(text: str, *, with_single: bool = True) -> list[str]:
     A run of characters of a script without spaces is split into bigrams; `with_single` adds the single characters, so
     that a query of one character matches.
     """
+    if text.isascii():
+        return [_plain(word) for word in ASCII_WORD.findall(text.lower()) if word not in STOP_WORDS]
     words: list[str] = []
     folded = unicodedata.normalize("NFKC", text).casefold()
-    if not folded.isascii():
-        folded = unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
+    folded = unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
     for piece in PIECE.finditer(folded):
         run, word = piece["run"], piece["word"]
         if run is not None:
             words.extend([run[at : at + 2] for at in range(len(run) - 1)] or [run])
             words.extend(run if with_single and len(run) > 1 else ())
         elif word not in STOP_WORDS:
-            # Days are written as 05 and as 5.
-            plain = word.lstrip("0") or "0" if word.isdigit() else word
-            words.append(plain[:MAX_WORD])
+            words.append(_plain(word))
     return words
+
+
+def _plain(word: str) -> str:
+    # Days are written as 05 and as 5.
+    return (word.lstrip("0") or "0" if word.isdigit() else word)[:MAX_WORD]
 
 
 def question_words(text: str, limit: int = 64) -> list[str]:

@@ -195,6 +195,8 @@ class Settings(BaseModel):
     # A folder that is missing does not stop the start; `parley doctor` names it.
     skills_path: Path | None = None
     """A folder with [skills](../skills.md)."""
+    mcp_commands: bool = True
+    """May rows of `mcp_servers` name programs, which the workers start as themselves? Off: only servers with a url."""
     memory_recall_limit: int = Field(default=5, ge=0, le=50)
     """Number of memories that are shown to the model."""
     planner_percent: int = Field(default=0, ge=0, le=100)

@@ -46,6 +46,12 @@ def list_forks(pid: int) -> list[int]:
     return [pid, *(child for child in list_children(pid) if Path(f"/proc/{child}/cmdline").read_bytes() == command)]
 
 
+def list_servers(home: Path) -> list[int]:
+    """Return the processes of the embedded Postgres in this folder."""
+    postmaster = int((home / "postgres" / "postmaster.pid").read_text().split()[0])
+    return [postmaster, *list_children(postmaster)]
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the processor time of a program so far, its threads and forks included."""
     rows = [Path(f"/proc/{fork}/stat").read_text().rpartition(")")[2].split() for fork in list_forks(pid)]

@@ -36,6 +36,7 @@ DEFAULTS: dict[str, Any] = {
     "DEFAULT_GUEST_TOKEN_BUDGET": 50000,
     "DELIVERY_HOURS": 24,
     "DEFAULT_GUEST_MODULES": ("knowledge", "file_manager", "calendar", "calculator"),
+    "MCP_COMMANDS": True,
     "MEMORY_RECALL_LIMIT": 5,
     "PLANNER_PERCENT": 0,
     "MAX_BODY_MB": 40,

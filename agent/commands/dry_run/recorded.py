@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from agent.journal.steps import PastStep, Step, list_history, list_steps
+from agent.journal.steps import PastStep, Step, list_steps, read_history
 from agent.people.agents import ListedAgent, to_agents
 from agent.people.participants import ResolvedConversation, ResolvedUser
 from agent.people.rights import to_rights
@@ -92,7 +92,7 @@ async def read_turn(session: Session, memories: Memories, turn_id: int) -> Recor
     ]
     first = row.reasons.get("history", {}).get("first_turn", row.window_turn_id)
     history = (
-        await list_history(session, conversation, first=first, before=turn_id, user_id=row.user_id)
+        await read_history(session, row.conversation_id, first=first, before=turn_id, user_id=row.user_id)
         if first is not None
         else []
     )

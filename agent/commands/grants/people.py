@@ -1,11 +1,10 @@
-"""Sends a notice to a person, as a message through the inbox that is answered with the notice and without a model."""
+"""Makes a notice to a person, a message through the inbox that is answered with the notice and without a model."""
 
 from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.prompts import prompts
-from agent.queue.inbox import accept_within
 from shared.db.statements import load_statements
 from shared.messages import DueJob, IncomingMessage, Place, Sender
 
@@ -25,27 +24,23 @@ async def list_approvers(session: AsyncSession) -> list[int]:
     return list((await session.execute(statements.list_approvers)).scalars().all())
 
 
-async def notify(
-    session: AsyncSession, user_id: int, notice: str, *, event_id: str, choices: Sequence[str] = ()
-) -> bool:
-    """Tell a person something in the direct conversation that they used last; return False if there is none.
+async def to_notice(
+    session: AsyncSession, user_id: int, text: str, *, event_id: str, choices: Sequence[str] = ()
+) -> IncomingMessage | None:
+    """Return the message that tells a person something in the direct conversation that they used last, if any.
 
     `choices` are commands, shown as buttons. The notice is sent once for an `event_id`.
     """
     parameters = {"user_id": user_id, "unread": list(UNREAD)}
     row = (await session.execute(statements.find_last_place, parameters)).one_or_none()
     if row is None:
-        return False
-    await accept_within(
-        session,
-        IncomingMessage(
-            adapter=row.adapter,
-            sender=Sender(row.platform, row.platform_user_id, row.platform_username),
-            place=Place.from_row(row),
-            event_id=f"{event_id}:{user_id}",
-            content=prompts().budgets.asked_for,
-            sent_at=None,
-            due_job=DueJob(0, notice, choices=tuple(choices)),
-        ),
+        return None
+    return IncomingMessage(
+        adapter=row.adapter,
+        sender=Sender(row.platform, row.platform_user_id, row.platform_username),
+        place=Place.from_row(row),
+        event_id=f"{event_id}:{user_id}",
+        content=prompts().budgets.asked_for,
+        sent_at=None,
+        due_job=DueJob(0, text, choices=tuple(choices)),
     )
-    return True

@@ -6,12 +6,13 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.grants.limits import Limit, find_exhausted, find_limit
-from agent.commands.grants.people import list_approvers, notify
+from agent.commands.grants.people import list_approvers, to_notice
 from agent.people.participants import ResolvedUser
 from agent.prompts import prompts
+from agent.queue.inbox import accept_within
 from shared.db.statements import load_statements
 from shared.errors import Refusal
-from shared.messages import Place
+from shared.messages import IncomingMessage, Place
 from shared.permissions import Permission
 
 statements = load_statements(__file__)
@@ -66,12 +67,14 @@ async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount
         used=limit.shown_use,
         renews_on=limit.resets_at,
     )
-    notices = 0
+    choices = (f"/grant {number}", f"/refuse {number}")
+    notices: list[IncomingMessage] = []
     for approver in (approver for approver in await list_approvers(session) if approver != user.id):
-        if notices < MOST_TOLD:
-            choices = (f"/grant {number}", f"/refuse {number}")
-            notices += await notify(session, approver, text_, event_id=f"request:{number}", choices=choices)
-    return number, notices
+        if len(notices) < MOST_TOLD:
+            notice = await to_notice(session, approver, text_, event_id=f"request:{number}", choices=choices)
+            notices += [notice] if notice is not None else []
+    await accept_within(session, *notices)
+    return number, len(notices)
 
 
 async def list_requests(session: AsyncSession, approver: Approver) -> list[OpenRequest]:
@@ -110,7 +113,9 @@ async def decide(
     else:
         reply = texts.granted.format(amount=_shown(limit, extra), title=limit.title, ends_at=ends_at)
     if request.asked_by is not None:
-        await notify(session, request.asked_by, reply, event_id=f"decision:{number}")
+        notice = await to_notice(session, request.asked_by, reply, event_id=f"decision:{number}")
+        if notice is not None:
+            await accept_within(session, notice)
     return reply
 
 

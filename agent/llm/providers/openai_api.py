@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import certifi
 from pydantic import BaseModel, ValidationError
@@ -107,6 +109,13 @@ def _load_certificates() -> ssl.SSLContext:
     return tls
 
 
+def find_proxy(url: str) -> str | None:
+    """Return the proxy that the environment names for this address, None without one."""
+    address = urlsplit(url)
+    is_direct = proxy_bypass(address.hostname or "")
+    return None if is_direct else getproxies().get(address.scheme)
+
+
 class OpenAIServer:
     """A server with OpenAI's protocol at `base_url`; keeps its connections open until `aclose`."""
 
@@ -183,8 +192,12 @@ class OpenAIServer:
         data = None if body is None else json.dumps(body, ensure_ascii=False).encode(errors="replace")
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, ssl=_load_certificates(), keepalive_timeout=KEEP_SECONDS)
+            # aiohttp's `trust_env` would read the environment and `.netrc` for each request, in a thread.
             self._session = aiohttp.ClientSession(
-                connector=connector, trust_env=True, max_line_size=MOST_LINE_BYTES, read_bufsize=MOST_LINE_BYTES // 64
+                connector=connector,
+                proxy=find_proxy(self._base_url),
+                max_line_size=MOST_LINE_BYTES,
+                read_bufsize=MOST_LINE_BYTES // 64,
             )
         async with self._session.request(
             method, f"{self._base_url}{path}", data=data, headers=self._headers, timeout=timeout, allow_redirects=False

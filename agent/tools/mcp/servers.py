@@ -53,12 +53,13 @@ class _Kept:
 class RemoteTools(ToolProvider):
     """Offers the approved tools of all servers. Call `run` once; cancel its task to close all connections.
 
-    `reserved`: names of other modules, which no server may have.
+    `reserved`: names of other modules, which no server may have. Without `starts_programs` there are only servers that
+    somebody else runs.
     """
 
-    def __init__(self, database: Database, reserved: Collection[str] = ()) -> None:
+    def __init__(self, database: Database, reserved: Collection[str] = (), *, starts_programs: bool = True) -> None:
         self._database = database
-        self._reserved = frozenset(reserved)
+        self._reserved, self._starts_programs = frozenset(reserved), starts_programs
         self._kept: dict[int, _Kept] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._published: list[Tool] = []
@@ -100,7 +101,7 @@ class RemoteTools(ToolProvider):
             rows = (await session.scalars(select(McpServer).where(McpServer.enabled).order_by(McpServer.name))).all()
             pins = select(McpTool.server_id, McpTool.name, McpTool.hash).where(McpTool.approved)
             approved = {tuple(pin) for pin in await session.execute(pins)}
-        fit = {row.id: row for row in rows if row.name not in self._reserved}
+        fit = {row.id: row for row in rows if self._refuse(row) is None}
         for server_id in self._kept.keys() - fit.keys():
             self._drop(server_id)
         for row in fit.values():
@@ -122,8 +123,15 @@ class RemoteTools(ToolProvider):
             entry.approved = frozenset(tool for tool in entry.tools if (row.id, tool.name, tool.hash) in approved)
         self._publish()
         for row in rows:
-            if row.id not in fit:
-                await self._note_lost(row.id, f"{row.name} is the name of a module; give the server another one.")
+            if (reason := self._refuse(row)) is not None:
+                await self._note_lost(row.id, reason)
+
+    def _refuse(self, row: McpServer) -> str | None:
+        if row.name in self._reserved:
+            return f"{row.name} is the name of a module; give the server another one."
+        if row.transport == "stdio" and not self._starts_programs:
+            return "It is a program, and MCP_COMMANDS=false forbids to start one; run it as a server with a url."
+        return None
 
     def _drop(self, server_id: int) -> None:
         entry = self._kept.pop(server_id)

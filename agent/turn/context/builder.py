@@ -24,7 +24,7 @@ from agent.journal.quotes import (
     with_speaker,
     without_context_tags,
 )
-from agent.journal.steps import UNREAD, PastStep, Step, list_history
+from agent.journal.steps import UNREAD, PastStep, Step
 from agent.llm.tokens import IMAGE_TOKENS
 from agent.people.participants import ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.prompts import prompts
@@ -298,16 +298,10 @@ class Window:
         return cls(min(goal, int(most * 0.75)), most)
 
 
-async def load_history(
-    session: Session, conversation: ResolvedConversation, window: Window, *, user_id: int, turn_id: int
+async def cut_history(
+    session: Session, conversation: ResolvedConversation, past: list[PastStep], window: Window, *, turn_id: int
 ) -> list[PastStep]:
-    """Return the steps since the beginning of the window, which moves on when they exceed it.
-
-    In a direct conversation only the user's own turns are returned, even if other users have written there.
-    """
-    if conversation.is_new:
-        return []
-    past = await list_history(session, conversation, first=conversation.window_turn_id, before=turn_id, user_id=user_id)
+    """Return the history of a turn; when it exceeds the window, the window moves on."""
     if count_history(past) <= window.goal:
         return past
     steps = drop_blocks(past, window, conversation.summarized_turn_id)

@@ -17,7 +17,7 @@ def brings_history(request: ProgramRequest) -> bool:
     return bool(request.history) or not request.has_conversation
 
 
-def to_history(request: ProgramRequest) -> list[PastStep]:
+def to_own_history(request: ProgramRequest) -> list[PastStep]:
     """Return the request's history as that of a prompt.
 
     Each message stands for a turn of nobody we know: of no turn of ours, so that it names no files, and without a

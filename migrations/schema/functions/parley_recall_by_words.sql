@@ -56,17 +56,20 @@ BEGIN
         ) AS c
         GROUP BY q.term HAVING sum(c.found) > 0
     ), terms AS MATERIALIZED (
-        -- Only the 12 rarest words are searched for.
-        SELECT c.term, row_number() OVER rarest AS place, sum(c.df) OVER rarest AS read,
-               ln(1 + (t.stored - c.df + 0.5) / (c.df + 0.5)) AS idf,
+        -- Only the 12 rarest words are searched for, none that stands in half of all memories. The rarest of them find the
+        -- candidates, as long as their places are few; the others then only add to the scores of these.
+        SELECT w.term, w.place = 1 OR w.read <= 1000 AS finds,
+               ln(1 + (t.stored - w.df + 0.5) / (w.df + 0.5)) AS idf,
                -- A word is in three times as many windows, unless these overlap.
-               ln(1 + (0.5 + t.stored * (1 - c.df / t.stored) ^ 3)
-                      / (0.5 + t.stored * (1 - (1 - c.df / t.stored) ^ 3))) AS window_idf
-        FROM counted AS c CROSS JOIN totals AS t
-        WINDOW rarest AS (ORDER BY c.df, c.term)
-        ORDER BY c.df, c.term LIMIT 12
+               ln(1 + (0.5 + t.stored * (1 - w.df / t.stored) ^ 3)
+                      / (0.5 + t.stored * (1 - (1 - w.df / t.stored) ^ 3))) AS window_idf
+        FROM (
+            SELECT c.term, c.df, row_number() OVER rarest AS place, sum(c.df) OVER rarest AS read FROM counted AS c
+            WINDOW rarest AS (ORDER BY c.df, c.term)
+            ORDER BY c.df, c.term LIMIT 12
+        ) AS w CROSS JOIN totals AS t
+        WHERE w.place = 1 OR w.df < greatest(50, t.stored / 2)
     ), hits AS MATERIALIZED (
-        -- So many places of the rarest words give the candidates; more common words then only add to the scores of these.
         SELECT s.id AS scope_id, w.ordinal,
                t.idf * w.tf / (w.tf + saturation * (1 - by_length + by_length * w.length / n.mean)) AS turn,
                t.window_idf * w.tf / (w.tf + saturation) AS around
@@ -74,9 +77,9 @@ BEGIN
             SELECT p.ordinal, p.tf, p.length FROM public.memory_words AS p
             WHERE p.scope_id = s.id AND p.term = t.term
                   AND (p_since IS NULL OR p.said_at >= p_since) AND (p_until IS NULL OR p.said_at < p_until)
-            ORDER BY p.ordinal DESC LIMIT 1000
+            ORDER BY p.ordinal DESC LIMIT 1800
         ) AS w
-        WHERE t.place = 1 OR t.read <= 1000
+        WHERE t.finds
     ), rough AS MATERIALIZED (
         SELECT h.scope_id, h.ordinal + step AS ordinal, sum(CASE step WHEN 0 THEN h.turn ELSE 0 END + h.around) AS score
         FROM hits AS h CROSS JOIN (VALUES (-1), (0), (1)) AS steps (step)
@@ -84,19 +87,18 @@ BEGIN
         GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 180
     ), candidates AS MATERIALIZED (
         -- Of a text that was said again and again only the best place; bare questions and talk go after what was told.
-        SELECT r.scope_id, r.ordinal, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, t.is_talk,
-               t.is_talk OR m.source = 'turn' AND m.content ~ '^[^.!;:。！\n]{1,200}[?？؟]\W*$' AS tells_nothing,
-               row_number() OVER (PARTITION BY md5(lower(m.content)) ORDER BY r.score DESC, r.ordinal DESC) > 1 AS is_again
+        SELECT r.scope_id, r.ordinal, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.is_talk,
+               m.is_talk OR m.is_question AS tells_nothing,
+               row_number() OVER (PARTITION BY hashtextextended(lower(m.content), 0) ORDER BY r.score DESC, r.ordinal DESC) > 1 AS is_again
         FROM rough AS r CROSS JOIN LATERAL (
-            SELECT m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.content FROM public.memories AS m
+            SELECT m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.content, m.is_talk, m.is_question
+            FROM public.memories AS m
             WHERE m.scope_id = r.scope_id AND m.ordinal = r.ordinal AND m.superseded_by IS NULL
                   AND (p_since IS NULL OR m.said_at >= p_since) AND (p_until IS NULL OR m.said_at < p_until)
                   AND (p_shown_from IS NULL OR m.source <> 'turn' OR m.turn_id IS NULL OR m.turn_id < p_shown_from
                        OR m.conversation_id IS DISTINCT FROM p_conversation_id)
             LIMIT 1
-        ) AS m CROSS JOIN LATERAL (
-            SELECT m.source = 'turn' AND public.parley_is_talk(m.content) AS is_talk OFFSET 0
-        ) AS t
+        ) AS m
         ORDER BY is_again, tells_nothing, r.score DESC, r.ordinal DESC
         LIMIT 60
     ), scored AS MATERIALIZED (

@@ -247,6 +247,25 @@ async def test_the_marks_for_the_cache_arrive_at_anthropic(environment: MutableM
         assert request["messages"][-1]["content"][-1]["cache_control"] == MARK
 
 
+async def test_the_proxy_of_the_environment_is_used_unless_the_host_is_excepted(
+    environment: MutableMapping[str, str],
+) -> None:
+    wire = FORMATS["openai"]
+    async with ProviderStub(wire, [Answer()]) as proxy:
+        environment["http_proxy"] = proxy.base
+        router = Router(wire.settings("http://models.invalid"), SteppedClock(), jitter=lambda: 0.0)
+        request = ModelRequest(HELLO, (), 100)
+        completion = await router.complete(request, deadline=SteppedClock().monotonic() + 60)
+        await router.aclose()
+
+        assert completion.text == "Hello there."
+        assert len(proxy.requests) == 1
+        environment["no_proxy"] = "127.0.0.1"
+        async with provider(wire, environment, Answer()) as call:
+            await call.ask()
+            assert (len(call.stub.requests), len(proxy.requests)) == (1, 1)
+
+
 @all_providers
 async def test_a_stream_that_breaks_off_is_no_answer(wire: Format, environment: MutableMapping[str, str]) -> None:
     async with provider(wire, environment, Broken(Answer("Never whole.")), Answer()) as call:

@@ -9,9 +9,9 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
-from agent.queue.inbox import statements
 from agent.queue.job import MAX_COALESCED, Bounds, Limits
 from agent.queue.worker import Worker
+from agent.turn.open import statements
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
 from shared.clock import SystemClock
@@ -97,8 +97,8 @@ async def test_a_turn_reads_as_much_with_a_hundred_times_as_many_messages_behind
             await store(parley, messages, people=20)
             await parley.sql("ANALYZE inbox")
             (job,) = await parley.sql("UPDATE jobs SET worker_id = 1 RETURNING id, inbox_id")
-            values = {"job_id": job.id, "inbox_id": job.inbox_id, "most": MAX_COALESCED * 2}
-            starts.append(await count_buffers(parley, statements.list_open_messages.text, **values))
+            values = {"job_id": job.id, "limit": MAX_COALESCED * 2, "open_threads": []}
+            starts.append(await count_buffers(parley, statements.prepare_turn.text, **values))
             ended.append(await count_buffers(parley, FINISH, job_id=job.id))
 
     for few, many in (starts, ended):

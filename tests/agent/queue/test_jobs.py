@@ -5,9 +5,9 @@ import asyncio
 import asyncpg
 import pytest
 
-from agent.queue.inbox import give_up, list_open
-from agent.queue.job import Bounds, Slots, next_run
-from agent.queue.jobs import JobQueue
+from agent.queue.inbox import give_up
+from agent.queue.job import Bounds, Job, Limits, Slots
+from agent.queue.jobs import FREE_LOOKS, PAUSE_SECONDS, JobQueue, Runner
 from agent.turn.open import open_turn, prepare, resume
 from shared.db.database import Address
 from shared.errors import Superseded
@@ -153,8 +153,8 @@ async def test_a_worker_that_resumes_late_gives_up_no_message_and_takes_no_turn_
         ((job,), _) = await JobQueue(parley.app.database, Slots(Bounds())).take(1)
         assert await open_turn(services, job) is not None
         async with parley.app.database.statement() as session:
-            run = next_run(await list_open(session, job))
-            opening = await prepare(services, session, job=job, run=run, began=0.0)
+            opening = await prepare(services, session, job=job, began=0.0)
+            assert opening is not None
         # As the sweep of another worker does, which held this one for dead.
         await parley.sql("UPDATE jobs SET id = DEFAULT, worker_id = NULL")
 
@@ -165,6 +165,41 @@ async def test_a_worker_that_resumes_late_gives_up_no_message_and_takes_no_turn_
 
         assert await parley.sql("SELECT attempt, status FROM turns") == [(1, "running")]
         assert await parley.value("SELECT status FROM inbox") == "claimed"
+
+
+class CountingQueue(JobQueue):
+    """Counts how often it was looked for jobs."""
+
+    looks = 0
+
+    async def take(self, most: int) -> tuple[list[Job], bool]:
+        self.looks += 1
+        return await super().take(most)
+
+
+async def test_notes_of_jobs_that_there_are_not_cost_fifty_looks_a_second(
+    settings: Settings, address: Address, model: OpenAIStub
+) -> None:
+    async with open_parley(settings, address, model, works=False) as parley:
+        queue, clock = CountingQueue(parley.app.database, Slots(Bounds())), asyncio.get_running_loop().time
+        runner = Runner(queue, run_nothing, clock=parley.app.clock, limits=Limits())
+        worker = asyncio.create_task(runner.take_jobs())
+        while queue.looks <= FREE_LOOKS:
+            runner.wake()
+            await asyncio.sleep(0)
+        began, before = clock(), queue.looks
+        while queue.looks < before + 10:
+            runner.wake()
+            await asyncio.sleep(0)
+
+        assert clock() - began >= 9 * PAUSE_SECONDS
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        await runner.leave()
+
+
+async def run_nothing(_job: Job) -> None:
+    raise AssertionError("there is no job")
 
 
 async def test_a_worker_that_may_not_take_jobs_registers_only_once_it_may(

@@ -41,6 +41,18 @@ async def test_a_published_server_works_as_it_comes(parley: Parley) -> None:
     assert "Oz" in refusal["message"]
 
 
+@pytest.mark.settings(mcp_commands=False)
+async def test_no_program_is_started_where_the_operator_forbids_it(parley: Parley) -> None:
+    await add_server(parley, "far")
+
+    async def is_told() -> bool:
+        return await parley.value("SELECT last_error FROM mcp_servers") is not None
+
+    await eventually(is_told)
+    assert "MCP_COMMANDS=false" in await parley.value("SELECT last_error FROM mcp_servers")
+    assert not [name for name in names(parley) if name.startswith("far.")]
+
+
 async def test_names_and_descriptions_of_tools_are_cleaned_and_cut(parley: Parley) -> None:
     await add_far(parley)
 

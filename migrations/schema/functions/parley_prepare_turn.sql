@@ -1,0 +1,85 @@
+-- Reads all that the next turn of a job's place begins with, in one round trip. No row: another worker has taken over the job,
+-- or the place has no open messages; so a worker that was frozen does not take the turn back from the one that has
+-- continued it.
+--
+-- `messages` are the place's open ones, at most p_limit. Those of an interrupted turn come first, even before messages that
+-- were sent earlier but arrived later. `participants` are the sender of the first one, the persona, and the
+-- conversation, which is made if there is none; NULL where the sender has no account yet. `history` is what was said
+-- there before (`parley_history`). p_open_threads: the platforms where all who read a channel read its threads.
+--
+-- It does not wait for the disk: the begin of the turn, which follows, flushes the conversation and the drawn turn id too.
+CREATE FUNCTION public.parley_prepare_turn(p_job_id bigint, p_limit integer, p_open_threads text[])
+RETURNS TABLE (messages json, participants json, history json)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_first public.inbox;
+    v_user record;
+    v_persona record;
+    v_place record;
+    v_turn_id bigint;
+    v_thread text;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    SELECT json_agg(open) INTO messages FROM (
+        SELECT id, adapter, platform, platform_event_id, platform_server_id, platform_channel_id, platform_thread_id,
+               is_direct, platform_user_id, platform_username, platform_message_id, content, attachments, wants_stream,
+               CASE WHEN platform_context ? 'earlier' AND EXISTS (SELECT FROM public.forgotten_turns)
+                    THEN public.parley_without_forgotten(platform, platform_context) ELSE platform_context
+               END AS platform_context,
+               sent_at, edited_at, turn_id, decision, replied_to, due_job, credentials, request
+        FROM public.inbox
+        WHERE place_key = (SELECT place_key FROM public.jobs WHERE id = p_job_id) AND status IN ('waiting', 'claimed')
+        ORDER BY turn_id IS NULL, sent_at, id LIMIT p_limit
+    ) AS open;
+    IF messages IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT * INTO v_first FROM public.inbox WHERE id = (messages -> 0 ->> 'id')::bigint;
+    SELECT users.id, public.parley_permission(users.permission_level, users.permission_until, users.permission_after)
+               AS permission_level,
+           users.paused_at IS NOT NULL AS is_paused, users.display_name, users.time_zone, users.week_start,
+           users.has_memories, link.id AS link_id, link.platform_username,
+           -- Whether roles have given the person something, which they may have lost since.
+           users.budget_from_roles IS NOT NULL OR EXISTS (
+               SELECT FROM public.member_roles WHERE member_roles.user_id = users.id AND member_roles.roles <> '[]'
+           ) AS has_roles
+    INTO v_user
+    FROM public.users JOIN public.user_platform_links AS link ON link.user_id = users.id
+    WHERE link.platform = v_first.platform AND link.platform_user_id = v_first.platform_user_id;
+    IF NOT FOUND THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    SELECT * INTO v_persona
+    FROM public.parley_find_persona(NULL, v_first.platform, v_first.platform_server_id, v_first.platform_channel_id);
+    SELECT * INTO v_place FROM public.parley_resolve_conversation(
+        v_first.platform, v_first.platform_server_id, v_first.platform_channel_id, v_first.platform_thread_id,
+        v_first.is_direct, v_user.id, v_persona.id,
+        v_first.request IS NULL OR (v_first.request -> 'has_conversation')::boolean
+    );
+    v_turn_id := coalesce(v_first.turn_id, nextval('public.turns_id_seq'));
+    v_thread := CASE WHEN v_first.platform <> ALL (p_open_threads) THEN v_first.platform_thread_id END;
+    participants := json_build_object(
+        'turn_id', v_turn_id, 'user', to_json(v_user), 'persona', CASE WHEN v_persona.id IS NOT NULL THEN to_json(v_persona) END,
+        'conversation', to_json(v_place),
+        -- Whoever has memories of their own is recalled those of the place with them.
+        'place_has_memories', NOT (v_user.has_memories OR v_first.is_direct) AND public.parley_place_has_memories(
+            v_first.platform, v_first.platform_server_id, v_first.platform_channel_id, v_thread
+        ),
+        'is_server_paused', EXISTS (
+            SELECT FROM public.servers WHERE platform = v_first.platform
+              AND platform_server_id = v_first.platform_server_id AND paused_at IS NOT NULL
+        ),
+        'agents', (
+            SELECT json_agg(json_build_array(name, description, required_permission, persona_id, peers, env <> '{}') ORDER BY name)
+            FROM public.agents WHERE is_enabled
+        )
+    );
+    history := CASE WHEN v_place.is_new THEN '[]' ELSE public.parley_history(
+        v_place.id, v_place.window_turn_id, v_turn_id, CASE WHEN v_first.is_direct THEN v_user.id END
+    ) END;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION public.parley_prepare_turn IS
+    'Reads what the next turn of a place begins with: its open messages, the participants, and the history.';
