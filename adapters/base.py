@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 class ChatPlatform(ABC):
     """A chat platform. `receive` and `send` are required; every other method has a default that does nothing.
 
-    One process listens, every worker sends: both open the same class.
+    One process listens or several do, every worker sends: all open the same class.
     """
 
     name: ClassVar[str]

@@ -176,6 +176,7 @@ class TurnTexts:
     unknown_outcome: Text
     parked: Text
     erased: Text
+    lost: Text
     late: Text
     fault: Text
     empty: Text

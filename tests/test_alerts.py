@@ -45,6 +45,19 @@ tests:
       - {{eval_time: 30m, alertname: ParleyRepliesFail, exp_alerts: []}}
   - interval: 1m
     input_series:
+      - series: parley_database_failovers
+        values: "1x70 2x70"
+    alert_rule_test:
+      - {{eval_time: 70m, alertname: ParleyDatabaseFailedOver, exp_alerts: []}}
+      - eval_time: 72m
+        alertname: ParleyDatabaseFailedOver
+        exp_alerts:
+          - exp_labels: {{severity: warning}}
+            exp_annotations:
+              summary: The database was failed over.
+              remedy: "`parley doctor` and `database_failed_over` in the log say what may be lost."
+  - interval: 1m
+    input_series:
       - series: parley_inbox_oldest_seconds
         values: "0x5 30+60x10"
       - series: parley_worker_ready

@@ -32,7 +32,7 @@ COMMENTS = """
 SELECT format('%s.%s', c.oid::regclass, a.attname) AS name, col_description(c.oid, a.attnum) AS column_comment,
        obj_description(c.oid, 'pg_class') AS table_comment
 FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^alembic'
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND c.relname !~ '^alembic'
 """
 FUNCTIONS = """
 SELECT oid::regprocedure FROM pg_proc AS p

@@ -43,6 +43,7 @@ def chat() -> None:
 async def _talk(settings: "Settings", address: "Address") -> bool:
     """Talk until the input ends; return whether a turn has failed."""
     from adapters.cli.compose import open_app
+    from adapters.cli.neighbours import joined
     from adapters.cli.owner import resolve_terminal_user
     from adapters.cli.watchdog import watched
     from adapters.terminal import Chat, LiveOutput, PersonAtKeyboard, PipedLines, PlainOutput
@@ -51,7 +52,11 @@ async def _talk(settings: "Settings", address: "Address") -> bool:
     talking = asyncio.current_task()
     for signal_number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(signal_number, lambda: talking and talking.cancel())
-    async with kept_up(settings, address), open_app(settings, await prepare(settings, address)) as running_app:
+    async with (
+        kept_up(settings, address),
+        open_app(settings, await prepare(settings, address)) as running_app,
+        joined(running_app),
+    ):
         user = await resolve_terminal_user(running_app)
         is_at_keyboard = sys.stdin.isatty() and sys.stdout.isatty()
         output: Output = LiveOutput() if is_at_keyboard else PlainOutput()

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import TextClause, select
 
 from adapters.cli.compose import BUILT_IN_MODULES
-from adapters.cli.findings import Finding
+from adapters.cli.findings import Finding, Level
 from adapters.cli.opening import find_database
 from adapters.cli.skills import find_listed
 from agent.llm.completions import Cause
@@ -21,6 +21,7 @@ from shared.clock import SystemClock
 from shared.db.connections import Server
 from shared.db.database import Address, Database, check
 from shared.db.driver import to_sql
+from shared.db.history import Loss
 from shared.db.migrations import EARLIER, VERSIONS, find_revision, is_earlier, list_revisions, newest_revision
 from shared.db.pooling.room import find_shortage
 from shared.db.roles import ROLES, check_roles
@@ -68,7 +69,7 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
     if revision == newest:
         yield Finding("ok", "tables", f"at revision {revision}")
         yield await _look_at_workers(address, installation.settings)
-        for check_part in (_check_work, _check_choices, _find_scripts, _check_records):
+        for check_part in (check_servers, _check_work, _check_choices, _find_scripts, _check_records):
             async for finding in check_part(address, installation):
                 yield finding
     elif revision is None:
@@ -102,6 +103,24 @@ async def _check_server(address: Address, postgres: Server) -> AsyncIterator[Fin
         yield Finding("warn", "clock", text)
     else:
         yield Finding("ok", "clock", f"{after:%Y-%m-%d %H:%M:%S} UTC, as the database has it")
+
+
+async def check_servers(address: Address, _installation: Installation) -> AsyncIterator[Finding]:
+    """Yield the findings about the servers of an address with several, and about what failovers have lost."""
+    states = await address.list_states()
+    writable = [(host, state) for host, state in states if isinstance(state, int)]
+    if len(writable) > 1:
+        names = " and ".join(f"{host} (timeline {timeline})" for host, timeline in writable)
+        text = f"several servers take writes: {names}; stop those that were left behind, before anybody writes to them"
+        yield Finding("fail", "servers", text)
+    elif states:
+        names = "; ".join(f"{host}: {'takes writes' if isinstance(state, int) else state}" for host, state in states)
+        yield Finding("ok", "servers", names)
+    for row in await _fetch(address, statements.read_last_history):
+        if row["histories"] > 1:
+            loss = Loss(**{name: row[name] for name in Loss.__dataclass_fields__})
+            level: Level = "warn" if loss.may_be and row["is_recent"] else "ok"
+            yield Finding(level, "failover", str(loss))
 
 
 async def _look_at_files(address: Address, settings: Settings) -> Finding:

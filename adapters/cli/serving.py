@@ -7,7 +7,7 @@ import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
 from adapters.cli.console import complain
+from adapters.cli.neighbours import joined
 from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.supervisor import Child
 from adapters.cli.watchdog import EXIT_STATUS, end_within, watched
@@ -24,7 +25,7 @@ from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.job import GRACE_SECONDS
 from shared import __version__
-from shared.db.connections import Loop
+from shared.db.connections import Loop, ReadOnlyDatabase
 from shared.db.database import NoDatabase
 from shared.db.embedded.server import stop_servers
 from shared.db.errors import is_lost
@@ -114,7 +115,9 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
                 key = app.secrets.secret_keys[0]
                 tracer = tracing.enter_context(opened_tracer(endpoint, key, version=__version__, clock=app.clock))
                 tracing.enter_context(traced_with(tracer))
-            await _run(app, parts, on_ready, stopping=stopping)
+            # Who only listens keeps no files.
+            async with joined(app) if parts.web or parts.worker else nullcontext():
+                await _run(app, parts, on_ready, stopping=stopping)
     return stopping.is_set()
 
 
@@ -183,8 +186,8 @@ async def _find_loss(work: Callable[[], Awaitable[object]]) -> str | None:
     # Why the database could not do this; None if it has been done.
     try:
         await work()
-    except (NoDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
-        if not (isinstance(error, (NoDatabase, Unavailable)) or is_lost(error)):
+    except (NoDatabase, ReadOnlyDatabase, Unavailable, OSError, asyncpg.PostgresError, DBAPIError) as error:
+        if not (isinstance(error, (NoDatabase, ReadOnlyDatabase, Unavailable)) or is_lost(error)):
             raise
         return f"{error}".partition("\n")[0]
     return None

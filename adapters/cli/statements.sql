@@ -137,3 +137,27 @@ SELECT 'MCP server' AS kind, name, enabled, last_error, last_connected_at IS NOT
 FROM mcp_servers
 UNION ALL SELECT 'agent', name, is_enabled, last_error, url IS NULL OR card_fetched_at IS NOT NULL, 0 FROM agents
 ORDER BY kind DESC, name;
+
+-- name: list_processes
+-- No lease lasts longer than the second time: the database's clock was set back since.
+SELECT name, store, key_hashes, token_hash FROM processes
+WHERE alive_until BETWEEN now() AND now() + 2 * :lease * interval '1 second'
+  AND id < (SELECT id FROM processes WHERE name = :name) ORDER BY id;
+
+-- name: renew_process
+WITH dead AS (
+    DELETE FROM processes WHERE name <> :name
+      AND NOT alive_until BETWEEN now() AND now() + 2 * :lease * interval '1 second'
+)
+INSERT INTO processes (name, store, key_hashes, token_hash, alive_until)
+VALUES (:name, :store, CAST(:key_hashes AS text[]), :token_hash, now() + :lease * interval '1 second')
+ON CONFLICT (name) DO UPDATE SET alive_until = excluded.alive_until;
+
+-- name: remove_process
+DELETE FROM processes WHERE name = :name;
+
+-- name: read_last_history
+SELECT timeline, created_at, replayed_at, lost_answers AS answers, lost_messages AS messages, lost_cost AS cost,
+       greatest(0, coalesce(seen_lsn - replayed_lsn, 0)) AS lost_bytes, count(*) OVER () AS histories,
+       created_at > now() - interval '30 days' AS is_recent
+FROM database_histories ORDER BY id DESC LIMIT 1;

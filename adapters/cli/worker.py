@@ -17,7 +17,7 @@ from agent.people.billing.budget import store_defaults
 from agent.queue.job import GRACE_SECONDS, Bounds, Limits
 from agent.queue.maintenance.files import remove_expired_files
 from agent.queue.maintenance.memories import remove_expired_memories
-from agent.queue.maintenance.retention import remove_expired
+from agent.queue.maintenance.retention import make_partitions, remove_expired
 from agent.queue.maintenance.steps import Steps
 from agent.queue.maintenance.totals import count_finished, store_events
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask, Worker
@@ -94,6 +94,7 @@ async def _maintain(app: App) -> None:
     # Where the database was away at the start, the defaults are stored here.
     async with app.database.statement() as session:
         await store_defaults(session, app.settings)
+    await make_partitions(steps, app.settings)
     await steps.run(statements.end_grants)
     await count_finished(steps)
     await remove_expired(steps, app.settings)

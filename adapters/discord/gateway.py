@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from shared.log import get_logger
 from shared.text import abbreviate, without_credential
 
 if TYPE_CHECKING:
+    from adapters.discord.sessions import Sessions
     from adapters.discord.transport.rest import Rest
     from agent.app import App
 
@@ -97,17 +98,29 @@ class Checkpoint:
         self._newest = max(self._newest, message_id)
 
 
-class Gateway(discord.AutoShardedClient):
-    """The client of some shards."""
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of `count` shards, how far it has come, and the pace of its sessions."""
 
-    def __init__(self, app: "App", rest: "Rest", checkpoint: Checkpoint, **options: Any) -> None:
-        super().__init__(**(client_options(rest.rate_limiter.trace()) | options))
-        self._app, self._rest, self._checkpoint = app, rest, checkpoint
+    id: int
+    count: int
+    checkpoint: Checkpoint
+    sessions: "Sessions"
+
+
+class Gateway(discord.AutoShardedClient):
+    """The client of one shard, which can so be left to another process without the others."""
+
+    def __init__(self, app: "App", rest: "Rest", shard: Shard, **options: Any) -> None:
+        own = {"shard_ids": [shard.id], "shard_count": shard.count}
+        super().__init__(**(client_options(rest.rate_limiter.trace()) | own | options))
+        self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
         self._listening = Listening(app.database)
         self._interactions, self._edits = Interactions(app, rest), Edits(app, PLATFORM)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members(rest.rate_limiter)
-        self._gap = 0
+        # The ids after which messages were missed before this session, and while the lease had ended; 0: none were.
+        self._gap = self._skipped = 0
         # By server that is not available yet: the id after which its messages were missed.
         self._late: dict[int, int] = {}
         self._running = Running()
@@ -130,6 +143,10 @@ class Gateway(discord.AutoShardedClient):
         """Register the commands; messages don't wait for that."""
         self._running.start(self._sync_commands(), "commands")
 
+    async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:  # as in the library
+        """Wait until Discord accepts one more session of this token."""
+        await self._shard.sessions.wait(self._shard.id)
+
     async def _sync_commands(self) -> None:
         wait = FIRST_WAIT
         while True:
@@ -147,7 +164,8 @@ class Gateway(discord.AutoShardedClient):
     async def start_up(self, token: str) -> None:
         """Connect and stay connected; raises `Undeliverable` when Discord refuses the token or the intents."""
         try:
-            await as_our_errors(self.start(token))
+            with self._app.events.failovers.observed(self._catch_up_after_failover):
+                await as_our_errors(self.start(token))
         except discord.PrivilegedIntentsRequired as error:
             raise IntentMissing from error
         except discord.ConnectionClosed as error:
@@ -160,6 +178,18 @@ class Gateway(discord.AutoShardedClient):
         """Disconnect; messages being stored are finished."""
         await super().close()
         await self._running.settle(CLOSE_SECONDS)
+
+    async def on_shard_connect(self, shard_id: int) -> None:
+        """Note a new session."""
+        self._shard.sessions.begun.add(shard_id)
+
+    async def on_shard_resumed(self, shard_id: int) -> None:
+        """Note that the session goes on."""
+        self._shard.sessions.begun.add(shard_id)
+
+    async def on_shard_disconnect(self, shard_id: int) -> None:
+        """Note that there is no session: when that lasts, another process takes the shard."""
+        self._shard.sessions.begun.discard(shard_id)
 
     async def on_connect(self) -> None:
         """Hold the checkpoint before the first event of a session: missed messages may be older than new ones."""
@@ -183,6 +213,16 @@ class Gateway(discord.AutoShardedClient):
         self._members.forget()
         self._checkpoint.release(since)
 
+    async def _accept_skipped(self) -> None:
+        while not self._is_holder():  # noqa: ASYNC110  # an end of time, which nobody tells
+            await asyncio.sleep(FIRST_WAIT)
+        since, self._skipped = self._skipped, 0
+        await self._accept_missed(since)
+
+    def _catch_up_after_failover(self, since: datetime) -> None:
+        hold = self._checkpoint.hold(discord.utils.time_snowflake(since))
+        self._running.start(self._accept_missed(hold), "catch-up")
+
     async def on_guild_join(self, guild: discord.Guild) -> None:
         """Introduce the agent on a new server."""
         await welcome(self._app, guild)
@@ -197,6 +237,11 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_message(self, message: discord.Message) -> None:
         """Accept a message if it is for the agent."""
+        if not self._is_holder():
+            if not self._skipped:
+                self._skipped = self._checkpoint.hold(self._checkpoint.newest or message.id - 1)
+                self._running.start(self._accept_skipped(), "skipped messages")
+            return
         with self._checkpoint.accepting(message.id):
             async with self._locked(message.channel.id):
                 self._listening.remember(message, self.me)
@@ -205,7 +250,8 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Handle a command, a menu entry, a form or a click."""
-        await self._interactions.on_interaction(interaction, self.me)
+        if self._is_holder():
+            await self._interactions.on_interaction(interaction, self.me)
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
         """Apply an edit; if the message mentions the agent only since the edit, accept it as a new message."""
@@ -238,6 +284,10 @@ class Gateway(discord.AutoShardedClient):
             # Wait until a message that is being stored can be found.
             pass
         await self._edits.delete(str(message_id_) for message_id_ in message_ids)
+
+    def _is_holder(self) -> bool:
+        # A process that was frozen wakes up with events that the next holder has seen, and a command acts each time.
+        return self._app.clock.monotonic() < self._shard.sessions.held_until
 
     def _locked(self, channel_id: int) -> asyncio.Lock:
         return self._locks.setdefault(channel_id, asyncio.Lock())

@@ -1,4 +1,4 @@
-"""Discord as a `ChatPlatform`: one process listens, every worker sends and shows live text."""
+"""Discord as a `ChatPlatform`: processes share the shards, every worker sends and shows live text."""
 
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from adapters.discord.transport.rest import RateLimiter, Rest
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
-    from adapters.discord.gateway import Checkpoint
+    from adapters.discord.gateway import Shard
     from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
@@ -46,7 +46,8 @@ class DiscordPlatform(ChatPlatform):
     async def open(self, app: "App") -> None:
         """Create the clients and limits from the app's collaborators; no request is sent yet."""
         await super().open(app)
-        self._sender = Sender(app, Rest(self._token, RateLimiter(app.database, self._token)))
+        limiter = RateLimiter(app.database, self._token, self.settings.requests_per_second)
+        self._sender = Sender(app, Rest(self._token, limiter))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -63,10 +64,8 @@ class DiscordPlatform(ChatPlatform):
 
         app, rest = self.app, self.sender.rest
 
-        async def connect(shard_ids: list[int], count: int, checkpoint: "Checkpoint") -> None:
-            async with Gateway(
-                app, rest, checkpoint, shard_ids=shard_ids, shard_count=count, **self._options
-            ) as client:
+        async def connect(shard: "Shard") -> None:
+            async with Gateway(app, rest, shard, **self._options) as client:
                 await client.start_up(self._token)
 
         await Shards(app, self.settings, rest, connect=connect).run()

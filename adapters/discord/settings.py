@@ -25,6 +25,10 @@ class DiscordSettings(PlatformSettings):
     """Number of gateway shards; unset: as many as Discord recommends."""
     shard_ids: str | None = None
     """Shards that this process may listen to: `0-3,7`; unset: all."""
+    requests_per_second: Annotated[float, Field(ge=1)] = 40.0
+    """REST requests of all processes together; Discord allows a token 50, and large bots more."""
+    session_seconds: Annotated[float, Field(ge=0)] = 5.25
+    """Seconds between two starts of gateway sessions; less for a gateway proxy."""
 
     @property
     def missing(self) -> str | None:

@@ -5,14 +5,15 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import STORE_SECONDS, ChatPlatform, Finding, Running
+from adapters.base import STORE_SECONDS, BotAccount, ChatPlatform, Finding, Running
 from adapters.chat.buttons import buttons_below
-from adapters.chat.checkpoint import Checkpoint, accept_missed, attend
+from adapters.chat.checkpoint import Checkpoint, accept_missed, attend, to_mark
 from adapters.chat.live import LIVE_AFTER
 from adapters.chat.notices import notify_asker
 from adapters.slack.bolt import build_app
@@ -33,6 +34,7 @@ from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
 from adapters.slack.transport.api import Refused, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
+from adapters.slack.transport.places import Places
 from adapters.slack.transport.socket import open_socket
 from shared.db.database import retry_on_lost_db
 from shared.errors import ConfigurationError, Unavailable
@@ -109,10 +111,20 @@ class SlackPlatform(ChatPlatform):
         if secret is None:
             await self._listen_while_connected(_always)
             return
-        async with open_socket(
-            self._open_bolt(), self.clients, secret, clock=self.app.clock, running=self._running
-        ) as socket:
-            await self._listen_while_connected(socket.client.is_connected)
+        bot = BotAccount(self.app.database, PLATFORM, secret.get_secret_value())
+        places = Places(self.app.database, bot, self.app.clock)
+        async with (
+            places.held(),
+            open_socket(
+                self._open_bolt(), self.clients, secret, clock=self.app.clock, running=self._running
+            ) as connection,
+        ):
+
+            async def is_connected() -> bool:
+                await places.keep()
+                return bool(await connection.client.is_connected())
+
+            await self._listen_while_connected(is_connected)
 
     async def _listen_while_connected(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
         """Listen while there is a connection, and catch up on messages from before."""
@@ -126,10 +138,15 @@ class SlackPlatform(ChatPlatform):
             since = await checkpoint.find_gap()
             if since is not None and self._events is not None:
                 self._running.start(self._catch_up(self._events, since), "catch-up")
-            await attend(self.app, checkpoint, is_connected)
+            with self.app.events.failovers.observed(self._catch_up_after_failover):
+                await attend(self.app, checkpoint, is_connected)
         finally:
             suspensions.cancel()
             self.connected.clear()
+
+    def _catch_up_after_failover(self, since: datetime) -> None:
+        if self._events is not None:
+            self._running.start(self._catch_up(self._events, to_mark(since)), "catch-up")
 
     async def _catch_up(self, events: Events, since: str) -> None:
         async def catch_up() -> None:

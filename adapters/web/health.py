@@ -44,6 +44,7 @@ NO_WORKER = (
     "No worker can take a turn: messages are stored, and wait for one. Start one: parley worker; if one runs, its log "
     "says why it can't (worker_restarting)."
 )
+FEWER_WORKERS = "Only {workers} of the {least} workers that were asked for can take turns; the others' logs say why."
 # The outcomes of turns whose status is "answered".
 ANSWERED = ("finished", "unfinished")
 # What the codes of errors have in common that say that a budget is used up.
@@ -86,6 +87,13 @@ METRICS: Mapping[str, tuple[type[Metric], str, tuple[str, ...]]] = {
     "parley_outbox_open": (GaugeMetricFamily, "Replies that are not delivered yet.", ("adapter",)),
     "parley_outbox_oldest_seconds": (GaugeMetricFamily, "Age of the oldest of them.", ("adapter",)),
     "parley_outbox_failed": (GaugeMetricFamily, "Replies that could not be delivered, as long as they are kept.", ()),
+    "parley_database_failovers": (GaugeMetricFamily, "Failovers and restores of the database, ever.", ()),
+    "parley_lost_answers": (
+        GaugeMetricFamily,
+        "Answers that were given and whose turns failovers have lost, ever.",
+        (),
+    ),
+    "parley_lost_messages": (GaugeMetricFamily, "Accepted messages that failovers have lost, ever.", ()),
     "parley_memories": (GaugeMetricFamily, "Memories that recall can find.", ()),
     "parley_turns_unremembered": (GaugeMetricFamily, "Turns whose messages are not memories yet.", ()),
     "parley_memories_without_vectors": (
@@ -107,9 +115,10 @@ async def get_health(_request: Request) -> Response:
 
 
 async def get_readiness(request: Request) -> Response:
-    """Answer whether a message could be accepted and answered: the database, its tables, and a worker.
+    """Answer whether a message is accepted: the database and its tables; and how many workers there are to answer it.
 
-    With `?workers=no`, whether it could be accepted: workers that come by the depth of the queue are not there yet.
+    Without a worker messages are stored and wait for one, and turning them away would help nobody. With `?workers=N` it
+    is ready only with so many.
     """
     looking = asyncio.create_task(_find_readiness(request), name="readiness")
     await asyncio.wait({looking}, timeout=READY_SECONDS)
@@ -121,20 +130,23 @@ async def get_readiness(request: Request) -> Response:
     return JSONResponse({"status": "not_ready", "error": {"code": "not_ready", "message": outcome}}, 503)
 
 
-async def _find_readiness(request: Request) -> str | dict[str, int]:
-    # Why no turn can begin, or how many workers there are for it.
+async def _find_readiness(request: Request) -> str | dict[str, Any]:
+    # Why it is not ready, or how many workers there are.
     app, state = app_of(request), request.app.state
+    least = request.query_params.get("workers", "0")
+    least_workers = int(least) if least.isdecimal() and len(least) < 4 else 0
     try:
         if (reason := await find_obstacle(app)) is not None:
             return reason
-        if request.query_params.get("workers") == "no":
-            return {}
         workers = await count_workers(app, state.workers)
     except Unavailable:
         return UNREACHABLE
-    if not workers:
-        return NO_WORKER
-    return {"workers": workers} | ({"configured_workers": state.configured_workers} if state.configured_workers else {})
+    if workers < least_workers:
+        return FEWER_WORKERS.format(workers=workers, least=least_workers) if workers else NO_WORKER
+    counts = {"workers": workers} | (
+        {"configured_workers": state.configured_workers} if state.configured_workers else {}
+    )
+    return counts if workers else {**counts, "message": NO_WORKER}
 
 
 async def find_obstacle(app: App) -> str | None:
@@ -194,11 +206,15 @@ async def read_metrics(app: App) -> list[Metric]:
             await session.execute(statements.count_queues)
         ).one()
         backlog = (await session.execute(statements.count_backlog)).all()
+        failovers = (await session.execute(statements.count_failovers)).one()
     gauges = {
         "parley_inbox_waiting": queue_length,
         "parley_inbox_oldest_seconds": age,
         "parley_turns_running": running,
         "parley_outbox_failed": undeliverable,
+        "parley_database_failovers": failovers.failovers,
+        "parley_lost_answers": failovers.answers,
+        "parley_lost_messages": failovers.messages,
         "parley_memories": memories,
         "parley_turns_unremembered": unremembered,
     }

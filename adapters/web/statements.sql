@@ -9,3 +9,9 @@ SELECT (SELECT count(*) FROM inbox WHERE status = 'waiting'),
 -- name: count_backlog
 SELECT adapter, count(*) AS replies, greatest(0, extract(epoch FROM now() - min(created_at))) AS age
 FROM outbox WHERE status IN ('pending', 'claimed') GROUP BY adapter ORDER BY adapter;
+
+-- name: count_failovers
+-- The first history is that in which the tables were made.
+SELECT greatest(0, count(*) - 1) AS failovers, coalesce(sum(lost_answers), 0) AS answers,
+       coalesce(sum(lost_messages), 0) AS messages
+FROM database_histories;

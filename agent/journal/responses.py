@@ -1,6 +1,6 @@
 """Reads the response of a finished turn from the database, for its caller."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from agent.journal.steps import Step, ToolUse
@@ -14,17 +14,21 @@ from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, ToolCal
 statements = load_statements(__file__)
 
 
-async def find_response(session: Session, inbox_id: int) -> AgentResponse | None:
+async def find_response(
+    session: Session, inbox_id: int, *, lost_ids: Collection[int] = frozenset()
+) -> AgentResponse | None:
     """Return the response to the message of an inbox row; None while its turn has not ended.
 
-    A message that is not there any more has one with the code `erased`.
+    A message that is not there any more has one with the code `erased`, or `lost` if a failover may have lost it.
     """
     row = (await session.execute(statements.find_response, {"inbox_id": inbox_id})).one_or_none()
     if row is None:
         is_there = (await session.execute(statements.find_message, {"inbox_id": inbox_id})).one_or_none() is not None
-        # Its person was erased meanwhile.
-        erased = AgentResponse(turn_id=0, content=prompts().turn.erased, finished=False, error="erased")
-        return None if is_there else erased
+        if is_there:
+            return None
+        # Otherwise its person was erased meanwhile.
+        error, content = ("lost", prompts().turn.lost) if inbox_id in lost_ids else ("erased", prompts().turn.erased)
+        return AgentResponse(turn_id=0, content=content, finished=False, error=error)
     if row.content is None and row.status == "cancelled":
         # The message was cancelled before its turn was opened.
         return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)

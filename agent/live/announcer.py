@@ -345,7 +345,7 @@ class TurnReaders:
     async def _read_response(self, inbox_id: int, outage: Outage) -> AgentResponse | None:
         with outage.bridged():
             async with self._database.statement() as session:
-                return await find_response(session, inbox_id)
+                return await find_response(session, inbox_id, lost_ids=self._database.witness.former_messages)
         return None
 
     @contextlib.contextmanager

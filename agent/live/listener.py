@@ -18,8 +18,9 @@ import asyncpg
 from agent.journal.steps import Event
 from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
+from agent.live.failovers import Failovers
 from agent.outflow.reply import Outflow, OutflowRules
-from shared.db.connections import UnfitDatabase
+from shared.db.connections import ReadOnlyDatabase, UnfitDatabase
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import Stopping
@@ -33,7 +34,7 @@ LOOK_AGAIN_SECONDS = 60.0
 LAST_EVENT = "turn_complete"
 MOST_STOPS = 1000  # looked up in one statement
 # A connection that only listens is asked whether it still is one: a silent network ends nothing.
-PING_SECONDS, PONG_SECONDS = 4.0, 4.0
+PING_SECONDS = 4.0
 
 log = get_logger()
 
@@ -63,6 +64,7 @@ class Listener(TurnReaders):
         self._task: asyncio.Task[None] | None = None
         # The readers of what scheduled jobs send, by the key of the place.
         self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self.failovers = Failovers(database)
 
     def outflow(self) -> Outflow:
         """Return a new filter for what is sent outside of a turn."""
@@ -186,7 +188,7 @@ class Listener(TurnReaders):
             while True:
                 loss = asyncio.Event()
                 connection.add_termination_listener(lambda _connection, event=loss: event.set())
-                await _until_lost(connection, loss)
+                await self._until_lost(connection, loss)
                 log.warning("listener_reconnecting")
                 connection.terminate()
                 connection = await self._open_again()
@@ -260,11 +262,12 @@ class Listener(TurnReaders):
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
             self.notifier.send(READERS, json.dumps({"here": note["asked"]}))
 
-
-async def _until_lost(connection: asyncpg.Connection, loss: asyncio.Event) -> None:
-    with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        while not connection.is_closed():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(loss.wait(), PING_SECONDS)
-                return
-            await connection.execute("SELECT 1", timeout=PONG_SECONDS)
+    async def _until_lost(self, connection: asyncpg.Connection, loss: asyncio.Event) -> None:
+        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ReadOnlyDatabase):
+            while not connection.is_closed():
+                with contextlib.suppress(DatabaseLost):
+                    await self.failovers.report()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(loss.wait(), PING_SECONDS)
+                    return
+                await self._database.address.look(connection)

@@ -33,3 +33,9 @@ WHERE inbox.id = :inbox_id AND event.seq > :after AND event.seq <= :last ORDER B
 SELECT wanted.turn_id, turns.id IS NOT NULL AS is_stored
 FROM unnest(CAST(:turn_ids AS bigint[])) AS wanted (turn_id) LEFT JOIN turns ON turns.id = wanted.turn_id
 WHERE coalesce(stop_requested, wanted.turn_id <= pg_sequence_last_value(pg_get_serial_sequence('turns', 'id')::regclass));
+
+-- name: report_loss
+SELECT replayed_at, answers, messages, cost, lost_bytes FROM parley_report_loss(
+    :history_id, CAST(:turn_ids AS bigint[]), CAST(:costs AS numeric[]), CAST(:message_ids AS bigint[]),
+    CAST(:seen_lsn AS pg_lsn), CAST(:seen_at AS timestamptz)
+);

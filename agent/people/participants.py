@@ -93,7 +93,7 @@ class ResolvedPersona:
 class ResolvedConversation:
     """The fields of a conversation that a turn needs.
 
-    `summary` holds what was said up to `summarized_turn_id`. That of a direct
+    `is_new`: it was made just now. `summary` holds what was said up to `summarized_turn_id`. That of a direct
     conversation is shown only to the person whose turns it holds. `has_memories` is set for a person without memories
     of their own.
     """
@@ -103,6 +103,7 @@ class ResolvedConversation:
     summary: str | None
     window_turn_id: int
     summarized_turn_id: int = 0
+    is_new: bool = False
     has_memories: bool = False
 
 
@@ -219,6 +220,7 @@ def to_conversation(row: Any, place: Place, user_id: int) -> ResolvedConversatio
         summary=row.summary,
         window_turn_id=row.window_turn_id,
         summarized_turn_id=row.summarized_turn_id,
+        is_new=row.is_new,
     )
 
 

@@ -120,6 +120,8 @@ class Inbox:
         for row in rows if claim is None else ():
             if row.is_new:
                 self._notifier.announce_job()
+        now = asyncio.get_running_loop().time()
+        self._database.witness.messages.extend((now, row.inbox_id) for row in rows)
         return rows
 
 

@@ -1,13 +1,15 @@
 """Opens the next turn of a place: all data is read first, then one statement writes its start, or takes it over."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
+from typing import Any
 
 from agent.journal.files import PendingFile, with_file_lines
 from agent.journal.quotes import with_earlier
 from agent.journal.records import settle
-from agent.journal.steps import Entry, Step, TurnKey, TurnLog, list_steps, to_history
+from agent.journal.steps import Entry, PastStep, Step, TurnKey, TurnLog, list_steps, to_history
 from agent.live.announcer import Announcer
 from agent.live.tool_events import ToolEvents
 from agent.people.billing.budget import NOT_REQUESTED, abandon, reserve, to_admission
@@ -26,7 +28,7 @@ from agent.turn.confirmations.decisions import (
     read_answer,
 )
 from agent.turn.context.attachments import draw_files, list_pending, record_files
-from agent.turn.context.builder import Window, cut_history, estimate
+from agent.turn.context.builder import Window, cut_history, estimate, recall
 from agent.turn.context.due_jobs import list_check_steps
 from agent.turn.context.replied_to import MOST_CHARS
 from agent.turn.context.requests import brings_history, to_instructions, to_own_history, with_limits
@@ -35,6 +37,7 @@ from agent.turn.services import TurnServices
 from shared.db.driver import Connection, Session
 from shared.db.statements import load_statements
 from shared.errors import Superseded
+from shared.memory.recall import RecalledMemory
 from shared.messages import AGENT_ADAPTERS, OPEN_THREADS
 from shared.text import count_tokens
 
@@ -85,15 +88,11 @@ async def prepare(services: TurnServices, session: Connection, *, job: Job, bega
 
     Returns None when the place has no waiting messages, or another worker has claimed it.
     """
-    parameters = {"job_id": job.id, "limit": MAX_COALESCED * 2, "open_threads": list(OPEN_THREADS)}
-    while (row := (await session.execute(statements.prepare_turn, parameters)).one_or_none()) is not None:
-        run = next_run([to_waiting(entry) for entry in row.messages])
-        message = merge(run)
-        if row.participants is not None:
-            break
-        await resolve_user(session, message.sender)
+    row = await _read_place(services, session, job)
     if row is None:
         return None
+    run = next_run([to_waiting(entry) for entry in row.messages])
+    message = merge(run)
     participants = await to_participants(session, row.participants, message=message, settings=services.settings)
     if message.request is not None:
         participants = with_limits(participants, message.request)
@@ -131,6 +130,15 @@ async def prepare(services: TurnServices, session: Connection, *, job: Job, bega
         answer=read_answer(run) if may_answer else None,
         began=began,
     )
+
+
+async def _read_place(services: TurnServices, session: Connection, job: Job) -> Any:
+    parameters = {"job_id": job.id, "limit": MAX_COALESCED * 2, "open_threads": list(OPEN_THREADS)}
+    while True:
+        row = (await session.execute(statements.prepare_turn, parameters)).one_or_none()
+        if row is None or row.participants is not None:
+            return row
+        await resolve_user(session, to_waiting(row.messages[0]).message.sender)
 
 
 def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:
@@ -255,14 +263,28 @@ async def _begin(
         "loop_mode": loop_mode,
     }
     parameters |= asdict(reservation) | entry.to_parameters()
+    searching = (
+        None if request.message.attachments else _start_recall(services, opening, PastStep(key.id, None, steps[0]))
+    )
     row = (await session.execute(statements.open_turn, parameters)).one_or_none()
     # A message has been cancelled, or another worker has claimed the job, since they were read: nothing has changed.
     if row is None:
         return None
     ends = opening.began + services.settings.turn_deadline_seconds
-    start = Start(opening.began, ends, decision=decision, job_id=opening.job.id, slot=opening.job.slot)
+    start = Start(
+        opening.began, ends, decision=decision, recall=searching, job_id=opening.job.id, slot=opening.job.slot
+    )
     log, spend = TurnLog(key.id, steps), Spend(to_admission(row), tokens, price)
     return opening.to_turn(key, log, spend, start=start, loop_mode=loop_mode, announcer=announcer)
+
+
+def _start_recall(services: TurnServices, opening: Opening, message: PastStep) -> asyncio.Task[list[RecalledMemory]]:
+    history, limit = opening.request.history, services.settings.memory_recall_limit
+    searching = recall(services.memory, opening.participants, message, history=history, limit=limit)
+    task = asyncio.create_task(searching, name="recall")
+    # A turn that is refused, or that another worker has, does not ask what became of it.
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    return task
 
 
 def _first_steps(opening: Opening, decision: DecisionResult | None) -> list[Step]:

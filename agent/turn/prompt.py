@@ -13,7 +13,7 @@ from agent.turn.context.attachments import (
     with_failed_notice,
     with_unopened_notice,
 )
-from agent.turn.context.builder import Context, PromptParts, build_context, names_files
+from agent.turn.context.builder import Context, PromptParts, assemble, names_files, recall
 from agent.turn.context.images import PromptImages, load_images
 from agent.turn.context.recordings import Listener, Unheard, with_unheard, with_unheard_notice
 from agent.turn.context.replied_to import find_replied_to
@@ -64,8 +64,18 @@ async def build_prompt(services: TurnServices, turn: RunningTurn) -> Prompt:
             platform_context=turn.message.platform_context,
             replied_to=replied_to,
         )
-        limit = services.settings.memory_recall_limit
-        context = await build_context(services.memory, services.clock, parts, recall_limit=limit)
+        # With files, what the message says is known only now.
+        memories = await (
+            turn.start.recall
+            or recall(
+                services.memory,
+                turn.participants,
+                message,
+                history=history,
+                limit=services.settings.memory_recall_limit,
+            )
+        )
+        context = assemble(parts, memories, now=services.clock.now())
     turn.log.keep_reasons(context.reasons)
     if services.models.router.counts_calls and turn.spend.numbers is None:
         async with services.database.statement() as session:

@@ -51,6 +51,7 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
             answer = await answer_turn(services, turn, cancellations)
         closure = await retry_on_lost_db(lambda: close(database, storage, turn=turn, answer=answer), CLOSING_SECONDS)
         end.answer, end.closed_at = answer, services.clock.monotonic()
+        database.witness.turns.append((end.closed_at, turn.key.id, turn.spend.usage.cost))
         # What attempts before this one did is known to the tables alone.
         services.events.finish(inbox_ids, to_response(turn, answer, closure) if turn.key.attempt == 1 else None)
         if closure.has_next:

@@ -29,6 +29,9 @@ $$;
 
 CREATE SCHEMA admin;
 COMMENT ON SCHEMA admin IS 'Views and functions for admins: \dv admin.* and \df admin.* list them.';
+-- Nobody but the owner gets at a partition beside its table, whose rights would not count there.
+CREATE SCHEMA partitions;
+COMMENT ON SCHEMA partitions IS 'Partitions of tables of public, which are read and written by their table alone.';
 GRANT USAGE ON SCHEMA public, admin TO parley_app, parley_admin, parley_readonly;
 
 -- The queue's tables and alembic_version are there already.

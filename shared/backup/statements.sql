@@ -7,7 +7,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type 
 GROUP BY 1, 3 ORDER BY since;
 
 -- name: list_tables
-SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY relname;
+SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') ORDER BY relname;
 
 -- name: count_objects
 -- Objects in the schemas that people use, those of extensions left out.

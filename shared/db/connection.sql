@@ -8,6 +8,11 @@ DECLARE
     v_role text := v_settings ->> 'role';
     v_wrong text;
 BEGIN
+    -- What a standby shows is old, and a server that was demoted is one.
+    IF current_setting('transaction_read_only') = 'on' THEN
+        RAISE USING ERRCODE = 'PY002', MESSAGE = CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
+            ELSE 'it is read-only (default_transaction_read_only)' END;
+    END IF;
     IF v_role <> 'none' AND to_regrole(quote_ident(v_role)) IS NULL THEN
         RAISE 'The database has no role %; run: parley migrate.', v_role USING ERRCODE = 'PY001';
     END IF;

@@ -59,9 +59,10 @@ SOCKET_OPTIONS = {
 VERIFICATION = (Path(__file__).parent / "connection.sql").read_text("utf-8")
 # What whoever had the server's side of a pooler before may have left.
 FORGET = "RESET ALL; DEALLOCATE ALL; UNLISTEN *"
-NOT_VERIFIED = "PY001"
+NOT_VERIFIED, TAKES_NO_WRITES = "PY001", "PY002"
 # A prepared statement that the session does not have, or has already; a transaction where statements are pooled.
 OF_A_POOLER = ("26000", "42P05", "08P01")
+MIN_VERSION = 15
 # What PgBouncer says when it pools statements, and when all its connections are in use.
 POOLING, NO_CONNECTION_LEFT = "pooling mode", "query_wait_timeout"
 TOO_FEW = (
@@ -105,6 +106,12 @@ class UnfitDatabase(ConfigurationError):
     code = "unfit_database"
 
 
+class ReadOnlyDatabase(UnfitDatabase):
+    """The database takes no writes; a failover may be going on."""
+
+    code = "read_only_database"
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """The server that answers, as it names itself; how many connections it takes; whether a pooler stands before it.
@@ -128,7 +135,7 @@ class Server:
 def build_setup(role: str | None, statement_seconds: float = STATEMENT_SECONDS, **more: str) -> str:
     """Return the statements for a new connection, for one round trip; without a role it stays what it logged in as.
 
-    They raise `NOT_VERIFIED` with the cause and the remedy.
+    They raise `NOT_VERIFIED` with the cause and the remedy, or `TAKES_NO_WRITES`.
     """
     # What the owner does, it does for all persons; row-level security binds it otherwise.
     more = more if role else {"parley.rows": "all", **more}
@@ -154,7 +161,11 @@ async def connect(
     A statement may take `statement_seconds`; 0: any time.
     """
     limit = statement_seconds + ANSWER_SECONDS if statement_seconds else None
-    connection = await asyncpg.connect(timeout=CONNECT_SECONDS, command_timeout=limit, **arguments)
+    options = {"command_timeout": limit, "max_cached_statement_lifetime": 0, **arguments}
+    try:
+        connection = await asyncpg.connect(timeout=CONNECT_SECONDS, **options)
+    except asyncpg.TargetServerAttributeNotMatched:
+        raise ReadOnlyDatabase("it is a standby, or read-only") from None
     with contextlib.ExitStack() as closing:
         closing.callback(connection.terminate)
         await prepare(connection, setup)
@@ -172,7 +183,8 @@ async def prepare(connection: asyncpg.Connection, setup: str) -> None:
 
 def to_unfit(error: BaseException) -> UnfitDatabase | None:
     """Return what the verification of a connection found, None if the error is another one."""
-    return UnfitDatabase(str(error).partition("\n")[0]) if getattr(error, "sqlstate", None) == NOT_VERIFIED else None
+    kind = {NOT_VERIFIED: UnfitDatabase, TAKES_NO_WRITES: ReadOnlyDatabase}.get(getattr(error, "sqlstate", None) or "")
+    return None if kind is None else kind(str(error).partition("\n")[0])
 
 
 async def examine(arguments: Mapping[str, Any], setup: str, setting: str = "DATABASE_URL") -> Server:
@@ -199,6 +211,17 @@ async def examine(arguments: Mapping[str, Any], setup: str, setting: str = "DATA
         if cause is not None:
             raise UnfitDatabase(POOLED.format(setting=setting, cause=cause, remedy=REMEDIES[setting]))
         return server
+
+
+def refuse_unfit(version: int, *, has_vector: bool) -> None:
+    """Raise `ConfigurationError` with the remedy when Postgres is older than `MIN_VERSION` or has no pgvector."""
+    if version < MIN_VERSION:
+        raise ConfigurationError(f"DATABASE_URL: this is Postgres {version}; Parley needs {MIN_VERSION} or newer.")
+    if not has_vector:
+        raise ConfigurationError(
+            "DATABASE_URL: the extension pgvector is missing; install it (Debian: "
+            f"apt-get install postgresql-{version}-pgvector) or use the image pgvector/pgvector:pg{version}."
+        )
 
 
 async def read_server(connection: asyncpg.Connection) -> Server:

@@ -3,15 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 import asyncpg
-from pydantic import SecretStr
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from tenacity import (
     AsyncRetrying,
@@ -34,10 +32,13 @@ from shared.db.connections import (
     examine,
     prepare,
     read_server,
+    refuse_unfit,
 )
 from shared.db.driver import Connection
 from shared.db.embedded.server import start_postgres
 from shared.db.errors import REFUSED, is_duplicate, is_lost
+from shared.db.history import Witness
+from shared.db.hosts import KIND, READ_WRITE, Host, Servers, list_hosts, read_url
 from shared.db.pooling.pool import Pool, create_engine
 from shared.db.pooling.pooler import SharedConnection, connect_shared, examine_shared, write_beginning
 from shared.db.pooling.room import POOL_SIZE, count_connections
@@ -47,7 +48,6 @@ from shared.settings import Settings
 
 Result = TypeVar("Result")
 
-MIN_VERSION = 15
 FIRST_WAIT_SECONDS = 0.1
 
 
@@ -76,23 +76,33 @@ class Address:
     url: URL
     is_embedded: bool
     pooler: URL | None = None
+    servers: Servers = field(init=False, compare=False, repr=False)
 
     @property
     def setting(self) -> str:
         """The name of the setting that has `url`."""
         return "DATABASE_DIRECT_URL" if self.pooler else "DATABASE_URL"
 
+    def __post_init__(self) -> None:
+        """Remember the servers for this process."""
+        object.__setattr__(self, "servers", Servers(list_hosts(self.url)))
+
     def asyncpg_arguments(self, *, as_owner: bool = False, role: str = APP_ROLE) -> dict[str, object]:
-        """Return keyword arguments for `asyncpg.connect`; the role is that of the login until `setup` has run."""
+        """Return keyword arguments for `asyncpg.connect`; the role is that of the login until `setup` has run.
+
+        Of several hosts they name the one that took writes last.
+        """
         url = self.url
         ssl = url.query.get("sslmode") or url.query.get("ssl")
-        host = url.query.get("host") or url.host
+        host, port = url.query.get("host") or url.host, url.port
+        if self.servers.hosts:
+            host, port = self.servers.last or self.servers.hosts[0]
         return {
             # The embedded server asks the kernel who connects, and lets its user be any role.
             "user": role if self.is_embedded and not as_owner else url.username,
             "password": url.password or None,
             "host": host,
-            "port": url.port,
+            "port": port,
             "database": url.database,
             "ssl": ssl or (False if str(host or "").startswith("/") else None),
         }
@@ -111,9 +121,43 @@ class Address:
     async def connect(
         self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
     ) -> asyncpg.Connection:
-        """Open a connection beside the pool; raises `UnfitDatabase` when it is not what Parley relies on."""
+        """Open a connection beside the pool, of several hosts to the one that takes writes.
+
+        Raises `UnfitDatabase` when it is not what Parley relies on, `ReadOnlyDatabase` when no server takes writes.
+        """
+        open_one = self._opener(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
+        return await self.servers.open(open_one, has_history=as_owner or role == APP_ROLE)
+
+    async def list_states(self) -> list[tuple[str, int | str]]:
+        """Return each of several hosts as `Servers.list_states` does."""
+        return await self.servers.list_states(self._opener(as_owner=True))
+
+    async def look(self, connection: asyncpg.Connection) -> None:
+        """Look whether the server of an open connection is still the one that takes writes, as `Servers.look` does."""
+        await self.servers.look(connection, self._opener())
+
+    def _opener(
+        self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
+    ) -> Callable[[Host | None], Awaitable[asyncpg.Connection]]:
         setup = self.setup(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
-        return await connect(self.asyncpg_arguments(as_owner=as_owner, role=role), setup, statement_seconds)
+        arguments = self.asyncpg_arguments(as_owner=as_owner, role=role)
+
+        async def open_one(host: Host | None) -> asyncpg.Connection:
+            # Asked before anything else: a standby's log need not say each time that it is one.
+            where = {} if host is None else {"host": host[0], "port": host[1], KIND: READ_WRITE}
+            return await connect(arguments | where, setup, statement_seconds)
+
+        return open_one
+
+    def to_text(self) -> str:
+        """Return the address for people, without the password."""
+        url = self.url
+        hosts = ",".join(f"{name}:{port}" for name, port in self.servers.hosts)
+        if not hosts:
+            return url.render_as_string(hide_password=True)
+        text = url.difference_update_query(["host", "port"]).set(host=hosts).render_as_string(hide_password=True)
+        # SQLAlchemy takes what has a colon for an address of IPv6.
+        return text.replace(f"[{hosts}]", hosts)
 
     async def write_beginning(self, role: str = APP_ROLE) -> str:
         """Return how the transactions of a role begin where a pooler shares sessions."""
@@ -155,31 +199,16 @@ def locate(settings: Settings) -> Address:
                 "DATABASE_DIRECT_URL goes with DATABASE_URL, which is not set: name the pooler there, or leave it out."
             )
         return Address(start_postgres(settings.parley_home, count_connections(settings)), is_embedded=True)
-    url = _read_url(settings.database_url, "DATABASE_URL")
+    url = read_url(settings.database_url, "DATABASE_URL")
     if settings.database_direct_url is None:
         return Address(url, is_embedded=False)
-    direct = _read_url(settings.database_direct_url, "DATABASE_DIRECT_URL")
+    direct = read_url(settings.database_direct_url, "DATABASE_DIRECT_URL")
     return Address(direct, is_embedded=False, pooler=None if direct == url else url)
 
 
-def _read_url(secret: SecretStr, setting: str) -> URL:
-    try:
-        url = make_url(secret.get_secret_value())
-    except (ArgumentError, ValueError):
-        raise ConfigurationError(
-            f"{setting} is not a database address; write postgresql://user:password@host:5432/database."
-        ) from None
-    if url.get_backend_name() not in {"postgresql", "postgres"}:
-        raise ConfigurationError(f"{setting} names {url.get_backend_name()}; Parley needs postgresql:// (15 or newer).")
-    return url.set(drivername="postgresql")
-
-
 async def check(address: Address) -> Server:
-    """Connect and check version, extensions and what Parley relies on; return the server that answers.
-
-    Raises `ConfigurationError` with a one-line reason.
-    """
-    url, setting = address.url.render_as_string(hide_password=True), address.setting
+    """Check version, extensions and what Parley relies on, and return the server; raises `ConfigurationError`."""
+    url, setting = address.to_text(), address.setting
     try:
         connection = await address.connect(as_owner=True)
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
@@ -218,23 +247,12 @@ async def _check_pooler(address: Address, server: Server) -> Server:
     return replace(server, has_sessions_apart=True)
 
 
-def refuse_unfit(version: int, *, has_vector: bool) -> None:
-    """Raise `ConfigurationError` with the remedy when Postgres is older than `MIN_VERSION` or has no pgvector."""
-    if version < MIN_VERSION:
-        raise ConfigurationError(f"DATABASE_URL: this is Postgres {version}; Parley needs {MIN_VERSION} or newer.")
-    if not has_vector:
-        raise ConfigurationError(
-            "DATABASE_URL: the extension pgvector is missing; install it (Debian: "
-            f"apt-get install postgresql-{version}-pgvector) or use the image pgvector/pgvector:pg{version}."
-        )
-
-
 class Database:
     """The connection pool. Only `transaction()`, and `statement()` for single statements, commit."""
 
     def __init__(self, address: Address, *, pool_size: int = POOL_SIZE) -> None:
         self.address = address
-        self._pool = Pool(self._open, pool_size, is_shared=address.pooler is not None)
+        self._pool = Pool(self._open, pool_size, address.servers, is_shared=address.pooler is not None)
         self.engine = self._pool.engine
         self._sessions = async_sessionmaker(expire_on_commit=False, autoflush=True)
         # How transactions begin where sessions are shared.
@@ -243,6 +261,11 @@ class Database:
         long = partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS)
         self._long_sessions = async_sessionmaker(create_engine(long), expire_on_commit=False)
         self._long_work = asyncio.Lock()
+
+    @property
+    def witness(self) -> Witness:
+        """Return what this process has seen committed."""
+        return self.address.servers.witness
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
@@ -319,9 +342,9 @@ class Database:
     async def _verify(self, connection: asyncpg.Connection) -> None:
         if self.address.pooler is None:
             await prepare(connection, VERIFICATION)
-            return
-        async with connection.transaction():
-            await prepare(connection, build_verification(APP_ROLE))
+        else:
+            async with connection.transaction():
+                await prepare(connection, build_verification(APP_ROLE))
 
     async def _open(self) -> asyncpg.Connection:
         if self.address.pooler is None:

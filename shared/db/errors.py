@@ -22,6 +22,8 @@ TRANSIENT_STATES = ("08", "25P03", "40001", "40P01", "53", "57014", "57P", "5803
 # After a restore or a change of the tables, a connection may keep a plan that no longer fits: only a new one helps.
 # A statement that the server does not know any more, a plan of other columns, a row of the catalogue that is gone.
 UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
+# The server has become a standby, or is to take no writes any more: another one does.
+READ_ONLY = "25006"
 STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed", "could not open relation with OID")
 # A pooler that still leads to a server which has become a standby.
 STANDBY = "during recovery"
@@ -48,7 +50,8 @@ def is_stale(error: BaseException) -> bool:
     state = sqlstate_of(error)
     # SQLAlchemy gives a stale plan no state.
     may_be = state in {UNSUPPORTED, INTERNAL, None}
-    return state == UNKNOWN_STATEMENT or (may_be and any(plan in str(error) for plan in (*STALE_PLANS, STANDBY)))
+    texts = (*STALE_PLANS, STANDBY)
+    return state in {UNKNOWN_STATEMENT, READ_ONLY} or (may_be and any(text in str(error) for text in texts))
 
 
 def is_broken(error: BaseException) -> bool:

@@ -9,4 +9,4 @@ SELECT owner, file FROM schema_history;
 
 -- name: name_tables
 SELECT string_agg(CAST(oid AS regclass)::text, ', ') FROM pg_class
-WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind = 'r' AND has_table_privilege(oid, 'SELECT');
+WHERE relnamespace = CAST(current_schema() AS regnamespace) AND relkind IN ('r', 'p') AND has_table_privilege(oid, 'SELECT');

@@ -118,7 +118,8 @@ class Settings(BaseModel):
     start, that has one or is the project, else in the project that the program runs from, else
     `~/.local/share/parley/.parley`; relative in `.env`: from its folder."""
     database_url: SecretStr | None = None
-    """A Postgres of your own: `postgresql://user:password@host:5432/database`."""
+    """A Postgres of your own: `postgresql://user:password@host:5432/database`;
+    [several servers](../database.md#several-servers), one of which takes writes: `…@first,second:5433/database`."""
     database_direct_url: SecretStr | None = None
     """The address of Postgres itself where `DATABASE_URL` leads to [a pooler in transaction
     mode](../operations.md#a-pooler); for what needs a session, such as LISTEN and migrations."""
@@ -239,7 +240,7 @@ class Settings(BaseModel):
     """How long sent replies are kept."""
     retention_events_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     """How long the events of turns are kept, from which the page shows its history, what prompts were made of, and long
-    results of tools."""
+    results of tools; up to [a twelfth longer](../operations.md#retention)."""
     retention_confirmations_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     """How long questions and their answers are kept."""
     retention_scheduled_jobs_days: int = Field(default=90, ge=0, le=36_500)

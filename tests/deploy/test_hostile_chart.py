@@ -198,7 +198,7 @@ def test_the_page_is_reached_while_no_worker_is_there_which_is_what_brings_one_b
     none_left = with_value(SCALED, ("worker", "autoscaling", "minReplicas"), 0)
     (container,) = pods_of(render(none_left))["chat-parley-web"]["containers"]
 
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz?workers=no"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
 
 

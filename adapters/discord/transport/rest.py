@@ -52,13 +52,12 @@ GONE = frozenset({UNKNOWN_MESSAGE, UNKNOWN_WEBHOOK, 50027})
 UNKNOWN_INTERACTION = 10062
 TOKEN_REFUSED = "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN."  # noqa: S105  # a sentence, not a token
 
-# In any second at most RATE + BURST = 44 requests begin.
-RATE, BURST = 40, 4
-SPACING = 1 / RATE
+# Requests a second, and for how long they may begin ahead of their slots: 44 in any second, where Discord allows 50.
+RATE, BURST_SECONDS = 40.0, 0.1
 # No request waits longer for its slot.
 LONGEST_SECONDS = 120
 # Before a request in the background it is looked so many times, at this distance, whether others wait for a slot.
-LOOK_SECONDS, MOST_LOOKS = 2 / RATE, 100
+LOOK_SECONDS, MOST_LOOKS = 0.05, 100
 # Discord bans clients that make 10,000 invalid requests in ten minutes.
 INVALID_LOGGED_EVERY = 100
 
@@ -82,10 +81,10 @@ USUAL = Manner()
 
 
 class RateLimiter:
-    """The slots of one token."""
+    """The slots of one token, `rate` a second for all processes together."""
 
-    def __init__(self, database: Database, token: str) -> None:
-        self._database = database
+    def __init__(self, database: Database, token: str, rate: float = RATE) -> None:
+        self._database, self._spacing = database, 1 / rate
         self.bot = BotAccount(database, "discord", token)
         self._parameters: Json = {}
         self._invalid = 0
@@ -95,7 +94,7 @@ class RateLimiter:
         if pace == "paid":
             return
         try:
-            seconds = float((await self._run(statements.reserve_slot))[0]) - BURST * SPACING
+            seconds = float((await self._run(statements.reserve_slot))[0]) - BURST_SECONDS
         except DatabaseLost:
             # Without the database the limit can't be shared; one process alone stays far below it.
             seconds = 1 / 10
@@ -125,7 +124,11 @@ class RateLimiter:
 
     async def _run(self, statement: TextClause) -> Any:
         if not self._parameters:
-            self._parameters = {"bot_id": await self.bot.find_id(), "spacing": SPACING, "longest": LONGEST_SECONDS}
+            self._parameters = {
+                "bot_id": await self.bot.find_id(),
+                "spacing": self._spacing,
+                "longest": LONGEST_SECONDS,
+            }
         async with self._database.statement() as session:
             return (await session.execute(statement, self._parameters)).one_or_none()
 

@@ -28,3 +28,20 @@ SELECT extract(epoch FROM next_call_at - clock_timestamp()) AS wait, extract(epo
 FROM slack_paces
 WHERE (team_id, method, platform_channel_id) = (:team_id, :method, :channel)
 AND limited_at > now() - :kept * interval '1 second';
+
+-- name: hold_socket
+-- No lease lasts longer than the second time: the database's clock was set back since.
+WITH dead AS (
+    DELETE FROM listeners WHERE bot_id = :bot_id AND holder <> :holder
+    AND NOT alive_until BETWEEN now() AND now() + 2 * :lease * interval '1 second'
+), own AS (
+    INSERT INTO listeners (bot_id, holder, alive_until)
+    VALUES (:bot_id, :holder, now() + :lease * interval '1 second')
+    ON CONFLICT (bot_id, holder) DO UPDATE SET alive_until = excluded.alive_until RETURNING id
+)
+SELECT count(older.id) < :most AS has_place
+FROM own LEFT JOIN listeners AS older ON older.bot_id = :bot_id AND older.id < own.id
+    AND older.alive_until BETWEEN now() AND now() + 2 * :lease * interval '1 second';
+
+-- name: leave_socket
+DELETE FROM listeners WHERE bot_id = :bot_id AND holder = :holder;

@@ -42,7 +42,7 @@ async def get_page(request: Request) -> Response:
     key = request.query_params.get("key")
     who = find_session(request)
     if key is not None and request.method == "GET":
-        web_user = redeem(app, key)
+        web_user = await redeem(app, key)
         if web_user is not None:
             return _enter(request, web_user)
         if who is None:

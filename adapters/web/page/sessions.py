@@ -13,6 +13,9 @@ from starlette.responses import Response
 from adapters.web.faults import Fault
 from adapters.web.guard import Endpoint, app_of
 from agent.app import App
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 COOKIE = "parley_session"
 LINK_LIFE = timedelta(minutes=10)
@@ -61,22 +64,16 @@ def one_time_link(app: App, web_user_id: str | None = None) -> str:
     return f"{base.rstrip('/')}/?key={_signer(app, 'link').dumps(claim)}"
 
 
-def redeem(app: App, key: str) -> str | None:
+async def redeem(app: App, key: str) -> str | None:
     """Return the web user's id in a link's token, None if it is invalid, expired or used."""
     claim = _read(app, "link", key)
     if claim is None:
         return None
-    # A used link is marked by a file, for restarts and other processes.
-    folder = app.settings.parley_home / "used_links"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for mark in folder.iterdir():
-        if mark.stat().st_mtime < app.clock.now().timestamp() - 2 * LINK_LIFE.total_seconds():
-            mark.unlink(missing_ok=True)
-    try:
-        (folder / claim["nonce"]).touch(exist_ok=False)
-    except FileExistsError:
-        return None
-    return str(claim["who"])
+    # In the database, because a link is opened at any of the machines.
+    parameters = {"nonce": claim["nonce"], "until": claim["until"]}
+    async with app.database.statement() as session:
+        row = (await session.execute(statements.use_link, parameters)).one_or_none()
+    return None if row is None else str(claim["who"])
 
 
 def find_session(request: Request) -> str | None:

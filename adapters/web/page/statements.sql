@@ -1,3 +1,11 @@
+-- name: use_link
+-- Returns no row for a link that was used before. Those that have expired are refused without it.
+WITH expired AS (
+    DELETE FROM used_links WHERE expires_at < now() - interval '1 hour'
+)
+INSERT INTO used_links (nonce, expires_at) VALUES (:nonce, to_timestamp(:until))
+ON CONFLICT (nonce) DO NOTHING RETURNING id;
+
 -- name: list_chats
 SELECT substr(platform_channel_id, length(:prefix) + 1) AS chat, last_active_at,
     (SELECT content FROM messages WHERE messages.conversation_id = conversations.id AND role = 'user'

@@ -1,7 +1,7 @@
 """Retention: removes rows that are older than `RETENTION_…` says, in small steps beside the running turns.
 
-The transcript (`turns` and `messages`) stays, as do the totals. No table is partitioned by month: its unique keys would
-have to contain the month, and then `inbox` could not refuse an event that comes again.
+The transcript (`turns` and `messages`) stays, as do the totals. What a turn leaves beside it is partitioned by the turn
+and goes by the partition; of the other tables, single rows go (docs/decisions/0016-partitions.md).
 """
 
 from agent.queue.maintenance.steps import Steps
@@ -13,6 +13,8 @@ statements = load_statements(__file__)
 
 
 log = get_logger()
+
+PARTITIONED = ("turn_events", "turn_contexts", "full_results")
 
 
 def list_days(settings: Settings) -> dict[str, int]:
@@ -29,15 +31,33 @@ def list_days(settings: Settings) -> dict[str, int]:
     }
 
 
+async def make_partitions(steps: Steps, settings: Settings) -> int:
+    """Make the partitions for the turns that are still to come; return how many were made.
+
+    Warns when turns have come for which there was none: they are in default partitions, and nothing is lost.
+    """
+    rows = await steps.run(statements.make_partitions, {"days": settings.retention_events_days})
+    for row in await steps.run(statements.list_strays):
+        log.warning("turns_without_partition", table=row.table_name, last_turn=row.last_turn_id)
+    return rows[0].made if rows else 0
+
+
 async def remove_expired(steps: Steps, settings: Settings) -> dict[str, int]:
     """Remove everything that has expired; return the number of removed rows by table."""
     counts: dict[str, int] = {}
     for table, days in list_days(settings).items():
         parameters, has_more = {"table": table, "days": days, "after": 0}, True
-        counts[table] = 0
+        counts[table] = await _drop_partitions(steps, table, days) if table in PARTITIONED else 0
         while has_more and (rows := await steps.run(statements.remove_expired, parameters)):
             counts[table] += rows[0].removed
             parameters["after"], has_more = rows[0].last, rows[0].has_more
     if any(counts.values()):
         log.info("expired_rows_removed", **counts)
     return counts
+
+
+async def _drop_partitions(steps: Steps, table: str, days: int) -> int:
+    parameters, count = {"table": table, "days": days}, 0
+    while (rows := await steps.run(statements.drop_partition, parameters)) and rows[0].dropped is not None:
+        count += rows[0].dropped
+    return count

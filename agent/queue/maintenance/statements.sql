@@ -171,6 +171,15 @@ SELECT kind, subject, detail, sum(events) AS events FROM (
 -- name: remove_expired
 SELECT last, removed, has_more FROM parley_remove_expired(:table, :days, :after);
 
+-- name: make_partitions
+SELECT parley_make_partitions(:days) AS made;
+
+-- name: list_strays
+SELECT table_name, last_turn_id FROM parley_list_strays();
+
+-- name: drop_partition
+SELECT parley_drop_partition(:table, :days) AS dropped;
+
 -- name: expire_memories
 SELECT last, removed, has_more FROM parley_expire_memories(:after, :step);
 

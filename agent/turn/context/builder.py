@@ -26,13 +26,12 @@ from agent.journal.quotes import (
 )
 from agent.journal.steps import UNREAD, PastStep, Step
 from agent.llm.tokens import IMAGE_TOKENS
-from agent.people.participants import ResolvedConversation, ResolvedPersona, ResolvedUser
+from agent.people.participants import Participants, ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.prompts import prompts
 from agent.tools.arguments import to_shown_arguments
 from agent.tools.offer import Offer, to_wire_name
 from agent.turn.context.images import PromptImages, find_named, with_images
 from agent.turn.context.replied_to import RepliedTo
-from shared.clock import Clock
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.log import get_logger
@@ -119,16 +118,17 @@ class Context:
     reasons: Mapping[str, Any] = field(default_factory=dict)
 
 
-async def build_context(memory: Memories, clock: Clock, parts: PromptParts, *, recall_limit: int) -> Context:
-    """Build the prompt for this message; do not call it inside a transaction, because it waits for memory recall."""
-    memories: list[RecalledMemory] = []
+async def recall(
+    memory: Memories, participants: Participants, message: PastStep, *, history: Sequence[PastStep], limit: int
+) -> list[RecalledMemory]:
+    """Return the memories that match a message; not to be called in a transaction, as it waits for an embedder."""
     # A search is made for nothing where neither the person nor the place has any.
-    if parts.user.has_memories or parts.conversation.has_memories:
-        of_user = memory.of_user(parts.user.id, parts.conversation.place, parts.conversation.id)
-        # Messages that the prompt shows need not be recalled.
-        shown_from = (*parts.history, parts.message)[0].turn_id
-        memories = await of_user.recall(parts.message.step.content, recall_limit, shown_from=shown_from)
-    return assemble(parts, memories, now=clock.now())
+    if not participants.have_memories:
+        return []
+    user, conversation = participants.user, participants.conversation
+    of_user = memory.of_user(user.id, conversation.place, conversation.id)
+    # Messages that the prompt shows need not be recalled.
+    return await of_user.recall(message.step.content, limit, shown_from=(*history, message)[0].turn_id)
 
 
 def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: datetime) -> Context:

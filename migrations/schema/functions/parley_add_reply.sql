@@ -5,9 +5,7 @@
 -- lease, error}. With an `error` it was tried before, and is not tried again within `lease` seconds.
 CREATE FUNCTION public.parley_add_reply(p_turn_id bigint, p_reply jsonb, p_live_message_id text DEFAULT NULL)
 RETURNS TABLE (reply_id bigint, is_claimed boolean)
-LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN QUERY
+LANGUAGE sql AS $$
     INSERT INTO public.outbox (turn_id, adapter, platform, platform_server_id, platform_channel_id,
                                platform_thread_id, place_key, is_direct, reply_to, live_message_id, content,
                                files, choices, status, attempts, error, tried_at, claimed_until, delivered_at)
@@ -29,7 +27,6 @@ BEGIN
         SELECT FROM public.delivery_outages AS outage
         WHERE outage.adapter = reply.adapter AND outage.scope IN ('', reply.server) AND outage.is_down
     ) AS has_to_wait) AS line
-    RETURNING outbox.id, outbox.status = 'claimed';
-END
+    RETURNING id, outbox.status = 'claimed';
 $$;
 COMMENT ON FUNCTION public.parley_add_reply IS 'Stores a reply, and tells whether the caller is to send it.';

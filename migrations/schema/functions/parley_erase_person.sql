@@ -34,10 +34,13 @@ BEGIN
     WHERE l.user_id = v_user_id AND m.status = 'waiting' ORDER BY m.id FOR UPDATE OF m;
     v_turn_ids := ARRAY(SELECT t.id FROM public.turns AS t WHERE t.user_id = v_user_id ORDER BY t.id FOR UPDATE);
     -- An account may have been linked to another person since: what it wrote in turns of this one goes, too.
+    -- Each half has its index; with OR the whole inbox would be read.
     v_inbox_ids := ARRAY(
-        SELECT m.id FROM public.inbox AS m WHERE m.turn_id = ANY (v_turn_ids) OR EXISTS (
-            SELECT FROM public.user_platform_links AS l
-            WHERE l.user_id = v_user_id AND m.platform = l.platform AND m.platform_user_id = l.platform_user_id
+        SELECT m.id FROM public.inbox AS m WHERE m.id IN (
+            SELECT own.id FROM public.inbox AS own WHERE own.turn_id = ANY (v_turn_ids)
+            UNION
+            SELECT own.id FROM public.inbox AS own JOIN public.user_platform_links AS l USING (platform, platform_user_id)
+            WHERE l.user_id = v_user_id
         ) ORDER BY m.id FOR UPDATE
     );
     PERFORM FROM public.conversations AS c
@@ -47,11 +50,11 @@ BEGIN
     -- Whoever inserts a row of this person waits for this lock, and then finds nobody.
     PERFORM FROM public.users WHERE id = v_user_id FOR UPDATE;
     IF EXISTS (SELECT FROM public.file_records AS f WHERE f.user_id = v_user_id)
-       OR EXISTS (SELECT FROM public.memories AS m WHERE m.user_id = v_user_id AND m.id <> ALL (v_memory_ids))
-       OR EXISTS (SELECT FROM public.turns AS t WHERE t.user_id = v_user_id AND t.id <> ALL (v_turn_ids))
+       OR EXISTS (SELECT FROM public.memories AS m WHERE m.user_id = v_user_id AND m.id NOT IN (SELECT unnest(v_memory_ids)))
+       OR EXISTS (SELECT FROM public.turns AS t WHERE t.user_id = v_user_id AND t.id NOT IN (SELECT unnest(v_turn_ids)))
        OR EXISTS (
            SELECT FROM public.inbox AS m JOIN public.user_platform_links AS l USING (platform, platform_user_id)
-           WHERE l.user_id = v_user_id AND m.id <> ALL (v_inbox_ids)
+           WHERE l.user_id = v_user_id AND m.id NOT IN (SELECT unnest(v_inbox_ids))
        ) THEN
         RETURN false;
     END IF;

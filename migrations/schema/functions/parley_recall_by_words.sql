@@ -56,19 +56,17 @@ BEGIN
         ) AS c
         GROUP BY q.term HAVING sum(c.found) > 0
     ), terms AS MATERIALIZED (
-        -- Only the 12 rarest words are searched for, none that stands in half of all memories. The rarest of them find the
-        -- candidates, as long as their places are few; the others then only add to the scores of these.
-        SELECT w.term, w.place = 1 OR w.read <= 1000 AS finds,
-               ln(1 + (t.stored - w.df + 0.5) / (w.df + 0.5)) AS idf,
+        -- Only the 12 rarest words are searched for. The words that find candidates are those whose places are few, in all
+        -- and of all memories; more common ones then only add to the scores of these.
+        SELECT c.term,
+               row_number() OVER rarest = 1 OR sum(c.df) OVER rarest <= 1000 AND c.df < greatest(50, t.stored / 2) AS finds,
+               ln(1 + (t.stored - c.df + 0.5) / (c.df + 0.5)) AS idf,
                -- A word is in three times as many windows, unless these overlap.
-               ln(1 + (0.5 + t.stored * (1 - w.df / t.stored) ^ 3)
-                      / (0.5 + t.stored * (1 - (1 - w.df / t.stored) ^ 3))) AS window_idf
-        FROM (
-            SELECT c.term, c.df, row_number() OVER rarest AS place, sum(c.df) OVER rarest AS read FROM counted AS c
-            WINDOW rarest AS (ORDER BY c.df, c.term)
-            ORDER BY c.df, c.term LIMIT 12
-        ) AS w CROSS JOIN totals AS t
-        WHERE w.place = 1 OR w.df < greatest(50, t.stored / 2)
+               ln(1 + (0.5 + t.stored * (1 - c.df / t.stored) ^ 3)
+                      / (0.5 + t.stored * (1 - (1 - c.df / t.stored) ^ 3))) AS window_idf
+        FROM counted AS c CROSS JOIN totals AS t
+        WINDOW rarest AS (ORDER BY c.df, c.term)
+        ORDER BY c.df, c.term LIMIT 12
     ), hits AS MATERIALIZED (
         SELECT s.id AS scope_id, w.ordinal,
                t.idf * w.tf / (w.tf + saturation * (1 - by_length + by_length * w.length / n.mean)) AS turn,
@@ -89,7 +87,7 @@ BEGIN
         -- Of a text that was said again and again only the best place; bare questions and talk go after what was told.
         SELECT r.scope_id, r.ordinal, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.is_talk,
                m.is_talk OR m.is_question AS tells_nothing,
-               row_number() OVER (PARTITION BY hashtextextended(lower(m.content), 0) ORDER BY r.score DESC, r.ordinal DESC) > 1 AS is_again
+               row_number() OVER (PARTITION BY md5(lower(m.content)) ORDER BY r.score DESC, r.ordinal DESC) > 1 AS is_again
         FROM rough AS r CROSS JOIN LATERAL (
             SELECT m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.content, m.is_talk, m.is_question
             FROM public.memories AS m

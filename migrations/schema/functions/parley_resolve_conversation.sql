@@ -8,9 +8,8 @@ CREATE FUNCTION public.parley_resolve_conversation(
 RETURNS TABLE (
     id bigint, summary text, window_turn_id bigint, summarized_turn_id bigint, owner_id bigint, is_new boolean
 )
-LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN QUERY
+LANGUAGE sql
+BEGIN ATOMIC
     INSERT INTO public.conversations AS place (
         platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct, user_id, persona_id, summary_due_at
     )
@@ -21,7 +20,6 @@ BEGIN
         summary_due_at = coalesce(place.summary_due_at, excluded.summary_due_at)
     -- A row that was there before is locked by its update.
     RETURNING place.id, place.summary, place.window_turn_id, place.summarized_turn_id, place.user_id, place.xmax = 0;
-END
-$$;
+END;
 COMMENT ON FUNCTION public.parley_resolve_conversation IS
     'Finds the conversation of a place or makes it, and notes that something is said in it.';

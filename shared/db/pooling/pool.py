@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from shared.db.driver import Connection
 from shared.db.errors import is_broken, is_stale
+from shared.db.hosts import Servers
 
 # How long one waits for a connection, and for the end of one that is given back.
 WAIT_SECONDS, RELEASE_SECONDS = 15.0, 2.0
@@ -24,12 +25,12 @@ Opening = Callable[[], Awaitable[asyncpg.Connection]]
 class Member:
     """A connection to the server as SQLAlchemy holds it, and the driver's connection below it.
 
-    `generation` counts the changes after which all earlier ones are useless.
+    `age` counts the changes after which all earlier ones are useless, and the moves to another server.
     """
 
     connection: AsyncConnection
     driver: asyncpg.Connection
-    generation: int
+    age: tuple[int, int]
 
     @property
     def is_usable(self) -> bool:
@@ -43,11 +44,12 @@ class Pool:
     With `is_shared` a pooler stands before the server and may give each transaction another session.
     """
 
-    def __init__(self, opening: Opening, size: int, *, is_shared: bool = False) -> None:
+    def __init__(self, opening: Opening, size: int, servers: Servers, *, is_shared: bool = False) -> None:
         self.engine = create_engine(opening, is_shared=is_shared)
         self._room = asyncio.Semaphore(size)
         self._size = size
-        self._generation = 0
+        self._servers = servers
+        self._changes = 0
         self._idle: list[Member] = []
 
     @asynccontextmanager
@@ -60,7 +62,7 @@ class Pool:
             except (TimeoutError, asyncpg.PostgresError, SQLAlchemyError) as error:
                 # The others were opened before the same change, and where one is silent, the others are.
                 if is_stale(error) or (isinstance(error, TimeoutError) and not member.is_usable):
-                    self._generation += 1
+                    self._changes += 1
                 raise
             finally:
                 await self._give_back(member)
@@ -82,7 +84,7 @@ class Pool:
 
     async def close(self) -> None:
         """Close the connections; those in use are closed when they are given back."""
-        self._generation += 1
+        self._changes += 1
         idle, self._idle = self._idle, []
         await asyncio.gather(*map(close_member, idle))
 
@@ -101,16 +103,17 @@ class Pool:
     async def _take(self) -> Member:
         while self._idle:
             member = self._idle.pop()
-            if member.is_usable and member.generation == self._generation:
+            if member.is_usable and member.age == (self._changes, self._servers.moves):
                 return member
             await close_member(member)
-        generation = self._generation
+        changes = self._changes
         connection = await self.engine.connect()
         raw = await connection.get_raw_connection()
-        return Member(connection, raw.driver_connection, generation)
+        # Opening may have moved to another server.
+        return Member(connection, raw.driver_connection, (changes, self._servers.moves))
 
     async def _give_back(self, member: Member) -> None:
-        if member.is_usable and member.generation == self._generation:
+        if member.is_usable and member.age == (self._changes, self._servers.moves):
             self._idle.append(member)
             return
         if not member.is_usable:

@@ -136,6 +136,22 @@ async def test_what_was_missed_while_nobody_listened_is_answered_in_order(
     assert prompts.index("first") < prompts.index("second") < prompts.index("third")
 
 
+async def test_a_message_that_a_failover_of_the_database_has_lost_is_read_again(talk: PlatformDriver) -> None:
+    talk.scene.model.play([Answer("Before."), Answer("After.")])
+    app, place = talk.scene.parley.app, talk.direct(ANN)
+    root = await talk.say(ANN, "hello", place)
+    await talk.hear(place)
+    await talk.until_delivered()
+    last_commit = app.clock.now()
+    # The platform does not bring it again by itself: for it, the message was taken.
+    await talk.say(ANN, "lost", talk.conversation(root), is_delivered=False)
+
+    app.events.failovers.tell(last_commit)
+
+    await talk.scene.until_value(2, "SELECT count(*) FROM inbox WHERE status = 'answered'")
+    assert await talk.scene.sql("SELECT content FROM inbox ORDER BY id") == [("hello",), ("lost",)]
+
+
 async def test_a_flood_is_answered_completely_within_the_platforms_limits(talk: PlatformDriver) -> None:
     talk.scene.model.play(numbers_back)
     places = [await talk.add_channel(f"channel-{number}") for number in range(CHANNELS)]

@@ -49,6 +49,7 @@ def make_scene(discord: DiscordStandIn, settings: Settings) -> Scene:
         api_base=discord.api_base,
         gateway=discord.gateway.url,
         cdn_base=discord.cdn_base,
+        session_seconds=2 * BETWEEN_STARTS,
     )
     return Scene(discord=discord, ann=ann, bob=bob, guild=guild, general=general, settings=settings, own=own)
 

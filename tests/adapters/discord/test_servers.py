@@ -80,9 +80,8 @@ async def test_a_server_has_a_budget_besides_the_persons_and_the_refusal_names_i
     await server.ann.hears(server.general)
     await server.bob.asks("hello", server.general)
     refusal = (await server.bob.hears(server.general, 2))[1]
-    await server.bob.says("hello", server.bob.dm())
-
     standing = await (await server.bob.types("budget", server.general)).answered()
+    await server.bob.says("hello", server.bob.dm())
     alone = await (await server.bob.types("budget", server.bob.dm())).answered()
 
     assert refusal.startswith("This server has used this month's budget; it renews on ")

@@ -64,6 +64,42 @@ async def test_several_connections_in_several_processes_make_one_turn_of_each_ev
     assert office.ann.reads(office.general) == ["Once."] * 5
 
 
+async def test_an_eleventh_process_stands_by_until_there_is_a_place(
+    office: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play(lambda _body, _number: Answer("Once."))
+    async with open_parley(office.settings, address, model, works=False) as other:
+        tasks = [asyncio.create_task(SlackPlatform(office.own).listen(other.app)) for _ in range(9)]
+        await office.slack.socket.until(10)
+        tasks.append(asyncio.create_task(SlackPlatform(office.own).listen(other.app)))
+        await office.until_value(11, "SELECT count(*) FROM listeners")
+        for number in range(11):
+            await office.ann.mentions(office.general, f"question {number}")
+        await office.ann.hears(office.general, 11)
+        assert office.slack.socket.opened == 10
+
+        await ended(tasks[0])
+        await office.slack.until(lambda: office.slack.socket.opened == 11)
+        for task in tasks:
+            await ended(task)
+    assert await office.value(COUNT) == 11
+
+
+async def test_a_socket_whose_process_lost_its_place_is_closed_and_comes_back(office: Scene, model: OpenAIStub) -> None:
+    model.play([Answer("Hello.")])
+    crowd = (
+        "INSERT INTO listeners (id, bot_id, holder, alive_until)"
+        " SELECT -number, bot_id, 'other ' || number, now() + interval '5 s'"
+        " FROM listeners, generate_series(1, 10) AS number"
+    )
+    await office.sql(crowd)
+    await office.slack.socket.until_gone()
+
+    await office.slack.socket.until()
+    await office.ann.direct("hello")
+    assert await office.ann.hears() == ["Hello."]
+
+
 async def test_an_acknowledgement_goes_out_when_the_message_is_stored(office: Scene, owner: asyncpg.Connection) -> None:
     office.slack.delivery.retry_delays = (0.1, 60.0)
     office.slack.delivery.ack_seconds = 0.5

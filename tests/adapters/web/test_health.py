@@ -38,11 +38,11 @@ async def test_health_needs_no_token(site: Site) -> None:
 async def until_ready(site: Site) -> None:
     """Wait until the worker has connected."""
     async with asyncio.timeout(30):
-        while (answer := await site.client.get("/readyz")).status_code != 200:
+        while (answer := await site.client.get("/readyz?workers=1")).status_code != 200:
             assert "parley worker" in answer.text
 
 
-async def test_a_parley_without_a_worker_is_not_ready(site: Site) -> None:
+async def test_a_door_without_a_worker_takes_messages_and_says_that_nobody_answers_them(site: Site) -> None:
     await until_ready(site)
     assert site.parley.worker is not None
     site.parley.worker.cancel()
@@ -50,10 +50,28 @@ async def test_a_parley_without_a_worker_is_not_ready(site: Site) -> None:
 
     answer = await site.client.get("/readyz")
 
+    assert (answer.status_code, answer.json()["workers"]) == (200, 0)
+    assert "messages are stored, and wait for one. Start one: parley worker" in answer.json()["message"]
+    # A monitor may ask for workers.
+    answer = await site.client.get("/readyz?workers=1")
     assert answer.status_code == 503
     assert "parley worker" in answer.json()["error"]["message"]
-    # Where workers come by the depth of the queue, messages have to come in before.
-    assert (await site.client.get("/readyz?workers=no")).json() == {"status": "ready"}
+
+
+async def test_a_monitor_may_ask_for_more_workers_than_there_are(site: Site) -> None:
+    await until_ready(site)
+
+    answer = await site.client.get("/readyz?workers=2")
+
+    assert answer.status_code == 503
+    assert "Only 1 of the 2 workers" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("least", ["no", "-1", "9" * 30, "²", "", "1.5"])
+async def test_a_number_of_workers_that_is_none_asks_for_none(site: Site, least: str) -> None:
+    await until_ready(site)
+
+    assert (await site.client.get("/readyz", params={"workers": least})).status_code == 200
 
 
 async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site, owner: asyncpg.Connection) -> None:
@@ -63,7 +81,7 @@ async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site, owner: 
         async with asyncio.timeout(30):
             while sum(line["event"] == "worker_restarting" for line in lines) < 3:
                 answer = await site.client.get("/readyz")
-    assert (answer.status_code, "worker_restarting" in answer.text) == (503, True)
+    assert (answer.json()["workers"], "worker_restarting" in answer.text) == (0, True)
     await owner.execute("ALTER FUNCTION away RENAME TO parley_take_jobs")
 
     await until_ready(site)
@@ -76,7 +94,7 @@ async def test_a_worker_counts_as_live_although_the_clock_was_set(site: Site, ho
     moved = "UPDATE workers SET last_heartbeat = last_heartbeat + make_interval(hours => :hours)"
     await site.parley.sql(moved, hours=hours)
 
-    assert (await site.client.get("/readyz")).status_code == 200
+    assert (await site.client.get("/readyz")).json()["workers"] == 1
 
 
 async def test_a_worker_that_died_before_the_clock_was_set_back_does_not_count(site: Site) -> None:
@@ -86,7 +104,7 @@ async def test_a_worker_that_died_before_the_clock_was_set_back_does_not_count(s
     await asyncio.gather(site.parley.worker, return_exceptions=True)
     await site.parley.sql("INSERT INTO workers (last_heartbeat) VALUES (now() + interval '1 hour')")
 
-    assert (await site.client.get("/readyz")).status_code == 503
+    assert (await site.client.get("/readyz")).json()["workers"] == 0
 
 
 async def test_compatible_tables_of_a_newer_release_are_ready(
@@ -106,7 +124,7 @@ async def test_compatible_tables_of_a_newer_release_are_ready(
 async def test_old_tables_are_not_ready(site: Site, owner: asyncpg.Connection) -> None:
     await owner.execute("DELETE FROM alembic_version")
 
-    answer = await site.client.get("/readyz?workers=no")
+    answer = await site.client.get("/readyz")
 
     assert answer.status_code == 503
     assert "run: parley migrate" in answer.json()["error"]["message"]

@@ -24,6 +24,7 @@ from tests.support.given_database import given_database
 from tests.support.parley import open_parley
 
 KEY, LOST = "7/abc/notes.txt", "7/def/lost.txt"
+PARTITIONS = "SELECT * FROM parley_partitions() ORDER BY name"
 
 
 async def chunks() -> AsyncIterator[bytes]:
@@ -67,6 +68,9 @@ async def test_a_backup_is_restored_into_another_postgres(source: Installation, 
             await store.size(LOST)
         async with connected(target) as owner:
             assert (await read_contents(owner)).rows == manifest.rows
+            async with connected(source.address) as old:
+                assert await owner.fetch(PARTITIONS) == await old.fetch(PARTITIONS)
+            await owner.fetchval("SELECT setval('turns_id_seq', 50000)")
             # What later migrations make belongs to the program as before.
             await owner.execute("CREATE TABLE later (id bigint)")
         database = Database(target, pool_size=2)
@@ -74,6 +78,8 @@ async def test_a_backup_is_restored_into_another_postgres(source: Installation, 
             rows = (await session.execute(text("SELECT token_budget_monthly AS tokens FROM users"))).all()
             assert [row.tokens for row in rows] == [7000]
             assert (await session.execute(text("SELECT count(*) FROM later"))).scalar_one() == 0
+            # One more for each table; the owner here is no superuser.
+            assert (await session.execute(text("SELECT parley_make_partitions(365)"))).scalar_one() == 3
         await database.close()
         assert not await update_tables(target)
 

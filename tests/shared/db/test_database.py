@@ -16,8 +16,8 @@ from sqlalchemy import URL, make_url, text
 from sqlalchemy.exc import IntegrityError
 
 from adapters.tables import update_tables
-from shared.db.connections import LIBPQ_PARAMETERS, Server
-from shared.db.database import Address, Database, DatabaseLost, check, locate, refuse_unfit
+from shared.db.connections import LIBPQ_PARAMETERS, Server, refuse_unfit
+from shared.db.database import Address, Database, DatabaseLost, check, locate
 from shared.db.embedded.server import find_programs, start_postgres
 from shared.db.pooling.room import find_shortage
 from shared.errors import ConfigurationError

@@ -74,7 +74,11 @@ class Gateway:
         self.guilds_come = asyncio.Event()
         self.guilds_come.set()
         self.identify_seconds = 5.0
-        self._began = -self.identify_seconds
+        self.max_concurrency = 1
+        # When a session last began, by the remainder of the shard's number.
+        self._began: dict[int, float] = {}
+        # Identifies that came too soon.
+        self.refusals = 0
         self.heartbeat_seconds = 41.25
         self.changed = asyncio.Condition()
 
@@ -126,7 +130,8 @@ class Gateway:
         if not 0 <= shard[0] < shard[1]:
             await wire.socket.close(code=4010)
             return None
-        if not self._may_begin():
+        if not self._may_begin(shard[0]):
+            self.refusals += 1
             await wire.send({"op": 9, "s": None, "t": None, "d": False})
             return None
         session = Session(uuid4().hex, payload["intents"], (shard[0], shard[1]), wire=wire)
@@ -135,12 +140,12 @@ class Gateway:
         await self._tell()
         return session
 
-    def _may_begin(self) -> bool:
-        """Return whether no other session has just begun: one in five seconds, because `max_concurrency` is 1."""
-        at = time.monotonic()
-        if at - self._began < self.identify_seconds:
+    def _may_begin(self, shard_id: int) -> bool:
+        """Return whether no other session of the bucket has just begun: one in five seconds."""
+        bucket, at = shard_id % self.max_concurrency, time.monotonic()
+        if at - self._began.get(bucket, float("-inf")) < self.identify_seconds:
             return False
-        self._began = at
+        self._began[bucket] = at
         return True
 
     async def _greet(self, session: Session) -> None:

@@ -69,7 +69,12 @@ async def get_application(call: Call) -> Json:
 
 @route("GET", "/gateway/bot")
 async def get_gateway(call: Call) -> Json:
-    limit = {"total": 1000, "remaining": 999, "reset_after": 14400000, "max_concurrency": 1}
+    limit = {
+        "total": 1000,
+        "remaining": call.standin.sessions_left,
+        "reset_after": 14400000,
+        "max_concurrency": call.standin.gateway.max_concurrency,
+    }
     return {"url": call.standin.gateway.url, "shards": call.standin.shards, "session_start_limit": limit}
 
 

@@ -66,6 +66,7 @@ class DiscordStandIn(ChatStandIn):
         self.gateway = Gateway(self.world, token)
         self.limits = limits or Limits(per_route=20)
         self.shards = 1
+        self.sessions_left = 999
         self.journal: deque[Sent] = deque(maxlen=20_000)
         self.faults: list[Fault] = []
         self.commands: list[Json] = []
@@ -103,6 +104,8 @@ class DiscordStandIn(ChatStandIn):
             "DISCORD_API_BASE": self.api_base,
             "DISCORD_GATEWAY": self.gateway.url,
             "DISCORD_CDN_BASE": self.cdn_base,
+            # A little longer, because two requests take different times.
+            "DISCORD_SESSION_SECONDS": str(self.gateway.identify_seconds * 1.5),
         }
 
     def sent(self, method: str = "", path: str = "") -> list[Sent]:

@@ -108,7 +108,7 @@ containers:
     # It looks at the database and its tables, and answers within 4 s. Messages are stored while no worker is there, which
     # is what brings one back.
     readinessProbe:
-      httpGet: {path: "/readyz?workers=no", port: http}
+      httpGet: {path: /readyz, port: http}
       periodSeconds: 5
       timeoutSeconds: 5
     # Balancers learn that the pod is going before it refuses connections.

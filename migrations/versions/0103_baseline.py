@@ -4,12 +4,15 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0102"
+revision = "0103"
 down_revision = None
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
 # A table comes after those that it refers to.
-TOPICS = ("people", "places", "tools", "turns", "memory", "money", "queue", "files", "audit", "totals", "releases")
+TOPICS = (
+    *("people", "places", "tools", "turns", "memory", "money", "queue", "files", "audit", "totals", "releases"),
+    "histories",
+)
 
 
 def upgrade() -> None:
@@ -25,6 +28,8 @@ def upgrade() -> None:
     for path in sorted((SCHEMA / "functions" / "admin").glob("*.sql")):
         run_file(path)
     run_file(SCHEMA / "admin.sql")
+    # For what `RETENTION_EVENTS_DAYS` is by default; the maintenance makes those that follow.
+    run("SELECT public.parley_make_partitions(365)")
 
 
 def install_functions(folder: str, excluded: str) -> None:
