@@ -47,7 +47,6 @@ from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
 
 Result = TypeVar("Result")
-
 FIRST_WAIT_SECONDS = 0.1
 
 
@@ -69,8 +68,8 @@ class NoDatabase(ConfigurationError):
 class Address:
     """Address of the database. `url` names the owner's role; a connection acts as `role` unless it is `as_owner`.
 
-    Every connection says so itself when it is open: see `shared/db/connections.py`. `pooler` is the address of a pooler
-    that may share sessions: the pool's connections lead there, and `url` to the server itself.
+    Every connection says so itself when it is open: see `shared/db/connections.py`. `pooler` is that of a pooler that
+    may share sessions: the pool's connections lead there, and `url` to the server.
     """
 
     url: URL
@@ -356,7 +355,7 @@ class Database:
             closing.callback(connection.terminate)
             await self._verify(connection)
             closing.pop_all()
-        return connection
+            return connection
 
 
 async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float) -> Result:
