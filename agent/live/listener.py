@@ -20,7 +20,7 @@ from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.live.failovers import Failovers
 from agent.outflow.reply import Outflow, OutflowRules
-from shared.db.connections import ReadOnlyDatabase, UnfitDatabase
+from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import Stopping
@@ -263,11 +263,11 @@ class Listener(TurnReaders):
             self.notifier.send(READERS, json.dumps({"here": note["asked"]}))
 
     async def _until_lost(self, connection: asyncpg.Connection, loss: asyncio.Event) -> None:
-        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ReadOnlyDatabase):
+        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase):
             while not connection.is_closed():
                 with contextlib.suppress(DatabaseLost):
                     await self.failovers.report()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(loss.wait(), PING_SECONDS)
                     return
-                await self._database.address.look(connection)
+                await self._database.look(connection)

@@ -4,10 +4,14 @@
 -- shares sessions, each transaction has set them already, and there are none to set here.
 DO $$
 DECLARE
-    v_settings json := current_setting('parley.connection')::json;
+    v_settings json := current_setting('parley.connection', true)::json;
     v_role text := v_settings ->> 'role';
     v_wrong text;
 BEGIN
+    IF v_settings IS NULL THEN
+        RAISE 'A pooler gives this connection the sessions of others; name the address of Postgres itself in DATABASE_DIRECT_URL.'
+            USING ERRCODE = 'PY001';
+    END IF;
     -- What a standby shows is old, and a server that was demoted is one.
     IF current_setting('transaction_read_only') = 'on' THEN
         RAISE USING ERRCODE = 'PY002', MESSAGE = CASE WHEN pg_is_in_recovery() THEN 'it is a standby'

@@ -6,7 +6,6 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
-from urllib.parse import quote, urlencode
 
 import asyncpg
 from sqlalchemy import URL
@@ -38,10 +37,11 @@ from shared.db.driver import Connection
 from shared.db.embedded.server import start_postgres
 from shared.db.errors import REFUSED, is_duplicate, is_lost
 from shared.db.history import Witness
-from shared.db.hosts import KIND, READ_WRITE, Host, Servers, list_hosts, read_url
+from shared.db.hosts import KIND, READ_WRITE, Host, Servers, list_hosts, read_url, write_libpq
 from shared.db.pooling.pool import Pool, create_engine
 from shared.db.pooling.pooler import SharedConnection, connect_shared, examine_shared, write_beginning
 from shared.db.pooling.room import POOL_SIZE, count_connections
+from shared.db.pooling.sessions import Sessions
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
@@ -124,20 +124,17 @@ class Address:
 
         Raises `UnfitDatabase` when it is not what Parley relies on, `ReadOnlyDatabase` when no server takes writes.
         """
-        open_one = self._opener(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
+        open_one = self.opener(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
         return await self.servers.open(open_one, has_history=as_owner or role == APP_ROLE)
 
     async def list_states(self) -> list[tuple[str, int | str]]:
         """Return each of several hosts as `Servers.list_states` does."""
-        return await self.servers.list_states(self._opener(as_owner=True))
+        return await self.servers.list_states(self.opener(as_owner=True))
 
-    async def look(self, connection: asyncpg.Connection) -> None:
-        """Look whether the server of an open connection is still the one that takes writes, as `Servers.look` does."""
-        await self.servers.look(connection, self._opener())
-
-    def _opener(
+    def opener(
         self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
     ) -> Callable[[Host | None], Awaitable[asyncpg.Connection]]:
+        """Return what opens a connection to one of several hosts."""
         setup = self.setup(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
         arguments = self.asyncpg_arguments(as_owner=as_owner, role=role)
 
@@ -173,18 +170,7 @@ class Address:
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
         """Return the address as a libpq URL, for psql, pg_dump and Alembic, of the login that `setup` expects."""
         user = role if self.is_embedded and not as_owner else self.url.username
-        query = {**({} if self.is_embedded else LIBPQ_PARAMETERS), **self.url.query}
-        if "ssl" in query:
-            query["sslmode"] = query.pop("ssl")
-        # SQLAlchemy's own rendering writes a space as `+`, which libpq reads as a plus sign.
-        names = ":".join(quote(part, safe="") for part in (user, self.url.password) if part)
-        host = f"[{self.url.host}]" if ":" in (self.url.host or "") else self.url.host or ""
-        port = f":{self.url.port}" if self.url.port else ""
-        database = quote(self.url.database or "", safe="")
-        parameters = urlencode(query, doseq=True, quote_via=quote)
-        return (
-            f"postgresql://{names}{'@' if names else ''}{host}{port}/{database}{'?' if parameters else ''}{parameters}"
-        )
+        return write_libpq(self.url, user, {} if self.is_embedded else LIBPQ_PARAMETERS)
 
 
 def locate(settings: Settings) -> Address:
@@ -253,6 +239,7 @@ class Database:
         self.address = address
         self._pool = Pool(self._open, pool_size, address.servers, is_shared=address.pooler is not None)
         self.engine = self._pool.engine
+        self._own_sessions = Sessions(address.setting, None if address.pooler else self._pool)
         self._sessions = async_sessionmaker(expire_on_commit=False, autoflush=True)
         # How transactions begin where sessions are shared.
         self._beginning: str | None = None
@@ -273,7 +260,7 @@ class Database:
         Raises `DatabaseLost` when the connection is lost or a statement takes too long: the block may or may not have
         been committed.
         """
-        with _raise_database_lost():
+        with self._raise_database_lost():
             async with (
                 self._pool.member() as member,
                 self._sessions(bind=member.connection) as session,
@@ -287,7 +274,7 @@ class Database:
 
         It waits for the one before.
         """
-        with _raise_database_lost():
+        with self._raise_database_lost():
             async with self._long_work, self._long_sessions() as session, session.begin():
                 yield session
 
@@ -297,24 +284,25 @@ class Database:
 
         An exception rolls back none of the earlier statements. Raises `DatabaseLost` as `transaction` does.
         """
-        with _raise_database_lost():
+        with self._raise_database_lost():
             async with self._pool.member() as member:
                 yield Connection(member.driver)
 
     async def warm(self, use: Callable[[Connection], Awaitable[object]]) -> None:
         """Open the connections for single statements, and run on each what takes long the first time."""
-        with _raise_database_lost():
+        with self._raise_database_lost():
             await self._pool.warm(use)
 
     async def verify(self) -> None:
         """Verify that a connection still is what Parley relies on; raises `DatabaseLost`, caused by `UnfitDatabase`."""
-        with _raise_database_lost():
+        with self._raise_database_lost():
             async with self._pool.member() as member:
                 await self._verify(member.driver)
 
     @asynccontextmanager
     async def owner(self) -> AsyncIterator[asyncpg.Connection]:
         """Open a session of the tables' owner for the block, for work of up to an hour, in place of a pooled one."""
+        self._own_sessions.refuse()
         async with self._pool.gap():
             connection = await self.address.connect(as_owner=True, statement_seconds=LONG_STATEMENT_SECONDS)
             try:
@@ -325,6 +313,14 @@ class Database:
     async def connect(self, *, statement_seconds: float = STATEMENT_SECONDS) -> asyncpg.Connection:
         """Open a connection beside the pool, which is a session: for `LISTEN`."""
         return await self.address.connect(statement_seconds=statement_seconds)
+
+    async def look(self, listening: asyncpg.Connection) -> None:
+        """Look whether the connection that listens, and the pool, are still what Parley relies on.
+
+        Raises `UnfitDatabase`, `ReadOnlyDatabase` when its server takes no writes any more, or was left behind.
+        """
+        await self._own_sessions.look(listening)
+        await self.address.servers.look(listening, self.address.opener())
 
     async def read_server(self) -> Server:
         """Return the server that answers."""
@@ -337,6 +333,18 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.close()
+
+    @contextmanager
+    def _raise_database_lost(self) -> Iterator[None]:
+        try:
+            self._own_sessions.refuse()
+            yield
+        except UnfitDatabase as error:
+            raise DatabaseLost from error
+        except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+            if not is_lost(error):
+                raise
+            raise DatabaseLost from error
 
     async def _verify(self, connection: asyncpg.Connection) -> None:
         if self.address.pooler is None:
@@ -386,15 +394,3 @@ async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float
         reraise=True,
     )
     return await retrying(again)
-
-
-@contextmanager
-def _raise_database_lost() -> Iterator[None]:
-    try:
-        yield
-    except UnfitDatabase as error:
-        raise DatabaseLost from error
-    except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-        if not is_lost(error):
-            raise
-        raise DatabaseLost from error

@@ -2,10 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from time import monotonic
+from urllib.parse import quote, urlencode
 
 import asyncpg
 from pydantic import SecretStr
@@ -98,6 +99,20 @@ def list_hosts(url: URL) -> tuple[Host, ...]:
     if not isinstance(names, str) or not isinstance(ports, str) or "," not in names or not ports:
         return ()
     return tuple((name, int(port)) for name, port in zip(names.split(","), ports.split(","), strict=True))
+
+
+def write_libpq(url: URL, user: str | None, parameters: Mapping[str, str]) -> str:
+    """Return the URL as libpq reads it, with this user, and with these parameters where it does not name them."""
+    query = {**parameters, **url.query}
+    if "ssl" in query:
+        query["sslmode"] = query.pop("ssl")
+    # SQLAlchemy's own rendering writes a space as `+`, which libpq reads as a plus sign.
+    names = ":".join(quote(part, safe="") for part in (user, url.password) if part)
+    host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
+    port = f":{url.port}" if url.port else ""
+    database = quote(url.database or "", safe="")
+    text = urlencode(query, doseq=True, quote_via=quote)
+    return f"postgresql://{names}{'@' if names else ''}{host}{port}/{database}{'?' if text else ''}{text}"
 
 
 def check_kind(url: URL, setting: str) -> None:

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
+import asyncpg
+
 from shared.db.database import Address
 
 # What recipes let it ignore, because it refuses a client that names a parameter it does not know.
@@ -31,6 +33,7 @@ async def pooled(address: Address, mode: str = "session", **settings: object) ->
         "listen_port": port,
         "unix_socket_dir": "",
         "auth_type": "any",
+        "admin_users": url.username,
         "pool_mode": mode,
         "default_pool_size": 60,
         "ignore_startup_parameters": IGNORED,
@@ -57,6 +60,15 @@ async def shared(address: Address, mode: str = "transaction", **settings: object
     """Run PgBouncer in transaction mode before this database, and yield both addresses as one."""
     async with pooled(address, mode, **settings) as through_pooler:
         yield replace(address, pooler=through_pooler.url)
+
+
+async def set_pooler(address: Address, name: str, value: object) -> None:
+    """Change a setting of a PgBouncer that runs, as a reload of its configuration does."""
+    console = await asyncpg.connect(**address.asyncpg_arguments() | {"database": "pgbouncer"})
+    try:
+        await console.execute(f"SET {name} = '{value}'")
+    finally:
+        console.terminate()
 
 
 def _find_user(folder: str) -> str:

@@ -82,9 +82,13 @@ class Pool:
                 member = await stack.enter_async_context(self.member())
                 await use(Connection(member.driver))
 
+    def renew(self) -> None:
+        """Use none of the connections again."""
+        self._changes += 1
+
     async def close(self) -> None:
         """Close the connections; those in use are closed when they are given back."""
-        self._changes += 1
+        self.renew()
         idle, self._idle = self._idle, []
         await asyncio.gather(*map(close_member, idle))
 

@@ -1,5 +1,6 @@
 """PgBouncer before the database, as its recipes set it up, and databases that do not keep what Parley relies on."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from tests.support.command_line import types
 from tests.support.connections import connected, run_as_owner
 from tests.support.given_database import given_database
 from tests.support.parley import open_parley
-from tests.support.pgbouncer import pooled
+from tests.support.pgbouncer import pooled, set_pooler
 from tests.support.recovery import cut_connections
 
 SECRET = "the code of my locker is 4711"
@@ -192,3 +193,25 @@ async def test_a_login_or_a_role_that_is_not_what_it_has_to_be_does_not_serve(
         finally:
             await run_as_owner(inside, back.format(login=login))
         assert await find_obstacle(parley.app) is None
+
+
+@pytest.mark.parametrize("settings_of_pooler", [{}, {"server_round_robin": 1}])
+async def test_a_pooler_that_begins_to_share_sessions_is_noticed_while_parley_runs(
+    upstream: Address, settings: Settings, model: OpenAIStub, settings_of_pooler: dict[str, object]
+) -> None:
+    async with (
+        pooled(upstream, **settings_of_pooler) as address,
+        open_parley(settings, address, model) as parley,
+        asyncio.timeout(60),
+    ):
+        assert await find_obstacle(parley.app) is None
+        await set_pooler(address, "pool_mode", "transaction")
+        while "does not keep one session" not in str(await find_obstacle(parley.app)):  # noqa: ASYNC110  # it tells nobody
+            await asyncio.sleep(0.1)
+        with pytest.raises(DatabaseLost):
+            await parley.accept("hello")
+        await set_pooler(address, "pool_mode", "session")
+        while await find_obstacle(parley.app) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        model.play([Answer("Hello.")])
+        assert (await retrying(DatabaseLost)(partial(parley.ask, "hello"))).content == "Hello."
