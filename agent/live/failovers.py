@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from shared.db.database import Database
+from shared.db.database import Database, DatabaseLost
 from shared.db.history import Evidence, Loss
 from shared.db.statements import load_statements
 from shared.log import get_logger
@@ -55,6 +55,9 @@ class Failovers:
         }
         async with self._database.statement() as session:
             row = (await session.execute(statements.report_loss, parameters)).one()
+        if row.lost_bytes is None:
+            # A pooler led to a server that is not in this history.
+            raise DatabaseLost
         loss = Loss(timeline=evidence.after.timeline, created_at=evidence.after.created_at, **row)
         tell = log.error if loss.may_be else log.warning
         tell(

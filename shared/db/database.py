@@ -41,7 +41,7 @@ from shared.db.hosts import KIND, READ_WRITE, Host, Servers, list_hosts, read_ur
 from shared.db.pooling.pool import Pool, create_engine
 from shared.db.pooling.pooler import SharedConnection, connect_shared, examine_shared, write_beginning
 from shared.db.pooling.room import POOL_SIZE, count_connections
-from shared.db.pooling.sessions import Sessions
+from shared.db.pooling.watch import Watch
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
@@ -239,7 +239,7 @@ class Database:
         self.address = address
         self._pool = Pool(self._open, pool_size, address.servers, is_shared=address.pooler is not None)
         self.engine = self._pool.engine
-        self._own_sessions = Sessions(address.setting, None if address.pooler else self._pool)
+        self._watch = Watch(address.setting, self._pool, is_shared=address.pooler is not None)
         self._sessions = async_sessionmaker(expire_on_commit=False, autoflush=True)
         # How transactions begin where sessions are shared.
         self._beginning: str | None = None
@@ -302,7 +302,7 @@ class Database:
     @asynccontextmanager
     async def owner(self) -> AsyncIterator[asyncpg.Connection]:
         """Open a session of the tables' owner for the block, for work of up to an hour, in place of a pooled one."""
-        self._own_sessions.refuse()
+        self._watch.refuse()
         async with self._pool.gap():
             connection = await self.address.connect(as_owner=True, statement_seconds=LONG_STATEMENT_SECONDS)
             try:
@@ -319,7 +319,7 @@ class Database:
 
         Raises `UnfitDatabase`, `ReadOnlyDatabase` when its server takes no writes any more, or was left behind.
         """
-        await self._own_sessions.look(listening)
+        await self._watch.look(listening)
         await self.address.servers.look(listening, self.address.opener())
 
     async def read_server(self) -> Server:
@@ -337,7 +337,7 @@ class Database:
     @contextmanager
     def _raise_database_lost(self) -> Iterator[None]:
         try:
-            self._own_sessions.refuse()
+            self._watch.refuse()
             yield
         except UnfitDatabase as error:
             raise DatabaseLost from error

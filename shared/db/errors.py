@@ -54,6 +54,11 @@ def is_stale(error: BaseException) -> bool:
     return state in {UNKNOWN_STATEMENT, READ_ONLY} or (may_be and any(text in str(error) for text in texts))
 
 
+def is_read_only(error: BaseException) -> bool:
+    """Tell whether the server takes no writes, as a standby."""
+    return sqlstate_of(error) == READ_ONLY or STANDBY in str(error)
+
+
 def is_broken(error: BaseException) -> bool:
     """Tell whether the server had ended the connection with an error that asyncpg read too late to report it.
 

@@ -200,7 +200,7 @@ async def test_a_pooler_that_begins_to_share_sessions_is_noticed_while_parley_ru
     upstream: Address, settings: Settings, model: OpenAIStub, settings_of_pooler: dict[str, object]
 ) -> None:
     async with (
-        pooled(upstream, **settings_of_pooler) as address,
+        pooled(upstream, "session", **settings_of_pooler) as address,
         open_parley(settings, address, model) as parley,
         asyncio.timeout(60),
     ):
