@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -49,6 +50,7 @@ class Opening:
     """What an attempt at a turn starts with; `began` are seconds on the monotonic clock.
 
     `is_begun`: another attempt has begun the turn. `answer` is set when the message may answer a request for approval.
+    `edited_at` is the last edit of its messages.
     """
 
     job: Job
@@ -60,6 +62,7 @@ class Opening:
     offer: Offer
     answer: GivenAnswer | None
     began: float
+    edited_at: datetime | None = None
 
     def with_files(self, files: Sequence[PendingFile]) -> "Opening":
         """Return this with the files of the message, which have got their ids."""
@@ -129,6 +132,7 @@ async def prepare(services: TurnServices, session: Connection, *, job: Job, bega
         offer=offer,
         answer=read_answer(run) if may_answer else None,
         began=began,
+        edited_at=max((entry.edited_at for entry in run if entry.edited_at), default=None),
     )
 
 
@@ -261,13 +265,14 @@ async def _begin(
         "persona_id": participants.persona.id,
         "persona_version_id": participants.persona.choice.version_id,
         "loop_mode": loop_mode,
+        "edited_at": opening.edited_at,
     }
     parameters |= asdict(reservation) | entry.to_parameters()
     searching = (
         None if request.message.attachments else _start_search(services, opening, PastStep(key.id, None, steps[0]))
     )
     row = (await session.execute(statements.open_turn, parameters)).one_or_none()
-    # A message has been cancelled, or another worker has claimed the job, since they were read: nothing has changed.
+    # A message was cancelled or edited, or another worker has claimed the job since they were read: nothing changed.
     if row is None:
         return None
     ends = opening.began + services.settings.turn_deadline_seconds

@@ -7,13 +7,15 @@ from contextlib import asynccontextmanager
 from sqlalchemy import text
 
 from agent.live.notifier import Notifier
+from agent.queue.edits import change_message
 from agent.queue.inbox import Inbox
 from agent.queue.job import Job, Limits
 from agent.queue.worker import Worker
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings
-from tests.standins.openai_api import OpenAIStub
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import last_user_text
 from tests.support.parley import Parley, message, open_parley
 
 LOCKED_PLACE = "SELECT pg_advisory_xact_lock(hashtextextended('inbox ' || :place, 0))"
@@ -113,3 +115,21 @@ async def test_a_message_is_stored_though_no_jobs_can_be_taken(
             await owner.close()
         async with asyncio.timeout(60):
             assert (await parley.app.events.response(accepted.inbox_id)).finished
+
+
+async def test_a_message_that_is_edited_while_its_turn_is_prepared_is_answered_as_edited(
+    parley: Parley, model: OpenAIStub
+) -> None:
+    model.play(lambda body, _number: Answer(f"You said: {last_user_text(body)}"))
+    await parley.ask("hello")
+    async with parley.app.database.transaction() as session:
+        # What the turn begins with is read in its order: the message first, the agents last.
+        await session.execute(text("LOCK TABLE agents"))
+        asking = asyncio.create_task(parley.ask("the old text", event_id="7"))
+        await wait_until(parley, WAITING)
+
+        edited = await change_message(parley.app.database, "test", "7", "the new text")
+
+    assert edited is not None
+    assert edited.turn_id is None
+    assert "the new text" in (await asking).content
