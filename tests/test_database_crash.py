@@ -94,19 +94,18 @@ async def test_a_message_that_was_accepted_with_its_job_is_there_after_postgres_
         return False
 
     address = Address(start_postgres(crashing_home), is_embedded=True)
-    async with open_parley(settings, address, model, works=False) as parley:
+    async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
         worker = Worker(parley.app.database, SystemClock(), hold, limits=Limits(grace_seconds=0))
         parley.app.events.notifier.workers.append(worker.jobs)
         working = asyncio.create_task(worker.run())
         try:
-            async with asyncio.timeout(60):
-                while not worker.jobs.is_near:  # noqa: ASYNC110  # it tells nobody that it has begun
-                    await asyncio.sleep(0.02)
-                for number in range(MESSAGES):
-                    accepted = await parley.accept("hello", user=f"new-{number}")
-                    assert not taken.empty()
-                    assert taken.get_nowait().inbox_id == accepted.inbox_id
-                await kill_postgres(crashing_home)
+            while not worker.jobs.is_near:  # noqa: ASYNC110  # it tells nobody that it has begun
+                await asyncio.sleep(0.02)
+            for number in range(MESSAGES):
+                accepted = await parley.accept("hello", user=f"new-{number}")
+                assert not taken.empty()
+                assert taken.get_nowait().inbox_id == accepted.inbox_id
+            await kill_postgres(crashing_home)
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)

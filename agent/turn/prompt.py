@@ -72,7 +72,7 @@ async def build_prompt(services: TurnServices, turn: RunningTurn) -> Prompt:
             history=history,
             limit=services.settings.memory_recall_limit,
         )
-        memories = await recall(services.memory, turn.participants, message, by_words)
+        memories = await recall(services.memory, turn.participants, message, by_words=by_words)
         context = assemble(parts, memories, now=services.clock.now())
     turn.log.keep_reasons(context.reasons)
     if services.models.router.counts_calls and turn.spend.numbers is None:

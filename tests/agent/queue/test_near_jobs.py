@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from sqlalchemy import text
 
@@ -79,23 +79,27 @@ async def test_a_worker_that_stops_leaves_what_its_process_accepts_to_others(
         await asyncio.sleep(3600)
         return False
 
-    async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
+    async with (
+        open_parley(settings, address, model, works=False) as parley,
+        asyncio.timeout(60),
+        AsyncExitStack() as stack,
+    ):
         near = Worker(parley.app.database, SystemClock(), hold, limits=Limits(grace_seconds=20))
         other = Worker(parley.app.database, SystemClock(), taken.put)
         parley.app.events.notifier.workers.append(near.jobs)
-        async with working(near) as (running,):
-            await parley.accept("hello")
-            await is_running.wait()
-            async with working(other):
-                await wait_until(parley, HAVE_MET)
-                running.cancel()
-                # It waits for its turn to end.
-                while near.jobs.is_near:  # noqa: ASYNC110  # it tells nobody that it leaves
-                    await asyncio.sleep(0.02)
+        (running,) = await stack.enter_async_context(working(near))
+        await parley.accept("hello")
+        await is_running.wait()
+        await stack.enter_async_context(working(other))
+        await wait_until(parley, HAVE_MET)
+        running.cancel()
+        # It waits for its turn to end.
+        while near.jobs.is_near:  # noqa: ASYNC110  # it tells nobody that it leaves
+            await asyncio.sleep(0.02)
 
-                accepted = await parley.accept("hello", user="bob")
+        accepted = await parley.accept("hello", user="bob")
 
-                assert (await taken.get()).inbox_id == accepted.inbox_id
+        assert (await taken.get()).inbox_id == accepted.inbox_id
 
 
 async def test_a_message_is_stored_though_no_jobs_can_be_taken(
