@@ -3,9 +3,11 @@
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 import typer
 
@@ -16,6 +18,22 @@ if TYPE_CHECKING:
     from shared.db.database import Address
 
 app = typer.Typer()
+
+# pg_restore can't drop the constraints of partitions one by one: their tables go before, in the same transaction.
+BEGIN = b"""
+BEGIN;
+DO $$
+DECLARE
+    v_table regclass;
+BEGIN
+    FOR v_table IN SELECT oid FROM pg_class
+        WHERE relkind = 'p' AND NOT relispartition AND relnamespace = 'public'::regnamespace
+    LOOP
+        EXECUTE format('DROP TABLE %s CASCADE', v_table);
+    END LOOP;
+END
+$$;
+"""
 
 
 @app.command("migrate")
@@ -102,11 +120,31 @@ def restore_dump(file: Path, *, yes: bool) -> None:
         complain("this replaces everything in the database; stop Parley, then say it again with --yes")
         raise typer.Exit(2)
     address = find_database(read_settings(quiet=True))
-    options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error"]
     with progress("restoring"):
-        code = _run_client(address, "pg_restore", [*options, str(file)])
+        code = _replace_database(address, file)
     say("restored" if code == 0 else "nothing was changed")
     raise typer.Exit(code)
+
+
+def _replace_database(address: "Address", file: Path) -> int:
+    """Replace all by what a dump has, or nothing; return 0, or the exit code of the program that failed."""
+    from shared.db.programs import connection_string, find_program
+
+    psql, pg_restore = (find_program(name, is_embedded=address.is_embedded) for name in ("psql", "pg_restore"))
+    reading = [pg_restore, "--clean", "--if-exists", "--file=-", str(file)]
+    with connection_string(address, options=_name_actor()) as target:
+        writing = [psql, f"--dbname={target}", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-"]
+        with subprocess.Popen(writing, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as client:  # noqa: S603  # ours
+            script = cast(IO[bytes], client.stdin)
+            with suppress(BrokenPipeError):
+                script.write(BEGIN)
+                script.flush()
+            code = subprocess.run(reading, stdout=script, check=False).returncode  # noqa: S603  # as above
+            with suppress(BrokenPipeError):
+                # Without it, what was read before a fault in the file is rolled back.
+                script.write(b"" if code else b"COMMIT;\n")
+                script.close()
+    return client.returncode or code
 
 
 def _run_client(
@@ -116,9 +154,13 @@ def _run_client(
     from shared.db.programs import connection_string, find_program
 
     path = find_program(program, is_embedded=address.is_embedded)
-    # The log of changes names whoever types them, also where several people work as one role.
-    actor = name_system_user().replace("\\", "\\\\").replace(" ", "\\ ")
-    with connection_string(address, role=role, options=f"-cparley.actor=psql:{actor} {options}") as target:
+    with connection_string(address, role=role, options=f"{_name_actor()} {options}") as target:
         # As a child process, because the embedded server stops with the last process that uses it.
         code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
     return code if code >= 0 else 128 - code
+
+
+def _name_actor() -> str:
+    # The log of changes names whoever types them, also where several people work as one role.
+    actor = name_system_user().replace("\\", "\\\\").replace(" ", "\\ ")
+    return f"-cparley.actor=psql:{actor}"

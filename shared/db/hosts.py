@@ -85,11 +85,11 @@ def parse_url(text: str) -> URL:
 
 def _read_parameters(url: URL) -> tuple[list[str], list[str]]:
     # libpq's form, host=a,b&port=1,2, and SQLAlchemy's, host=a:1&host=b:2.
-    given, ports = url.query.get("host", ()), url.query.get("port", ())
-    if not isinstance(given, str):
-        pairs = [part.partition(":") for part in given]
+    names, ports = url.query.get("host", ()), url.query.get("port", ())
+    if not isinstance(names, str):
+        pairs = [part.partition(":") for part in names]
         return [name for name, _, _ in pairs], [port or DEFAULT_PORT for _, _, port in pairs]
-    hosts, several = given.split(","), (ports if isinstance(ports, str) else ",".join(ports)).split(",")
+    hosts, several = names.split(","), (ports if isinstance(ports, str) else ",".join(ports)).split(",")
     return hosts, [port or DEFAULT_PORT for port in (several * len(hosts) if len(several) == 1 else several)]
 
 
