@@ -151,6 +151,29 @@ async def test_the_shards_of_a_killed_process_are_taken_over_with_all_that_was_m
 
 
 @pytest.mark.timeout(300)
+async def test_a_typed_command_that_the_next_holder_reads_again_acts_once(
+    scene: Scene, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    model.play(lambda _body, _number: Answer("Here."))
+    env = child_environment(scene.settings, address, tmp_path) | scene.discord.environment()
+    async with scene.opened(address, model, listens=False):
+        async with running_child(*COMMAND, "adapter", "discord", env=env) as child:
+            await scene.discord.gateway.until()
+            await scene.until_value(1, MARKS)
+            await scene.ann.says("hello", scene.ann.dm())
+            await scene.ann.hears(scene.ann.dm())
+            await scene.sql("UPDATE users SET permission_level = 'user'")
+            await scene.ann.says("/schedule add every Monday at 10: stand-up", scene.ann.dm())
+            assert (await scene.ann.hears(scene.ann.dm(), 2))[1].startswith("Scheduled")
+            # Before it has stored how far it has come.
+            child.kill()
+        await scene.ann.says("still there?", scene.ann.dm(), is_heard=False)
+        async with listening(scene):
+            assert (await scene.ann.hears(scene.ann.dm(), 3))[2] == "Here."
+    assert await scene.sql("SELECT content FROM scheduled_jobs") == [("stand-up",)]
+
+
+@pytest.mark.timeout(300)
 async def test_a_frozen_process_that_wakes_up_leaves_its_shards_to_their_new_holder(
     scene: Scene, address: Address, model: OpenAIStub, tmp_path: Path
 ) -> None:
