@@ -37,6 +37,14 @@ class History:
         """Return whether another server of the same database was promoted since."""
         return self.system == other.system and self.timeline < other.timeline
 
+    def yields_to(self, other: "History") -> bool:
+        """Return whether the other one is used where both servers take writes.
+
+        Of two that were promoted to one timeline, that is the one that was met first, in every process.
+        """
+        is_later = self.system == other.system and self.timeline == other.timeline and self.created_at > other.created_at
+        return is_later or self.is_before(other)
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
