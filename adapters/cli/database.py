@@ -98,31 +98,36 @@ def dump(
 
 def restore_dump(file: Path, *, yes: bool) -> None:
     """Replace the database by what `parley dump` has written; does nothing without `yes`."""
-    from shared.backup.database import end_history, refuse_others
+    from shared.backup.database import end_history, refuse_others, replace_database
     from shared.db.connections import PROGRAM_NAME
 
     if not yes:
         complain("this replaces everything in the database; stop Parley, then say it again with --yes")
         raise typer.Exit(2)
     address = find_database(read_settings(quiet=True))
-    options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error"]
 
-    async def work() -> int:
+    async def work() -> bool:
         connection = await address.connect(as_owner=True, statement_seconds=0)
         try:
             # A worker that goes on would write what it remembers into other people's turns.
             await refuse_others(connection, PROGRAM_NAME)
             with progress("restoring"):
-                code = await asyncio.to_thread(_run_client, address, "pg_restore", [*options, str(file)])
-            if code == 0:
+                is_done = await asyncio.to_thread(replace_database, address, file, _to_actor())
+            if is_done:
                 await end_history(connection)
         finally:
             await connection.close()
-        return code
+        return is_done
 
-    code = asyncio.run(work())
-    say("restored" if code == 0 else "nothing was changed")
-    raise typer.Exit(code)
+    is_done = asyncio.run(work())
+    say("restored" if is_done else "nothing was changed")
+    raise typer.Exit(0 if is_done else 1)
+
+
+def _to_actor() -> str:
+    # The log of changes names whoever types them, also where several people work as one role.
+    actor = name_system_user().replace("\\", "\\\\").replace(" ", "\\ ")
+    return f"-cparley.actor=psql:{actor}"
 
 
 def _run_client(
@@ -132,9 +137,7 @@ def _run_client(
     from shared.db.programs import connection_string, find_program
 
     path = find_program(program, is_embedded=address.is_embedded)
-    # The log of changes names whoever types them, also where several people work as one role.
-    actor = name_system_user().replace("\\", "\\\\").replace(" ", "\\ ")
-    with connection_string(address, role=role, options=f"-cparley.actor=psql:{actor} {options}") as target:
+    with connection_string(address, role=role, options=f"{_to_actor()} {options}") as target:
         # As a child process, because the embedded server stops with the last process that uses it.
         code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
     return code if code >= 0 else 128 - code

@@ -42,7 +42,9 @@ class History:
 
         Of two that were promoted to one timeline, that is the one that was met first, in every process.
         """
-        is_later = self.system == other.system and self.timeline == other.timeline and self.created_at > other.created_at
+        is_later = (
+            self.system == other.system and self.timeline == other.timeline and self.created_at > other.created_at
+        )
         return is_later or self.is_before(other)
 
 
