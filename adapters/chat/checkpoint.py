@@ -38,8 +38,8 @@ class Checkpoint:
 
     async def find_gap(self) -> str | None:
         """Return the time since which no process has listened; None if one does, or if it is unknown."""
+        parameters = {"bot_id": await self._bot.find_id(), "held": HELD_SECONDS}
         async with self._database.statement() as session:
-            parameters = {"bot_id": await self._bot.find_id(), "held": HELD_SECONDS}
             row = (await session.execute(statements.find_gap, parameters)).one()
         return None if row.is_held else row.seen_id
 
@@ -51,8 +51,9 @@ class Checkpoint:
 
     async def release(self) -> None:
         """Store that this process no longer listens."""
+        parameters = {"bot_id": await self._bot.find_id()}
         async with self._database.statement() as session:
-            await session.execute(statements.release, {"bot_id": await self._bot.find_id()})
+            await session.execute(statements.release, parameters)
 
 
 async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]) -> None:

@@ -19,10 +19,11 @@ from agent.llm.cooldowns import REMEDIES, to_cause_line
 from agent.queue.heartbeats import LiveWorkers
 from shared.clock import SystemClock
 from shared.db.connections import Server
-from shared.db.database import Address, Database, check, find_shortage
+from shared.db.database import Address, Database, check
 from shared.db.driver import to_sql
 from shared.db.history import Loss
 from shared.db.migrations import EARLIER, VERSIONS, find_revision, is_earlier, list_revisions, newest_revision
+from shared.db.pooling.room import find_shortage
 from shared.db.roles import ROLES, check_roles
 from shared.db.statements import load_statements
 from shared.errors import FileDamaged, FileLost, ParleyError, Unavailable

@@ -175,14 +175,9 @@ def _describe_start(child: "Child | None") -> str:
 
 
 async def _find_shortage(running_app: "App", count: int) -> str | None:
-    from shared.db.connections import read_server
-    from shared.db.database import find_shortage
+    from shared.db.pooling.room import find_shortage
 
-    connection = await running_app.database.connect()
-    try:
-        return find_shortage(await read_server(connection), count)
-    finally:
-        await connection.close()
+    return find_shortage(await running_app.database.read_server(), count)
 
 
 async def _say_connected(platform: "ChatPlatform") -> None:
@@ -200,17 +195,14 @@ async def _say_missing_keys(running_app: "App") -> None:
 async def _list_addresses(running_app: "App", workers: int = 0) -> list[str]:
     from adapters.cli.owner import find_owner_on_the_web
     from adapters.web import one_time_link
-    from shared.db.connections import read_server
-    from shared.db.database import find_shortage
+    from shared.db.pooling.room import find_shortage
 
     settings = running_app.settings
     who, name = await find_owner_on_the_web(running_app)
     base = settings.public_url or f"http://{settings.host}:{settings.port}"
     token = "API_TOKEN" if settings.api_token else f"the token in {shorten(settings.parley_home / 'api_token')}"
     is_embedded = running_app.database.address.is_embedded
-    connection = await running_app.database.connect()
-    server = await read_server(connection)
-    await connection.close()
+    server = await running_app.database.read_server()
     where = f"embedded, in {shorten(settings.parley_home / 'postgres')}" if is_embedded else f"DATABASE_URL: {server}"
     # A call would cost tokens at every start.
     is_tried_later = settings.llm_models and not settings.debug_mock_responses

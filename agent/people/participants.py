@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from agent.people.agents import ListedAgent, to_agents
 from agent.people.skills import NO_SKILLS, PersonaSkills, to_skills
 from agent.prompts import prompts
@@ -242,7 +240,7 @@ async def note_username(session: Session, row: Any, sender: Sender) -> None:
         await session.execute(statements.rename_account, {"link_id": row.link_id, "username": sender.username})
 
 
-async def resolve_user(session: AsyncSession, sender: Sender) -> ResolvedUser:
+async def resolve_user(session: Session, sender: Sender) -> ResolvedUser:
     """Return the user of this identity; a new user is created as a guest."""
     user = await find_user(session, sender)
     if user is not None:

@@ -138,8 +138,7 @@ async def _read_place(services: TurnServices, session: Connection, job: Job) -> 
         row = (await session.execute(statements.prepare_turn, parameters)).one_or_none()
         if row is None or row.participants is not None:
             return row
-        async with services.database.transaction() as creating:
-            await resolve_user(creating, to_waiting(row.messages[0]).message.sender)
+        await resolve_user(session, to_waiting(row.messages[0]).message.sender)
 
 
 def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:
@@ -198,10 +197,11 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
                 return None
             if opening.is_begun:
                 break
-            if opening.request.message.attachments or opening.answer:
-                turn = await _begin_with_more(services, opening)
-            else:
-                turn = await _begin(services, session, opening)
+            has_more = opening.request.message.attachments or opening.answer
+            turn = None if has_more else await _begin(services, session, opening)
+        # On a connection of its own: whoever waits for one has none.
+        if has_more:
+            turn = await _begin_with_more(services, opening)
         if turn is not None:
             turn.announcer.announce()
             return turn

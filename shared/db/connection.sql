@@ -1,6 +1,7 @@
 -- Sets what a connection needs and verifies it, in one round trip; `parley.connection` holds the settings as JSON.
 -- Nothing of it is named at connecting: a pooler drops such parameters, and then the program would act as the owner, whom
--- row-level security does not bind. Run again, it tells whether an open connection is still what it was.
+-- row-level security does not bind. Run again, it tells whether an open connection is still what it was. Where a pooler
+-- shares sessions, each transaction has set them already, and there are none to set here.
 DO $$
 DECLARE
     v_settings json := current_setting('parley.connection')::json;
@@ -23,7 +24,7 @@ BEGIN
             USING ERRCODE = 'PY001';
     END IF;
 
-    PERFORM set_config(key, value, false) FROM json_each_text(v_settings);
+    PERFORM set_config(key, value, false) FROM json_each_text(v_settings -> 'settings');
     IF v_role = 'none' THEN
         RETURN;
     END IF;

@@ -5,7 +5,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,15 +62,20 @@ FORGET = "RESET ALL; DEALLOCATE ALL; UNLISTEN *"
 NOT_VERIFIED, TAKES_NO_WRITES = "PY001", "PY002"
 # A prepared statement that the session does not have, or has already; a transaction where statements are pooled.
 OF_A_POOLER = ("26000", "42P05", "08P01")
+MIN_VERSION = 15
 # What PgBouncer says when it pools statements, and when all its connections are in use.
 POOLING, NO_CONNECTION_LEFT = "pooling mode", "query_wait_timeout"
 TOO_FEW = (
-    "The pooler before the database has no connection left; raise default_pool_size to 25 or more for each process."
+    "The pooler before the database has no connection left; raise default_pool_size there, in session mode to 6 or "
+    "more for each process."
 )
-POOLED = (
-    "DATABASE_URL leads to a pooler that does not keep one session for each connection ({cause}); set pool_mode = "
-    "session for this database in PgBouncer, or name the address of Postgres itself."
-)
+POOLED = "{setting} leads to a pooler that does not keep one session for each connection ({cause}); {remedy}."
+# How each setting is put right.
+REMEDIES = {
+    "DATABASE_URL": "name the address of Postgres itself in DATABASE_DIRECT_URL, or set pool_mode = session for this "
+    "database in PgBouncer",
+    "DATABASE_DIRECT_URL": "name the address of Postgres itself there",
+}
 SESSION = "SELECT pg_backend_pid(), current_setting('role'), current_setting('plan_cache_mode')"
 SERVER = """
 SELECT current_setting('server_version'), coalesce(host(inet_server_addr()), 'a socket of its machine'),
@@ -109,17 +114,22 @@ class ReadOnlyDatabase(UnfitDatabase):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server that answers, as it names itself; how many connections it takes; whether a pooler stands before it."""
+    """The server that answers, as it names itself; how many connections it takes; whether a pooler stands before it.
+
+    With `has_sessions_apart`, statements go through a pooler that may share sessions, and what needs one does not.
+    """
 
     version: str
     host: str
     port: int | None
     connections: int
     is_pooled: bool
+    has_sessions_apart: bool = False
 
     def __str__(self) -> str:
         where = self.host if self.port is None else f"{self.host}:{self.port}"
-        return f"Postgres {self.version} at {where}, {'through a pooler' if self.is_pooled else 'directly'}"
+        way = "through a pooler" if self.is_pooled or self.has_sessions_apart else "directly"
+        return f"Postgres {self.version} at {where}, {way}{', sessions directly' if self.has_sessions_apart else ''}"
 
 
 def build_setup(role: str | None, statement_seconds: float = STATEMENT_SECONDS, **more: str) -> str:
@@ -132,8 +142,15 @@ def build_setup(role: str | None, statement_seconds: float = STATEMENT_SECONDS, 
     limit = {"statement_timeout": f"{round(statement_seconds * 1000)}ms"}
     # Now, because this process may be a fork of the one that has imported this.
     name = {"application_name": f"{PROGRAM_NAME}, process {os.getpid()}"}
-    settings = json.dumps({"role": role or "none", **SETTINGS, **name, **limit, **more}).replace("'", "''")
-    return f"{FORGET}; SET parley.connection = '{settings}'; {VERIFICATION}"
+    settings = {"role": role or "none", **SETTINGS, **name, **limit, **more}
+    connection = json.dumps({"role": role or "none", "settings": settings}).replace("'", "''")
+    return f"{FORGET}; SET parley.connection = '{connection}'; {VERIFICATION}"
+
+
+def build_verification(role: str) -> str:
+    """Return the statements that verify a transaction of this role that has set all it needs."""
+    connection = json.dumps({"role": role, "settings": {}})
+    return f"SET LOCAL parley.connection = '{connection}'; {VERIFICATION}"
 
 
 async def connect(
@@ -170,11 +187,11 @@ def to_unfit(error: BaseException) -> UnfitDatabase | None:
     return None if kind is None else kind(str(error).partition("\n")[0])
 
 
-async def examine(arguments: Mapping[str, Any], setup: str) -> Server:
+async def examine(arguments: Mapping[str, Any], setup: str, setting: str = "DATABASE_URL") -> Server:
     """Verify that a connection is one session, also between statements, and return the server that answers.
 
-    Raises `UnfitDatabase` with the remedy: a pooler that gives a session to others after each transaction or statement
-    loses notifications, prepared statements and settings, the role among them.
+    `setting` has the address. Raises `UnfitDatabase` with the remedy: a pooler that gives a session to others after
+    each transaction or statement loses notifications, prepared statements and settings, the role among them.
     """
     with contextlib.ExitStack() as closing:
         first = await connect(arguments, setup)
@@ -183,15 +200,28 @@ async def examine(arguments: Mapping[str, Any], setup: str) -> Server:
         try:
             second = await connect(arguments, setup)
             closing.callback(second.terminate)
-            await _use_in_turns(first, second)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            cause = await _use_in_turns(first, second)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
             cause = str(error).partition("\n")[0]
-            if NO_CONNECTION_LEFT in cause:
+            # A pooler lets the second connection wait for what the first one has.
+            if NO_CONNECTION_LEFT in cause or (server.is_pooled and isinstance(error, TimeoutError)):
                 raise Unavailable(TOO_FEW) from None
             if getattr(error, "sqlstate", None) not in OF_A_POOLER and POOLING not in cause:
                 raise
-            raise UnfitDatabase(POOLED.format(cause=cause)) from None
+        if cause is not None:
+            raise UnfitDatabase(POOLED.format(setting=setting, cause=cause, remedy=REMEDIES[setting]))
         return server
+
+
+def refuse_unfit(version: int, *, has_vector: bool) -> None:
+    """Raise `ConfigurationError` with the remedy when Postgres is older than `MIN_VERSION` or has no pgvector."""
+    if version < MIN_VERSION:
+        raise ConfigurationError(f"DATABASE_URL: this is Postgres {version}; Parley needs {MIN_VERSION} or newer.")
+    if not has_vector:
+        raise ConfigurationError(
+            "DATABASE_URL: the extension pgvector is missing; install it (Debian: "
+            f"apt-get install postgresql-{version}-pgvector) or use the image pgvector/pgvector:pg{version}."
+        )
 
 
 async def read_server(connection: asyncpg.Connection) -> Server:
@@ -201,19 +231,30 @@ async def read_server(connection: asyncpg.Connection) -> Server:
     return Server(version, host, port, connections=connections, is_pooled=connection.get_server_pid() != pid)
 
 
-async def _use_in_turns(first: asyncpg.Connection, second: asyncpg.Connection) -> None:
-    heard, channel = asyncio.Event(), f"parley_{uuid4().hex}"
-    await first.add_listener(channel, lambda *_: heard.set())
+async def _use_in_turns(first: asyncpg.Connection, second: asyncpg.Connection) -> str | None:
+    # Returns what does not last.
     session = await first.prepare(SESSION)
     before = await session.fetchrow()
-    # The other one holds the session that a pooler would give the first one again.
-    async with second.transaction():
-        await second.execute("SELECT pg_notify($1, '')", channel)
-        if await session.fetchrow() != before:
-            raise UnfitDatabase(POOLED.format(cause="the session changes between statements"))
-    try:
-        await asyncio.wait_for(heard.wait(), NOTIFICATION_SECONDS)
-    except TimeoutError:
+    async with hearing(first) as (channel, heard):
+        # The other one holds the session that a pooler would give the first one again.
+        async with second.transaction():
+            await second.execute("SELECT pg_notify($1, '')", channel)
+            if await session.fetchrow() != before:
+                return "the session changes between statements"
+        return None if await heard() else "notifications are lost"
+
+
+@contextlib.asynccontextmanager
+async def hearing(connection: asyncpg.Connection) -> AsyncIterator[tuple[str, Callable[[], Awaitable[bool]]]]:
+    """Listen for the block; yield the channel, and what waits for its first notification and tells whether it came."""
+    arrived, channel = asyncio.Event(), f"parley_{uuid4().hex}"
+
+    async def heard() -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(arrived.wait(), NOTIFICATION_SECONDS)
         # Notifications are lost only if the server answers otherwise.
-        await first.execute("SELECT 1")
-        raise UnfitDatabase(POOLED.format(cause="notifications are lost")) from None
+        await connection.execute("SELECT 1")
+        return arrived.is_set()
+
+    await connection.add_listener(channel, lambda *_: arrived.set())
+    yield channel, heard

@@ -2,18 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote, urlencode
 
 import asyncpg
-from sqlalchemy import URL, NullPool, event
-from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import ArgumentError, DisconnectionError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from tenacity import (
     AsyncRetrying,
     retry_if_exception_type,
@@ -26,29 +23,31 @@ from shared.db.connections import (
     LIBPQ_PARAMETERS,
     LONG_STATEMENT_SECONDS,
     STATEMENT_SECONDS,
+    VERIFICATION,
     Server,
     UnfitDatabase,
     build_setup,
+    build_verification,
     connect,
     examine,
+    prepare,
+    read_server,
+    refuse_unfit,
 )
-from shared.db.driver import RELEASE_SECONDS, WAIT_SECONDS, Connection, Pool
-from shared.db.embedded.server import CONNECTIONS, start_postgres
-from shared.db.errors import REFUSED, is_broken, is_duplicate, is_lost, is_stale
+from shared.db.driver import Connection
+from shared.db.embedded.server import start_postgres
+from shared.db.errors import REFUSED, is_duplicate, is_lost
 from shared.db.history import Witness
-from shared.db.hosts import KIND, READ_WRITE, Host, Servers, check_kind, list_hosts, parse_url
+from shared.db.hosts import KIND, READ_WRITE, Host, Servers, list_hosts, read_url
+from shared.db.pooling.pool import Pool, create_engine
+from shared.db.pooling.pooler import SharedConnection, connect_shared, examine_shared, write_beginning
+from shared.db.pooling.room import POOL_SIZE, count_connections
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
 
 Result = TypeVar("Result")
-
-MIN_VERSION = 15
 FIRST_WAIT_SECONDS = 0.1
-MOST_STATEMENTS = 6  # each takes a millisecond, and each connection has to plan all of them once
-# What a process that runs turns opens at most: both pools, one to listen, some for long work; and what is left for all
-# that is not a worker: commands, psql, other adapters.
-WORKER_CONNECTIONS, OTHER_CONNECTIONS = 20, 16
 
 
 class DatabaseLost(Unavailable):
@@ -69,12 +68,19 @@ class NoDatabase(ConfigurationError):
 class Address:
     """Address of the database. `url` names the owner's role; a connection acts as `role` unless it is `as_owner`.
 
-    Every connection says so itself when it is open: see `shared/db/connections.py`.
+    Every connection says so itself when it is open: see `shared/db/connections.py`. `pooler` is that of a pooler that
+    may share sessions: the pool's connections lead there, and `url` to the server.
     """
 
     url: URL
     is_embedded: bool
+    pooler: URL | None = None
     servers: Servers = field(init=False, compare=False, repr=False)
+
+    @property
+    def setting(self) -> str:
+        """The name of the setting that has `url`."""
+        return "DATABASE_DIRECT_URL" if self.pooler else "DATABASE_URL"
 
     def __post_init__(self) -> None:
         """Remember the servers for this process."""
@@ -114,7 +120,7 @@ class Address:
     async def connect(
         self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS
     ) -> asyncpg.Connection:
-        """Open a connection beside the pools, of several hosts to the one that takes writes.
+        """Open a connection beside the pool, of several hosts to the one that takes writes.
 
         Raises `UnfitDatabase` when it is not what Parley relies on, `ReadOnlyDatabase` when no server takes writes.
         """
@@ -152,6 +158,18 @@ class Address:
         # SQLAlchemy takes what has a colon for an address of IPv6.
         return text.replace(f"[{hosts}]", hosts)
 
+    async def write_beginning(self, role: str = APP_ROLE) -> str:
+        """Return how the transactions of a role begin where a pooler shares sessions."""
+        connection = await self.connect(as_owner=role != APP_ROLE, role=role)
+        try:
+            return await write_beginning(connection, role)
+        finally:
+            await connection.close()
+
+    async def connect_shared(self, beginning: str) -> SharedConnection:
+        """Open a connection through the pooler, whose transactions begin so."""
+        return await connect_shared(replace(self, url=self.pooler or self.url).asyncpg_arguments(), beginning)
+
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
         """Return the address as a libpq URL, for psql, pg_dump and Alembic, of the login that `setup` expects."""
         user = role if self.is_embedded and not as_owner else self.url.username
@@ -175,92 +193,73 @@ def locate(settings: Settings) -> Address:
     Raises `ConfigurationError` with the remedy when `DATABASE_URL` is not a Postgres URL.
     """
     if settings.database_url is None:
+        if settings.database_direct_url is not None:
+            raise ConfigurationError(
+                "DATABASE_DIRECT_URL goes with DATABASE_URL, which is not set: name the pooler there, or leave it out."
+            )
         return Address(start_postgres(settings.parley_home, count_connections(settings)), is_embedded=True)
-    try:
-        url = parse_url(settings.database_url.get_secret_value())
-    except (ArgumentError, ValueError):
-        raise ConfigurationError(
-            "DATABASE_URL is not a database address; write postgresql://user:password@host:5432/database."
-        ) from None
-    if url.get_backend_name() not in {"postgresql", "postgres"}:
-        raise ConfigurationError(
-            f"DATABASE_URL names {url.get_backend_name()}; Parley needs postgresql:// (15 or newer)."
-        )
-    check_kind(url, "DATABASE_URL")
-    return Address(url.set(drivername="postgresql"), is_embedded=False)
-
-
-def count_connections(settings: Settings) -> int:
-    """Return how many connections a server should take for `parley run` with these settings."""
-    return max(CONNECTIONS, settings.count_workers() * WORKER_CONNECTIONS + OTHER_CONNECTIONS)
-
-
-def find_shortage(server: Server, workers: int) -> str | None:
-    """Return the sentence for a server that takes fewer connections than this many workers may open."""
-    needed = workers * WORKER_CONNECTIONS
-    if server.connections >= needed:
-        return None
-    remedy = f"set max_connections to {needed + OTHER_CONNECTIONS} or more there, or WORKERS to fewer"
-    return f"{workers} workers open up to {needed} connections, and the server takes {server.connections}: {remedy}."
+    url = read_url(settings.database_url, "DATABASE_URL")
+    if settings.database_direct_url is None:
+        return Address(url, is_embedded=False)
+    direct = read_url(settings.database_direct_url, "DATABASE_DIRECT_URL")
+    return Address(direct, is_embedded=False, pooler=None if direct == url else url)
 
 
 async def check(address: Address) -> Server:
-    """Connect and check version, extensions and what Parley relies on; return the server that answers.
-
-    Raises `ConfigurationError` with a one-line reason.
-    """
-    url = address.to_text()
+    """Check version, extensions and what Parley relies on, and return the server; raises `ConfigurationError`."""
+    url, setting = address.to_text(), address.setting
     try:
         connection = await address.connect(as_owner=True)
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError):
-        raise ConfigurationError(f"DATABASE_URL: user or password is wrong for {url}.") from None
+        raise ConfigurationError(f"{setting}: user or password is wrong for {url}.") from None
     except asyncpg.InvalidCatalogNameError:
         raise ConfigurationError(
-            f"DATABASE_URL: there is no database {address.url.database!r}; create it: createdb {address.url.database}."
+            f"{setting}: there is no database {address.url.database!r}; create it: createdb {address.url.database}."
         ) from None
     except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
         kind = NoDatabase if is_lost(error) else ConfigurationError
-        raise kind(f"DATABASE_URL: no Postgres answers at {url} ({error or type(error).__name__}).") from None
+        raise kind(f"{setting}: no Postgres answers at {url} ({error or type(error).__name__}).") from None
     try:
         version = connection.get_server_version().major
         vector = await connection.fetchval("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'")
     finally:
         await connection.close()
     refuse_unfit(version, has_vector=bool(vector))
-    return await examine(address.asyncpg_arguments(as_owner=True), address.setup(as_owner=True))
+    server = await examine(address.asyncpg_arguments(as_owner=True), address.setup(as_owner=True), address.setting)
+    return server if address.pooler is None else await _check_pooler(address, server)
 
 
-def refuse_unfit(version: int, *, has_vector: bool) -> None:
-    """Raise `ConfigurationError` with the remedy when Postgres is older than `MIN_VERSION` or has no pgvector."""
-    if version < MIN_VERSION:
-        raise ConfigurationError(f"DATABASE_URL: this is Postgres {version}; Parley needs {MIN_VERSION} or newer.")
-    if not has_vector:
-        raise ConfigurationError(
-            "DATABASE_URL: the extension pgvector is missing; install it (Debian: "
-            f"apt-get install postgresql-{version}-pgvector) or use the image pgvector/pgvector:pg{version}."
-        )
+async def _check_pooler(address: Address, server: Server) -> Server:
+    direct = await address.connect(as_owner=True)
+    try:
+        # The program's role is made by the first migration.
+        shared = await address.connect_shared(await address.write_beginning("none"))
+        try:
+            await examine_shared(shared, direct)
+        finally:
+            shared.terminate()
+    except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
+        kind = NoDatabase if is_lost(error) else ConfigurationError
+        raise kind(f"DATABASE_URL: the pooler can't be used ({error or type(error).__name__}).") from None
+    finally:
+        direct.terminate()
+    return replace(server, has_sessions_apart=True)
 
 
 class Database:
-    """The connection pools. Only `transaction()`, and `statement()` for single statements, commit."""
+    """The connection pool. Only `transaction()`, and `statement()` for single statements, commit."""
 
-    def __init__(self, address: Address, *, pool_size: int = 20) -> None:
+    def __init__(self, address: Address, *, pool_size: int = POOL_SIZE) -> None:
         self.address = address
-        own: dict[str, Any] = {
-            "pool_timeout": WAIT_SECONDS,
-            # The most recently used connection has prepared statements and warm caches on the server.
-            "pool_use_lifo": True,
-            "pool_size": pool_size // 2,
-            "max_overflow": 0,
-        }
-        self.engine = _create_engine(self.connect, **own)
-        _replace_old_connections(self.engine, address.servers)
-        # Long work is rare, and has a connection of its own with another limit.
+        self._pool = Pool(self._open, pool_size, address.servers, is_shared=address.pooler is not None)
+        self.engine = self._pool.engine
+        self._sessions = async_sessionmaker(expire_on_commit=False, autoflush=True)
+        # How transactions begin where sessions are shared.
+        self._beginning: str | None = None
+        # Long work is rare, and has a connection of its own with another limit, one at a time.
         long = partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS)
-        self._sessions = async_sessionmaker(self.engine, expire_on_commit=False, autoflush=True)
-        self._long_sessions = async_sessionmaker(_create_engine(long, poolclass=NullPool), expire_on_commit=False)
-        size = min(MOST_STATEMENTS, pool_size - pool_size // 2)
-        self._pool = Pool(self.connect, size, address.servers)
+        self._long_sessions = async_sessionmaker(create_engine(long), expire_on_commit=False)
+        self._long_work = asyncio.Lock()
 
     @property
     def witness(self) -> Witness:
@@ -275,14 +274,21 @@ class Database:
         been committed.
         """
         with _raise_database_lost():
-            async with self._sessions() as session, session.begin():
+            async with (
+                self._pool.member() as member,
+                self._sessions(bind=member.connection) as session,
+                session.begin(),
+            ):
                 yield session
 
     @asynccontextmanager
     async def long_transaction(self) -> AsyncIterator[AsyncSession]:
-        """Open a transaction whose statements may take up to an hour, on a connection of its own: for maintenance."""
+        """Open a transaction whose statements may take up to an hour, on a connection of its own: for maintenance.
+
+        It waits for the one before.
+        """
         with _raise_database_lost():
-            async with self._long_sessions() as session, session.begin():
+            async with self._long_work, self._long_sessions() as session, session.begin():
                 yield session
 
     @asynccontextmanager
@@ -292,8 +298,8 @@ class Database:
         An exception rolls back none of the earlier statements. Raises `DatabaseLost` as `transaction` does.
         """
         with _raise_database_lost():
-            async with self._pool.connection() as connection:
-                yield connection
+            async with self._pool.member() as member:
+                yield Connection(member.driver)
 
     async def warm(self, use: Callable[[Connection], Awaitable[object]]) -> None:
         """Open the connections for single statements, and run on each what takes long the first time."""
@@ -303,20 +309,53 @@ class Database:
     async def verify(self) -> None:
         """Verify that a connection still is what Parley relies on; raises `DatabaseLost`, caused by `UnfitDatabase`."""
         with _raise_database_lost():
-            await self._pool.verify()
+            async with self._pool.member() as member:
+                await self._verify(member.driver)
 
-    async def connect(
-        self, *, as_owner: bool = False, statement_seconds: float = STATEMENT_SECONDS
-    ) -> asyncpg.Connection:
-        """Open a connection outside the pools: for `LISTEN`, or as the tables' owner to make indexes."""
-        return await self.address.connect(as_owner=as_owner, statement_seconds=statement_seconds)
+    @asynccontextmanager
+    async def owner(self) -> AsyncIterator[asyncpg.Connection]:
+        """Open a session of the tables' owner for the block, for work of up to an hour, in place of a pooled one."""
+        async with self._pool.gap():
+            connection = await self.address.connect(as_owner=True, statement_seconds=LONG_STATEMENT_SECONDS)
+            try:
+                yield connection
+            finally:
+                await connection.close()
+
+    async def connect(self, *, statement_seconds: float = STATEMENT_SECONDS) -> asyncpg.Connection:
+        """Open a connection beside the pool, which is a session: for `LISTEN`."""
+        return await self.address.connect(statement_seconds=statement_seconds)
+
+    async def read_server(self) -> Server:
+        """Return the server that answers."""
+        connection = await self.connect()
+        try:
+            return replace(await read_server(connection), has_sessions_apart=self.address.pooler is not None)
+        finally:
+            await connection.close()
 
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.close()
-        # A server that is silent is not waited for; the process ends the connections with itself.
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.engine.dispose(), RELEASE_SECONDS)
+
+    async def _verify(self, connection: asyncpg.Connection) -> None:
+        if self.address.pooler is None:
+            await prepare(connection, VERIFICATION)
+        else:
+            async with connection.transaction():
+                await prepare(connection, build_verification(APP_ROLE))
+
+    async def _open(self) -> asyncpg.Connection:
+        if self.address.pooler is None:
+            return await self.connect()
+        if self._beginning is None:
+            self._beginning = await self.address.write_beginning()
+        connection = await self.address.connect_shared(self._beginning)
+        with ExitStack() as closing:
+            closing.callback(connection.terminate)
+            await self._verify(connection)
+            closing.pop_all()
+            return connection
 
 
 async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float) -> Result:
@@ -355,36 +394,7 @@ def _raise_database_lost() -> Iterator[None]:
         yield
     except UnfitDatabase as error:
         raise DatabaseLost from error
-    except (*REFUSED, OSError, PoolTimeout, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+    except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         if not is_lost(error):
             raise
         raise DatabaseLost from error
-
-
-def _create_engine(connect: Callable[[], Awaitable[asyncpg.Connection]], **own: Any) -> AsyncEngine:
-    # Parameters contain message text, which must not be logged.
-    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, hide_parameters=True, **own)
-    event.listen(engine.sync_engine, "handle_error", _replace_useless_connections)
-    return engine
-
-
-def _replace_old_connections(engine: AsyncEngine, servers: Servers) -> None:
-    # Those to a server that was left behind, which may still answer.
-    def note(_connection: object, record: Any) -> None:
-        record.info["moves"] = servers.moves
-
-    def refuse_old(_connection: object, record: Any, _proxy: object) -> None:
-        if record.info["moves"] != servers.moves:
-            raise DisconnectionError
-
-    event.listen(engine.sync_engine, "connect", note)
-    event.listen(engine.sync_engine, "checkout", refuse_old)
-
-
-def _replace_useless_connections(context: ExceptionContext) -> None:
-    # SQLAlchemy then replaces this connection and, if it was stale or silent, all others that were opened before.
-    error = context.original_exception
-    if is_stale(error) or isinstance(error, TimeoutError):
-        context.is_disconnect = True
-    elif is_broken(error):
-        context.is_disconnect, context.invalidate_pool_on_disconnect = True, False

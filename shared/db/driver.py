@@ -5,9 +5,7 @@ statement is compiled once.
 """
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -16,12 +14,6 @@ from sqlalchemy import ClauseElement, Executable
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from shared.db.connections import VERIFICATION, prepare
-from shared.db.errors import is_stale
-from shared.db.hosts import Servers
-
-# How long one waits for a connection, and for the end of its last statement after a cancellation.
-WAIT_SECONDS, RELEASE_SECONDS = 15.0, 2.0
 DIALECT = dialect()  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
 
 
@@ -102,89 +94,13 @@ class Connection:
         """Run a statement with its named parameters; JSON parameters are strings, JSON results are parsed."""
         sql, names, constants = _compile(statement)
         values = {**constants, **(params or {})}
-        return _Rows(await self._driver.fetch(sql, *[values[name] for name in names], record_class=Row))
-
-
-class Pool:
-    """A pool of asyncpg connections, opened on demand."""
-
-    def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]], size: int, servers: Servers) -> None:
-        self._connect, self._size = connect, size
-        self._servers, self._moves = servers, servers.moves
-        self._pool: asyncpg.Pool | None = None
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """Acquire a connection for the block."""
-        async with self._acquired() as driver:
-            yield Connection(driver)
-
-    @asynccontextmanager
-    async def _acquired(self) -> AsyncIterator[Any]:
-        if self._pool is None:
-            # Created here because a pool belongs to the running event loop. With min_size=0 it does not connect yet.
-            self._pool = await asyncpg.create_pool(
-                min_size=0,
-                max_size=self._size,
-                max_inactive_connection_lifetime=0,
-                connect=self._open,
-                reset=_skip_reset,
-            )
-        pool = self._pool
-        if self._moves != self._servers.moves:
-            # The server at their other end was left behind.
-            self._moves = self._servers.moves
-            await pool.expire_connections()
-        driver = await pool.acquire(timeout=WAIT_SECONDS)
         try:
-            yield driver
-        except (TimeoutError, asyncpg.InternalClientError) as error:
-            # The server is silent, or asyncpg's protocol state is broken, which can happen when the server ends the
-            # connection. Where one is silent, the others are.
-            driver.terminate()
-            if isinstance(error, TimeoutError):
-                await pool.expire_connections()
+            return _Rows(await self._driver.fetch(sql, *[values[name] for name in names], record_class=Row))
+        except (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError):
+            # The statement may still run, the server may be silent, or asyncpg's protocol state is broken, which can
+            # happen when the server ends the connection.
+            self._driver.terminate()
             raise
-        except asyncpg.PostgresError as error:
-            if is_stale(error):
-                # The others were opened before the same change.
-                await pool.expire_connections()
-            raise
-        finally:
-            # After a cancellation asyncpg waits for the server, which may be silent.
-            with suppress(TimeoutError):
-                await pool.release(driver, timeout=RELEASE_SECONDS)
-
-    async def verify(self) -> None:
-        """Verify that a connection still is what Parley relies on."""
-        async with self._acquired() as driver:
-            await prepare(driver, VERIFICATION)
-
-    async def warm(self, use: Callable[[Connection], Awaitable[object]]) -> None:
-        """Open all connections but one, and use each of them once; that one is left for others meanwhile."""
-        async with AsyncExitStack() as stack:
-            for _ in range(self._size - 1):
-                await use(await stack.enter_async_context(self.connection()))
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
-            try:
-                await asyncio.wait_for(pool.close(), RELEASE_SECONDS)
-            except TimeoutError:
-                pool.terminate()
-
-    async def _open(self, *_arguments: Any, **_options: Any) -> asyncpg.Connection:
-        driver = await self._connect()
-        await driver.set_type_codec("jsonb", schema="pg_catalog", encoder=str, decoder=json.loads)
-        await driver.set_type_codec("json", schema="pg_catalog", encoder=str, decoder=json.loads)
-        return driver
-
-
-async def _skip_reset(_driver: Any) -> None:
-    # Single statements leave no state behind, and asyncpg's RESET would be another round trip.
-    return None
 
 
 @lru_cache(maxsize=512)

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 
 import asyncpg
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from shared.errors import Refusal
 
@@ -26,6 +25,8 @@ UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
 # The server has become a standby, or is to take no writes any more: another one does.
 READ_ONLY = "25006"
 STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed", "could not open relation with OID")
+# A pooler that still leads to a server which has become a standby.
+STANDBY = "during recovery"
 
 # Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
 REFUSED = (DBAPIError, asyncpg.PostgresError)
@@ -40,7 +41,7 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, REFUSED):
         return is_stale(error) or str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
     # asyncpg raises a ValueError for a parameter that it can't encode: that is a bug, not a lost connection.
-    lost = (OSError, PoolTimeout, asyncpg.InterfaceError, asyncpg.InternalClientError)
+    lost = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
     return isinstance(error, lost) and not isinstance(error, ValueError)
 
 
@@ -49,7 +50,8 @@ def is_stale(error: BaseException) -> bool:
     state = sqlstate_of(error)
     # SQLAlchemy gives a stale plan no state.
     may_be = state in {UNSUPPORTED, INTERNAL, None}
-    return state in {UNKNOWN_STATEMENT, READ_ONLY} or (may_be and any(plan in str(error) for plan in STALE_PLANS))
+    texts = (*STALE_PLANS, STANDBY)
+    return state in {UNKNOWN_STATEMENT, READ_ONLY} or (may_be and any(text in str(error) for text in texts))
 
 
 def is_broken(error: BaseException) -> bool:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 import asyncpg
+from pydantic import SecretStr
 from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from shared.db.connections import ReadOnlyDatabase, UnfitDatabase
 from shared.db.errors import is_lost
@@ -83,11 +85,11 @@ def parse_url(text: str) -> URL:
 
 def _read_parameters(url: URL) -> tuple[list[str], list[str]]:
     # libpq's form, host=a,b&port=1,2, and SQLAlchemy's, host=a:1&host=b:2.
-    given, ports = url.query.get("host", ()), url.query.get("port", ())
-    if not isinstance(given, str):
-        pairs = [part.partition(":") for part in given]
+    names, ports = url.query.get("host", ()), url.query.get("port", ())
+    if not isinstance(names, str):
+        pairs = [part.partition(":") for part in names]
         return [name for name, _, _ in pairs], [port or DEFAULT_PORT for _, _, port in pairs]
-    hosts, several = given.split(","), (ports if isinstance(ports, str) else ",".join(ports)).split(",")
+    hosts, several = names.split(","), (ports if isinstance(ports, str) else ",".join(ports)).split(",")
     return hosts, [port or DEFAULT_PORT for port in (several * len(hosts) if len(several) == 1 else several)]
 
 
@@ -106,6 +108,20 @@ def check_kind(url: URL, setting: str) -> None:
         raise ConfigurationError(
             f"{setting}: {KIND}={kind} may lead to a standby, and Parley writes; make it {READ_WRITE}, or leave it out."
         )
+
+
+def read_url(secret: SecretStr, setting: str) -> URL:
+    """Return the URL of the address that this setting has; raises `ConfigurationError` with the remedy."""
+    try:
+        url = parse_url(secret.get_secret_value())
+    except (ArgumentError, ValueError):
+        raise ConfigurationError(
+            f"{setting} is not a database address; write postgresql://user:password@host:5432/database."
+        ) from None
+    if url.get_backend_name() not in {"postgresql", "postgres"}:
+        raise ConfigurationError(f"{setting} names {url.get_backend_name()}; Parley needs postgresql:// (15 or newer).")
+    check_kind(url, setting)
+    return url.set(drivername="postgresql")
 
 
 @dataclass(slots=True)

@@ -14,7 +14,6 @@ import asyncpg
 from sqlalchemy import Text, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from shared.db.connections import LONG_STATEMENT_SECONDS
 from shared.db.database import Database
 from shared.db.driver import to_sql
 from shared.db.statements import load_statements
@@ -81,35 +80,37 @@ async def build_vector_indexes(database: Database, *, large: int = LARGE) -> int
 
     One process does it at a time. Only the tables' owner may: where `DATABASE_URL` names another role, nothing is done.
     """
-    connection = await database.connect(as_owner=True, statement_seconds=LONG_STATEMENT_SECONDS)
     try:
-        if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", BUILD_LOCK):
-            return 0
-        rows = await connection.fetch(to_sql(statements.list_large_scopes), large)
-        indexes = {
-            index.name: index
-            for row in rows
-            for kind in KINDS
-            for index in [VectorIndex(row["id"], row["model"], row["dimensions"], quoted=row["quoted"], kind=kind)]
-        }
-        rows = await connection.fetch(to_sql(statements.list_indexes), PREFIX)
-        present = {row["name"]: row["is_valid"] for row in rows}
-        # A build that was interrupted leaves an index that is not valid.
-        for name, is_valid in present.items():
-            if name not in indexes or not is_valid:
-                await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
-        missing_indexes = [index for name, index in indexes.items() if not present.get(name)]
-        if missing_indexes:
-            await connection.execute("SET maintenance_work_mem = '256MB'")
-        for index in missing_indexes:
-            await connection.execute(index.creation)
-            log.info("vector_index_built", scope_id=index.scope_id, kind=index.kind)
-        return len(missing_indexes)
+        async with database.owner() as connection:
+            return await _build(connection, large)
     except asyncpg.InsufficientPrivilegeError as error:
         log.warning("vector_indexes_need_the_owner", cause=str(error))
         return 0
-    finally:
-        await connection.close()
+
+
+async def _build(connection: asyncpg.Connection, large: int) -> int:
+    if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", BUILD_LOCK):
+        return 0
+    rows = await connection.fetch(to_sql(statements.list_large_scopes), large)
+    indexes = {
+        index.name: index
+        for row in rows
+        for kind in KINDS
+        for index in [VectorIndex(row["id"], row["model"], row["dimensions"], quoted=row["quoted"], kind=kind)]
+    }
+    rows = await connection.fetch(to_sql(statements.list_indexes), PREFIX)
+    present = {row["name"]: row["is_valid"] for row in rows}
+    # A build that was interrupted leaves an index that is not valid.
+    for name, is_valid in present.items():
+        if name not in indexes or not is_valid:
+            await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
+    missing_indexes = [index for name, index in indexes.items() if not present.get(name)]
+    if missing_indexes:
+        await connection.execute("SET maintenance_work_mem = '256MB'")
+    for index in missing_indexes:
+        await connection.execute(index.creation)
+        log.info("vector_index_built", scope_id=index.scope_id, kind=index.kind)
+    return len(missing_indexes)
 
 
 async def find_nearest(

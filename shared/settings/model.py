@@ -120,6 +120,9 @@ class Settings(BaseModel):
     database_url: SecretStr | None = None
     """A Postgres of your own: `postgresql://user:password@host:5432/database`;
     [several servers](../database.md#several-servers), one of which takes writes: `…@first,second:5433/database`."""
+    database_direct_url: SecretStr | None = None
+    """The address of Postgres itself where `DATABASE_URL` leads to [a pooler in transaction
+    mode](../operations.md#a-pooler); for what needs a session, such as LISTEN and migrations."""
     llm_models: Names = ()
     """Models in order of fallback, as litellm names them; unset: the offline model answers."""
     llm_protocols: Protocols = Field(default_factory=dict)

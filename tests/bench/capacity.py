@@ -16,7 +16,7 @@ import asyncpg
 from rich.console import Console
 from rich.table import Table
 
-from shared.db.database import WORKER_CONNECTIONS
+from shared.db.pooling.room import WORKER_CONNECTIONS
 from tests.bench.children import Parley, cpu_seconds, list_servers, running_model, running_parley
 from tests.bench.load import Load, percentile
 from tests.bench.statements import address_of

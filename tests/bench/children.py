@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import aiohttp
 import asyncpg
@@ -242,8 +243,10 @@ async def until_one(owner: asyncpg.Connection, query: str) -> None:
 
 
 @asynccontextmanager
-async def running_parley(home: Path, base_url: str, workers: int = 1) -> AsyncIterator[Parley]:
-    """Start `parley run` in this folder, with the embedded Postgres; its log goes to a file there."""
+async def running_parley(
+    home: Path, base_url: str, workers: int = 1, more: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[Parley]:
+    """Start `parley run` in this folder, with the embedded Postgres unless `more` names another; its log goes there."""
     port = free_port()
     env = {
         "PARLEY_HOME": str(home),
@@ -253,6 +256,7 @@ async def running_parley(home: Path, base_url: str, workers: int = 1) -> AsyncIt
         "LLM_MODELS": "openai/bench",
         "OPENAI_BASE_URL": base_url,
         "OPENAI_API_KEY": "bench",
+        **more,
     }
     start = time.perf_counter()
     command = (str(Path(sys.executable).with_name("parley")), "run")

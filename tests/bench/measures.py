@@ -1,11 +1,13 @@
 """The measurements and their order; floor and Parley alternate, so that a busy machine slows both."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shared.db.embedded.server import start_postgres
 from shared.processes.cores import count_cores
 from tests.bench import loop, prefix
 from tests.bench.children import (
@@ -22,6 +24,7 @@ from tests.bench.figures import Figure
 from tests.bench.load import Load, Run, merged, percentile
 from tests.bench.model import mark
 from tests.bench.statements import address_of, count, counted, new_database
+from tests.support.pgbouncer import shared
 
 COUNTED_TURNS = 20
 # Loads are repeated only within this time, so that a slow machine gets fewer rounds and not a longer benchmark.
@@ -117,8 +120,33 @@ async def workers(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure
         yield Figure("memory of 2 workers / 1", shared_memory_mb(two.pid), "MB", shared_memory_mb(one.pid), at_most=2.2)
 
 
+async def poolers(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure]:
+    """Parley behind PgBouncer in transaction mode against Parley on the server itself, in alternation."""
+    async with AsyncExitStack() as closing:
+        direct = await closing.enter_async_context(running_parley(make_folder(home / "direct"), base_url))
+        folder = make_folder(home / "pooled")
+        await asyncio.to_thread(start_postgres, folder)
+        address = replace(address_of(folder), is_embedded=False)
+        behind = await closing.enter_async_context(shared(address, default_pool_size=4))
+        addresses = {
+            "DATABASE_URL": replace(behind, url=behind.pooler or behind.url).libpq(as_owner=True),
+            "DATABASE_DIRECT_URL": address.libpq(as_owner=True),
+        }
+        pooled = await closing.enter_async_context(running_parley(folder, base_url, more=addresses))
+        for load in (Load(clients=1, turns_each=size.turns), Load(clients=50, turns_each=size.busy_turns)):
+            runs = [(await pooled.play(load), await direct.play(load)) for _ in range(size.rounds)]
+            ours, theirs = (merged(list(side)) for side in zip(*runs, strict=True))
+            name = f"pooler / direct, {load.clients} clients"
+            middles = [percentile(run.latencies, 50) for run in (ours, theirs)]
+            yield Figure(f"{name}: p50", middles[0], "ms", middles[1])
+            yield Figure(f"{name}: turns/s", ours.per_second, "", theirs.per_second)
+            yield Figure(f"{name}: CPU per 1,000", ours.cpu_per_thousand, "s", theirs.cpu_per_thousand)
+
+
 def make_folder(folder: Path) -> Path:
     folder.mkdir()
+    # Where we are root, Postgres runs as another user.
+    folder.parent.chmod(0o711)
     return folder
 
 
@@ -232,7 +260,11 @@ MEASURES: dict[str, Callable[[Bench], AsyncIterator[Figure]]] = {
     "prefix": prefixes,
 }
 # These start programs of their own.
-STARTING: dict[str, Callable[[Path, str, Size], AsyncIterator[Figure]]] = {"start": starts, "workers": workers}
+STARTING: dict[str, Callable[[Path, str, Size], AsyncIterator[Figure]]] = {
+    "start": starts,
+    "workers": workers,
+    "pooler": poolers,
+}
 NAMES = (*STARTING, *MEASURES)
 # What fits into two minutes.
 USUAL_NAMES = ("start", *MEASURES)

@@ -102,11 +102,8 @@ async def measure_quality(
 
 async def _embed(memories: Memories, database: Database) -> None:
     # A worker waits some seconds, because neighbours may still come.
-    connection = await database.connect(as_owner=True)
-    try:
-        await connection.execute("UPDATE memories SET vectors_due_at = now() WHERE vectors_due_at IS NOT NULL")
-    finally:
-        await connection.close()
+    async with database.owner() as owner:
+        await owner.execute("UPDATE memories SET vectors_due_at = now() WHERE vectors_due_at IS NOT NULL")
     while await memories.fill_vectors():
         pass
 

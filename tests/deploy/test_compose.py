@@ -102,6 +102,8 @@ def test_programs_wait_for_the_migration_which_never_goes_through_the_pooler(pro
                 "s3": "service_healthy",
             }
             assert f"@{database}:5432/" in service["environment"]["DATABASE_URL"]
+            direct = "@postgres:5432/" in service["environment"].get("DATABASE_DIRECT_URL", "")
+            assert direct == (database == "pgbouncer")
 
 
 @pytest.mark.parametrize("profiles", PROFILES, ids="-".join)
@@ -168,8 +170,9 @@ async def test_parley_takes_the_pooler_as_it_is_set_up_and_the_server_has_room_f
         given_database(postgres) as upstream,
         pooled(upstream, variables["POOL_MODE"], ignore_startup_parameters="extra_float_digits", **settings) as address,
     ):
-        server = await check(locate(Settings(database_url=SecretStr(address.libpq(as_owner=True)))))
-        assert server.is_pooled
+        urls = [SecretStr(each.libpq(as_owner=True)) for each in (address, upstream)]
+        server = await check(locate(Settings(database_url=urls[0], database_direct_url=urls[1])))
+        assert server.has_sessions_apart
 
     (most,) = [word for word in services["postgres"]["command"] if word.startswith("max_connections=")]
     assert int(variables["DEFAULT_POOL_SIZE"]) <= int(most.partition("=")[2]) - 20

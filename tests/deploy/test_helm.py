@@ -256,6 +256,8 @@ def test_no_secret_stands_in_an_object_and_every_setting_is_one() -> None:
         assert "DATABASE_URL" in variables
         # What the pooler drops, migrations need.
         assert ("value" in variables["DATABASE_URL"]) == (name != "chat-parley-migrate-1")
+        # Beside the pooler, the cluster itself.
+        assert ("DATABASE_DIRECT_URL" in variables) == (name != "chat-parley-migrate-1")
         assert all("valueFrom" in entry for key, entry in variables.items() if key != "DATABASE_URL")
 
 
@@ -283,9 +285,9 @@ def test_only_the_page_is_reached_and_nobody_reaches_the_credentials_of_a_node()
     ]
 
 
-def test_the_pooler_keeps_sessions_and_the_cluster_has_the_extension_and_the_right_to_make_roles() -> None:
+def test_the_pooler_shares_sessions_and_the_cluster_has_the_extension_and_the_right_to_make_roles() -> None:
     objects = {document["kind"]: document for document in render(WHOLE)}
 
-    assert objects["Pooler"]["spec"]["pgbouncer"]["poolMode"] == "session"
+    assert objects["Pooler"]["spec"]["pgbouncer"]["poolMode"] == "transaction"
     assert objects["Cluster"]["spec"]["bootstrap"]["initdb"]["postInitApplicationSQL"] == ["CREATE EXTENSION vector"]
     assert objects["Cluster"]["spec"]["managed"]["roles"][0]["createrole"] is True

@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -21,7 +22,10 @@ async def pooled(address: Address, mode: str = "session", **settings: object) ->
     """Run PgBouncer before this database for the block, in this mode, and yield the address through it."""
     url = address.url
     port = _find_port()
-    target = f"host={url.host} port={url.port} dbname={url.database} user={url.username} password='{url.password}'"
+    # The folder of a socket belongs to who may connect there.
+    folder = str(url.query.get("host", ""))
+    target = f"host={folder or url.host} port={url.port or 5432} dbname={url.database} user={url.username}"
+    target += f" password='{url.password}'" if url.password else ""
     own = {
         "listen_addr": "127.0.0.1",
         "listen_port": port,
@@ -36,16 +40,27 @@ async def pooled(address: Address, mode: str = "session", **settings: object) ->
     configuration = _write(["[databases]", f"* = {target}", "[pgbouncer]", *lines])
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin") or "pgbouncer"
     # It does not run as root.
-    user = ["-u", "postgres"] if os.getuid() == 0 else []
+    user = ["-u", _find_user(folder)] if os.getuid() == 0 else []
     process = await asyncio.create_subprocess_exec(program, *user, configuration, stderr=subprocess.DEVNULL)
     try:
         await _until_open(port)
-        yield Address(url.set(host="127.0.0.1", port=port), is_embedded=False)
+        yield Address(url.set(host="127.0.0.1", port=port).difference_update_query(["host"]), is_embedded=False)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
         shutil.rmtree(configuration.parent)
+
+
+@asynccontextmanager
+async def shared(address: Address, mode: str = "transaction", **settings: object) -> AsyncIterator[Address]:
+    """Run PgBouncer in transaction mode before this database, and yield both addresses as one."""
+    async with pooled(address, mode, **settings) as through_pooler:
+        yield replace(address, pooler=through_pooler.url)
+
+
+def _find_user(folder: str) -> str:
+    return Path(folder).owner() if folder else "postgres"
 
 
 def _find_port() -> int:

@@ -166,10 +166,9 @@ class DirectChannels:
         now = self._monotonic()
         if now - self._note_times.get(channel_id, -NOTED_SECONDS) < NOTED_SECONDS:
             return
+        parameters = {"bot_id": await self._bot.find_id(), "channel": str(channel_id)}
         async with self._database.statement() as session:
-            await session.execute(
-                statements.note_direct_channel, {"bot_id": await self._bot.find_id(), "channel": str(channel_id)}
-            )
+            await session.execute(statements.note_direct_channel, parameters)
         self._note_times[channel_id] = now
         if len(self._note_times) > MOST_REMEMBERED:
             self._note_times.popitem(last=False)

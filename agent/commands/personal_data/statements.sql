@@ -92,15 +92,19 @@ WHERE e.id = :id AND e.finished_at IS NULL AND NOT inbox.is_direct AND inbox.con
 ORDER BY inbox.id LIMIT :step;
 
 -- name: list_overheard_messages
--- What the agent received with the question of somebody else alone.
-SELECT inbox.id, inbox.platform, quoted ->> 'message_id' AS platform_event_id
-FROM erasures AS e JOIN user_platform_links AS l ON l.user_id = e.user_id
-JOIN inbox ON inbox.platform = l.platform AND (platform_context -> 'earlier') IS NOT NULL
-    AND (platform_context -> 'earlier') @> jsonb_build_array(jsonb_build_object('author_id', l.platform_user_id))
-CROSS JOIN jsonb_array_elements(platform_context -> 'earlier') AS quoted
-WHERE e.id = :id AND e.finished_at IS NULL AND quoted ->> 'author_id' = l.platform_user_id
-  AND quoted ->> 'message_id' IS NOT NULL
-ORDER BY inbox.id LIMIT :step;
+-- What the agent received with the question of somebody else alone. Found first and ordered then: for the first rows in
+-- order, the planner would read the whole inbox, which mostly has none.
+WITH overheard AS MATERIALIZED (
+    SELECT inbox.id, inbox.platform, platform_context -> 'earlier' AS earlier, l.platform_user_id
+    FROM erasures AS e JOIN user_platform_links AS l ON l.user_id = e.user_id
+    JOIN inbox ON inbox.platform = l.platform AND (platform_context -> 'earlier') IS NOT NULL
+        AND (platform_context -> 'earlier') @> jsonb_build_array(jsonb_build_object('author_id', l.platform_user_id))
+    WHERE e.id = :id AND e.finished_at IS NULL
+)
+SELECT overheard.id, overheard.platform, quoted ->> 'message_id' AS platform_event_id
+FROM overheard CROSS JOIN jsonb_array_elements(earlier) AS quoted
+WHERE quoted ->> 'author_id' = platform_user_id AND quoted ->> 'message_id' IS NOT NULL
+ORDER BY overheard.id LIMIT :step;
 
 -- name: erase_person
 SELECT parley_erase_person(:id);

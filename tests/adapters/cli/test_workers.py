@@ -237,19 +237,19 @@ def test_what_stops_a_worker_at_its_start_is_one_line_for_all(shell: Shell) -> N
 
 
 def test_the_embedded_server_takes_the_connections_of_all_workers(fresh: Shell) -> None:
-    fresh.says("migrate", WORKERS="8")
-    with fresh.start("psql", "-At", WORKERS="8") as psql:
+    fresh.says("migrate", WORKERS="20")
+    with fresh.start("psql", "-At", WORKERS="20") as psql:
         out, _ = psql.communicate("SHOW max_connections")
-    assert out == "176\n"
+    assert out == "136\n"
 
 
 def test_a_server_with_too_few_connections_is_named_at_the_start(fresh: Shell) -> None:
-    start_postgres(fresh.home, connections=40)
+    start_postgres(fresh.home, connections=27)
     with running_parley(fresh, "run", until="Ctrl+C stops it", PORT="0", WORKERS="2") as (_, lines):
         (line,) = (line for line in lines if "max_connections" in line)
 
     assert line == (
-        "            2 workers open up to 40 connections, and the server takes 37: set max_connections to 56 or more "
-        "there, or WORKERS to fewer."
+        "            2 workers open up to 12 connections, 13 are for all else, and the server takes 24: set "
+        "max_connections to 28 or more there, or WORKERS to fewer."
     )
     assert f"warn  database  {line.strip()}" in fresh.run("doctor", WORKERS="2").out

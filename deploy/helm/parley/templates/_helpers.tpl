@@ -34,12 +34,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
     secretKeyRef: {name: {{ include "parley.databaseSecret" .root | quote }}, key: password}
 - name: DATABASE_URL
   value: postgresql://$(DATABASE_USER):$(DATABASE_PASSWORD)@{{ include "parley.name" .root }}-pooler:5432/parley
+- name: DATABASE_DIRECT_URL
+  valueFrom:
+    secretKeyRef: {name: {{ include "parley.databaseSecret" .root | quote }}, key: uri}
 {{- else -}}
 - name: DATABASE_URL
   valueFrom:
     secretKeyRef:
       name: {{ include "parley.databaseSecret" .root | quote }}
       key: {{ ternary "uri" .root.Values.database.secretKey .root.Values.database.cluster.enabled | quote }}
+{{- if not .root.Values.database.cluster.enabled }}
+# Beside a pooler of your own in transaction mode.
+- name: DATABASE_DIRECT_URL
+  valueFrom:
+    secretKeyRef: {name: {{ include "parley.databaseSecret" .root | quote }}, key: DATABASE_DIRECT_URL, optional: true}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -1,0 +1,129 @@
+"""Connections through a pooler that may give each transaction another session of the server.
+
+PgBouncer does so in transaction mode. Whatever a session has, another client of the pooler may have left there:
+settings, a role, temporary tables, prepared statements. So each transaction sets what it relies on itself, in the round
+trip of its BEGIN, by commands that nothing in a session can redefine, and each statement is sent anew, without a name.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+
+from shared.db.connections import (
+    ANSWER_SECONDS,
+    CONNECT_SECONDS,
+    POOLING,
+    SETTINGS,
+    STATEMENT_SECONDS,
+    UnfitDatabase,
+    hearing,
+)
+from shared.db.driver import to_sql
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
+
+# What a session of our own has by the configuration of server, database and login. A pooler's session begins with what
+# its first client named, and a client may name these.
+OF_THE_SERVER = ("DateStyle", "IntervalStyle", "TimeZone", "standard_conforming_strings")
+# The pooler's own connections are not for us to say.
+OF_THE_NETWORK = "tcp_"
+APART = "DATABASE_URL and DATABASE_DIRECT_URL lead to different databases; name the same one in both."
+NO_TRANSACTIONS = (
+    "DATABASE_URL leads to a pooler without transactions ({cause}); set pool_mode = transaction for this database in "
+    "PgBouncer."
+)
+COMMIT = "COMMIT"
+# After these the server has answered, so that a transaction can be ended.
+ANSWERED = (asyncpg.PostgresError, asyncpg.InterfaceError)
+
+
+class SharedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg is not typed
+    """A connection on which nothing outlives a transaction; a statement outside of one is a transaction."""
+
+    beginning: str
+
+    def transaction(self, **_options: object) -> "SharedTransaction":
+        """Return a transaction that sets all that it relies on; it is read committed and may write."""
+        return SharedTransaction(self)
+
+    async def fetch(self, query: str, *arguments: Any, **options: Any) -> list[Any]:
+        """Run a statement, in a transaction of its own if none is open."""
+        if self.is_in_transaction():
+            return await super().fetch(query, *arguments, **options)  # type: ignore[no-any-return]
+        async with self.transaction():
+            return await super().fetch(query, *arguments, **options)  # type: ignore[no-any-return]
+
+
+class SharedTransaction:
+    """A transaction on a `SharedConnection`, with the methods of asyncpg's own."""
+
+    def __init__(self, connection: SharedConnection) -> None:
+        self._connection = connection
+
+    async def start(self) -> None:
+        """Begin it, with the settings."""
+        try:
+            await self._connection.execute(self._connection.beginning)
+        except asyncpg.PostgresError:
+            await self.rollback()
+            raise
+
+    async def commit(self) -> None:
+        """Commit it."""
+        await self._connection.execute(COMMIT)
+
+    async def rollback(self) -> None:
+        """Roll it back, unless the connection is gone and the transaction with it."""
+        if self._connection.is_in_transaction():
+            await self._connection.execute("ROLLBACK")
+
+    async def __aenter__(self) -> None:
+        await self.start()
+
+    async def __aexit__(self, kind: type[BaseException] | None, _error: object, _traceback: object) -> None:
+        if kind is None:
+            await self._connection.execute(COMMIT)
+        elif issubclass(kind, ANSWERED):
+            await self.rollback()
+        else:
+            # Cancelled, or without an answer: the pooler ends the session, and nothing waits for a silent one.
+            self._connection.terminate()
+
+
+async def connect_shared(arguments: Mapping[str, Any], beginning: str) -> SharedConnection:
+    """Open a connection whose transactions begin with `beginning`."""
+    connection: SharedConnection = await asyncpg.connect(
+        timeout=CONNECT_SECONDS,
+        command_timeout=STATEMENT_SECONDS + ANSWER_SECONDS,
+        connection_class=SharedConnection,
+        statement_cache_size=0,
+        **arguments,
+    )
+    connection.beginning = beginning
+    return connection
+
+
+async def write_beginning(connection: asyncpg.Connection, role: str) -> str:
+    """Return how each transaction of this role begins, with the settings of this connection, which acts as it."""
+    own = [name for name in SETTINGS if not name.startswith(OF_THE_NETWORK)]
+    names = [*OF_THE_SERVER, *own, "statement_timeout"]
+    beginning: str = await connection.fetchval(to_sql(statements.write_beginning), role, names)
+    return beginning
+
+
+async def examine_shared(shared: SharedConnection, direct: asyncpg.Connection) -> None:
+    """Verify that transactions are possible, and that both connections lead to one database.
+
+    Raises `UnfitDatabase` with the remedy.
+    """
+    try:
+        async with hearing(direct) as (channel, heard):
+            async with shared.transaction():
+                await shared.fetch("SELECT pg_catalog.pg_notify($1, '')", channel)
+            if not await heard():
+                raise UnfitDatabase(APART)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        cause = str(error).partition("\n")[0]
+        raise (UnfitDatabase(NO_TRANSACTIONS.format(cause=cause)) if POOLING in cause else error) from None
