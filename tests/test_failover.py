@@ -218,10 +218,8 @@ async def test_a_process_that_has_met_only_the_second_of_two_such_servers_moves_
         async with open_parley(settings, pair.address, model) as parley:
             await send(parley, range(2))
             await pair.second.start()
-            async with asyncio.timeout(60):
-                while parley.app.database.address.servers.last != ("127.0.0.1", pair.second.port):
-                    await store(parley, "again")
-                    await asyncio.sleep(0.2)
+            await until(parley, "SELECT max(id) > 0 FROM inbox")
+            await until(parley, f"SELECT inet_server_port() = {pair.second.port}")
 
 
 async def until_said(capsys: pytest.CaptureFixture[str], text: str) -> None:
