@@ -15,6 +15,7 @@ from adapters.cli.check_database import Installation, check_servers
 from adapters.cli.opening import prepare
 from adapters.cli.serving import _wait_for_database
 from adapters.web.health import find_obstacle
+from agent.queue.inbox import Accepted
 from shared.backup.database import DumpOptions, write_dump
 from shared.db.connections import ReadOnlyDatabase
 from shared.db.database import Address, DatabaseLost, check
@@ -50,14 +51,13 @@ async def send(parley: Parley, numbers: range) -> None:
         await store(parley, f"message {number}")
 
 
-async def store(parley: Parley, text: str) -> None:
-    """Store a message of somebody who has not written yet; the platform repeats it until it is stored."""
-    event = message(text, user=text, adapter="fake", platform="fake", event_id=text)
+async def store(parley: Parley, text: str, *, user: str | None = None, adapter: str = "fake") -> Accepted:
+    """Store a message, by default of somebody who has not written yet; the platform repeats it until it is stored."""
+    event = message(text, user=user or text, adapter=adapter, platform=adapter, event_id=text)
     async with asyncio.timeout(60):
         while True:
             try:
-                await parley.app.inbox.accept(event)
-                return
+                return await parley.app.inbox.accept(event)
             except DatabaseLost:
                 await asyncio.sleep(0.05)
 

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 import typer
 
@@ -16,6 +18,22 @@ if TYPE_CHECKING:
     from shared.db.database import Address
 
 app = typer.Typer()
+
+# pg_restore can't drop the constraints of partitions one by one: their tables go before, in the same transaction.
+BEGIN = b"""
+BEGIN;
+DO $$
+DECLARE
+    v_table regclass;
+BEGIN
+    FOR v_table IN SELECT oid FROM pg_class
+        WHERE relkind = 'p' AND NOT relispartition AND relnamespace = 'public'::regnamespace
+    LOOP
+        EXECUTE format('DROP TABLE %s CASCADE', v_table);
+    END LOOP;
+END
+$$;
+"""
 
 
 @app.command("migrate")
@@ -98,7 +116,7 @@ def dump(
 
 def restore_dump(file: Path, *, yes: bool) -> None:
     """Replace the database by what `parley dump` has written; does nothing without `yes`."""
-    from shared.backup.database import end_history, refuse_others, replace_database
+    from shared.backup.database import end_history, refuse_others
     from shared.db.connections import PROGRAM_NAME
 
     if not yes:
@@ -106,28 +124,43 @@ def restore_dump(file: Path, *, yes: bool) -> None:
         raise typer.Exit(2)
     address = find_database(read_settings(quiet=True))
 
-    async def work() -> bool:
+    async def work() -> int:
         connection = await address.connect(as_owner=True, statement_seconds=0)
         try:
             # A worker that goes on would write what it remembers into other people's turns.
             await refuse_others(connection, PROGRAM_NAME)
             with progress("restoring"):
-                is_done = await asyncio.to_thread(replace_database, address, file, _to_actor())
-            if is_done:
+                code = await asyncio.to_thread(_replace_database, address, file)
+            if code == 0:
                 await end_history(connection)
         finally:
             await connection.close()
-        return is_done
+        return code
 
-    is_done = asyncio.run(work())
-    say("restored" if is_done else "nothing was changed")
-    raise typer.Exit(0 if is_done else 1)
+    code = asyncio.run(work())
+    say("restored" if code == 0 else "nothing was changed")
+    raise typer.Exit(code)
 
 
-def _to_actor() -> str:
-    # The log of changes names whoever types them, also where several people work as one role.
-    actor = name_system_user().replace("\\", "\\\\").replace(" ", "\\ ")
-    return f"-cparley.actor=psql:{actor}"
+def _replace_database(address: "Address", file: Path) -> int:
+    """Replace all by what a dump has, or nothing; return 0, or the exit code of the program that failed."""
+    from shared.db.programs import connection_string, find_program
+
+    psql, pg_restore = (find_program(name, is_embedded=address.is_embedded) for name in ("psql", "pg_restore"))
+    reading = [pg_restore, "--clean", "--if-exists", "--file=-", str(file)]
+    with connection_string(address, options=_name_actor()) as target:
+        writing = [psql, f"--dbname={target}", "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-"]
+        with subprocess.Popen(writing, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as client:  # noqa: S603  # ours
+            script = cast(IO[bytes], client.stdin)
+            with suppress(BrokenPipeError):
+                script.write(BEGIN)
+                script.flush()
+            code = subprocess.run(reading, stdout=script, check=False).returncode  # noqa: S603  # as above
+            with suppress(BrokenPipeError):
+                # Without it, what was read before a fault in the file is rolled back.
+                script.write(b"" if code else b"COMMIT;\n")
+                script.close()
+    return client.returncode or code
 
 
 def _run_client(
@@ -137,7 +170,13 @@ def _run_client(
     from shared.db.programs import connection_string, find_program
 
     path = find_program(program, is_embedded=address.is_embedded)
-    with connection_string(address, role=role, options=f"{_to_actor()} {options}") as target:
+    with connection_string(address, role=role, options=f"{_name_actor()} {options}") as target:
         # As a child process, because the embedded server stops with the last process that uses it.
         code = os.spawnv(os.P_WAIT, path, [path, f"--dbname={target}", *arguments])  # noqa: S606  # no shell is wanted
     return code if code >= 0 else 128 - code
+
+
+def _name_actor() -> str:
+    # The log of changes names whoever types them, also where several people work as one role.
+    actor = name_system_user().replace("\\", "\\\\").replace(" ", "\\ ")
+    return f"-cparley.actor=psql:{actor}"

@@ -4,8 +4,6 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
-from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
@@ -128,28 +126,6 @@ def run_pg_restore(
             raise BackupError(f"pg_restore failed, and the database was left as it was: {_last_lines(errors.read())}")
         output.seek(0)
         return output.read().decode()
-
-
-def replace_database(address: Address, dump: Path, options: str) -> bool:
-    """Replace what is in the database by a dump, as a whole or not at all; return whether it was replaced.
-
-    `options` are those of the server. The programs say themselves what is wrong.
-    """
-    reader, writer = (find_program(name, is_embedded=address.is_embedded) for name in ("pg_restore", "psql"))
-    quiet = ["--no-psqlrc", "--quiet", "--output=/dev/null", "--set=ON_ERROR_STOP=1"]
-    # To clean, pg_restore drops the keys of partitions, which Postgres refuses: they belong to the tables. So psql
-    # drops the partitions before, in the same transaction, which ends only when the dump was read to its end.
-    with (
-        suppress(BrokenPipeError),
-        connection_string(address, options=options) as target,
-        subprocess.Popen([writer, f"--dbname={target}", *quiet], stdin=subprocess.PIPE) as writing,  # noqa: S603  # Postgres's own
-        subprocess.Popen([reader, "--clean", "--if-exists", "--file=-", dump], stdout=subprocess.PIPE) as reading,  # noqa: S603  # its own
-    ):
-        if writing.stdin is not None and reading.stdout is not None:
-            writing.stdin.write(f"BEGIN;\n{to_sql(statements.drop_partitions)};\n".encode())
-            copyfileobj(reading.stdout, writing.stdin)
-            writing.stdin.write(b"\nCOMMIT;\n" if reading.wait() == 0 else b"\nROLLBACK;\n")
-    return reading.returncode == 0 and writing.returncode == 0
 
 
 def _last_lines(errors: bytes) -> str:

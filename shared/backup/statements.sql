@@ -48,16 +48,3 @@ SELECT mime_type FROM file_records WHERE minio_key = :key;
 -- name: end_history
 -- No server has this timeline: who connects next begins a new history, in which no id is given out a second time.
 UPDATE public.database_histories SET timeline = 0 WHERE id = (SELECT max(id) FROM public.database_histories);
-
--- name: drop_partitions
-DO $$
-DECLARE
-    v_partition regclass;
-BEGIN
-    FOR v_partition IN
-        SELECT oid FROM pg_class WHERE relispartition AND relkind = 'r' AND relnamespace = to_regnamespace('partitions')
-    LOOP
-        EXECUTE format('DROP TABLE %s', v_partition);
-    END LOOP;
-END
-$$;

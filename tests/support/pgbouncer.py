@@ -3,11 +3,12 @@
 import asyncio
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -17,15 +18,25 @@ from shared.db.database import Address
 IGNORED = "extra_float_digits,options,role,jit,plan_cache_mode,idle_in_transaction_session_timeout,row_security"
 
 
+@dataclass(frozen=True)
+class Pooler:
+    """A running PgBouncer, and the address through it."""
+
+    address: Address
+    pid: int
+    configuration: Path
+
+    def lead_to(self, address: Address) -> None:
+        """Let new sessions be those of another server, as an operator does after a failover."""
+        _, _, rest = self.configuration.read_text().split("\n", 2)
+        self.configuration.write_text(f"[databases]\n{_to_target(address)}\n{rest}")
+        os.kill(self.pid, signal.SIGHUP)
+
+
 @asynccontextmanager
-async def pooled(address: Address, mode: str = "session", **settings: object) -> AsyncIterator[Address]:
-    """Run PgBouncer before this database for the block, in this mode, and yield the address through it."""
-    url = address.url
-    port = _find_port()
-    # The folder of a socket belongs to who may connect there.
-    folder = str(url.query.get("host", ""))
-    target = f"host={folder or url.host} port={url.port or 5432} dbname={url.database} user={url.username}"
-    target += f" password='{url.password}'" if url.password else ""
+async def running_pooler(address: Address, mode: str = "session", **settings: object) -> AsyncIterator[Pooler]:
+    """Run PgBouncer before this database for the block, in this mode."""
+    url, port = address.url, _find_port()
     own = {
         "listen_addr": "127.0.0.1",
         "listen_port": port,
@@ -37,14 +48,15 @@ async def pooled(address: Address, mode: str = "session", **settings: object) ->
         "server_login_retry": 1,
     }
     lines = [f"{name} = {value}" for name, value in (own | settings).items()]
-    configuration = _write(["[databases]", f"* = {target}", "[pgbouncer]", *lines])
+    configuration = _write(["[databases]", _to_target(address), "[pgbouncer]", *lines])
     program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin") or "pgbouncer"
-    # It does not run as root.
-    user = ["-u", _find_user(folder)] if os.getuid() == 0 else []
+    # It does not run as root. The folder of a socket belongs to who may connect there.
+    user = ["-u", _find_user(str(url.query.get("host", "")))] if os.getuid() == 0 else []
     process = await asyncio.create_subprocess_exec(program, *user, configuration, stderr=subprocess.DEVNULL)
     try:
         await _until_open(port)
-        yield Address(url.set(host="127.0.0.1", port=port).difference_update_query(["host"]), is_embedded=False)
+        through = Address(url.set(host="127.0.0.1", port=port).difference_update_query(["host"]), is_embedded=False)
+        yield Pooler(through, process.pid, configuration)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
@@ -53,10 +65,24 @@ async def pooled(address: Address, mode: str = "session", **settings: object) ->
 
 
 @asynccontextmanager
+async def pooled(address: Address, mode: str = "session", **settings: object) -> AsyncIterator[Address]:
+    """Run PgBouncer before this database for the block, in this mode, and yield the address through it."""
+    async with running_pooler(address, mode, **settings) as pooler:
+        yield pooler.address
+
+
+@asynccontextmanager
 async def shared(address: Address, mode: str = "transaction", **settings: object) -> AsyncIterator[Address]:
     """Run PgBouncer in transaction mode before this database, and yield both addresses as one."""
     async with pooled(address, mode, **settings) as through_pooler:
         yield replace(address, pooler=through_pooler.url)
+
+
+def _to_target(address: Address) -> str:
+    url = address.url
+    host = url.query.get("host", "") or url.host
+    target = f"* = host={host} port={url.port or 5432} dbname={url.database} user={url.username}"
+    return target + (f" password='{url.password}'" if url.password else "")
 
 
 def _find_user(folder: str) -> str:

@@ -55,16 +55,14 @@ def test_a_dump_is_not_put_back_under_a_parley_that_runs(shell: Shell) -> None:
 
 def test_a_damaged_dump_changes_nothing(shell: Shell) -> None:
     shell.says("user", "set-budget", "discord:91", "1234", "--new")
-    (shell.folder / "bad.dump").write_bytes(b"PGDMP nonsense")
+    shell.says("dump", "good.dump")
+    whole = (shell.folder / "good.dump").read_bytes()
+    # The second one ends among the rows, when the tables of before are gone.
+    for damaged in (b"PGDMP nonsense", whole[: len(whole) * 9 // 10]):
+        (shell.folder / "bad.dump").write_bytes(damaged)
 
-    shell.says("dump", "whole.dump")
-    whole = (shell.folder / "whole.dump").read_bytes()
-    (shell.folder / "cut.dump").write_bytes(whole[: len(whole) * 3 // 4])
-
-    for name in ("bad.dump", "cut.dump"):
-        result = shell.run("restore", name, "--yes")
-        assert (result.code, result.out) == (1, "nothing was changed\n")
-    assert "0 of 1,234" in shell.says("user", "show", "discord:91")
+        assert shell.run("restore", "bad.dump", "--yes").code == 1
+        assert "0 of 1,234" in shell.says("user", "show", "discord:91")
 
 
 def test_tables_that_are_there_are_left_alone(shell: Shell) -> None:

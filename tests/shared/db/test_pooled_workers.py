@@ -67,7 +67,7 @@ async def test_ten_workers_answer_each_message_once_and_in_order_though_four_are
         given_database(postgres) as upstream,
         behind_a_pooler(upstream, mode) as address,
         open_parley(settings, address, model, works=False) as parley,
-        working(settings, address, tmp_path) as pid,
+        working(settings, address, tmp_path, WORKERS) as pid,
     ):
         # Of two people in turn, so that each message is a turn of its own.
         accepted = [
@@ -107,9 +107,9 @@ async def behind_a_pooler(upstream: Address, mode: str) -> AsyncIterator[Address
 
 
 @asynccontextmanager
-async def working(settings: Settings, address: Address, home: Path) -> AsyncIterator[int]:
-    """Start `parley worker` with ten processes on this database, and yield the id of the one that watches them."""
-    environment = child_environment(settings, address, home) | {"WORKERS": str(WORKERS)}
+async def working(settings: Settings, address: Address, home: Path, workers: int) -> AsyncIterator[int]:
+    """Start `parley worker` with so many processes on this database; yields the id of the one that watches them."""
+    environment = child_environment(settings, address, home) | {"WORKERS": str(workers)}
     if address.pooler is not None:
         environment |= {
             "DATABASE_URL": replace(address, url=address.pooler).libpq(as_owner=True),

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.db.driver import Connection
+from shared.db.pooling.room import POOL_SIZE
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
 from shared.memory.recall import WORD_BUDGET, RecalledMemory
 from shared.settings import Settings
@@ -207,7 +208,8 @@ async def test_connections_have_planned_the_search_before_a_burst(memories: Memo
     await memories.plan()
     await database.warm(note)
 
-    assert len(plans) == 5
+    # One is left for others meanwhile.
+    assert len(plans) == POOL_SIZE - 1
     assert all(plans.values())
 
 
