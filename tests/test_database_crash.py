@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from adapters.tables import update_tables
+from agent.queue.job import Job, Limits
+from agent.queue.worker import Worker
+from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.db.embedded.server import start_postgres
 from shared.settings import Settings
@@ -18,6 +21,8 @@ from tests.support.parley import message, open_parley
 from tests.support.recovery import answer_of, control, kill_postgres
 
 CALLERS = 12
+# So few that a worker takes those of its own process.
+MESSAGES = 3
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +80,34 @@ async def test_no_caller_gets_the_answer_to_another_persons_message_after_postgr
         for expectation, reply in await asyncio.gather(*early, *late):
             assert reply == expectation
         assert len(await list_turns(address)) == 1 + 2 * CALLERS
+
+
+async def test_a_message_that_was_accepted_with_its_job_is_there_after_postgres_was_killed(
+    crashing_home: Path, settings: Settings, model: OpenAIStub
+) -> None:
+    taken = asyncio.Queue[Job]()
+
+    async def hold(job: Job) -> bool:
+        # What a turn writes would flush the message, too.
+        await taken.put(job)
+        await asyncio.sleep(3600)
+        return False
+
+    address = Address(start_postgres(crashing_home), is_embedded=True)
+    async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
+        worker = Worker(parley.app.database, SystemClock(), hold, limits=Limits(grace_seconds=0))
+        parley.app.events.notifier.workers.append(worker.jobs)
+        working = asyncio.create_task(worker.run())
+        try:
+            while not worker.jobs.is_near:  # noqa: ASYNC110  # it tells nobody that it has begun
+                await asyncio.sleep(0.02)
+            for number in range(MESSAGES):
+                accepted = await parley.accept("hello", user=f"new-{number}")
+                assert not taken.empty()
+                assert taken.get_nowait().inbox_id == accepted.inbox_id
+            await kill_postgres(crashing_home)
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+    async with connected(address) as owner:
+        assert await owner.fetchval("SELECT count(*) FROM inbox WHERE content = 'hello'") == MESSAGES

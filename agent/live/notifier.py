@@ -51,7 +51,7 @@ class JobTaker(Protocol):
         ...
 
     def claim(self) -> AbstractAsyncContextManager[JobClaim | None]:
-        """Let the block take jobs by a statement of its own, which start after it; None: not now, and it is woken."""
+        """Let the block take jobs by a statement of its own, which start after it; None: not now."""
         ...
 
     def wake(self) -> None:

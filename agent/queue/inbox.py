@@ -3,17 +3,17 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
-from agent.live.notifier import Notifier
+from agent.live.notifier import JobTaker, Notifier
 from agent.queue.job import Job, Waiting
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
+from shared.db.errors import REFUSED
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse
 from shared.messages import (
@@ -109,20 +109,34 @@ class Inbox:
     async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
         events = [to_event(message) for message in messages]
         worker = self._notifier.find_near()
-        async with nullcontext() if worker is None else worker.claim() as claim, self._database.statement() as session:
-            if claim is None:
+        rows = None if worker is None else await self._accept_and_take(events, worker)
+        if rows is None:
+            async with self._database.statement() as session:
                 rows = await accept_all(session, events, is_announced=True)
-            else:
-                parameters = {"events": json.dumps(events), **claim.parameters}
-                row = (await session.execute(statements.accept_and_take, parameters)).one()
-                rows = [SimpleNamespace(**accepted) for accepted in row.accepted]
-                claim.fill(row.jobs or ())
-        for row in rows if claim is None else ():
-            if row.is_new:
-                self._notifier.announce_job()
+            for row in rows:
+                if row.is_new:
+                    self._notifier.announce_job()
         now = asyncio.get_running_loop().time()
         self._database.witness.messages.extend((now, row.inbox_id) for row in rows)
         return rows
+
+    async def _accept_and_take(self, events: Sequence[dict[str, Any]], worker: JobTaker) -> Sequence[Any] | None:
+        """Store events with a statement that gives the worker jobs; None: nothing is stored, as it can't have any now.
+
+        The worker takes no others meanwhile, so that the statement waits for no place that somebody has locked for
+        long; nor is a message lost because no jobs can be taken.
+        """
+        try:
+            async with worker.claim() as claim:
+                if claim is None:
+                    return None
+                parameters = {"events": json.dumps(events), **claim.parameters}
+                async with self._database.statement() as session:
+                    row = (await session.execute(statements.accept_and_take, parameters)).one()
+                claim.fill(row.jobs or ())
+                return [SimpleNamespace(**accepted) for accepted in row.accepted]
+        except REFUSED:
+            return None
 
 
 def to_waiting(row: Mapping[str, Any]) -> Waiting:
@@ -151,7 +165,8 @@ def to_waiting(row: Mapping[str, Any]) -> Waiting:
         credentials=GivenCredentials(**row["credentials"]) if row["credentials"] else None,
         request=ProgramRequest.from_row(request) if request else None,
     )
-    return Waiting(row["id"], message, row["turn_id"])
+    edited_at = datetime.fromisoformat(row["edited_at"]) if row["edited_at"] else None
+    return Waiting(row["id"], message, row["turn_id"], edited_at=edited_at)
 
 
 async def requeue_lost(session: Session) -> int:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from agent.journal.steps import TurnKey
 from agent.people.billing.budget import PaidCall
@@ -190,11 +191,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An open message: one that waits for a turn, or whose turn is running (`turn_id`)."""
+    """An open message: one that waits for a turn, or whose turn is running (`turn_id`); `edited_at`: its last edit."""
 
     inbox_id: int
     message: IncomingMessage
     turn_id: int | None
+    edited_at: datetime | None = None
 
 
 def next_run(entries: Sequence[Waiting]) -> list[Waiting]:

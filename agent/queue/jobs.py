@@ -152,6 +152,9 @@ class JobQueue:
         # Two claims at a time would both count the jobs of before, and together take more than a person may have.
         self._claiming = asyncio.Lock()
 
+        # No further ones are taken: those in work end, or are left to others.
+        self.is_leaving = False
+
     @property
     def is_claiming(self) -> bool:
         """Return whether jobs are being taken just now."""
@@ -178,6 +181,11 @@ class JobQueue:
                 self.slots.is_taking = False
                 self.slots.release(room - len(claim.jobs))
                 self._last_server = claim.last_server if claim.last_server is not None else self._last_server
+
+    async def wait_for_claim(self) -> None:
+        """Wait until it is known which jobs were taken."""
+        async with self._claiming:
+            return
 
     async def take(self, most: int) -> tuple[list[Job], bool]:
         """Take jobs for which there are slots; tell whether there may be more of them."""
@@ -238,14 +246,14 @@ class Runner:
     def is_near(self) -> bool:
         """Return whether it should take the jobs of this process: it can begin them soon, or is the only worker."""
         has_room = self.gate.is_open and len(self._tasks) < min(NEAR_JOBS, self._limits.bounds.running)
-        return self.worker_id is not None and (has_room or not self.has_others)
+        takes_jobs = self.worker_id is not None and not self.queue.is_leaving
+        return takes_jobs and (has_room or not self.has_others)
 
     @asynccontextmanager
     async def claim(self) -> AsyncIterator[Claim | None]:
-        """Let the block take jobs by a statement of its own: they start after it. None while others are being taken."""
-        if self.queue.is_claiming:
+        """Let the block take jobs by a statement of its own: they start after it. None while that can't be."""
+        if self.queue.is_claiming or self.queue.is_leaving:
             yield None
-            self.wake()
             return
         async with self.queue.claim(self._room) as claim:
             try:
@@ -301,7 +309,10 @@ class Runner:
 
     async def leave(self) -> None:
         """Wait for the jobs in work, cancel those that have not ended in time, and leave them to other workers."""
+        self.queue.is_leaving = True
         try:
+            # What the inbox is taking just now is in work, too.
+            await self.queue.wait_for_claim()
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds)
         finally:
@@ -310,6 +321,7 @@ class Runner:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             with suppress(DatabaseLost, *REFUSED):
                 await self.queue.leave()
+            self.queue.is_leaving = False
 
     async def _run(self, job: Job) -> None:
         # A job that does not end here waits again when the sweep misses it among those in work.

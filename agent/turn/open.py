@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -28,7 +29,7 @@ from agent.turn.confirmations.decisions import (
     read_answer,
 )
 from agent.turn.context.attachments import draw_files, list_pending, record_files
-from agent.turn.context.builder import Window, cut_history, estimate, recall
+from agent.turn.context.builder import Window, cut_history, estimate, find_by_words
 from agent.turn.context.due_jobs import list_check_steps
 from agent.turn.context.replied_to import MOST_CHARS
 from agent.turn.context.requests import brings_history, to_instructions, to_own_history, with_limits
@@ -37,7 +38,7 @@ from agent.turn.services import TurnServices
 from shared.db.driver import Connection, Session
 from shared.db.statements import load_statements
 from shared.errors import Superseded
-from shared.memory.recall import RecalledMemory
+from shared.memory.recall import WordMatches
 from shared.messages import AGENT_ADAPTERS, OPEN_THREADS
 from shared.text import count_tokens
 
@@ -49,6 +50,7 @@ class Opening:
     """What an attempt at a turn starts with; `began` are seconds on the monotonic clock.
 
     `is_begun`: another attempt has begun the turn. `answer` is set when the message may answer a request for approval.
+    `edited_at` is the last edit of its messages.
     """
 
     job: Job
@@ -60,6 +62,7 @@ class Opening:
     offer: Offer
     answer: GivenAnswer | None
     began: float
+    edited_at: datetime | None = None
 
     def with_files(self, files: Sequence[PendingFile]) -> "Opening":
         """Return this with the files of the message, which have got their ids."""
@@ -129,6 +132,7 @@ async def prepare(services: TurnServices, session: Connection, *, job: Job, bega
         offer=offer,
         answer=read_answer(run) if may_answer else None,
         began=began,
+        edited_at=max((entry.edited_at for entry in run if entry.edited_at), default=None),
     )
 
 
@@ -261,26 +265,28 @@ async def _begin(
         "persona_id": participants.persona.id,
         "persona_version_id": participants.persona.choice.version_id,
         "loop_mode": loop_mode,
+        "edited_at": opening.edited_at,
     }
     parameters |= asdict(reservation) | entry.to_parameters()
     searching = (
-        None if request.message.attachments else _start_recall(services, opening, PastStep(key.id, None, steps[0]))
+        None if request.message.attachments else _start_search(services, opening, PastStep(key.id, None, steps[0]))
     )
     row = (await session.execute(statements.open_turn, parameters)).one_or_none()
-    # A message has been cancelled, or another worker has claimed the job, since they were read: nothing has changed.
+    # A message was cancelled or edited, or another worker has claimed the job since they were read: nothing changed.
     if row is None:
         return None
     ends = opening.began + services.settings.turn_deadline_seconds
     start = Start(
-        opening.began, ends, decision=decision, recall=searching, job_id=opening.job.id, slot=opening.job.slot
+        opening.began, ends, decision=decision, by_words=searching, job_id=opening.job.id, slot=opening.job.slot
     )
     log, spend = TurnLog(key.id, steps), Spend(to_admission(row), tokens, price)
     return opening.to_turn(key, log, spend, start=start, loop_mode=loop_mode, announcer=announcer)
 
 
-def _start_recall(services: TurnServices, opening: Opening, message: PastStep) -> asyncio.Task[list[RecalledMemory]]:
+def _start_search(services: TurnServices, opening: Opening, message: PastStep) -> asyncio.Task[WordMatches | None]:
+    # By words only: it is not known yet whether the turn may cost anything.
     history, limit = opening.request.history, services.settings.memory_recall_limit
-    searching = recall(services.memory, opening.participants, message, history=history, limit=limit)
+    searching = find_by_words(services.memory, opening.participants, message, history=history, limit=limit)
     task = asyncio.create_task(searching, name="recall")
     # A turn that is refused, or that another worker has, does not ask what became of it.
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -13,7 +13,7 @@ from agent.turn.context.attachments import (
     with_failed_notice,
     with_unopened_notice,
 )
-from agent.turn.context.builder import Context, PromptParts, assemble, names_files, recall
+from agent.turn.context.builder import Context, PromptParts, assemble, find_by_words, names_files, recall
 from agent.turn.context.images import PromptImages, load_images
 from agent.turn.context.recordings import Listener, Unheard, with_unheard, with_unheard_notice
 from agent.turn.context.replied_to import find_replied_to
@@ -65,16 +65,14 @@ async def build_prompt(services: TurnServices, turn: RunningTurn) -> Prompt:
             replied_to=replied_to,
         )
         # With files, what the message says is known only now.
-        memories = await (
-            turn.start.recall
-            or recall(
-                services.memory,
-                turn.participants,
-                message,
-                history=history,
-                limit=services.settings.memory_recall_limit,
-            )
+        by_words = turn.start.by_words or find_by_words(
+            services.memory,
+            turn.participants,
+            message,
+            history=history,
+            limit=services.settings.memory_recall_limit,
         )
+        memories = await recall(services.memory, turn.participants, message, by_words=by_words)
         context = assemble(parts, memories, now=services.clock.now())
     turn.log.keep_reasons(context.reasons)
     if services.models.router.counts_calls and turn.spend.numbers is None:

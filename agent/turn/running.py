@@ -21,7 +21,7 @@ from agent.tools.outcomes import ModelWork
 from agent.turn.confirmations.decisions import DecisionResult
 from shared.clock import Clock
 from shared.errors import Stopped
-from shared.memory.recall import RecalledMemory
+from shared.memory.recall import WordMatches
 from shared.messages import IncomingMessage, Usage
 
 # A turn that is refused again and again must not fill the database.
@@ -184,8 +184,8 @@ class Start:
 
     `failures` is the number of earlier failed attempts, `last_error` the cause of the last. `is_stopped` is True when
     the user has requested a stop.
-    `decision` is the result of the message when it answers a question. `recall` finds the memories that match the
-    message, beside the statement that begins the turn; None where that had to wait.
+    `decision` is the result of the message when it answers a question. `by_words` finds the memories with
+    words of the message, beside the statement that begins the turn; None where that had to wait.
     `job_id` names the job that runs it, None for an agent's turn; `slot` is the worker's slot that the turn holds.
     """
 
@@ -195,7 +195,7 @@ class Start:
     last_error: str | None = None
     is_stopped: bool = False
     decision: DecisionResult | None = None
-    recall: asyncio.Task[list[RecalledMemory]] | None = None
+    by_words: asyncio.Task[WordMatches | None] | None = None
     job_id: int | None = None
     slot: Slot = field(default_factory=Slot)
     timings: Timings = field(default_factory=Timings)

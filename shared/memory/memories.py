@@ -15,7 +15,15 @@ from shared.memory.embedders import Embedders
 from shared.memory.embeddings import Embedder, EmbeddingUnavailable, LiteLLMEmbedder, Price, at_unknown_price
 from shared.memory.index import index_missing
 from shared.memory.own import OwnMemory, forget_visible, list_similar
-from shared.memory.recall import Neighbour, RecalledMemory, Search, find_by_vectors, find_by_words, plan_search
+from shared.memory.recall import (
+    Neighbour,
+    RecalledMemory,
+    Search,
+    WordMatches,
+    find_by_vectors,
+    find_by_words,
+    plan_search,
+)
 from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
 from shared.memory.tokenizer import question_words
 from shared.memory.vector_indexes import build_vector_indexes
@@ -37,6 +45,7 @@ __all__ = [
     "Origin",
     "RecalledMemory",
     "StoredMemory",
+    "WordMatches",
 ]
 
 
@@ -231,11 +240,23 @@ class MemoryOfUser:
         Only what was said from `since` until `until`, and without the messages of this conversation from the turn
         `shown_from` on. A query of stop words only ("what do you know about me?") returns the newest.
         """
-        query = clean(query)[:MAX_CHARS]
         if k < 1:
             return []
+        by_words = await self.find_by_words(query, k, since=since, until=until, shown_from=shown_from)
+        return await self.recall_by_meaning(query, by_words)
+
+    async def find_by_words(
+        self,
+        query: str,
+        k: int = 5,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        shown_from: int | None = None,
+    ) -> WordMatches:
+        """Return what the database alone finds for a query of `recall`: nobody else gets its text, or is paid."""
         search = Search(
-            question_words(query),
+            question_words(clean(query)[:MAX_CHARS]),
             k,
             since=since,
             until=until,
@@ -243,7 +264,11 @@ class MemoryOfUser:
             shown_from=shown_from,
         )
         async with self.database.statement() as session:
-            by_words = await find_by_words(session, self.visibility, search)
+            return await find_by_words(session, self.visibility, search)
+
+    async def recall_by_meaning(self, query: str, by_words: WordMatches) -> list[RecalledMemory]:
+        """Return the memories that match the query, of which these are found by its words; pays the embedder."""
+        query = clean(query)[:MAX_CHARS]
         if self.embedders.current is None or by_words.model is None or not query.strip():
             return list(by_words.best)
         try:

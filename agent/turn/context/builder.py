@@ -8,7 +8,7 @@ window is full; meanwhile a summary is asked for.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby, takewhile
@@ -35,7 +35,7 @@ from agent.turn.context.replied_to import RepliedTo
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.log import get_logger
-from shared.memory.memories import Memories, RecalledMemory
+from shared.memory.memories import Memories, MemoryOfUser, RecalledMemory, WordMatches
 from shared.messages import PlatformContext
 from shared.text import count_tokens, cut
 
@@ -118,17 +118,34 @@ class Context:
     reasons: Mapping[str, Any] = field(default_factory=dict)
 
 
-async def recall(
+async def find_by_words(
     memory: Memories, participants: Participants, message: PastStep, *, history: Sequence[PastStep], limit: int
-) -> list[RecalledMemory]:
-    """Return the memories that match a message; not to be called in a transaction, as it waits for an embedder."""
+) -> WordMatches | None:
+    """Return what `recall` finds by words, None where nothing is remembered: it costs nothing, whoever may ask."""
     # A search is made for nothing where neither the person nor the place has any.
-    if not participants.have_memories:
-        return []
-    user, conversation = participants.user, participants.conversation
-    of_user = memory.of_user(user.id, conversation.place, conversation.id)
+    if not participants.have_memories or limit < 1:
+        return None
     # Messages that the prompt shows need not be recalled.
-    return await of_user.recall(message.step.content, limit, shown_from=(*history, message)[0].turn_id)
+    shown_from = (*history, message)[0].turn_id
+    return await _memories_of(memory, participants).find_by_words(message.step.content, limit, shown_from=shown_from)
+
+
+async def recall(
+    memory: Memories, participants: Participants, message: PastStep, by_words: Awaitable[WordMatches | None]
+) -> list[RecalledMemory]:
+    """Return the memories that match a message; not to be called in a transaction, as it waits for an embedder.
+
+    An embedder is paid and gets the text, so the turn must have been let pass; `by_words` is what was found without it.
+    """
+    matches = await by_words
+    if matches is None:
+        return []
+    return await _memories_of(memory, participants).recall_by_meaning(message.step.content, matches)
+
+
+def _memories_of(memory: Memories, participants: Participants) -> MemoryOfUser:
+    user, conversation = participants.user, participants.conversation
+    return memory.of_user(user.id, conversation.place, conversation.id)
 
 
 def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: datetime) -> Context:

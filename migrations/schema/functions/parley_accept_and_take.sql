@@ -11,6 +11,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_commit text := current_setting('synchronous_commit');
 BEGIN
+    -- The worker takes no other jobs meanwhile: who stores messages without it may wait for a place.
+    PERFORM set_config('lock_timeout', '100ms', true);
     SELECT json_agg(stored) INTO accepted FROM public.parley_accept(p_events, p_is_announced => true) AS stored;
     IF EXISTS (SELECT FROM public.workers WHERE id = p_worker_id)
        AND NOT EXISTS (SELECT FROM public.schema_compatibility WHERE oldest_revision > p_revision) THEN
