@@ -53,12 +53,16 @@ async def list_points(server: URL, home: Path) -> list[str]:
 
 
 async def play(server: URL, home: Path, point: str, action: str) -> list[str]:
-    """Run the turn with a worker killed or frozen at a point, then with a second one; return the broken promises."""
+    """Run the turn with a worker killed or frozen at a point, then with a second one; return the broken promises.
+
+    With the action `failover` the worker is frozen while the database is failed over.
+    """
+    is_failed_over = action == "failover"
     async with open_stage(server, home) as stage:
         await add_scout(stage)
-        first = await stage.worker("first", ANSWERS, at=point, action=action)
+        first = await stage.worker("first", ANSWERS, at=point, action="freeze" if is_failed_over else action)
         inbox_id = await stage.accepts("room: look around")
-        late = await run_with_fault(stage, first, ANSWERS, inbox_id)
+        late = await run_with_fault(stage, first, ANSWERS, inbox_id, is_failed_over=is_failed_over)
         return [f"{action} at {point}: {fault}" for fault in late + await find_faults(stage, replies=2)]
 
 
@@ -87,8 +91,8 @@ def _ends(replies: int) -> Iterator[Check]:
     yield "turns", "SELECT status, count(*) FROM turns GROUP BY 1", rows_are(("answered", replies + 1))
 
 
-@pytest.mark.parametrize("action", ["kill", "freeze"])
-async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_an_agents_work(
+@pytest.mark.parametrize("action", ["kill", "freeze", "failover"])
+async def test_a_worker_may_be_killed_or_frozen_or_lose_its_database_at_every_point_of_an_agents_work(
     postgres: URL, tmp_path: Path, action: str
 ) -> None:
     points = await list_points(postgres, tmp_path)

@@ -182,6 +182,46 @@ async def test_a_primary_that_was_left_behind_is_left_and_not_used_again_althoug
         assert f"127.0.0.1:{pair.first.port} (timeline 1) and 127.0.0.1:{pair.second.port} (timeline 2)" in text
 
 
+async def test_of_two_servers_that_were_promoted_to_one_timeline_all_use_the_one_that_was_met_first(
+    template: Server, settings: Settings, model: OpenAIStub
+) -> None:
+    model.play(echo)
+    async with replicas(template, is_synchronous=False) as pair:
+        await pair.fail_over()
+        async with open_parley(settings, pair.address, model) as parley:
+            await send(parley, range(2))
+            # The one that was left behind is made a standby of nobody, and promoted as well.
+            await pair.first.promote_alone()
+            async with open_parley(settings, pair.address, model, works=False) as later:
+                await send(later, range(2, 4))
+                await until(parley, "SELECT count(*) = 4 FROM inbox")
+            await parley.platform.wait_for(4)
+        async with connected(pair.first.address) as twin, connected(pair.second.address) as promoted:
+            assert await twin.fetchval("SELECT count(*) FROM inbox") == 0
+            timelines = "SELECT array_agg(timeline ORDER BY id) FROM database_histories"
+            assert await twin.fetchval(timelines) == await promoted.fetchval(timelines) == [1, 2]
+            # No id means two things, should everybody have to use the other one.
+            last = "SELECT last_value FROM pg_sequences WHERE sequencename = 'turns_id_seq'"
+            assert await twin.fetchval(last) != await promoted.fetchval(last)
+
+
+async def test_a_process_that_has_met_only_the_second_of_two_such_servers_moves_to_the_first(
+    template: Server, settings: Settings, model: OpenAIStub
+) -> None:
+    model.play(echo)
+    async with replicas(template, is_synchronous=False) as pair:
+        await pair.fail_over()
+        async with connected(pair.second.address) as promoted:
+            await promoted.execute("SELECT parley_note_history()")
+        await pair.second.kill()
+        await pair.first.promote_alone()
+        async with open_parley(settings, pair.address, model) as parley:
+            await send(parley, range(2))
+            await pair.second.start()
+            await until(parley, "SELECT max(id) > 0 FROM inbox")
+            await until(parley, f"SELECT inet_server_port() = {pair.second.port}")
+
+
 async def until_said(capsys: pytest.CaptureFixture[str], text: str) -> None:
     """Return when this was written to the operator."""
     output = ""

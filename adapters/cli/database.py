@@ -116,12 +116,28 @@ def dump(
 
 def restore_dump(file: Path, *, yes: bool) -> None:
     """Replace the database by what `parley dump` has written; does nothing without `yes`."""
+    from shared.backup.database import end_history, refuse_others
+    from shared.db.connections import PROGRAM_NAME
+
     if not yes:
         complain("this replaces everything in the database; stop Parley, then say it again with --yes")
         raise typer.Exit(2)
     address = find_database(read_settings(quiet=True))
-    with progress("restoring"):
-        code = _replace_database(address, file)
+
+    async def work() -> int:
+        connection = await address.connect(as_owner=True, statement_seconds=0)
+        try:
+            # A worker that goes on would write what it remembers into other people's turns.
+            await refuse_others(connection, PROGRAM_NAME)
+            with progress("restoring"):
+                code = await asyncio.to_thread(_replace_database, address, file)
+            if code == 0:
+                await end_history(connection)
+        finally:
+            await connection.close()
+        return code
+
+    code = asyncio.run(work())
     say("restored" if code == 0 else "nothing was changed")
     raise typer.Exit(code)
 

@@ -41,8 +41,10 @@ class OtherKey(ConfigurationError):
 class Neighbours:
     """The row of this process, and those of the others that live."""
 
-    def __init__(self, database: Database, settings: Settings, secrets: Secrets) -> None:
-        self._database, self._settings = database, settings
+    def __init__(
+        self, database: Database, settings: Settings, secrets: Secrets, *, renew_seconds: float = RENEW_SECONDS
+    ) -> None:
+        self._database, self._settings, self._renew_seconds = database, settings, renew_seconds
         self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self._parameters: dict[str, Any] = {
             "name": self._name,
@@ -58,13 +60,16 @@ class Neighbours:
         Raises `ConfigurationError` when this process does not fit with one that was there before; then it has no row.
         """
         await self._renew()
-        async with self._database.statement() as session:
-            rows = (await session.execute(statements.list_processes, self._parameters)).all()
         try:
-            return list(dict.fromkeys(sentence for row in rows for sentence in self._compare(row)))
+            return await self._list_differences()
         except ConfigurationError:
             await self._remove()
             raise
+
+    async def _list_differences(self) -> list[str]:
+        async with self._database.statement() as session:
+            rows = (await session.execute(statements.list_processes, self._parameters)).all()
+        return list(dict.fromkeys(sentence for row in rows for sentence in self._compare(row)))
 
     def _compare(self, row: Any) -> list[str]:
         own, other = self._parameters, row.name.rpartition(":")[0]
@@ -94,10 +99,19 @@ class Neighbours:
             await self._remove()
 
     async def _stay(self) -> None:
+        last = ""
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
-            with suppress(DatabaseLost):
+            await asyncio.sleep(self._renew_seconds)
+            try:
                 await self._renew()
+                # One that came while this process was frozen, or was cut off from the database, has not seen its row.
+                await self._list_differences()
+            except DatabaseLost:
+                continue
+            except ConfigurationError as error:
+                if str(error) != last:
+                    log.error("process_differs", cause=str(error))
+                last = str(error)
 
     async def _remove(self) -> None:
         with suppress(DatabaseLost):

@@ -301,7 +301,7 @@ class Gateway(discord.AutoShardedClient):
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)
         text = to_text(message, self.me)
-        if text.startswith("/") and await answer_typed(self._app, self._rest, message, text=text):
+        if text.startswith("/") and await answer_typed(self._app, self._rest, message, me=self.me):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         # None without the permission to open a thread.

@@ -97,7 +97,8 @@ class Inbox:
         clock = asyncio.get_running_loop().time
         began = clock()
         if len(message.content) > MAX_BATCHED_CHARS:
-            (row,) = await self._accept_all([message])
+            # In a task of its own, as a batch is: who is cancelled while it takes jobs would leave them to nobody.
+            (row,) = await asyncio.shield(asyncio.create_task(self._accept_all([message]), name="accept"))
         else:
             row = await self._loader.load(message)
         accepted = _check(row)

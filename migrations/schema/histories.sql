@@ -17,7 +17,8 @@ COMMENT ON TABLE database_histories IS
     'The histories that the database has had: a row each time that another server was promoted, or it was restored.';
 COMMENT ON COLUMN database_histories.id IS 'The row''s own number.';
 COMMENT ON COLUMN database_histories.system IS 'Postgres''s identifier of the cluster; empty where it is not told.';
-COMMENT ON COLUMN database_histories.timeline IS 'Postgres''s number of the history; a promotion counts it up.';
+COMMENT ON COLUMN database_histories.timeline IS
+    'Postgres''s number of the history; a promotion counts it up. 0 in the last row of a dump or backup that was restored.';
 COMMENT ON COLUMN database_histories.replayed_lsn IS
     'Up to where the promoted server had the log of the one before; NULL where it was not promoted.';
 COMMENT ON COLUMN database_histories.replayed_at IS 'When the last commit that it had was made.';

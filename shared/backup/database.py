@@ -52,14 +52,28 @@ class Contents(NamedTuple):
     audit: AuditState
 
 
-async def refuse_others(connection: asyncpg.Connection) -> None:
-    """Raise `BackupError` with the names of those who are connected to this database, if there are any."""
-    others = [Person(*row) for row in await connection.fetch(to_sql(statements.list_others))]
+async def refuse_others(connection: asyncpg.Connection, program: str = "") -> None:
+    """Raise `BackupError` with the names of those who are connected to this database, if there are any.
+
+    `program` is what their names begin with.
+    """
+    people = [Person(*row) for row in await connection.fetch(to_sql(statements.list_others))]
+    others = [person for person in people if person.name.startswith(program)]
     if not others:
         return
     names = "; ".join(map(str, others[:MOST_NAMED]))
     more = f"; and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
     raise BackupError(f"Others use the database: {names}{more}. Stop them first.")
+
+
+async def end_history(connection: asyncpg.Connection) -> None:
+    """Have whoever connects to the restored tables next begin a new history.
+
+    Ids that were given out since the backup would mean something else otherwise: to workers that live, to buttons
+    below old answers, to callers. Tables of releases that had no histories are migrated first.
+    """
+    with suppress(asyncpg.UndefinedTableError):
+        await connection.execute(to_sql(statements.end_history))
 
 
 async def is_empty(connection: asyncpg.Connection) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from shared.backup.archive import DATABASE, FILES, SECRETS, Archive, BackupError, Manifest
-from shared.backup.database import is_empty, read_contents, refuse_others, run_pg_restore
+from shared.backup.database import end_history, is_empty, read_contents, refuse_others, run_pg_restore
 from shared.db.database import Address
 from shared.db.driver import to_sql
 from shared.db.statements import load_statements
@@ -91,6 +91,7 @@ async def restore_database(archive: Archive, address: Address) -> None:
         rights = await asyncio.to_thread(_load, archive, address, connection.get_server_version().major)
         await connection.execute(rights)
         await connection.execute(to_sql(statements.bind_owner))
+        await end_history(connection)
         contents = await read_contents(connection)
     finally:
         await connection.close()

@@ -44,3 +44,7 @@ SELECT public.parley_bind_owner();
 
 -- name: find_mime_type
 SELECT mime_type FROM file_records WHERE minio_key = :key;
+
+-- name: end_history
+-- No server has this timeline: who connects next begins a new history, in which no id is given out a second time.
+UPDATE public.database_histories SET timeline = 0 WHERE id = (SELECT max(id) FROM public.database_histories);

@@ -37,6 +37,16 @@ class History:
         """Return whether another server of the same database was promoted since."""
         return self.system == other.system and self.timeline < other.timeline
 
+    def yields_to(self, other: "History") -> bool:
+        """Return whether the other one is used where both servers take writes.
+
+        Of two that were promoted to one timeline, that is the one that was met first, in every process.
+        """
+        is_later = (
+            self.system == other.system and self.timeline == other.timeline and self.created_at > other.created_at
+        )
+        return is_later or self.is_before(other)
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -66,7 +76,7 @@ class Witness:
 
     `turns` are those whose answers were given, with the cost of their calls in US dollars, None if it is unknown;
     `messages` those that were accepted. Each stands behind its time on the monotonic clock. `former_messages` were
-    accepted before the last failover.
+    accepted before failovers.
     """
 
     history: History | None = None
@@ -87,7 +97,9 @@ class Witness:
                 messages=[inbox_id for _, inbox_id in _list_recent(self.messages)],
             )
             self._evidence.append(evidence)
-            self.former_messages = frozenset(evidence.messages)
+            # Who waits for one may not have looked for it before the next failover.
+            former = sorted({*self.former_messages, *evidence.messages})
+            self.former_messages = frozenset(former[-MOST_REMEMBERED:])
             self.turns.clear()
             self.messages.clear()
         self.history, self.last = history, position

@@ -40,6 +40,7 @@ NO_PRIMARY = (
 )
 OTHER_CLUSTER = "it is of another cluster, and no standby of the one that was used before"
 LEFT_BEHIND = "it was left behind when another server was promoted (timeline {theirs}, now {ours})"
+TWIN = "it and another server were promoted to timeline {ours}; all use the one that was met first, stop the other one"
 
 Host = tuple[str, int]
 
@@ -190,11 +191,12 @@ class Servers:
         for host, outcome in zip(others, outcomes, strict=True):
             if isinstance(outcome, Opened):
                 outcome.connection.terminate()
-                if outcome.history is not None and newest.is_before(outcome.history[0]):
+                if outcome.history is not None and newest.yields_to(outcome.history[0]):
                     newest, where = outcome.history[0], host
         if where is not None:
             self.last, self.moves = where, self.moves + 1
-            raise ReadOnlyDatabase(LEFT_BEHIND.format(theirs=ours.timeline, ours=newest.timeline))
+            cause = LEFT_BEHIND if ours.is_before(newest) else TWIN
+            raise ReadOnlyDatabase(cause.format(theirs=ours.timeline, ours=newest.timeline))
 
     async def list_states(self, open_one: Open) -> list[tuple[str, int | str]]:
         """Return each of several hosts with its timeline if it takes writes, else with the reason why it can't be."""
@@ -272,10 +274,10 @@ async def _open_with_history(open_one: Open, host: Host | None) -> Opened:
 
 
 def _choose(opened: Sequence[Opened]) -> Opened | None:
-    # The first, unless another server of its cluster was promoted since.
+    # The first, unless another server of its cluster goes before.
     best = opened[0] if opened else None
     for other in opened[1:]:
-        if best and best.history and other.history and best.history[0].is_before(other.history[0]):
+        if best and best.history and other.history and best.history[0].yields_to(other.history[0]):
             best = other
     return best
 

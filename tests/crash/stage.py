@@ -154,6 +154,14 @@ class Stage:
         await storage.aclose()
         return Attachment("notes.txt", "text/plain", 6, storage_key="stage/notes.txt")
 
+    async def fail_over(self) -> None:
+        """Let the database be in a new history for who connects next, and end the connections of all others."""
+        await self.owner.execute("UPDATE database_histories SET timeline = timeline - 1")
+        await self.owner.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
     async def age_the_dead(self) -> None:
         """Let the other workers count as dead: their rows, leases and open transactions end."""
         await self.owner.execute(
@@ -181,14 +189,17 @@ class Stage:
         return await self.owner.fetchval(query, *parameters)
 
 
-async def run_with_fault(stage: Stage, first: WorkerAtWork, second: Sequence[Any], inbox_id: int) -> list[str]:
+async def run_with_fault(
+    stage: Stage, first: WorkerAtWork, second: Sequence[Any], inbox_id: int, *, is_failed_over: bool = False
+) -> list[str]:
     """Let a worker die or freeze at its point, and a second one answer this message and another in the same place.
 
+    With `is_failed_over` the database begins a new history at that point, and all connections are lost.
     Returns what is wrong when a frozen worker wakes up then: it must not change what is decided.
     """
     is_frozen = first.orders.action == "freeze"
     await (first.until(first.orders.at) if is_frozen else first.until_gone())
-    await stage.age_the_dead()
+    await (stage.fail_over() if is_failed_over else stage.age_the_dead())
     successor = await stage.worker("second", second)
     await stage.response(inbox_id)
     # The place's lock is free again, because everything that the first worker held has expired.

@@ -90,6 +90,12 @@ class Server:
         psutil.wait_procs(processes, timeout=20)
         (self.folder / "postmaster.pid").unlink()
 
+    async def promote_alone(self) -> None:
+        """Start it as a standby of nobody, with what it has, and promote it."""
+        await self.run("/usr/bin/touch", str(self.folder / "standby.signal"))
+        await self.start()
+        await self.control("promote")
+
     async def end(self) -> None:
         """Stop it at once, if it runs."""
         if (self.folder / "postmaster.pid").exists():

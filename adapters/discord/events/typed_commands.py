@@ -5,15 +5,19 @@ from typing import TYPE_CHECKING
 
 import discord
 
+from adapters.base import STORE_SECONDS
 from adapters.chat.command_replies import keep
-from adapters.discord.events.incoming import PLATFORM, to_place, to_platform_context, to_sender
+from adapters.discord.events.incoming import PLATFORM, to_incoming
 from adapters.discord.sending.command_reply import to_bodies
 from adapters.discord.sending.reply import ChannelWriter, command_nonce
 from adapters.discord.transport.rest import UPLOAD_SECONDS, Refused, Rest, insist
 from agent import commands
+from agent.queue.inbox import accept_answered
+from shared.db.database import retry_on_lost_db
 from shared.errors import Unavailable
 from shared.log import get_logger
 from shared.messages import Place
+from shared.text import clean
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -21,11 +25,21 @@ if TYPE_CHECKING:
 log = get_logger()
 
 
-async def answer_typed(app: "App", rest: Rest, message: discord.Message, text: str) -> bool:
-    """Answer a typed command and return whether it was one; a private answer is sent as a direct message."""
-    platform_context = to_platform_context(message.author, message.channel, message.guild)
-    place = to_place(message.channel, message.guild)
-    reply = await commands.answer(app, to_sender(message.author), place, text=text, platform_context=platform_context)
+async def answer_typed(app: "App", rest: Rest, message: discord.Message, me: int) -> bool:
+    """Answer a typed command and return whether it was one; a private answer is sent as a direct message.
+
+    It is done once, also when the next holder of the shard, or a catch-up, reads the message again.
+    """
+    incoming = to_incoming(message, me)
+    if commands.COMMAND_LINE.fullmatch(clean(incoming.content).strip()) is None:
+        return False
+    if not await accept_answered(app.database, incoming):
+        return True
+    place, context = incoming.place, incoming.platform_context
+    reply = await retry_on_lost_db(
+        lambda: commands.answer(app, incoming.sender, place, text=incoming.content, platform_context=context),
+        STORE_SECONDS,
+    )
     if reply is None:
         return False
     try:

@@ -27,10 +27,11 @@ from adapters.discord.sending.response_writer import INTERACTION, WHISPER, Respo
 from adapters.discord.transport.rest import GONE, UNKNOWN_INTERACTION, UPLOAD_SECONDS, Refused, insist
 from agent import commands
 from agent.commands import CommandReply
+from agent.queue.inbox import accept_answered
 from shared.credentials.people import MAX_CHARS
 from shared.errors import ParleyError, Refusal, Unavailable
 from shared.log import get_logger
-from shared.messages import Attachment, IncomingMessage, QuotedMessage
+from shared.messages import Attachment, IncomingMessage, Place, QuotedMessage
 from shared.text import cut
 
 if TYPE_CHECKING:
@@ -117,19 +118,16 @@ class Interactions:
 
     async def _run(self, interaction: discord.Interaction, name: str, options: list[Any]) -> None:
         slash_command = next((command for command in commands.list_commands(PLATFORM) if command.name == name), None)
-        sender, place = to_sender(interaction.user), to_interaction_place(interaction)
-        platform_context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
-        work = commands.answer(
-            self._app, sender, place, text=slash.to_line(name, options), platform_context=platform_context
-        )
-        answering = asyncio.create_task(work, name="command")
+        place = to_interaction_place(interaction)
+        answering = asyncio.create_task(self._answer(interaction, place, slash.to_line(name, options)), name="command")
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
         # An error is raised where the answer is awaited.
         early = answering.result() if answering.done() and answering.exception() is None else None
         # Files can't be part of an immediate response.
         if is_deferred := not answering.done() or (early is not None and bool(early.files)):
             await self._acknowledger.defer(interaction, is_private=slash_command is None or slash_command.is_private)
-        reply = await answering or CommandReply(f"There is no command /{name}.", is_private=True)
+        if (reply := await answering) is None:
+            return
         # A refusal is private even if the command's answer is public; but a deferred response can't be changed any
         # more.
         is_private = slash_command.is_private if is_deferred and slash_command is not None else reply.is_private
@@ -150,6 +148,17 @@ class Interactions:
             await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
         except Unavailable as error:
             await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
+
+    async def _answer(self, interaction: discord.Interaction, place: Place, line: str) -> CommandReply | None:
+        # None if another process does: for a moment two may hold a shard, when the database's clock was set or a
+        # machine was paused.
+        sender, sent_at = to_sender(interaction.user), interaction.created_at
+        arrival = IncomingMessage(PLATFORM, sender, place, event_id=str(interaction.id), content="", sent_at=sent_at)
+        if not await accept_answered(self._app.database, arrival):
+            return None
+        context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
+        reply = await commands.answer(self._app, sender, place, text=line, platform_context=context)
+        return reply or CommandReply(f"There is no command {line.partition(' ')[0]}.", is_private=True)
 
     async def _ask(
         self,

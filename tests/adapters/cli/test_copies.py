@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.cli.shell import Shell, cell
+from tests.adapters.cli.test_chatting import ask
 
 
 def test_a_person_is_exported_and_erased_with_a_receipt(shell: Shell) -> None:
@@ -37,6 +38,19 @@ def test_a_dump_brings_back_what_was_there(shell: Shell) -> None:
 
     assert "0 of 1,234" in shell.says("user", "show", "discord:90")
     assert shell.run("chat", stdin="/me\n").code == 0
+    # An id that was given out since the copy is not given out again.
+    assert int(cell(shell, "SELECT nextval('turns_id_seq')", "--superuser")) > 1_000_000
+
+
+def test_a_dump_is_not_put_back_under_a_parley_that_runs(shell: Shell) -> None:
+    shell.says("dump", "running.dump")
+    with shell.start("chat", DEBUG_MOCK_RESPONSES='["fine"]') as chat:
+        assert ask(chat, "hello") == "fine"
+        refusal = shell.run("restore", "running.dump", "--yes")
+        assert refusal.code == 1
+        assert "Others use the database: parley, process" in refusal.err
+        assert ask(chat, "hello") == "fine"
+        chat.communicate()
 
 
 def test_a_damaged_dump_changes_nothing(shell: Shell) -> None:

@@ -13,7 +13,7 @@ from adapters.cli.neighbours import FilesElsewhere, Neighbours, OtherKey
 from shared.db.database import Address, Database
 from shared.settings import Secrets, Settings
 from tests.support.chat_scene import child_environment
-from tests.support.connections import run_as_owner
+from tests.support.connections import connected, run_as_owner
 from tests.support.forks import get_command
 
 COUNT = text("SELECT count(*) FROM processes")
@@ -91,6 +91,26 @@ async def test_another_secret_key_does_not_start_and_a_rotated_one_does(database
         with pytest.raises(OtherKey, match="Set the same SECRET_KEY for all processes"):
             await Neighbours(database, settings, Secrets("token", ("another",))).join()
         assert await Neighbours(database, settings, Secrets("token", ("new", "old"))).join() == []
+
+
+async def test_one_that_has_missed_its_lease_says_that_another_key_has_come_meanwhile(
+    database: Database, address: Address, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = at(tmp_path, **S3)
+    async with Neighbours(database, settings, Secrets("token", ("old",)), renew_seconds=0.2).joined():
+        # As if it had been frozen, or the failover of the database had lost its row.
+        async with connected(address) as owner, owner.transaction():
+            await owner.execute("DELETE FROM processes")
+            await owner.execute(
+                "INSERT INTO processes (name, store, key_hashes, token_hash, alive_until)"
+                " VALUES ('other:1:x', 'http://s3.test/parley', '{another}', '', now() + interval '45 seconds')"
+            )
+        output = ""
+        async with asyncio.timeout(30):
+            while "process_differs" not in output:
+                await asyncio.sleep(0.05)
+                output += capsys.readouterr().out
+    assert "SECRET_KEY is not that of the process other:1" in output
 
 
 async def test_another_api_token_starts_and_says_so(database: Database, tmp_path: Path) -> None:

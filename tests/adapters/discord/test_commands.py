@@ -233,7 +233,8 @@ async def test_a_command_that_is_typed_as_a_message_is_answered_too(server: Scen
     await server.bob.asks("/me", server.general)
     assert "You are Bob" in (await server.bob.hears(server.bob.dm()))[0]
     assert server.bob.reads(server.general) == []
-    assert await server.value("SELECT count(*) FROM inbox") == 0
+    assert await server.value("SELECT count(*) FROM jobs") == 0
+    assert await server.sql("SELECT status, content FROM inbox") == [("answered", "")] * 2
 
 
 async def test_commands_say_where_they_may_be_used(server: Scene) -> None:

@@ -1,12 +1,14 @@
 """A database in a new history: ids leap, workers lose their turns, and nobody works before that is done."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import asyncpg
 from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.db.database import Address
+from shared.db.history import History, Position, Witness
 from tests.support.connections import connected, run_as_owner, until_somebody_waits
 from tests.support.given_database import given_database
 
@@ -73,3 +75,16 @@ async def test_a_new_history_may_take_longer_than_a_statement(address: Address, 
     assert await connection.fetchval("SELECT count(*) FROM database_histories") == 2
     assert await connection.fetchval("SHOW statement_timeout") == "300ms"
     await connection.close()
+
+
+def test_a_message_of_before_is_remembered_over_two_failovers_within_seconds() -> None:
+    at = datetime(2026, 11, 26, tzinfo=UTC)
+    witness = Witness()
+    witness.note(History(1, "one", timeline=1, created_at=at), Position(1, at))
+    witness.messages.append((1.0, 30))
+    for timeline in (2, 3):
+        witness.note(History(timeline, "one", timeline=timeline, created_at=at), Position(1, at))
+
+    assert witness.former_messages == {30}
+    with witness.taken() as failovers:
+        assert [(evidence.after.timeline, list(evidence.messages)) for evidence in failovers] == [(2, [30]), (3, [])]
