@@ -21,7 +21,7 @@ APART = (
     "that was promoted last."
 )
 NO_WRITES, OTHER_HISTORY = "its server takes no writes", "timeline {theirs}, not {ours}"
-OTHER_DATABASE = "another database, or another cluster"
+OTHER_DATABASE = "another database, another cluster, or a server that was promoted beside it"
 # How long the pool's server may take to tell its history.
 LOOK_SECONDS = 4.0
 FAILURES = (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, UnfitDatabase)
