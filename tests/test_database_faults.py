@@ -5,7 +5,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 
 import asyncpg
@@ -13,11 +12,12 @@ import pytest
 from sqlalchemy import URL, make_url, text
 
 from adapters.cli.compose import open_app
+from adapters.cli.database import _replace_database
 from adapters.cli.opening import prepare
 from adapters.cli.run import _list_addresses
 from adapters.cli.serving import _wait_for_database
 from adapters.cli.worker import build_worker
-from shared.backup.database import DumpOptions, run_pg_restore, write_dump
+from shared.backup.database import DumpOptions, write_dump
 from shared.db.database import Address, Database, DatabaseLost
 from shared.db.migrations import migrate
 from shared.settings import Settings
@@ -118,20 +118,20 @@ async def test_plans_that_no_longer_fit_are_replaced_with_their_connections(parl
         assert (await parley.ask(f"hello again {number}")).error is None
 
 
-async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley) -> None:
+async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley, tmp_path: Path) -> None:
     for number in range(3):
         await parley.ask(f"hello {number}")
     await parley.sql("UPDATE users SET token_budget_monthly = NULL")
-    address, dump = parley.app.database.address, BytesIO()
+    address, file = parley.app.database.address, tmp_path / "whole.dump"
     async with (
         connected(parley.app.database.address) as owner,
         owner.transaction(isolation="repeatable_read", readonly=True),
     ):
         major, snapshot = owner.get_server_version().major, await owner.fetchval("SELECT pg_export_snapshot()")
-        await asyncio.to_thread(write_dump, address, DumpOptions(major, snapshot, [], ""), dump)
-    options = ["--clean", "--if-exists", "--single-transaction", "--exit-on-error"]
+        with file.open("wb") as dump:
+            await asyncio.to_thread(write_dump, address, DumpOptions(major, snapshot, [], ""), dump)
 
-    await asyncio.to_thread(run_pg_restore, address, major, [dump.getvalue()], options=options)
+    assert await asyncio.to_thread(_replace_database, address, file) == 0
 
     for number in range(3):
         error, _ = await answer_of(parley, message(f"hello again {number}"))

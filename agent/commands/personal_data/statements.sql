@@ -20,7 +20,8 @@ WHERE t.user_id = :user_id AND m.role IN ('user', 'assistant') ORDER BY m.id;
 -- What no turn has answered, because it waits, was cancelled or came during a pause.
 SELECT i.platform, i.platform_server_id, i.platform_channel_id, i.content, i.sent_at, i.status
 FROM inbox AS i JOIN user_platform_links AS l USING (platform, platform_user_id)
-WHERE l.user_id = :user_id AND i.turn_id IS NULL ORDER BY i.id;
+WHERE l.user_id = :user_id AND hashtext(i.platform_user_id) = hashtext(l.platform_user_id) AND i.turn_id IS NULL
+ORDER BY i.id;
 
 -- name: export_confirmations
 SELECT turn_id, tool, arguments, question, reason, status, created_at, answered_at FROM confirmations
@@ -88,7 +89,8 @@ SELECT parley_erase_files(:id, :file_ids);
 -- name: list_own_messages
 SELECT inbox.id, inbox.platform, inbox.platform_event_id
 FROM inbox JOIN user_platform_links AS l USING (platform, platform_user_id) JOIN erasures AS e ON e.user_id = l.user_id
-WHERE e.id = :id AND e.finished_at IS NULL AND NOT inbox.is_direct AND inbox.content <> :deleted
+WHERE e.id = :id AND e.finished_at IS NULL AND hashtext(inbox.platform_user_id) = hashtext(l.platform_user_id)
+    AND NOT inbox.is_direct AND inbox.content <> :deleted
 ORDER BY inbox.id LIMIT :step;
 
 -- name: list_overheard_messages

@@ -31,7 +31,8 @@ BEGIN
     WHERE s.id IN (SELECT m.scope_id FROM public.memories AS m WHERE m.user_id = v_user_id) ORDER BY s.id FOR UPDATE;
     v_memory_ids := ARRAY(SELECT m.id FROM public.memories AS m WHERE m.user_id = v_user_id ORDER BY m.id FOR UPDATE);
     PERFORM FROM public.inbox AS m JOIN public.user_platform_links AS l USING (platform, platform_user_id)
-    WHERE l.user_id = v_user_id AND m.status = 'waiting' ORDER BY m.id FOR UPDATE OF m;
+    WHERE l.user_id = v_user_id AND hashtext(m.platform_user_id) = hashtext(l.platform_user_id)
+        AND m.status = 'waiting' ORDER BY m.id FOR UPDATE OF m;
     v_turn_ids := ARRAY(SELECT t.id FROM public.turns AS t WHERE t.user_id = v_user_id ORDER BY t.id FOR UPDATE);
     -- An account may have been linked to another person since: what it wrote in turns of this one goes, too.
     -- Each half has its index; with OR the whole inbox would be read.
@@ -40,7 +41,7 @@ BEGIN
             SELECT own.id FROM public.inbox AS own WHERE own.turn_id = ANY (v_turn_ids)
             UNION
             SELECT own.id FROM public.inbox AS own JOIN public.user_platform_links AS l USING (platform, platform_user_id)
-            WHERE l.user_id = v_user_id
+            WHERE l.user_id = v_user_id AND hashtext(own.platform_user_id) = hashtext(l.platform_user_id)
         ) ORDER BY m.id FOR UPDATE
     );
     PERFORM FROM public.conversations AS c
@@ -54,7 +55,8 @@ BEGIN
        OR EXISTS (SELECT FROM public.turns AS t WHERE t.user_id = v_user_id AND t.id NOT IN (SELECT unnest(v_turn_ids)))
        OR EXISTS (
            SELECT FROM public.inbox AS m JOIN public.user_platform_links AS l USING (platform, platform_user_id)
-           WHERE l.user_id = v_user_id AND m.id NOT IN (SELECT unnest(v_inbox_ids))
+           WHERE l.user_id = v_user_id AND hashtext(m.platform_user_id) = hashtext(l.platform_user_id)
+             AND m.id NOT IN (SELECT unnest(v_inbox_ids))
        ) THEN
         RETURN false;
     END IF;
@@ -68,7 +70,8 @@ BEGIN
     DELETE FROM public.outbox USING public.inbox, public.user_platform_links AS l
     WHERE outbox.turn_id IS NULL AND outbox.platform = inbox.platform
       AND outbox.reply_to = coalesce(inbox.platform_message_id, inbox.platform_event_id)
-      AND l.user_id = v_user_id AND inbox.platform = l.platform AND inbox.platform_user_id = l.platform_user_id;
+      AND l.user_id = v_user_id AND inbox.platform = l.platform AND inbox.platform_user_id = l.platform_user_id
+      AND hashtext(inbox.platform_user_id) = hashtext(l.platform_user_id);
     -- Answers to commands of this person alone name the account.
     DELETE FROM public.outbox USING public.user_platform_links AS l
     WHERE outbox.turn_id IS NULL AND l.user_id = v_user_id AND outbox.platform = l.platform

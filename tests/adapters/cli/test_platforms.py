@@ -26,6 +26,8 @@ def test_without_tokens_every_platform_has_its_defaults_and_none_is_built() -> N
         "DISCORD_CDN_BASE",
         "DISCORD_SHARD_COUNT",
         "DISCORD_SHARD_IDS",
+        "DISCORD_REQUESTS_PER_SECOND",
+        "DISCORD_SESSION_SECONDS",
         "SLACK_BOT_TOKEN",
         "SLACK_APP_TOKEN",
         "SLACK_SIGNING_SECRET",
