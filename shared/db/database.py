@@ -302,7 +302,8 @@ class Database:
     @asynccontextmanager
     async def owner(self) -> AsyncIterator[asyncpg.Connection]:
         """Open a session of the tables' owner for the block, for work of up to an hour, in place of a pooled one."""
-        self._watch.refuse()
+        if self._watch.fault is not None:
+            raise self._watch.fault
         async with self._pool.gap():
             connection = await self.address.connect(as_owner=True, statement_seconds=LONG_STATEMENT_SECONDS)
             try:
@@ -337,7 +338,8 @@ class Database:
     @contextmanager
     def _raise_database_lost(self) -> Iterator[None]:
         try:
-            self._watch.refuse()
+            if self._watch.fault is not None:
+                raise self._watch.fault
             yield
         except UnfitDatabase as error:
             raise DatabaseLost from error

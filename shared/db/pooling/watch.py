@@ -30,24 +30,19 @@ FAILURES = (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientErr
 class Watch:
     """Looks at the connection that listens and at one of the pool's.
 
-    What a look has found holds until a later one finds nothing. With `is_shared` the pool's connections may share their
-    sessions, and have to lead to the server of the other one.
+    `fault` is what the last look has found, with the remedy, until a later one finds nothing. With `is_shared` the
+    pool's connections may share their sessions, and have to lead to the server of the other one.
     """
 
     def __init__(self, setting: str, pool: Pool, *, is_shared: bool) -> None:
-        self._fault: UnfitDatabase | None = None
+        self.fault: UnfitDatabase | None = None
         self._setting = setting
         self._pool = pool
         self._is_shared = is_shared
         self._pids = WeakKeyDictionary[asyncpg.Connection, int]()
 
-    def refuse(self) -> None:
-        """Raise `UnfitDatabase` with the remedy if the last look has found something."""
-        if self._fault is not None:
-            raise self._fault
-
     async def look(self, listening: asyncpg.Connection) -> None:
-        """Look again; raises `UnfitDatabase` as `refuse` does."""
+        """Look again; raises `fault` if there is one."""
         try:
             has_own = not await self._is_changing(listening)
             cause = await self._find_difference(listening) if self._is_shared else None
@@ -57,15 +52,15 @@ class Watch:
             if has_own and cause is None:
                 # The database or the pooler is away, which says nothing of this.
                 return
-        self._fault = None
+        self.fault = None
         if not has_own:
             remedy = REMEDIES[self._setting]
-            self._fault = UnfitDatabase(POOLED.format(setting=self._setting, cause=SHARED, remedy=remedy))
+            self.fault = UnfitDatabase(POOLED.format(setting=self._setting, cause=SHARED, remedy=remedy))
         elif cause is not None:
-            self._fault = UnfitDatabase(APART.format(cause=cause))
-        if self._fault is not None:
+            self.fault = UnfitDatabase(APART.format(cause=cause))
+        if self.fault is not None:
             self._pool.renew()
-            raise self._fault
+            raise self.fault
 
     async def _is_changing(self, listening: asyncpg.Connection) -> bool:
         if await listening.fetchval(SESSION) == listening.get_server_pid():
