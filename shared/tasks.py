@@ -62,7 +62,7 @@ async def run_with_timeout(seconds: float, work: Awaitable[Result]) -> Result:
     finally:
         if not task.done():
             task.cancel()
-            task.add_done_callback(_ignore_result)
+            task.add_done_callback(ignore_result)
             await asyncio.wait({task}, timeout=LEAVE_SECONDS)
     raise TimeoutError
 
@@ -75,7 +75,7 @@ async def run_on_text(work: Callable[[str], Result], text: str) -> Result:
     return work(text) if len(text) <= LONG_TEXT_CHARS else await asyncio.to_thread(work, text)
 
 
-def _ignore_result(task: "asyncio.Future[Any]") -> None:
-    # Retrieved, so that asyncio does not log an exception that nobody waits for.
+def ignore_result(task: "asyncio.Future[Any]") -> None:
+    """Retrieve the exception of a task that has ended, so that asyncio does not log one that nobody waits for."""
     if not task.cancelled():
         task.exception()

@@ -111,14 +111,14 @@ class Gate:
 class Claim:
     """What a worker asks one statement for: as many jobs as it has reserved slots for, which is `room`.
 
-    `parameters` are those of `take_jobs`; `jobs` are what it got.
+    `parameters` are those of `take_jobs`; `jobs` are what it got; `last_server` is that of the job that was taken last.
     """
 
     slots: Slots
     room: int
     parameters: dict[str, Any]
+    last_server: str
     jobs: list[Job] = field(default_factory=list)
-    last_server: str | None = None
 
     @property
     def is_full(self) -> bool:
@@ -151,7 +151,6 @@ class JobQueue:
         self._revision = newest_revision()
         # Two claims at a time would both count the jobs of before, and together take more than a person may have.
         self._claiming = asyncio.Lock()
-
         # No further ones are taken: those in work end, or are left to others.
         self.is_leaving = False
 
@@ -173,14 +172,14 @@ class JobQueue:
                 "suspect": SUSPECT_PRIORITY,
                 **self.slots.counts,
             }
-            claim = Claim(self.slots, room, parameters)
+            claim = Claim(self.slots, room, parameters, last_server=self._last_server)
             try:
                 self.slots.is_taking = True
                 yield claim
             finally:
                 self.slots.is_taking = False
                 self.slots.release(room - len(claim.jobs))
-                self._last_server = claim.last_server if claim.last_server is not None else self._last_server
+                self._last_server = claim.last_server
 
     async def wait_for_claim(self) -> None:
         """Wait until it is known which jobs were taken."""

@@ -40,6 +40,7 @@ from shared.db.statements import load_statements
 from shared.errors import Superseded
 from shared.memory.recall import WordMatches
 from shared.messages import AGENT_ADAPTERS, OPEN_THREADS
+from shared.tasks import ignore_result
 from shared.text import count_tokens
 
 statements = load_statements(__file__)
@@ -289,7 +290,7 @@ def _start_search(services: TurnServices, opening: Opening, message: PastStep) -
     searching = find_by_words(services.memory, opening.participants, message, history=history, limit=limit)
     task = asyncio.create_task(searching, name="recall")
     # A turn that is refused, or that another worker has, does not ask what became of it.
-    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    task.add_done_callback(ignore_result)
     return task
 
 

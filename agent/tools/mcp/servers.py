@@ -101,7 +101,8 @@ class RemoteTools(ToolProvider):
             rows = (await session.scalars(select(McpServer).where(McpServer.enabled).order_by(McpServer.name))).all()
             pins = select(McpTool.server_id, McpTool.name, McpTool.hash).where(McpTool.approved)
             approved = {tuple(pin) for pin in await session.execute(pins)}
-        fit = {row.id: row for row in rows if self._refuse(row) is None}
+        refusals = {row.id: reason for row in rows if (reason := self._refuse(row)) is not None}
+        fit = {row.id: row for row in rows if row.id not in refusals}
         for server_id in self._kept.keys() - fit.keys():
             self._drop(server_id)
         for row in fit.values():
@@ -122,9 +123,8 @@ class RemoteTools(ToolProvider):
                 entry.connection.look_again()
             entry.approved = frozenset(tool for tool in entry.tools if (row.id, tool.name, tool.hash) in approved)
         self._publish()
-        for row in rows:
-            if (reason := self._refuse(row)) is not None:
-                await self._note_lost(row.id, reason)
+        for server_id, reason in refusals.items():
+            await self._note_lost(server_id, reason)
 
     def _refuse(self, row: McpServer) -> str | None:
         if row.name in self._reserved:
