@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapters.tables import update_tables
-from agent.queue.job import Job, Limits
+from agent.queue.job import Limits
 from agent.queue.worker import Worker
 from shared.clock import SystemClock
 from shared.db.database import Address
@@ -17,6 +17,7 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.connections import connected, run_as_owner
 from tests.support.folders import temporary_folder
+from tests.support.held_turns import HeldTurns, working
 from tests.support.parley import message, open_parley
 from tests.support.recovery import answer_of, control, kill_postgres
 
@@ -85,29 +86,19 @@ async def test_no_caller_gets_the_answer_to_another_persons_message_after_postgr
 async def test_a_message_that_was_accepted_with_its_job_is_there_after_postgres_was_killed(
     crashing_home: Path, settings: Settings, model: OpenAIStub
 ) -> None:
-    taken = asyncio.Queue[Job]()
-
-    async def hold(job: Job) -> bool:
-        # What a turn writes would flush the message, too.
-        await taken.put(job)
-        await asyncio.sleep(3600)
-        return False
-
+    # What a turn writes would flush the message, too.
+    turns = HeldTurns()
     address = Address(start_postgres(crashing_home), is_embedded=True)
     async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
-        worker = Worker(parley.app.database, SystemClock(), hold, limits=Limits(grace_seconds=0))
+        worker = Worker(parley.app.database, SystemClock(), turns.run, limits=Limits(grace_seconds=0))
         parley.app.events.notifier.workers.append(worker.jobs)
-        working = asyncio.create_task(worker.run())
-        try:
+        async with working(worker):
             while not worker.jobs.is_near:  # noqa: ASYNC110  # it tells nobody that it has begun
                 await asyncio.sleep(0.02)
             for number in range(MESSAGES):
                 accepted = await parley.accept("hello", user=f"new-{number}")
-                assert not taken.empty()
-                assert taken.get_nowait().inbox_id == accepted.inbox_id
+                assert not turns.taken.empty()
+                assert turns.taken.get_nowait().inbox_id == accepted.inbox_id
             await kill_postgres(crashing_home)
-        finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
     async with connected(address) as owner:
         assert await owner.fetchval("SELECT count(*) FROM inbox WHERE content = 'hello'") == MESSAGES

@@ -1,8 +1,10 @@
-"""What the system tells of processes: whether they run, and which ones a process has started."""
+"""What the system tells of processes: whether they run, and which ones a process has started; kills a Postgres."""
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]  # the package has no types
 
 
 def is_alive(pid: int) -> bool:
@@ -23,3 +25,14 @@ def list_children(pid: int) -> list[int]:
     """Return the processes that a process has started and that run; of one without threads the oldest first."""
     files = Path(f"/proc/{pid}/task").glob("*/children")
     return [child for file in files for child in map(int, file.read_text().split()) if is_alive(child)]
+
+
+def kill_server(folder: Path) -> None:
+    """Kill the Postgres in a data folder with all its processes, as a machine that is lost."""
+    postmaster = psutil.Process(int((folder / "postmaster.pid").read_text().split()[0]))
+    # Frozen first, so that it neither starts new processes nor stops the others in an orderly way.
+    postmaster.suspend()
+    processes = [postmaster, *postmaster.children(recursive=True)]
+    for process in processes:
+        process.kill()
+    psutil.wait_procs(processes, timeout=20)

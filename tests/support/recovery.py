@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]  # the package has no types
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -26,6 +25,7 @@ from tests.crash.worker import is_of_turn
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected
 from tests.support.parley import FakePlatform, Parley
+from tests.support.processes import kill_server
 
 OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
 
@@ -84,18 +84,8 @@ async def control(home: Path, action: str, mode: str) -> None:
 
 async def kill_postgres(home: Path) -> None:
     """Kill the embedded Postgres of this home with all its processes, as a lost machine does, and start it again."""
-    await asyncio.to_thread(_kill_postmaster, home)
+    await asyncio.to_thread(kill_server, home / "postgres")
     await control(home, "restart", "immediate")
-
-
-def _kill_postmaster(home: Path) -> None:
-    postmaster = psutil.Process(int((home / "postgres" / "postmaster.pid").read_text().split()[0]))
-    processes = [postmaster, *postmaster.children(recursive=True)]
-    # Frozen first, so that it neither starts new processes nor stops the others in an orderly way.
-    postmaster.suspend()
-    for process in processes:
-        process.kill()
-    psutil.wait_procs(processes, timeout=20)
 
 
 async def cut_connections(server: URL, address: Address) -> int:

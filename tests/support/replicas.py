@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # the package has no types
 from sqlalchemy import URL
 
 from adapters.tables import update_tables
@@ -19,6 +18,7 @@ from shared.db.embedded.server_user import ServerUser, find_server_user
 from shared.db.hosts import parse_url
 from tests.support.connections import connected
 from tests.support.folders import temporary_folder
+from tests.support.processes import kill_server
 
 # Their machine does not die: what they lose is what replication does not bring.
 SETTINGS = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "unix_socket_directories": ""}
@@ -78,16 +78,7 @@ class Server:
 
     async def kill(self) -> None:
         """Kill it with all its processes, as a machine that is lost."""
-        await asyncio.to_thread(self._kill)
-
-    def _kill(self) -> None:
-        postmaster = psutil.Process(int((self.folder / "postmaster.pid").read_text().split()[0]))
-        # Frozen first, so that it neither starts new processes nor stops the others in an orderly way.
-        postmaster.suspend()
-        processes = [postmaster, *postmaster.children(recursive=True)]
-        for process in processes:
-            process.kill()
-        psutil.wait_procs(processes, timeout=20)
+        await asyncio.to_thread(kill_server, self.folder)
         (self.folder / "postmaster.pid").unlink()
 
     async def promote_alone(self) -> None:

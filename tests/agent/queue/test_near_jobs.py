@@ -1,8 +1,7 @@
 """What a process accepts while its own worker takes jobs: neither waits for the other, and what stops takes none."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 
 from sqlalchemy import text
 
@@ -16,6 +15,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import last_user_text
+from tests.support.held_turns import HeldTurns, working
 from tests.support.parley import Parley, message, open_parley
 
 LOCKED_PLACE = "SELECT pg_advisory_xact_lock(hashtextextended('inbox ' || :place, 0))"
@@ -28,29 +28,12 @@ async def wait_until(parley: Parley, statement: str) -> None:
         await asyncio.sleep(0.02)
 
 
-@asynccontextmanager
-async def working(*workers: Worker) -> AsyncIterator[list[asyncio.Task[None]]]:
-    tasks = [asyncio.create_task(worker.run()) for worker in workers]
-    try:
-        yield tasks
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def test_a_worker_takes_the_jobs_of_others_while_its_own_process_waits_for_a_place(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    taken = asyncio.Queue[Job]()
-
-    async def hold(job: Job) -> bool:
-        await taken.put(job)
-        await asyncio.sleep(3600)
-        return False
-
+    turns = HeldTurns()
     async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
-        worker = Worker(parley.app.database, SystemClock(), hold, limits=Limits(grace_seconds=0))
+        worker = Worker(parley.app.database, SystemClock(), turns.run, limits=Limits(grace_seconds=0))
         parley.app.events.notifier.workers.append(worker.jobs)
         # Another process stores messages, too.
         other = Inbox(parley.app.database, Notifier(parley.app.database))
@@ -64,32 +47,26 @@ async def test_a_worker_takes_the_jobs_of_others_while_its_own_process_waits_for
 
                 accepted = await other.accept(message("hello", user="bob"))
 
-                assert (await taken.get()).inbox_id == accepted.inbox_id
+                assert (await turns.taken.get()).inbox_id == accepted.inbox_id
                 assert not accepting.done()
-            assert (await taken.get()).inbox_id == (await accepting).inbox_id
+            assert (await turns.taken.get()).inbox_id == (await accepting).inbox_id
 
 
 async def test_a_worker_that_stops_leaves_what_its_process_accepts_to_others(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    is_running, taken = asyncio.Event(), asyncio.Queue[Job]()
-
-    async def hold(_job: Job) -> bool:
-        is_running.set()
-        await asyncio.sleep(3600)
-        return False
-
+    turns, taken = HeldTurns(), asyncio.Queue[Job]()
     async with (
         open_parley(settings, address, model, works=False) as parley,
         asyncio.timeout(60),
         AsyncExitStack() as stack,
     ):
-        near = Worker(parley.app.database, SystemClock(), hold, limits=Limits(grace_seconds=20))
+        near = Worker(parley.app.database, SystemClock(), turns.run, limits=Limits(grace_seconds=20))
         other = Worker(parley.app.database, SystemClock(), taken.put)
         parley.app.events.notifier.workers.append(near.jobs)
         (running,) = await stack.enter_async_context(working(near))
         await parley.accept("hello")
-        await is_running.wait()
+        await turns.taken.get()
         await stack.enter_async_context(working(other))
         await wait_until(parley, HAVE_MET)
         running.cancel()

@@ -1,6 +1,7 @@
 """A death counts against a message only when it ran alone, in its process and among the suspects of all processes."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 from agent.queue.job import Job, Limits
 from agent.queue.suspects import PRIORITIES, STRICT_PRIORITY, SUSPECT_PRIORITY, start_alone
@@ -9,6 +10,7 @@ from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
+from tests.support.held_turns import HeldTurns, working
 from tests.support.parley import Parley, open_parley
 
 TAKE = """
@@ -69,23 +71,17 @@ async def test_a_suspect_that_ran_alone_in_all_processes_is_counted_at_once(
 async def test_while_a_suspect_runs_another_worker_takes_the_jobs_of_its_process(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    is_running, taken = asyncio.Event(), asyncio.Queue[Job]()
-
-    async def hold(_job: Job) -> bool:
-        is_running.set()
-        await asyncio.sleep(3600)
-        return False
-
+    turns, taken = HeldTurns(), asyncio.Queue[Job]()
     async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
         database = parley.app.database
-        near = Worker(database, SystemClock(), hold, limits=Limits(grace_seconds=0, held_seconds=3600))
+        near = Worker(database, SystemClock(), turns.run, limits=Limits(grace_seconds=0, held_seconds=3600))
         other = Worker(database, SystemClock(), taken.put)
         await parley.accept("suspect", user="ann")
         await parley.sql("UPDATE jobs SET priority = :priority", priority=SUSPECT_PRIORITY)
-        running = [asyncio.create_task(near.run())]
-        try:
-            await is_running.wait()
-            running.append(asyncio.create_task(other.run()))
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(working(near))
+            await turns.taken.get()
+            await stack.enter_async_context(working(other))
             # The sweep after the other's start shows that there is another one.
             while not await parley.value(  # noqa: ASYNC110  # a sweep tells nobody
                 "SELECT count(*) > 1 AND min(last_heartbeat) > max(created_at) FROM workers"
@@ -96,7 +92,3 @@ async def test_while_a_suspect_runs_another_worker_takes_the_jobs_of_its_process
             accepted = await parley.accept("hello", user="bob")
 
             assert (await taken.get()).inbox_id == accepted.inbox_id
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
