@@ -1,8 +1,9 @@
-"""Incoming messages and responses, in one format for all platforms."""
+"""Incoming messages and responses, in one format for all platforms, and the permission levels of who writes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from enum import IntEnum
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -13,6 +14,25 @@ AGENT_ADAPTERS = frozenset({"a2a"})
 # Everybody who reads a channel there reads its threads. Discord has private threads, and what the threads of the HTTP
 # API are, its callers decide.
 OPEN_THREADS = frozenset({"slack"})
+
+
+class Permission(IntEnum):
+    """A permission level; each includes all lower ones."""
+
+    GUEST = 0
+    USER = 1
+    ADMIN = 2
+    OWNER = 3
+
+    @property
+    def label(self) -> str:
+        """Return the level as it is stored in `users.permission_level`."""
+        return self.name.lower()
+
+    @classmethod
+    def from_label(cls, label: str) -> "Permission":
+        """Return the level with this label; raises `KeyError` for any other text."""
+        return cls[label.upper()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from shared.errors import ConfirmationNeeded, ToolError
 from shared.files.storage import FilesOfUser
 from shared.http.client import GuardedClient
 from shared.memory.memories import MemoryOfUser
-from shared.messages import Author, Place
-from shared.permissions import Permission
+from shared.messages import Author, Permission, Place
 from shared.schedules.jobs import Action, Check, Job, JobLimits, JobsOfUser, NewJob
 from shared.schedules.timing import Timing
 from shared.settings import Settings

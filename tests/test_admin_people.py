@@ -11,8 +11,7 @@ from agent.queue.maintenance.steps import Steps
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE
 from shared.errors import NotFound
-from shared.messages import AgentResponse
-from shared.permissions import Permission
+from shared.messages import AgentResponse, Permission
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley

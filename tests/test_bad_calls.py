@@ -18,8 +18,7 @@ from agent.tools.arguments import read_arguments, to_shown_arguments
 from agent.tools.modules import ModuleTools
 from agent.tools.results import MOST_CHARS, to_json
 from shared.db.database import Address
-from shared.messages import AgentResponse
-from shared.permissions import Permission
+from shared.messages import AgentResponse, Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub

@@ -9,8 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from agent import commands
 from shared.db.database import Address
-from shared.messages import AgentResponse, Decision, PlatformContext
-from shared.permissions import Permission
+from shared.messages import AgentResponse, Decision, Permission, PlatformContext
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.support.office import (

@@ -24,8 +24,7 @@ from agent.tools.modules import ModuleTools, discover
 from agent.tools.offer import Scope
 from agent.tools.toolbox import Toolbox
 from shared.db.database import Address
-from shared.messages import Place
-from shared.permissions import Permission
+from shared.messages import Permission, Place
 from shared.settings import SETTING_NAMES, Settings
 from shared.tools import Caller, Tool, ToolContext
 from tests.standins.openai_api import OpenAIStub

@@ -6,7 +6,7 @@ import pytest
 
 from agent.tools.modules import ModuleTools
 from shared.db.database import Address
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub

@@ -11,8 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
-from shared.messages import AgentResponse, Decision
-from shared.permissions import Permission
+from shared.messages import AgentResponse, Decision, Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, Fault, OpenAIStub

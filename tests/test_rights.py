@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from shared.messages import PlatformContext
-from shared.permissions import Permission
+from shared.messages import Permission, PlatformContext
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body

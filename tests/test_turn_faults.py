@@ -5,7 +5,7 @@ import json
 import pytest
 
 from shared.errors import EventIdInUse
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext, tool
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley

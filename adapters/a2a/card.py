@@ -21,7 +21,7 @@ from agent.people.hops import to_place
 from agent.people.personas import resolve_persona
 from agent.prompts import prompts
 from shared import __version__
-from shared.permissions import Permission
+from shared.messages import Permission
 
 SCHEME = "token"
 MODES = ("text/plain", "application/octet-stream")

@@ -10,7 +10,7 @@ import typer
 from adapters.cli.console import is_json, progress, say, show_json, show_table
 from adapters.cli.opening import find_database, prepare, read_settings
 from shared.errors import Refusal
-from shared.permissions import Permission
+from shared.messages import Permission
 
 if TYPE_CHECKING:
     from agent.app import App

@@ -11,7 +11,7 @@ from adapters.cli.opening import in_transaction
 from adapters.cli.users import NEW, WHO, call_admin, find_user, set_permission, to_permission
 from shared.clock import SystemClock
 from shared.db.statements import load_statements
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 
 statements = load_statements(__file__)

@@ -9,7 +9,7 @@ from adapters.terminal import terminal_sender
 from agent.app import App
 from agent.people.participants import ResolvedUser, resolve_user
 from shared.db.statements import load_statements
-from shared.permissions import Permission
+from shared.messages import Permission
 
 statements = load_statements(__file__)
 

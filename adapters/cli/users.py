@@ -11,7 +11,7 @@ from adapters.cli.console import progress, say, show_fields, show_json, show_tab
 from adapters.cli.opening import in_transaction, opened_database, read_settings
 from shared.db.statements import load_statements
 from shared.errors import Refusal
-from shared.permissions import Permission
+from shared.messages import Permission
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause

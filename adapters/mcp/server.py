@@ -42,8 +42,7 @@ from agent.tools.offer import Scope as CallScope
 from agent.tools.outcomes import is_error
 from shared import __version__
 from shared.errors import ConfigurationError, Refusal, ToolError, Unavailable
-from shared.messages import Place, Sender
-from shared.permissions import Permission
+from shared.messages import Permission, Place, Sender
 from shared.text import MAX_DEPTH, clean, cut_nesting
 from shared.tools import ToolContext
 

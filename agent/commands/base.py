@@ -10,8 +10,7 @@ from agent.commands.signature import Form, Run, split_word
 from agent.people.participants import ResolvedUser
 from agent.people.pauses import PersonPaused
 from shared.errors import Refusal
-from shared.messages import Place, ReplyFile, Sender
-from shared.permissions import Permission
+from shared.messages import Permission, Place, ReplyFile, Sender
 
 CONFIRM = re.compile(r"/confirm (\d{1,18})")
 

@@ -8,7 +8,7 @@ from agent.commands.base import Request, command
 from agent.commands.grants.requests import MOST_DAYS, Approver, ask, decide, list_requests
 from agent.commands.signature import Id
 from agent.prompts import prompts
-from shared.permissions import Permission
+from shared.messages import Permission
 
 MOST_AMOUNT = 10**12
 

@@ -6,7 +6,7 @@ from agent.commands.base import Request, command
 from agent.live.channels import request_stop
 from agent.turn.confirmations.rows import close_questions
 from shared.db.statements import load_statements
-from shared.permissions import Permission
+from shared.messages import Permission
 
 statements = load_statements(__file__)
 

@@ -13,8 +13,8 @@ from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.memory.own import OwnMemory, count_own, get_own, list_own
 from shared.memory.visibility import Visibility
+from shared.messages import Permission
 from shared.models.base import to_id
-from shared.permissions import Permission
 from shared.text import abbreviate, cut
 
 statements = load_statements(__file__)

@@ -10,8 +10,8 @@ from agent.people.personas import resolve_persona
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.log import get_logger
+from shared.messages import Permission
 from shared.models import Persona
-from shared.permissions import Permission
 
 statements = load_statements(__file__)
 

@@ -10,7 +10,7 @@ from agent.people.participants import resolve_conversation
 from agent.people.personas import resolve_persona
 from shared.dates.zones import find_zone
 from shared.errors import NotFound, Refusal, ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.schedules.jobs import JobLimits, JobsOfUser, NewJob, Origin, describe
 from shared.schedules.phrases import read_timing
 

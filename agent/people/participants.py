@@ -10,8 +10,7 @@ from agent.people.skills import NO_SKILLS, PersonaSkills, to_skills
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.db.statements import load_statements
-from shared.messages import IncomingMessage, Place, PlatformContext, Sender
-from shared.permissions import Permission
+from shared.messages import IncomingMessage, Permission, Place, PlatformContext, Sender
 from shared.settings import Settings
 from shared.tools import Caller
 

@@ -7,8 +7,7 @@ from typing import Any
 from agent.people.participants import DEFAULT_MAX_OUTPUT_TOKENS, ResolvedPersona, to_persona
 from shared.db.driver import Session
 from shared.db.statements import load_statements
-from shared.messages import Place
-from shared.permissions import Permission
+from shared.messages import Permission, Place
 from shared.settings import Settings
 
 statements = load_statements(__file__)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from shared.permissions import Permission
+from shared.messages import Permission
 
 
 @dataclass(frozen=True, slots=True)

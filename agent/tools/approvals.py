@@ -9,7 +9,7 @@ from agent.prompts import prompts
 from agent.tools.calls import PendingCall
 from agent.tools.outcomes import ApprovalRequest, Failed, ModelWork, NeedsApproval, failed
 from shared.errors import ConfirmationNeeded
-from shared.permissions import Permission
+from shared.messages import Permission
 
 MAX_SHOWN_CHARS = 6000
 # Characters that are escaped when arguments are shown: the backquote, which ends a code block, and invisible ones.

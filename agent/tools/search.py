@@ -12,7 +12,7 @@ from agent.llm.tokens import count_prompt
 from agent.tools.offer import Offer, Scope
 from agent.tools.providers import ToolProvider
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.text import cut
 from shared.tools import Tool, ToolContext
 

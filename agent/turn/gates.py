@@ -17,8 +17,7 @@ from shared.errors import (
     Refusal,
     Stopped,
 )
-from shared.messages import AGENT_ADAPTERS
-from shared.permissions import Permission
+from shared.messages import AGENT_ADAPTERS, Permission
 from shared.text import had_credential, with_closed_fence
 
 Gate = Callable[[RunningTurn], TurnResult | None]

@@ -5,7 +5,7 @@ import asyncio
 from modules.calculator.units import convert
 from shared.arithmetic import FUNCTIONS, NoSum, work_out
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 EXAMPLES = ("12 * (3 + 4)", "20% of 80", "5 ft in cm", "100 km/h to mph", "21 °C in °F")

@@ -9,7 +9,7 @@ from modules.calendar.holidays import DatedHoliday, find_holiday, get_holiday, l
 from shared.dates.hints import resolve, today_in
 from shared.dates.ranges import DateRange
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 

@@ -10,7 +10,7 @@ from modules.code_executor.settings import CodeExecutorSettings
 from modules.code_executor.small_python import NotSmall, is_small, run_small
 from modules.code_executor.workspaces import MAX_BYTES, list_workspace, read_workspace, update_workspace
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.sandbox.job import MEGABYTE
 from shared.sandbox.self_test import find_fault
 from shared.settings import Settings

@@ -19,7 +19,7 @@ from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.sources import Engine, get_source, list_sources_for, open_engine
 from modules.data_analyst.tables import Rows
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 EXAMPLE_ROWS = 3

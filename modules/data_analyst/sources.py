@@ -13,7 +13,7 @@ from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.tables import Rows
 from shared.credentials.row_secrets import filled_in
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext
 
 PREFIX = "DATA_ANALYST_"

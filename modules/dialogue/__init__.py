@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 NonEmpty = Annotated[str, Field(min_length=1)]

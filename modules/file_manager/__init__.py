@@ -8,7 +8,7 @@ from shared.documents.pages import to_page
 from shared.documents.reading import read_text
 from shared.files.file_types import EXCEL, WORD
 from shared.files.storage import MAX_LISTED
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 MIME_TYPES = {

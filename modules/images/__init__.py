@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.text import clean
 from shared.tools import ToolContext, tool

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared.errors import NotFound
 from shared.memory.memories import RecalledMemory, StoredMemory
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 # Numbers out of range are clamped, because limits in the schema would cost tokens in every prompt.

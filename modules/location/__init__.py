@@ -23,7 +23,7 @@ from modules.location.rows import (
 from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
 from shared.hooks import HttpRequest, HttpResponse, ModuleContext, route
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.text import clean
 from shared.tools import ToolContext, tool
 

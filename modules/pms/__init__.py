@@ -9,7 +9,7 @@ from modules.pms.models import Booking
 from modules.pms.reservations import get_booking, list_own, occupy
 from modules.pms.stays import Stay, get_offer, list_nights, list_offers, read_stay, today_of
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 Guests = Annotated[int, Field(ge=1, le=100)]

@@ -8,7 +8,7 @@ from modules.research.pages import Page, fetch_page
 from modules.research.settings import ResearchSettings
 from modules.research.summaries import MAX_CHARS, summarize
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.text import clean
 from shared.tools import ToolContext, tool

@@ -12,7 +12,7 @@ from pydantic import Field
 from shared.dates.times import read_moment, read_seconds
 from shared.dates.zones import find_zone, get_zone
 from shared.errors import ToolError, Unavailable
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.schedules.conditions import MISSING, Comparison, Condition, Value, find_value
 from shared.schedules.jobs import Action, Check, Job
 from shared.schedules.phrases import read_repetition

@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.errors import ToolError
 from shared.files.recordings import count_speech
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.text import clean
 from shared.tools import ToolContext, tool

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from modules.weather.client import MAX_DAYS, Forecast, find_places, load_forecast
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.text import clean
 from shared.tools import ToolContext, tool
 

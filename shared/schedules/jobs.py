@@ -18,10 +18,9 @@ from shared.dates.zones import find_zone
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
-from shared.messages import AGENT_ADAPTERS, Author, Place
+from shared.messages import AGENT_ADAPTERS, Author, Permission, Place
 from shared.models.base import MAX_ID
 from shared.models.queue import ScheduledJob
-from shared.permissions import Permission
 from shared.schedules.conditions import Condition, check_condition
 from shared.schedules.timing import Timing, at_interval, by_cron, once
 from shared.settings import Settings

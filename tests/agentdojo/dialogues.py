@@ -15,8 +15,7 @@ from pydantic import SecretStr
 from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
 from shared.db.embedded.server import start_postgres
-from shared.messages import PlatformContext
-from shared.permissions import Permission
+from shared.messages import Permission, PlatformContext
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.bench.statements import new_database

@@ -16,8 +16,7 @@ from adapters.cli.compose import open_app
 from agent.app import App
 from agent.tools.modules import ModuleTools
 from shared.log import configure_logging
-from shared.messages import IncomingMessage, Place, Sender
-from shared.permissions import Permission
+from shared.messages import IncomingMessage, Permission, Place, Sender
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.bench.children import Parley

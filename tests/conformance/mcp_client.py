@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from agent.tools.mcp.connections import Connection, Listed, Server
-from shared.permissions import Permission
+from shared.messages import Permission
 
 ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}}
 SECONDS = 20.0

@@ -39,8 +39,7 @@ from shared.clock import Clock
 from shared.db import driver
 from shared.db.database import Address, Database
 from shared.log import configure_logging
-from shared.messages import Place, Sender
-from shared.permissions import Permission
+from shared.messages import Permission, Place, Sender
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api.script import last_user_text

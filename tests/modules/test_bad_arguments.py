@@ -21,7 +21,7 @@ from agent.tools.modules import discover
 from agent.tools.offer import Scope
 from agent.tools.toolbox import Toolbox
 from shared.db.database import Database
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext
 from tests.support.tool_context import make_tool_context
 

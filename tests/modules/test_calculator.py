@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from modules.calculator import calculate
 from shared.arithmetic import NoSum, work_out
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext
 
 

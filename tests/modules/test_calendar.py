@@ -11,7 +11,7 @@ from modules import calendar
 from modules.calendar.holidays import get_holiday
 from modules.calendar.table import HOLIDAYS
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.tools import ToolContext
 from tests.support.clocks import SetClock

@@ -14,7 +14,7 @@ from modules.calendar.table import HOLIDAYS
 from shared.dates.hints import EXAMPLES, resolve
 from shared.db.database import Database
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context
 

@@ -17,7 +17,7 @@ from shared.documents.reading import read_text
 from shared.errors import NotFound, ToolError
 from shared.files.file_types import WORD
 from shared.files.stored_file import StoredFile
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext
 from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context

@@ -11,8 +11,7 @@ from modules import knowledge
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError
 from shared.memory.memories import Memories
-from shared.messages import Place
-from shared.permissions import Permission
+from shared.messages import Permission, Place
 from shared.tools import Tool, ToolContext
 from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context

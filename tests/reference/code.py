@@ -11,7 +11,7 @@ from adapters.folders import list_folders
 from adapters.web.health import METRICS
 from agent.commands.registry import all_commands
 from agent.tools.modules import find_modules
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from tests.reference.page import build_page, build_table
 

@@ -9,7 +9,7 @@ import pytest
 
 from modules import data_analyst
 from shared.db.database import Database
-from shared.permissions import Permission
+from shared.messages import Permission
 from tests.modules.data_analyst.conftest import AddSource, Shop
 from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context

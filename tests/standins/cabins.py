@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.tools.modules import ModuleTools
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext
 
 

@@ -9,7 +9,7 @@ from datetime import date
 from typing import Any
 
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext, tool
 
 Before = Callable[[date], Awaitable[None]]

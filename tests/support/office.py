@@ -10,8 +10,7 @@ import pytest
 from agent.tools.modules import ModuleTools, discover
 from shared.db.database import Address
 from shared.errors import ToolError
-from shared.messages import AgentResponse, Decision
-from shared.permissions import Permission
+from shared.messages import AgentResponse, Decision, Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub

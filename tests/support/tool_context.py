@@ -8,8 +8,7 @@ from shared.files.storage import Storage
 from shared.files.stores.folder import FolderStore
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
-from shared.messages import Place
-from shared.permissions import Permission
+from shared.messages import Permission, Place
 from shared.settings import Settings
 from shared.tools import Caller, ToolContext
 from tests.support.filing import add_user

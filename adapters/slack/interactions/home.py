@@ -28,8 +28,7 @@ from agent.people.participants import resolve_user, with_roles
 from agent.people.personas import resolve_persona
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
-from shared.messages import Place
-from shared.permissions import Permission
+from shared.messages import Permission, Place
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp

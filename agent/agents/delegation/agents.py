@@ -15,7 +15,7 @@ from agent.people.hops import MAX_DEPTH
 from agent.prompts import prompts
 from agent.tools.offer import Scope
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext
 
 MODULE = "agents"

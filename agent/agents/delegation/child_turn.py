@@ -29,9 +29,8 @@ from agent.turn.services import TurnServices
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import ConfigurationError, Stopped, Superseded, ToolError
-from shared.messages import Usage
+from shared.messages import Permission, Usage
 from shared.models import Agent, TurnEvent
-from shared.permissions import Permission
 from shared.text import count_tokens
 
 statements = load_statements(__file__)

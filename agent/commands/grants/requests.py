@@ -12,8 +12,7 @@ from agent.prompts import prompts
 from agent.queue.inbox import accept_within
 from shared.db.statements import load_statements
 from shared.errors import Refusal
-from shared.messages import IncomingMessage, Place
-from shared.permissions import Permission
+from shared.messages import IncomingMessage, Permission, Place
 
 statements = load_statements(__file__)
 

@@ -19,8 +19,7 @@ from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.log import get_logger
-from shared.messages import Author, DueJob, IncomingMessage, Place, PlatformContext, Sender
-from shared.permissions import Permission
+from shared.messages import Author, DueJob, IncomingMessage, Permission, Place, PlatformContext, Sender
 from shared.schedules.jobs import to_timing
 
 statements = load_statements(__file__)

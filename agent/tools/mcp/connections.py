@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from shared.credentials.row_secrets import filled_in
 from shared.errors import ToolError, Unavailable
 from shared.log import get_logger
+from shared.messages import Permission
 from shared.models import McpServer
-from shared.permissions import Permission
 from shared.settings import MCP_PREFIX
 from shared.text import clean, clean_json, cut
 

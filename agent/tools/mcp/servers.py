@@ -20,8 +20,8 @@ from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.log import get_logger
+from shared.messages import Permission
 from shared.models import McpServer, McpTool
-from shared.permissions import Permission
 from shared.redaction import redact_text
 from shared.text import cut
 from shared.tools import Run, Tool, ToolContext

@@ -17,8 +17,8 @@ from agent.tools.skills.folder import INSTRUCTIONS, SkillFolder
 from agent.tools.skills.format import SkillText, WrongSkill
 from shared.documents.pages import to_page
 from shared.errors import ToolError
+from shared.messages import Permission
 from shared.models import Skill
-from shared.permissions import Permission
 from shared.text import cut
 from shared.tools import Tool, ToolContext
 

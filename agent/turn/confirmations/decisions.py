@@ -20,7 +20,7 @@ from agent.turn.confirmations.rows import answer_question
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ApprovalNeeded, ConfirmationClosed, ConfirmationExpired, Refusal
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.text import count_tokens
 
 statements = load_statements(__file__)

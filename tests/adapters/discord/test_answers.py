@@ -8,8 +8,7 @@ import pytest
 
 from adapters.discord.sending.reply import nonce_of_turn
 from shared.db.database import Address
-from shared.messages import Place
-from shared.permissions import Permission
+from shared.messages import Permission, Place
 from shared.tools import Tool, ToolContext
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Fault, Json, Sent

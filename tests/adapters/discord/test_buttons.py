@@ -7,7 +7,7 @@ from adapters.chat.buttons import AGAIN, Button
 from agent.people.pauses import PersonPaused
 from shared.db.database import Address
 from shared.errors import ConfirmationClosed
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool
 from tests.adapters.discord.conftest import Scene
 from tests.adapters.discord.test_servers import give, make_role

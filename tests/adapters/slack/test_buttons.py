@@ -6,7 +6,7 @@ import pytest
 
 from adapters.chat.buttons import AGAIN, GOOD, Button
 from shared.db.database import Address
-from shared.permissions import Permission
+from shared.messages import Permission
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Interaction, Json, Person

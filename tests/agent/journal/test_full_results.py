@@ -6,7 +6,7 @@ from agent.queue.maintenance.retention import remove_expired
 from agent.queue.maintenance.steps import Steps
 from agent.tools.results import to_shown_and_kept
 from shared.clock import SystemClock
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub

@@ -15,7 +15,7 @@ from agent.tools.modules import ModuleTools
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.errors import PromptTooLong
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, Fault, OpenAIStub

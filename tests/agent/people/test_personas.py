@@ -8,9 +8,8 @@ from agent.people.participants import DEFAULT_MAX_OUTPUT_TOKENS, ResolvedPersona
 from agent.people.personas import resolve_persona
 from agent.prompts import prompts
 from shared.db.database import Database
-from shared.messages import Place
+from shared.messages import Permission, Place
 from shared.models import Persona
-from shared.permissions import Permission
 from shared.settings import Settings
 
 CHANNEL = Place("discord", "guild", "rules", "a thread")

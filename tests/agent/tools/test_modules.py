@@ -12,14 +12,14 @@ import tiktoken
 from agent.agents.delegation import agents
 from agent.tools.modules import FoundModules, discover, find_modules
 from agent.tools.toolbox import Toolbox
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from tests.agent.tools.test_toolbox import WIRE_NAME, call, scope
 
 
 def write(folder: Path, name: str, *lines: str) -> None:
     (folder / name).mkdir()
-    head = ("from shared.permissions import Permission", "from shared.tools import ToolContext, tool", "")
+    head = ("from shared.messages import Permission", "from shared.tools import ToolContext, tool", "")
     (folder / name / "__init__.py").write_text("\n".join((*head, *lines)), "utf-8")
 
 

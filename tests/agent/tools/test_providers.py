@@ -9,7 +9,7 @@ from agent.tools.modules import FoundModules, Module, ModuleTools
 from agent.tools.offer import Scope
 from agent.tools.providers import ToolProvider
 from agent.tools.toolbox import Toolbox
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext
 from tests.agent.tools.test_toolbox import scope
 from tests.support.tool_calls import bare_context

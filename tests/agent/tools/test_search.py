@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.llm.tokens import count_prompt
 from agent.tools.search import MAX_OFFERED_TOKENS, MAX_OFFERED_TOOLS
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer
 from tests.support.office import calls

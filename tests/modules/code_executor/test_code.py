@@ -16,7 +16,7 @@ from agent.tools.modules import find_modules
 from modules import code_executor
 from shared.db.database import Address, Database
 from shared.errors import NotFound, ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.tools import ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import URL, text
 
 from shared.db.database import Database
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext
 from tests.conftest import new_database
 from tests.support.connections import connected

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from modules import data_analyst
 from shared.errors import ToolError, Unavailable
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Caller, ToolContext
 from tests.modules.data_analyst.conftest import AddSource, Shop
 from tests.support.tool_calls import call

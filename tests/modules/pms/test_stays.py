@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from modules import pms
 from shared.db.database import Address, Database
 from shared.errors import ConfirmationNeeded, NotFound, ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer
 from tests.support.clocks import SetClock

@@ -13,7 +13,7 @@ from agent.tools.modules import discover
 from modules import research
 from shared.errors import ConfigurationError, ToolError, Unavailable
 from shared.http.client import GuardedClient
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.support.loopback import Answer, Server, redirect, reply, serving

@@ -13,7 +13,7 @@ from modules import weather
 from modules.weather.client import DAILY, NOW
 from shared.errors import ToolError, Unavailable
 from shared.http.client import GuardedClient
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.tools import ToolContext
 from tests.support.loopback import Answer, Request, Server, reply, serving

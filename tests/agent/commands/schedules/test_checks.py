@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.db.database import Address
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.settings import Settings
 from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import Answer, OpenAIStub

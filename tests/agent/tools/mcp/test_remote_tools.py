@@ -17,7 +17,7 @@ from mcp_types import (
 from agent.tools.mcp.connections import to_listed
 from agent.tools.mcp.remote_tools import RemoteTool, to_own_name, to_result, to_tool
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 
 
 def tool(schema: dict[str, Any], description: str = "Do it.", name: str = "act") -> RemoteTool:

@@ -13,8 +13,7 @@ from agent.tools.outcomes import Failed, NeedsApproval, Outcome
 from agent.tools.toolbox import Toolbox
 from agent.turn.confirmations.decisions import read_word
 from shared.errors import ConfirmationNeeded
-from shared.messages import Place
-from shared.permissions import Permission
+from shared.messages import Permission, Place
 from shared.tools import Caller, Tool, ToolContext
 from tests.support.tool_calls import bare_context
 

@@ -3,7 +3,7 @@
 from pydantic import BaseModel
 
 from shared.errors import ToolError
-from shared.permissions import Permission
+from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 
