@@ -12,7 +12,7 @@ SCHEMA = Path(__file__).resolve().parents[1] / "schema"
 # A table comes after those that it refers to.
 TOPICS = (
     *("people", "places", "tools", "turns", "memory", "money", "queue", "files", "audit", "totals", "releases"),
-    "histories",
+    *("histories", "cells"),
 )
 
 
