@@ -44,6 +44,7 @@ GROUPS: Mapping[str, tuple[str, str]] = {
     "budget": ("budgets", "What people may spend."),
     "persona": ("personas", "Which persona answers in which place."),
     "audit": ("audit", "What admins have changed."),
+    "server": ("cells", "Cells, and which server lives in which."),
     "skill": ("skills", "The skills in the folder and in the table."),
 }
 # They speak with a person or another program in a way of their own.

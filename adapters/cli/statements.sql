@@ -161,3 +161,9 @@ SELECT timeline, created_at, replayed_at, lost_answers AS answers, lost_messages
        greatest(0, coalesce(seen_lsn - replayed_lsn, 0)) AS lost_bytes, count(*) OVER () AS histories,
        created_at > now() - interval '30 days' AS is_recent
 FROM database_histories ORDER BY id DESC LIMIT 1;
+
+-- name: number_cell
+SELECT parley_number_cell(:number, :name);
+
+-- name: list_cells
+SELECT platform, server, state, other_cell FROM admin.cells;

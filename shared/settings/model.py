@@ -123,6 +123,10 @@ class Settings(BaseModel):
     database_direct_url: SecretStr | None = None
     """The address of Postgres itself where `DATABASE_URL` leads to [a pooler in transaction
     mode](../operations.md#a-pooler); for what needs a session, such as LISTEN and migrations."""
+    cells: SecretStr | None = None
+    """Of a door (`parley adapter`) before [several cells](../scaling.md#beyond-one-postgres-cells): name and database
+    of each, `a=postgresql://…,b=postgresql://…`, or the path of a file of such lines; the first one is the home of all
+    that is not in another. It stands in place of `DATABASE_URL`."""
     llm_models: Names = ()
     """Models in order of fallback, as litellm names them; unset: the offline model answers."""
     llm_protocols: Protocols = Field(default_factory=dict)
