@@ -15,7 +15,8 @@ from starlette.types import ASGIApp
 
 from adapters.base import ChatPlatform
 from adapters.web import files, health, modules
-from adapters.web.api import messages, openai
+from adapters.web.api import messages
+from adapters.web.api.openai import completions
 from adapters.web.faults import HANDLERS
 from adapters.web.guard import BoundedProtocol, HalfOpen, ReadableAddresses
 from adapters.web.page import chat, credentials, memories, page
@@ -40,7 +41,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
         routes=[
             # The most frequent first: routes are tried in order.
             Route("/v1/messages", messages.post_message, methods=["POST"]),
-            Route("/v1/chat/completions", openai.post_completion, methods=["POST"]),
+            Route("/v1/chat/completions", completions.post_completion, methods=["POST"]),
             Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
             Route("/chat/events", chat.get_chat_events),
             Route("/chat/due", chat.get_due),
@@ -49,8 +50,8 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
             Route("/chat/commands", memories.post_command, methods=["POST"]),
             Route("/chat/credentials", credentials.post_credential, methods=["POST"]),
             Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
-            Route("/v1/models", openai.get_models),
-            Route("/v1/models/{model}", openai.get_model),
+            Route("/v1/models", completions.get_models),
+            Route("/v1/models/{model}", completions.get_model),
             Route("/v1/conversations/{id}/events", messages.get_events),
             Route("/files/{id}", files.get_file),
             Route("/healthz", health.get_health),

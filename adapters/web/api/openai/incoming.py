@@ -8,8 +8,8 @@ from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from adapters.web.api.bodies import MAX_NAME
-from adapters.web.api.openai_bodies import ChatMessage, ChatRequest, FilePart
-from adapters.web.api.uploads import store_parts
+from adapters.web.api.openai.bodies import ChatMessage, ChatRequest, FilePart
+from adapters.web.api.openai.files import store_parts
 from adapters.web.faults import Fault, invalid
 from agent.app import App
 from shared.messages import EarlierMessage, IncomingMessage, Place, ProgramRequest, Sender

@@ -1,4 +1,4 @@
-"""The agent as an OpenAI-compatible API, for existing clients."""
+"""`POST /v1/chat/completions` and `GET /v1/models`."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse, Response
 from adapters.web.api import sse
 from adapters.web.api.bodies import max_body, read_json
 from adapters.web.api.messages import accept_once, answer_to, cancel_request, unless_disconnected
-from adapters.web.api.openai_answers import (
+from adapters.web.api.openai.answers import (
     MODEL,
     CompletionStream,
     Head,
@@ -17,8 +17,8 @@ from adapters.web.api.openai_answers import (
     to_usage,
     with_links,
 )
-from adapters.web.api.openai_bodies import ChatRequest
-from adapters.web.api.openai_messages import ASKED_FOR_TOOLS, to_incoming
+from adapters.web.api.openai.bodies import ChatRequest
+from adapters.web.api.openai.incoming import ASKED_FOR_TOOLS, to_incoming
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of, with_token
 from agent.queue.inbox import Accepted
