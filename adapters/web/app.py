@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -18,7 +22,7 @@ from adapters.web import files, health, modules
 from adapters.web.api import messages
 from adapters.web.api.openai import completions
 from adapters.web.faults import HANDLERS
-from adapters.web.guard import BoundedProtocol, HalfOpen, ReadableAddresses
+from adapters.web.guard import BoundedProtocol, Endpoint, HalfOpen, ReadableAddresses
 from adapters.web.page import chat, credentials, memories, page
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
@@ -57,6 +61,8 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
             Route("/healthz", health.get_health),
             Route("/readyz", health.get_readiness),
             Route("/metrics", health.get_metrics),
+            Route("/openapi.json", lazy("adapters.web.api.openapi", "get_openapi")),
+            Route("/docs", lazy("adapters.web.page.reference", "get_reference")),
             Route(modules.PATH, modules.answer_module, methods=modules.METHODS),
             Route("/", page.get_page),
             *page.static_routes(),
@@ -73,6 +79,19 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
     # Set when the server is about to end: streams that would go on for ever end then.
     web.state.closing = asyncio.Event()
     return web
+
+
+def lazy(module: str, name: str) -> Endpoint:
+    """Return the endpoint of this name in a module that is imported with its first request.
+
+    Few installations ever get one, and each process would pay at its start for the schemas that these modules build.
+    """
+
+    async def answer(request: Request) -> Response:
+        endpoint: Endpoint = getattr(sys.modules.get(module) or await asyncio.to_thread(import_module, module), name)
+        return await endpoint(request)
+
+    return answer
 
 
 def platform_routes(app: App) -> list[Route]:

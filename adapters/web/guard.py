@@ -30,8 +30,10 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def to_refusal(status: str, code: str, message: str) -> bytes:
-    """Return the response that refuses a request and closes its connection."""
-    body = json.dumps({"error": {"code": code, "message": message}}).encode()
+    """Return the response that refuses a request and closes its connection; its address may not be known yet."""
+    body = json.dumps(
+        {"error": {"code": code, "message": message, "type": "invalid_request_error", "param": None}}
+    ).encode()
     head = [
         f"HTTP/1.1 {status}".encode(),
         b"content-type: application/json",

@@ -10,19 +10,21 @@ from adapters.web.api.bodies import max_body, read_json
 from adapters.web.api.messages import accept_once, answer_to, cancel_request, unless_disconnected
 from adapters.web.api.openai.answers import (
     MODEL,
-    CompletionStream,
-    Head,
+    ChunkWriter,
+    TurnStream,
+    Writer,
     finish_reason,
     to_fault,
+    to_text,
     to_usage,
-    with_links,
 )
 from adapters.web.api.openai.bodies import ChatRequest
-from adapters.web.api.openai.incoming import ASKED_FOR_TOOLS, to_incoming
+from adapters.web.api.openai.incoming import ASKED_FOR_TOOLS, find_sender, to_incoming
+from adapters.web.api.openai.shapes import ChatCompletion, Model, ModelList
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of, with_token
 from agent.queue.inbox import Accepted
-from shared.messages import IncomingMessage
+from shared.messages import AgentResponse, IncomingMessage
 
 KEY_HEADER = "idempotency-key"
 NOT_PASSED_ON = ("logit_bias", "logprobs", "top_logprobs", "top_k", "min_p", "repetition_penalty", "best_of")
@@ -35,32 +37,42 @@ async def post_completion(request: Request) -> Response:
     app = app_of(request)
     body = await read_json(request, ChatRequest, max_body(app))
     refuse_unsupported(body)
-    key = request.headers.get(KEY_HEADER)
-    message = await to_incoming(app, body, request.headers, key=key)
+    sender = find_sender(request.headers, body.user, body.safety_identifier)
+    message = await to_incoming(app, body, sender, key=request.headers.get(KEY_HEADER))
     accepted = await accept_once(app, message)
-    head = Head(f"chatcmpl-{accepted.inbox_id}", int(app.clock.now().timestamp()))
+    completion_id, created = f"chatcmpl-{accepted.inbox_id}", int(app.clock.now().timestamp())
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        return await stream_completion(request, accepted, message, head=head, with_usage=with_usage)
-    answer = await answer_to(request, accepted, message, is_named=bool(key))
+        return await stream_turn(request, accepted, message, ChunkWriter(completion_id, created, with_usage=with_usage))
+    answer = await find_answer(request, accepted, message)
+    completion: ChatCompletion = {
+        "id": completion_id,
+        "object": "chat.completion",
+        "created": created,
+        "model": MODEL,
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": to_text(answer), "refusal": None},
+                "logprobs": None,
+                "finish_reason": finish_reason(is_finished=answer.finished, error=answer.error),
+            }
+        ],
+        "usage": to_usage(answer.usage),
+    }
+    return JSONResponse(completion)
+
+
+async def find_answer(request: Request, accepted: Accepted, message: IncomingMessage) -> AgentResponse:
+    """Return the answer to a message; raises the `Fault` that its turn ends with before any text."""
+    answer = await answer_to(request, accepted, message, is_named=bool(request.headers.get(KEY_HEADER)))
     fault = to_fault(answer.error, answer.content, iterations=answer.iterations)
     if fault is not None:
         raise fault
-    files = [{"filename": file.filename, "url": file.url} for file in answer.files]
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": with_links(answer.content, files), "refusal": None},
-        "logprobs": None,
-        "finish_reason": finish_reason(is_finished=answer.finished, error=answer.error),
-    }
-    usage = to_usage(answer.usage.input_tokens, answer.usage.cached_tokens, answer.usage.output_tokens)
-    completion = {"id": head.id, "object": "chat.completion", "created": head.created, "model": MODEL}
-    return JSONResponse({**completion, "choices": [choice], "usage": usage})
+    return answer
 
 
-async def stream_completion(
-    request: Request, accepted: Accepted, message: IncomingMessage, *, head: Head, with_usage: bool
-) -> Response:
+async def stream_turn(request: Request, accepted: Accepted, message: IncomingMessage, writer: Writer) -> Response:
     """Return the response that streams the answer; raises the `Fault` that the turn ends with before any text.
 
     The status of a response can't be changed once it has begun, so it begins with the first text; but silence no longer
@@ -68,7 +80,7 @@ async def stream_completion(
     """
     is_named = bool(request.headers.get(KEY_HEADER))
     events = app_of(request).events.follow(accepted.inbox_id)
-    stream = CompletionStream(head, events, with_usage=with_usage)
+    stream = TurnStream(events, writer)
     reading = sse.KeptAlive(stream.frames(), events)
     on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
     try:
@@ -88,7 +100,8 @@ async def stream_completion(
 @with_token
 async def get_models(request: Request) -> Response:
     """List the only model: the agent."""
-    return JSONResponse({"object": "list", "data": [MODEL_ENTRY]})
+    models: ModelList = {"object": "list", "data": [MODEL_ENTRY]}
+    return JSONResponse(models)
 
 
 @with_token
@@ -98,7 +111,7 @@ async def get_model(request: Request) -> Response:
     return JSONResponse(MODEL_ENTRY)
 
 
-MODEL_ENTRY = {"id": MODEL, "object": "model", "created": 1_767_225_600, "owned_by": MODEL}
+MODEL_ENTRY: Model = {"id": MODEL, "object": "model", "created": 1_767_225_600, "owned_by": MODEL}
 
 
 def require_model(name: str) -> None:
