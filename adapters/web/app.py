@@ -34,6 +34,7 @@ ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
 # Longer than clients keep an idle connection: a request on a connection that is being closed would be lost.
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
+RESPONSES = "adapters.web.api.openai.responses"
 
 
 def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> Starlette:
@@ -46,6 +47,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
             # The most frequent first: routes are tried in order.
             Route("/v1/messages", messages.post_message, methods=["POST"]),
             Route("/v1/chat/completions", completions.post_completion, methods=["POST"]),
+            Route("/v1/responses", lazy(RESPONSES, "post_response"), methods=["POST"]),
             Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
             Route("/chat/events", chat.get_chat_events),
             Route("/chat/due", chat.get_due),
@@ -56,6 +58,8 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
             Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
             Route("/v1/models", completions.get_models),
             Route("/v1/models/{model}", completions.get_model),
+            Route("/v1/responses/{id}", lazy(RESPONSES, "get_response")),
+            Route("/v1/responses/{id}", lazy(RESPONSES, "delete_response"), methods=["DELETE"]),
             Route("/v1/conversations/{id}/events", messages.get_events),
             Route("/files/{id}", files.get_file),
             Route("/healthz", health.get_health),

@@ -9,11 +9,15 @@ from adapters.web.api.answers import EVENTS, Health, Readiness, StoredEvents
 from adapters.web.api.bodies import SentMessage
 from adapters.web.api.messages import MAX_PAGE
 from adapters.web.api.openai.bodies import ChatRequest
+from adapters.web.api.openai.response_bodies import ResponseRequest
 from adapters.web.api.openai.shapes import (
     ChatChunk,
     ChatCompletion,
+    DeletedResponse,
     Model,
     ModelList,
+    Response,
+    ResponseEvent,
 )
 from adapters.web.faults import OPENAI_PATHS, OpenAIProblem, Problem
 from shared.messages import AgentResponse
@@ -86,14 +90,16 @@ FRONT_END = (
     Parameter("X-OpenWebUI-User-Id", "header", "Who writes, as Open WebUI names the person; wins over the body."),
     Parameter("X-LibreChat-User-Id", "header", "Who writes, as LibreChat names the person; wins over the body."),
 )
-CLOSE = Parameter("Cancel-On-Close", "header", "With true, closing the request ends the turn.", {"type": "string"})
+CLOSE = Parameter(
+    "Cancel-On-Close", "header", "With true, closing the request ends the turn.", schema={"type": "string"}
+)
 JSON_RPC = "A message of another agent as JSON-RPC, in version 0.3 or 1.0 of A2A; the agent card describes it."
 OF_MODULES = [
     Operation(
         method,
         "/modules/{module}/{path}",
         "What a module answers at its own address, in its own way; it looks itself who asks.",
-        None,
+        answer=None,
         parameters=(
             Parameter("module", "path", "The module."),
             Parameter("path", "path", "Its address; it may contain slashes."),
@@ -104,12 +110,14 @@ OF_MODULES = [
     )
     for method in ("get", "post", "put", "delete")
 ]
+RESPONSE = Parameter("id", "path", "The response, by the id that it came with.", schema={"type": "string"})
+OWNER = Parameter("user", "query", "Whose it has to be; without it and the headers, anybody's.")
 OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "post",
         "/v1/messages",
         "Say something to the agent; the answer comes when the turn has ended, or as events while it runs.",
-        AgentResponse,
+        answer=AgentResponse,
         body=SentMessage,
         parameters=(CLOSE,),
         errors=(409,),
@@ -119,11 +127,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "get",
         "/v1/conversations/{id}/events",
         "The stored events of a conversation, oldest first.",
-        StoredEvents,
+        answer=StoredEvents,
         parameters=(
-            Parameter("id", "path", "The conversation.", NUMBER),
-            Parameter("after", "query", "Only events with a higher id.", NUMBER | {"default": 0}),
-            Parameter("limit", "query", "At most so many.", NUMBER | {"maximum": MAX_PAGE, "default": 500}),
+            Parameter("id", "path", "The conversation.", schema=NUMBER),
+            Parameter("after", "query", "Only events with a higher id.", schema=NUMBER | {"default": 0}),
+            Parameter("limit", "query", "At most so many.", schema=NUMBER | {"maximum": MAX_PAGE, "default": 500}),
         ),
         errors=(404,),
     ),
@@ -131,18 +139,42 @@ OPERATIONS: tuple[Operation, ...] = (
         "post",
         "/v1/chat/completions",
         "The agent as a model of OpenAI's API: answers the last message of the user.",
-        ChatCompletion,
+        answer=ChatCompletion,
         body=ChatRequest,
         parameters=(KEY, CLOSE, *FRONT_END),
         errors=(404, *OF_A_TURN),
         stream={"": ChatChunk},
     ),
-    Operation("get", "/v1/models", "The models, of which there is one: the agent.", ModelList),
+    Operation(
+        "post",
+        "/v1/responses",
+        "The same in the form of OpenAI's Responses API, whose answers are stored and can be gone on from.",
+        answer=Response,
+        body=ResponseRequest,
+        parameters=(KEY, CLOSE, *FRONT_END),
+        errors=(404, *OF_A_TURN),
+        stream={"": ResponseEvent},
+    ),
+    *(
+        Operation(
+            method,
+            "/v1/responses/{id}",
+            summary,
+            answer=answer,
+            parameters=(RESPONSE, *FRONT_END, OWNER),
+            errors=(404,),
+        )
+        for method, summary, answer in (
+            ("get", "A stored response, also while it is being written.", Response),
+            ("delete", "Delete a stored response; what is remembered of its turn stays.", DeletedResponse),
+        )
+    ),
+    Operation("get", "/v1/models", "The models, of which there is one: the agent.", answer=ModelList),
     Operation(
         "get",
         "/v1/models/{model}",
         "One model.",
-        Model,
+        answer=Model,
         parameters=(Parameter("model", "path", "Its name."),),
         errors=(404,),
     ),
@@ -150,7 +182,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "get",
         "/files/{id}",
         "A file of a reply, by the signed link that came with it; always a download.",
-        None,
+        answer=None,
         parameters=(
             Parameter("id", "path", "The file."),
             Parameter("until", "query", "When the link ends."),
@@ -160,18 +192,18 @@ OPERATIONS: tuple[Operation, ...] = (
         media_type=BYTES,
         is_public=True,
     ),
-    Operation("post", "/a2a", JSON_RPC, dict[str, Any], body=dict[str, Any], stream={"": dict[str, Any]}),
-    Operation("get", "/.well-known/agent-card.json", "The agent card of A2A.", dict[str, Any], is_public=True),
+    Operation("post", "/a2a", JSON_RPC, answer=dict[str, Any], body=dict[str, Any], stream={"": dict[str, Any]}),
+    Operation("get", "/.well-known/agent-card.json", "The agent card of A2A.", answer=dict[str, Any], is_public=True),
     *OF_MODULES,
-    Operation("get", "/healthz", "Whether the process runs.", Health, is_public=True),
+    Operation("get", "/healthz", "Whether the process runs.", answer=Health, is_public=True),
     Operation(
         "get",
         "/readyz",
         "Whether messages are accepted, and by how many workers they are answered.",
-        Readiness,
+        answer=Readiness,
         parameters=(Parameter("workers", "query", "Ready only with so many; what is no number counts as 0."),),
         is_public=True,
     ),
-    Operation("get", "/metrics", "Metrics in the format of Prometheus.", None, media_type="text/plain"),
-    Operation("get", "/openapi.json", "This description.", dict[str, Any], is_public=True),
+    Operation("get", "/metrics", "Metrics in the format of Prometheus.", answer=None, media_type="text/plain"),
+    Operation("get", "/openapi.json", "This description.", answer=dict[str, Any], is_public=True),
 )

@@ -43,7 +43,9 @@ async def post_completion(request: Request) -> Response:
     completion_id, created = f"chatcmpl-{accepted.inbox_id}", int(app.clock.now().timestamp())
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
-        return await stream_turn(request, accepted, message, ChunkWriter(completion_id, created, with_usage=with_usage))
+        return await stream_turn(
+            request, accepted, message, writer=ChunkWriter(completion_id, created, with_usage=with_usage)
+        )
     answer = await find_answer(request, accepted, message)
     completion: ChatCompletion = {
         "id": completion_id,

@@ -109,6 +109,11 @@ def find_sender(
     return None
 
 
+def names_by_header(headers: Mapping[str, str]) -> bool:
+    """Return whether a front end names who writes, even if it does not know the person."""
+    return any(header in headers for header, _ in FORWARDED)
+
+
 def read_messages(messages: list[ChatMessage]) -> tuple[int, ChatMessage]:
     """Return the place of the message to answer and the message; raises a 400 that names what is wrong."""
     for number, message in enumerate(messages):
