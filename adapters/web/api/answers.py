@@ -84,6 +84,7 @@ class TurnComplete(TurnEvent):
     finished: bool
     error: str | None
     model: str | None
+    action: NotRequired[str]
 
 
 class StreamError(TypedDict):

@@ -98,9 +98,9 @@ async def answer_to(request: Request, accepted: Accepted, message: IncomingMessa
 def to_json(response: AgentResponse) -> Response:
     """Return a turn's answer; `turn_id` 0 stands for a command, which runs no turn.
 
-    `confirmation` is present only if the answer asks for one.
+    `confirmation` is present only if the answer asks for one, and `action` only in planner mode.
     """
-    left_out = {"confirmation"} if response.confirmation is None else None
+    left_out = {name for name in ("confirmation", "action") if getattr(response, name) is None}
     return Response(RESPONSE.dump_json(response, exclude=left_out), media_type="application/json")
 
 

@@ -241,7 +241,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "input.0",
     ),
     ({"background": True}, "background", "This agent can't"),
-    ({"text": {"format": {"type": "json_object"}}}, "text.format.type", "text.format.type: input should be 'text'"),
+    (
+        {"text": {"format": {"type": "json_object"}}},
+        "text.format.type",
+        "text.format.type: this agent answers with text",
+    ),
     ({"metadata": {"a": "b" * 513}}, "metadata.a", "metadata.a: string should have at most 512"),
     ({"max_output_tokens": 0}, "max_output_tokens", "max_output_tokens: input should be greater"),
     ({"previous_response_id": "resp_1"}, "previous_response_id", "There is no such response"),

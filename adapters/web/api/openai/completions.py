@@ -19,6 +19,7 @@ from adapters.web.api.openai.answers import (
     to_usage,
 )
 from adapters.web.api.openai.bodies import ChatRequest
+from adapters.web.api.openai.headers import Stopwatch, build_headers, with_headers
 from adapters.web.api.openai.incoming import ASKED_FOR_TOOLS, find_sender, to_incoming
 from adapters.web.api.openai.shapes import ChatCompletion, Model, ModelList
 from adapters.web.faults import Fault
@@ -27,7 +28,7 @@ from agent.queue.inbox import Accepted
 from shared.messages import AgentResponse, IncomingMessage
 
 KEY_HEADER = "idempotency-key"
-NOT_PASSED_ON = ("logit_bias", "logprobs", "top_logprobs", "top_k", "min_p", "repetition_penalty", "best_of")
+NOT_PASSED_ON = ("logit_bias", "logprobs", "top_logprobs", "top_k", "min_p", "repetition_penalty", "best_of", "audio")
 CANT_BE_PASSED_ON = "This agent can't pass this option on to its models. Leave the field out."
 
 
@@ -46,7 +47,7 @@ async def post_completion(request: Request) -> Response:
         return await stream_turn(
             request, accepted, message, writer=ChunkWriter(completion_id, created, with_usage=with_usage)
         )
-    answer = await find_answer(request, accepted, message)
+    answer, headers = await find_answer(request, accepted, message)
     completion: ChatCompletion = {
         "id": completion_id,
         "object": "chat.completion",
@@ -62,16 +63,20 @@ async def post_completion(request: Request) -> Response:
         ],
         "usage": to_usage(answer.usage),
     }
-    return JSONResponse(completion)
+    return JSONResponse(completion, headers=headers)
 
 
-async def find_answer(request: Request, accepted: Accepted, message: IncomingMessage) -> AgentResponse:
-    """Return the answer to a message; raises the `Fault` that its turn ends with before any text."""
+async def find_answer(
+    request: Request, accepted: Accepted, message: IncomingMessage
+) -> tuple[AgentResponse, dict[str, str]]:
+    """Return the answer to a message, and headers; raises the `Fault` that its turn ends with before any text."""
+    stopwatch = Stopwatch()
     answer = await answer_to(request, accepted, message, is_named=bool(request.headers.get(KEY_HEADER)))
+    headers = await build_headers(app_of(request), accepted, message.sender, stopwatch)
     fault = to_fault(answer.error, answer.content, iterations=answer.iterations)
     if fault is not None:
-        raise fault
-    return answer
+        raise with_headers(fault, headers)
+    return answer, headers
 
 
 async def stream_turn(request: Request, accepted: Accepted, message: IncomingMessage, writer: Writer) -> Response:
@@ -80,23 +85,29 @@ async def stream_turn(request: Request, accepted: Accepted, message: IncomingMes
     The status of a response can't be changed once it has begun, so it begins with the first text; but silence no longer
     than a proxy endures.
     """
+    app, stopwatch = app_of(request), Stopwatch()
     is_named = bool(request.headers.get(KEY_HEADER))
-    events = app_of(request).events.follow(accepted.inbox_id)
+    events = app.events.follow(accepted.inbox_id)
     stream = TurnStream(events, writer)
     reading = sse.KeptAlive(stream.frames(), events)
     on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
     try:
         await unless_disconnected(request, reading.wait_for_first())
+        headers = await build_headers(app, accepted, message.sender, stopwatch)
         stream.is_open = True
     except ClientDisconnect:
         # Whoever still reads would count as a caller that waits.
         await reading.aclose()
         await on_closed()
         raise
+    except Fault as fault:
+        raise with_headers(fault, await build_headers(app, accepted, message.sender, stopwatch)) from None
     finally:
         if not stream.is_open:
             await reading.aclose()
-    return sse.EventStream(reading, on_closed)
+    response = sse.EventStream(reading, on_closed)
+    response.headers.update(headers)
+    return response
 
 
 @with_token
@@ -124,7 +135,7 @@ def require_model(name: str) -> None:
 
 def refuse_unsupported(body: ChatRequest) -> None:
     """Refuse unsupported options that change the meaning of the answer; other unknown options are ignored."""
-    for field in ("tools", "functions"):
+    for field in ("tools", "functions", "web_search_options"):
         if getattr(body, field):
             raise Fault(400, "unsupported_parameter", ASKED_FOR_TOOLS, field=field)
     for field in NOT_PASSED_ON:

@@ -14,6 +14,7 @@ from adapters.web.api.openai.bodies import (
     ImagePart,
     Open,
     Part,
+    TextAlone,
     TextPart,
 )
 from adapters.web.faults import Fault, invalid
@@ -114,7 +115,7 @@ InputItem = Annotated[
 class TextFormat(Open):
     """The format of the answer; only text is supported."""
 
-    type: Literal["text"] = "text"
+    type: TextAlone = "text"
 
 
 class TextOptions(Open):

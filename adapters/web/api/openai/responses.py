@@ -82,7 +82,8 @@ async def post_response(request: Request) -> Response:
     )
     if body.stream:
         return await stream_turn(request, accepted, message, writer=ResponseWriter(head))
-    return JSONResponse(of_answer(head, await find_answer(request, accepted, message)))
+    answer, headers = await find_answer(request, accepted, message)
+    return JSONResponse(of_answer(head, answer), headers=headers)
 
 
 @with_token

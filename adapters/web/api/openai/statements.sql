@@ -43,3 +43,11 @@ ORDER BY chain.place DESC;
 
 -- name: delete_response
 DELETE FROM stored_responses WHERE inbox_id = :inbox_id RETURNING inbox_id;
+
+-- name: find_token_budget
+-- The monthly tokens of the person with this account, if they have a limit.
+SELECT own.token_limit + granted.tokens AS budget, own.tokens_used AS used, own.tokens_reserved AS reserved, own.resets_at
+FROM user_platform_links AS link
+CROSS JOIN LATERAL parley_read_limits(ROW(link.user_id, NULL, NULL)) AS own
+CROSS JOIN LATERAL parley_granted(link.user_id, NULL, NULL) AS granted
+WHERE link.platform = :platform AND link.platform_user_id = :platform_user_id AND own.token_limit IS NOT NULL;
