@@ -72,7 +72,7 @@ async def find_answer(
     """Return the answer to a message, and headers; raises the `Fault` that its turn ends with before any text."""
     stopwatch = Stopwatch()
     answer = await answer_to(request, accepted, message, is_named=bool(request.headers.get(KEY_HEADER)))
-    headers = await build_headers(app_of(request), accepted, message.sender, stopwatch)
+    headers = await build_headers(app_of(request), accepted, message.sender, stopwatch=stopwatch)
     fault = to_fault(answer.error, answer.content, iterations=answer.iterations)
     if fault is not None:
         raise with_headers(fault, headers)
@@ -93,7 +93,7 @@ async def stream_turn(request: Request, accepted: Accepted, message: IncomingMes
     on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
     try:
         await unless_disconnected(request, reading.wait_for_first())
-        headers = await build_headers(app, accepted, message.sender, stopwatch)
+        headers = await build_headers(app, accepted, message.sender, stopwatch=stopwatch)
         stream.is_open = True
     except ClientDisconnect:
         # Whoever still reads would count as a caller that waits.
@@ -101,7 +101,7 @@ async def stream_turn(request: Request, accepted: Accepted, message: IncomingMes
         await on_closed()
         raise
     except Fault as fault:
-        raise with_headers(fault, await build_headers(app, accepted, message.sender, stopwatch)) from None
+        raise with_headers(fault, await build_headers(app, accepted, message.sender, stopwatch=stopwatch)) from None
     finally:
         if not stream.is_open:
             await reading.aclose()
