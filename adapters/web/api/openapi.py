@@ -14,6 +14,7 @@ from starlette.responses import Response
 from adapters.web.api.operations import EVENT_STREAM, JSON, OPERATIONS, STATUSES, Operation, Parameter
 from shared import __version__
 
+TOKENS = "The API_TOKEN, or a person's token."
 COMPONENTS = "#/components/schemas/{model}"
 DESCRIPTION = (
     "Programs speak for the people whom they name, and send the API_TOKEN of this Parley as a bearer token. What people"
@@ -63,7 +64,9 @@ def build_document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": schemas.components,
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "The API_TOKEN."}},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "The API_TOKEN, or a person's token."}
+            },
         },
         "security": [{"bearer": []}],
     }

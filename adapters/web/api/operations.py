@@ -80,7 +80,7 @@ class Operation:
     @property
     def statuses(self) -> list[int]:
         """Return the errors that it may be answered with."""
-        with_token = () if self.is_public else (401,)
+        with_token = () if self.is_public else (401, 403)
         return sorted({*ALWAYS, *with_token, *(WITH_BODY if self.body is not None else ()), *self.errors})
 
 

@@ -20,10 +20,10 @@ from adapters.web.api.openai.answers import (
 )
 from adapters.web.api.openai.bodies import ChatRequest
 from adapters.web.api.openai.headers import Stopwatch, build_headers, with_headers
-from adapters.web.api.openai.incoming import ASKED_FOR_TOOLS, find_sender, to_incoming
+from adapters.web.api.openai.incoming import ASKED_FOR_TOOLS, find_speaker, to_incoming
 from adapters.web.api.openai.shapes import ChatCompletion, Model, ModelList
 from adapters.web.faults import Fault
-from adapters.web.guard import app_of, with_token
+from adapters.web.guard import app_of, with_scope
 from agent.queue.inbox import Accepted
 from shared.messages import AgentResponse, IncomingMessage
 
@@ -32,13 +32,13 @@ NOT_PASSED_ON = ("logit_bias", "logprobs", "top_logprobs", "top_k", "min_p", "re
 CANT_BE_PASSED_ON = "This agent can't pass this option on to its models. Leave the field out."
 
 
-@with_token
+@with_scope("chat")
 async def post_completion(request: Request) -> Response:
     """Answer the user's last message, in the conversation to which the request belongs."""
     app = app_of(request)
     body = await read_json(request, ChatRequest, max_body(app))
     refuse_unsupported(body)
-    sender = find_sender(request.headers, body.user, body.safety_identifier)
+    sender = find_speaker(request, body.user, body.safety_identifier)
     message = await to_incoming(app, body, sender, key=request.headers.get(KEY_HEADER))
     accepted = await accept_once(app, message)
     completion_id, created = f"chatcmpl-{accepted.inbox_id}", int(app.clock.now().timestamp())
@@ -110,14 +110,14 @@ async def stream_turn(request: Request, accepted: Accepted, message: IncomingMes
     return response
 
 
-@with_token
+@with_scope("read")
 async def get_models(request: Request) -> Response:
     """List the only model: the agent."""
     models: ModelList = {"object": "list", "data": [MODEL_ENTRY]}
     return JSONResponse(models)
 
 
-@with_token
+@with_scope("read")
 async def get_model(request: Request) -> Response:
     """Return a model by its name."""
     require_model(request.path_params["model"])

@@ -8,15 +8,18 @@ from typing import Literal
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from starlette.requests import Request
+
 from adapters.web.api.bodies import MAX_NAME
 from adapters.web.api.openai.bodies import ChatMessage, ChatRequest, FilePart
 from adapters.web.api.openai.files import store_parts
 from adapters.web.faults import Fault, invalid
+from adapters.web.guard import person_of
+from adapters.web.tokens import PLATFORM
 from agent.app import App
 from shared.messages import EarlierMessage, IncomingMessage, Place, ProgramRequest, Sender
 from shared.text import clean, cut
 
-PLATFORM = "openai"
 # The account of all requests that name no person.
 NOBODY = "anonymous"
 # In which front ends name the person who writes to them: the id, and the name if there is one.
@@ -107,6 +110,16 @@ def find_sender(
             name = unquote(clean(headers.get(dict(FORWARDED).get(field, ""), ""))).strip()
             return Sender(PLATFORM, person, cut(clean(name), MAX_NAME) or None)
     return None
+
+
+def find_speaker(request: Request, user: str | None = None, safety_identifier: str | None = None) -> Sender | None:
+    """Return the person who writes, as `find_sender`; with a person's token that person, and a 403 for another."""
+    sender, person = find_sender(request.headers, user, safety_identifier), person_of(request)
+    if person is None:
+        return sender
+    if sender is not None:
+        person.require(sender)
+    return person.sender
 
 
 def names_by_header(headers: Mapping[str, str]) -> bool:

@@ -20,9 +20,8 @@ from adapters.web.api.openai.completions import (
 from adapters.web.api.openai.incoming import (
     ASKED_FOR_TOOLS,
     NOBODY,
-    PLATFORM,
     Thread,
-    find_sender,
+    find_speaker,
     names_by_header,
     to_channel,
     to_event_id,
@@ -31,7 +30,8 @@ from adapters.web.api.openai.incoming import (
 from adapters.web.api.openai.response_answers import ResponseHead, ResponseWriter, of_answer
 from adapters.web.api.openai.response_bodies import ResponseRequest
 from adapters.web.faults import Fault
-from adapters.web.guard import app_of, with_token
+from adapters.web.guard import app_of, with_scope
+from adapters.web.tokens import PLATFORM
 from agent.app import App
 from agent.journal.responses import find_response
 from shared.db.statements import load_statements
@@ -50,13 +50,13 @@ NO_RESPONSE = "There is no such response, or it was not stored."
 TWO_CONVERSATIONS = "Name either a conversation or a previous response."
 
 
-@with_token
+@with_scope("chat")
 async def post_response(request: Request) -> Response:
     """Answer the user's last message, in the conversation to which the request belongs."""
     app = app_of(request)
     body = await read_json(request, ResponseRequest, max_body(app))
     refuse_unsupported(body)
-    sender = find_sender(request.headers, body.user, body.safety_identifier)
+    sender = find_speaker(request, body.user, body.safety_identifier)
     key = request.headers.get(KEY_HEADER)
     chat = body.to_chat()
     previous_id = None if body.previous_response_id is None else read_id(app, body.previous_response_id)
@@ -86,7 +86,7 @@ async def post_response(request: Request) -> Response:
     return JSONResponse(of_answer(head, answer), headers=headers)
 
 
-@with_token
+@with_scope("read")
 async def get_response(request: Request) -> Response:
     """Return a stored response, also while it is being written."""
     app = app_of(request)
@@ -103,7 +103,7 @@ async def get_response(request: Request) -> Response:
     return JSONResponse(of_answer(head, answer))
 
 
-@with_token
+@with_scope("chat")
 async def delete_response(request: Request) -> Response:
     """Delete a stored response: it can't be read or gone on from any more. What is remembered of it stays."""
     app = app_of(request)
@@ -122,7 +122,7 @@ async def find_stored(app: App, request: Request) -> tuple[int, Any]:
     """
     inbox_id = read_id(app, request.path_params["id"])
     user = request.query_params.get("user")
-    sender = find_sender(request.headers, clean(user or ""))
+    sender = find_speaker(request, clean(user or ""))
     if sender is None and (user is not None or names_by_header(request.headers)):
         sender = Sender(PLATFORM, NOBODY)
     async with app.database.statement() as session:
