@@ -82,16 +82,6 @@ def modules_of(parley: Parley) -> set[str]:
     return {tool["function"]["name"].partition("__")[0] for tool in last_request(parley).get("tools", ())}
 
 
-async def test_a_token_for_the_api_is_given_and_revoked(parley: Parley, address: Address) -> None:
-    await run(address, PEOPLE)
-    await admin(parley, "Give somebody a token for the API")
-    tokens = await parley.sql("SELECT user_id, name, scopes, expires_at > now() AS is_valid FROM admin.tokens")
-    await admin(parley, "Revoke a token")
-
-    assert [tuple(row) for row in tokens] == [(1, "laptop", ["chat", "read"], True)]
-    assert await parley.value("SELECT revoked_at IS NOT NULL AND token_hash IS NULL FROM api_tokens")
-
-
 async def test_all_statements_of_the_page_run_in_order(address: Address) -> None:
     await run(address, PEOPLE)
 
