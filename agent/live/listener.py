@@ -19,6 +19,7 @@ from agent.journal.steps import Event
 from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.live.failovers import Failovers
+from agent.live.notifier import Bus
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
@@ -53,8 +54,10 @@ class Listener(TurnReaders):
     A lost connection is reopened; all readers then read the tables again, so that they miss nothing.
     """
 
-    def __init__(self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None) -> None:
-        super().__init__(database, secret_keys, rules)
+    def __init__(
+        self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None, bus: Bus | None = None
+    ) -> None:
+        super().__init__(database, secret_keys, rules, bus=bus)
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
@@ -74,6 +77,7 @@ class Listener(TurnReaders):
         """Open the connection, as soon as the database accepts it; it is kept until `close`."""
         connection = await self._open_again()
         self._task = asyncio.create_task(self._keep(connection), name="event listener")
+        await self.notifier.bus.start(self._receive, self._look_again)
 
     async def close(self) -> None:
         """Stop listening."""
@@ -217,15 +221,22 @@ class Listener(TurnReaders):
                     log.warning("listener_waits_for_database", cause=f"{error or type(error).__name__}")
                 is_logged = True
                 await asyncio.sleep(0.5)
-        # All readers read the tables again.
-        for queue in [queue for queues in self._queues.values() for queue in queues]:
-            queue.put_nowait({"end": True})
+        self._look_again()
         for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
         self._tell_change(None)
+        return connection
+
+    def _look_again(self) -> None:
+        # Notes may have been missed: all readers read the tables, and workers look for jobs.
+        for queue in [queue for queues in self._queues.values() for queue in queues]:
+            queue.put_nowait({"end": True})
         for worker in self.notifier.workers:
             worker.wake()
-        return connection
+
+    def _receive(self, channel: str, note: str) -> None:
+        on_note = {TURNS: self._on_turn_note, JOBS: self._on_job_note}[channel]
+        on_note(None, 0, channel, note)
 
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for arrived in self._places.get(str(payload), ()):
