@@ -69,7 +69,7 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
     if revision == newest:
         yield Finding("ok", "tables", f"at revision {revision}")
         yield await _look_at_workers(address, installation.settings)
-        for check_part in (check_servers, _check_bus, _check_work, _check_choices, _find_scripts, _check_records):
+        for check_part in (check_servers, check_bus, _check_work, _check_choices, _find_scripts, _check_records):
             async for finding in check_part(address, installation):
                 yield finding
     elif revision is None:
@@ -242,7 +242,8 @@ async def _check_choices(address: Address, installation: Installation) -> AsyncI
             yield Finding("warn", "persona", text)
 
 
-async def _check_bus(address: Address, installation: Installation) -> AsyncIterator[Finding]:
+async def check_bus(address: Address, installation: Installation) -> AsyncIterator[Finding]:
+    """Yield whether the NATS server is there, if one is named."""
     settings = installation.settings
     if not settings.list_bus_servers():
         return

@@ -15,14 +15,16 @@ import logging
 import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final
+from functools import partial
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error, SlowConsumerError
 
 from agent.live.channels import JOBS, TURNS
-from agent.live.notifier import DatabaseBus, Note
+from agent.live.notifier import DatabaseBus, Hearer, Note
 from shared.credentials.vault import Undecryptable, Vault
 from shared.db.connections import PROGRAM_NAME
 from shared.db.database import Address, Database
@@ -46,6 +48,7 @@ ANSWER_SECONDS, PING_SECONDS = 1.0, 2
 # Others may come back a moment later; before, what was sent by NOTIFY has arrived.
 SETTLE_SECONDS = 1.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 15.0
+NO_TLS = "the server speaks no TLS, which its address asks for"
 FAILURES = (Error, OSError, TimeoutError)
 
 Callback = Callable[[], Awaitable[None]]
@@ -58,12 +61,48 @@ def find_prefix(address: Address, secret_keys: Sequence[str]) -> str:
     return f"parley.{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:20]}"
 
 
+class Encryption(ssl.SSLContext):
+    """Checks certificates, and knows whether it was used: the library speaks plainly where the server wants that."""
+
+    is_used = False
+
+    def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+        """Begin to encrypt a connection."""
+        self.is_used = True
+        return super().wrap_bio(*arguments, **options)
+
+
+def list_logins(servers: Sequence[str], check: Callable[[], None]) -> dict[str, Any]:
+    """Return the login in the first address that has one, as options for the client, which are told after the check."""
+    for server in map(urlsplit, servers):
+        names = ("token",) if server.password is None else ("user", "password")
+        values = [unquote(value) for value in (server.username, server.password) if value is not None]
+        if values:
+            return {name: partial(tell, value, check) for name, value in zip(names, values, strict=True)}
+    return {}
+
+
+def tell(value: str, check: Callable[[], None]) -> str:
+    """Return the value, if the check does not raise."""
+    check()
+    return value
+
+
 async def connect(settings: Settings, closed_cb: Callback | None = None, on_drop: Callback | None = None) -> Client:
     """Return a client that is connected, and that does not come back by itself; raises one of `FAILURES`.
 
     `on_drop` is called when messages came faster than they were read.
     """
-    client, errors = Client(), list[Exception]()
+    client, errors, servers = Client(), list[Exception](), settings.list_bus_servers()
+    encryption = Encryption(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.bus_ca_file is None:
+        encryption.load_default_certs()
+    else:
+        encryption.load_verify_locations(settings.bus_ca_file)
+
+    def check() -> None:
+        if any(server.startswith("tls:") for server in servers) and not encryption.is_used:
+            raise ConnectionError(NO_TLS)
 
     async def on_error(error: Exception) -> None:
         if isinstance(error, SlowConsumerError) and on_drop is not None:
@@ -74,18 +113,20 @@ async def connect(settings: Settings, closed_cb: Callback | None = None, on_drop
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             await client.connect(
-                settings.list_bus_servers(),
+                [f"{server.scheme}://{server.netloc.rpartition('@')[2]}" for server in map(urlsplit, servers)],
                 error_cb=on_error,
                 closed_cb=closed_cb,
                 name=PROGRAM_NAME,
-                tls=ssl.create_default_context(cafile=settings.bus_ca_file) if settings.bus_ca_file else None,
+                tls=encryption,
                 no_echo=True,
                 ping_interval=PING_SECONDS,
                 allow_reconnect=False,
-                # Each server is tried once.
+                # Each server is tried twice, at once: when to try again is ours to say.
                 max_reconnect_attempts=1,
-                reconnect_time_wait=round(CONNECT_SECONDS),
+                reconnect_time_wait=0,
+                **list_logins(servers, check),
             )
+            check()
     except FAILURES as error:
         await leave(client)
         raise (errors or [error])[0] from None
@@ -107,7 +148,6 @@ class NatsBus:
         # While notes go by the server.
         self._client: Client | None = None
         self._prefix = ""
-        self._receive: Callable[[str, str], None] = lambda _channel, _note: None
         self._has_worker = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -116,10 +156,10 @@ class NatsBus:
         """Return whether notes go by the server now."""
         return self._client is not None
 
-    async def start(self, receive: Callable[[str, str], None], look_again: Callable[[], None]) -> None:
+    async def start(self, hearer: Hearer) -> None:
         """Connect, as soon as the server answers: nobody waits for it."""
-        self._receive = receive
-        self._task = asyncio.create_task(self._keep(look_again), name="bus")
+        await self._by_database.start(hearer)
+        self._task = asyncio.create_task(self._keep(hearer), name="bus")
 
     def join(self) -> None:
         """Let this process's worker be woken; of a job, the server tells one of those that joined."""
@@ -159,15 +199,15 @@ class NatsBus:
         sealed = self._vault.encrypt(subject, json.dumps(notes, ensure_ascii=False))
         await client.publish(subject, sealed.encode())
 
-    async def _keep(self, look_again: Callable[[], None]) -> None:
+    async def _keep(self, hearer: Hearer) -> None:
         wait, is_told = FIRST_WAIT_SECONDS, False
         while True:
             lost, cause = asyncio.Event(), ""
             try:
-                async with self._connected(lost) as client:
+                async with self._connected(hearer, lost) as client:
                     log.info("bus_connected", server=describe(client), subjects=f"{self._prefix}.>")
                     wait, is_told = FIRST_WAIT_SECONDS, False
-                    await self._use(client, lost, look_again)
+                    await self._use(client, hearer, lost)
                     cause = str(client.last_error or "")
             except FAILURES as error:
                 cause = str(error) or type(error).__name__
@@ -178,40 +218,40 @@ class NatsBus:
             wait = min(LONGEST_WAIT_SECONDS, wait * 2)
 
     @contextlib.asynccontextmanager
-    async def _connected(self, lost: asyncio.Event) -> AsyncIterator[Client]:
+    async def _connected(self, hearer: Hearer, lost: asyncio.Event) -> AsyncIterator[Client]:
         async def on_closed() -> None:
             lost.set()
 
         client = await connect(self._settings, closed_cb=on_closed, on_drop=self._warn_once("bus_notes_dropped"))
         try:
             self._prefix = find_prefix(self._address, self._secret_keys)
-            await self._subscribe(client, TURNS)
+            await self._subscribe(client, hearer, TURNS)
             yield client
         finally:
             self._client = None
             await leave(client)
 
-    async def _use(self, client: Client, lost: asyncio.Event, look_again: Callable[[], None]) -> None:
-        joining = asyncio.create_task(self._join_workers(client), name="bus workers")
+    async def _use(self, client: Client, hearer: Hearer, lost: asyncio.Event) -> None:
+        joining = asyncio.create_task(self._join_workers(client, hearer), name="bus workers")
         try:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(lost.wait(), SETTLE_SECONDS)
             if not lost.is_set():
                 self._client = client
-                look_again()
+                hearer.look_again()
                 await lost.wait()
         finally:
             self._client = None
             joining.cancel()
             await asyncio.gather(joining, return_exceptions=True)
-            look_again()
+            hearer.look_again()
 
-    async def _join_workers(self, client: Client) -> None:
+    async def _join_workers(self, client: Client, hearer: Hearer) -> None:
         await self._has_worker.wait()
         with contextlib.suppress(*FAILURES):
-            await self._subscribe(client, JOBS, queue="workers")
+            await self._subscribe(client, hearer, JOBS, queue="workers")
 
-    async def _subscribe(self, client: Client, channel: str, queue: str = "") -> None:
+    async def _subscribe(self, client: Client, hearer: Hearer, channel: str, queue: str = "") -> None:
         subject, refuse = f"{self._prefix}.{channel}", self._warn_once("bus_message_refused")
 
         async def read(message: Msg) -> None:
@@ -219,7 +259,7 @@ class NatsBus:
             if notes is None:
                 await refuse()
             for note in notes or ():
-                self._receive(channel, note)
+                hearer.receive(channel, note)
 
         await client.subscribe(
             subject, queue, cb=read, pending_msgs_limit=WAITING_MESSAGES, pending_bytes_limit=WAITING_BYTES

@@ -10,12 +10,15 @@ then.
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+import asyncpg
+
 from agent.live.channels import JOBS
 from shared.db.database import Database, DatabaseLost
+from shared.db.driver import Connection
 from shared.db.errors import REFUSED
 from shared.db.statements import load_statements
 
@@ -63,6 +66,39 @@ class JobTaker(Protocol):
 Note = tuple[str, str]
 
 
+class HearingSession:
+    """The session of the database that hears notes, while there is one; it runs one statement at a time."""
+
+    def __init__(self) -> None:
+        self.connection: asyncpg.Connection | None = None
+        self.in_turn = asyncio.Lock()
+
+    async def notify(self, parameters: dict[str, Any]) -> bool:
+        """Send notes; return False if it can't now."""
+        async with self.in_turn:
+            if self.connection is None:
+                return False
+            try:
+                await Connection(self.connection).execute(statements.notify, parameters)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                return False
+            return True
+
+
+class Hearer(Protocol):
+    """Hears the notes of others."""
+
+    session: HearingSession
+
+    def receive(self, channel: str, note: str) -> None:
+        """Act on a note."""
+        ...
+
+    def look_again(self) -> None:
+        """Look at the tables: notes may have been missed."""
+        ...
+
+
 class Bus(Protocol):
     """What carries notes to the other processes."""
 
@@ -71,8 +107,8 @@ class Bus(Protocol):
         """Return whether it carries them now; None where there is none but the database."""
         ...
 
-    async def start(self, receive: Callable[[str, str], None], look_again: Callable[[], None]) -> None:
-        """Give the notes of others to `receive`, and call `look_again` when some may have been missed."""
+    async def start(self, hearer: Hearer) -> None:
+        """Tell it the notes of others, and when some may have been missed."""
         ...
 
     def join(self) -> None:
@@ -89,15 +125,20 @@ class Bus(Protocol):
 
 
 class DatabaseBus:
-    """Carries notes by NOTIFY; the listener's connection hears them, whatever else carries notes."""
+    """Carries notes by NOTIFY, which the hearer's session hears, whatever else carries notes.
+
+    They go by that session, too: the connections of the pool are in use while turns begin, and readers wait for none.
+    """
 
     is_connected = None
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._session = HearingSession()
 
-    async def start(self, receive: Callable[[str, str], None], look_again: Callable[[], None]) -> None:
-        """Do nothing: the listener has its connection."""
+    async def start(self, hearer: Hearer) -> None:
+        """Use its session."""
+        self._session = hearer.session
 
     def join(self) -> None:
         """Do nothing: of a job, the statement tells one of the workers in the table."""
@@ -105,8 +146,10 @@ class DatabaseBus:
     async def carry(self, notes: Sequence[Note]) -> None:
         """Send notes by one statement."""
         channels, texts = map(list, zip(*notes, strict=True))
-        async with self._database.statement() as session:
-            await session.execute(statements.notify, {"channels": channels, "notes": texts, "jobs": JOBS})
+        parameters = {"channels": channels, "notes": texts, "jobs": JOBS}
+        if not await self._session.notify(parameters):
+            async with self._database.statement() as session:
+                await session.execute(statements.notify, parameters)
 
     async def close(self) -> None:
         """Do nothing."""

@@ -24,6 +24,7 @@ from tests.bench.figures import Figure
 from tests.bench.load import Load, Run, merged, percentile
 from tests.bench.model import mark
 from tests.bench.statements import address_of, count, counted, new_database
+from tests.support.nats_server import running_nats
 from tests.support.pgbouncer import shared
 
 COUNTED_TURNS = 20
@@ -146,10 +147,13 @@ async def poolers(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure
 
 async def many_streams(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure]:
     """Answers that are read live at once, by a door beside the workers."""
-    async with streams.running_installation(make_folder(home / "streams"), base_url) as installation:
-        for count in size.watched:
-            async for figure in streams.measure(f"{count} streams", installation, count):
-                yield figure
+    async with running_nats() as server:
+        for name, more in {"NOTIFY": {}, "NATS": {"BUS_URL": server.url}}.items():
+            folder = make_folder(home / f"streams-{name}")
+            async with streams.running_installation(folder, base_url, more) as installation:
+                for count in size.watched:
+                    async for figure in streams.measure(f"{count} streams, {name}", installation, count):
+                        yield figure
 
 
 def make_folder(folder: Path) -> Path:

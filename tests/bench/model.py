@@ -104,7 +104,8 @@ async def stream(writer: asyncio.StreamWriter, frames: Iterator[bytes], count: i
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Serve the requests of one keep-alive connection."""
-    with suppress(asyncio.IncompleteReadError, ConnectionError):
+    # RuntimeError: uvloop's of a connection that the other side has closed.
+    with suppress(asyncio.IncompleteReadError, ConnectionError, RuntimeError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             length = LENGTH.search(head)

@@ -8,7 +8,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -94,8 +94,10 @@ def cpu_of_servers(home: Path) -> float:
     """Return the processor seconds of the Postgres in this folder, of those of its processes that ended, too."""
     total = 0
     for number, pid in enumerate(list_servers(home)):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += sum(map(int, fields[11 : 13 if number else 15]))
+        # One that ends meanwhile is counted by the first of them.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(map(int, fields[11 : 13 if number else 15]))
     return total / TICKS
 
 
@@ -128,7 +130,8 @@ async def running_installation(
             )
             await read_line(child, START_SECONDS)
             pids.append(child.pid)
-        yield Installation(*pids, home, f"http://127.0.0.1:{port}/v1/messages")
+        door, workers = pids
+        yield Installation(door, workers, home, url=f"http://127.0.0.1:{port}/v1/messages")
 
 
 async def read(session: aiohttp.ClientSession, url: str, client: int, content: str) -> Stream:
@@ -147,7 +150,7 @@ async def measure(
     name: str, installation: Installation, streams: int, *, seconds: int = ANSWER_SECONDS
 ) -> AsyncIterator[Figure]:
     """Let so many readers ask at once, and yield what they saw."""
-    address, notes = address_of(installation.home), []
+    address, notes = address_of(installation.home), list[None]()
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=RUN_SECONDS)
     login = {"Authorization": f"Bearer {TOKEN}"}
     async with (

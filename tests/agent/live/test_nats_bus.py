@@ -4,20 +4,24 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import asyncpg
+import httpx
 import pytest
 from pydantic import SecretStr
 
+from adapters.cli.check_database import Installation, check_bus
+from adapters.web.app import build_web
 from agent.journal.steps import Event
 from agent.live.channels import JOBS, TURNS
-from agent.live.nats_bus import MOST_BYTES, MOST_CHARS, PURPOSE, find_prefix, split
+from agent.live.nats_bus import FAILURES, MOST_BYTES, MOST_CHARS, PURPOSE, connect, find_prefix, leave, split
 from shared.credentials.vault import Vault
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.bench.children import read_line, running_child
+from tests.shared.http.test_egress import make_certificate
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
 from tests.support.chat_scene import child_environment
@@ -32,15 +36,17 @@ TEXT = "An answer of some length, which comes in several pieces and is read word
 
 @dataclass
 class Teller:
-    """A model that says the first words, and the rest when it may."""
+    """A model that begins once somebody reads, and ends when it may."""
 
-    began: asyncio.Event
-    may_end: asyncio.Event
+    is_read: asyncio.Event = field(default_factory=asyncio.Event)
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def answer(self, _body: Body, _number: int) -> Answer:
-        """Return the answer, which lasts until it may end."""
+    async def answer(self, _body: Body, _number: int) -> Answer:
+        """Return the answer, in pieces."""
+        await self.is_read.wait()
         self.began.set()
-        return Answer(TEXT, end=self.may_end)
+        return Answer(TEXT, chunk_delay=0.02, end=self.may_end)
 
 
 @dataclass
@@ -59,9 +65,8 @@ class Pair:
 
     async def read(self, content: str = "hello") -> list[Event]:
         """Ask, and read the answer to its end."""
-        accepted = await self.door.accept(content, wants_stream=True)
         async with asyncio.timeout(60):
-            return [event async for event in self.door.app.events.follow(accepted.inbox_id)]
+            return await self.door.follow(content)
 
 
 def shown(events: list[Event]) -> str:
@@ -138,11 +143,12 @@ async def test_jobs_and_texts_go_over_the_bus_alone_and_nobody_else_reads_them(p
 async def test_what_strangers_send_shows_nobody_anything_and_stops_nothing(
     pair: Pair, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    teller = Teller(asyncio.Event(), asyncio.Event())
+    teller = Teller()
     model.play(teller.answer)
     accepted = await pair.door.accept("hello", wants_stream=True)
-    events: list[Event] = []
     following = pair.door.app.events.follow(accepted.inbox_id)
+    events = [await anext(following)]
+    teller.is_read.set()
     while not shown(events):
         events.append(await anext(following))
     genuine = [message for message in pair.stranger.messages if message.subject.endswith(TURNS)]
@@ -215,7 +221,8 @@ async def test_a_flood_that_nobody_can_read_costs_looks_at_the_tables_and_no_mor
 async def test_a_server_that_is_killed_in_the_middle_of_a_stream_costs_what_was_on_its_way(
     bused: Settings, address: Address, model: OpenAIStub, server: NatsServer, tmp_path: Path
 ) -> None:
-    teller = Teller(asyncio.Event(), asyncio.Event())
+    teller = Teller()
+    teller.is_read.set()
     model.play(teller.answer)
     env = child_environment(bused, address, tmp_path) | {"SECRET_KEY": KEY, "BUS_URL": server.url}
     log = tmp_path / "log"
@@ -268,6 +275,47 @@ async def test_without_its_token_the_server_is_not_used_and_everything_goes_by_t
                     await until(lambda: bool(parley.app.events.notifier.bus.is_connected))
                     assert (await parley.ask("hello")).content == TEXT
                 assert parley.app.events.notifier.bus.is_connected is is_taken
+
+
+async def test_with_tls_the_server_shows_a_certificate_that_is_checked(settings: Settings, tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path, "localhost")
+    files = f'tls {{ cert_file: "{certificate}", key_file: "{certificate}" }}'
+    login = 'authorization { user: "parley", password: "p/w" }'
+    async with running_nats(f"{files}\n{login}") as server, running_nats(login) as open_server:
+        url = SecretStr(f"tls://parley:p%2Fw@localhost:{server.port}")
+        own = settings.model_copy(update={"bus_url": url, "bus_ca_file": certificate})
+        client = await connect(own)
+        assert client.is_connected
+        await leave(client)
+        for wrong in (
+            {"bus_ca_file": None},
+            {"bus_url": SecretStr(f"tls://parley:p%2Fw@127.0.0.1:{server.port}")},
+            {"bus_url": SecretStr(f"tls://localhost:{server.port}")},
+            {"bus_url": SecretStr(f"tls://parley:p%2Fw@localhost:{open_server.port}")},
+        ):
+            with pytest.raises(FAILURES):
+                await connect(own.model_copy(update=wrong))
+        with pytest.raises(ConnectionError, match="speaks no TLS"):
+            await connect(own.model_copy(update=wrong))
+
+
+async def test_doctor_and_a_metric_say_whether_the_server_is_there(
+    bused: Settings, address: Address, model: OpenAIStub, server: NatsServer
+) -> None:
+    async with open_parley(bused, address, model) as parley:
+        app = parley.app
+        transport = httpx.ASGITransport(app=build_web(app))
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            login = {"Authorization": f"Bearer {app.secrets.api_token}"}
+            for is_connected in (True, False):
+                await until(lambda wanted=is_connected: app.events.notifier.bus.is_connected is wanted)  # type: ignore[misc]
+                metrics = (await client.get("/metrics", headers=login)).text
+                assert f"parley_bus_connected {float(is_connected)}" in metrics
+                installation = Installation(bused, [], [])
+                findings = [finding async for finding in check_bus(address, installation)]
+                assert [finding.level for finding in findings] == ["ok" if is_connected else "warn"]
+                assert (find_prefix(address, [KEY]) in findings[0].text) is is_connected
+                await server.kill()
 
 
 def test_installations_on_one_server_have_subjects_of_their_own(address: Address) -> None:
