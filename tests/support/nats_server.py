@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error
 
 from tests.support.loopback import free_port
 
@@ -99,5 +100,5 @@ async def strange(server: NatsServer) -> AsyncIterator[Stranger]:
     try:
         yield stranger
     finally:
-        with suppress(Exception):
+        with suppress(Error, OSError):
             await client.close()
