@@ -4,7 +4,8 @@ import asyncio
 import getpass
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from adapters.cli.console import progress
@@ -59,6 +60,25 @@ def find_database(settings: "Settings") -> "Address":
     is_new = not (home / "postgres").exists()
     with progress("making a new Postgres (a few seconds, once)" if is_new else "starting Postgres"):
         return locate(settings)
+
+
+def start_database(settings: "Settings") -> Thread:
+    """Start the embedded Postgres while the program is imported, which takes as long as to make a new one.
+
+    `find_database` waits for it, and raises what goes wrong.
+    """
+    # Two threads that import the same packages may each get half of one, so this one imports nothing.
+    from shared.db.database import locate
+    from shared.errors import ConfigurationError
+
+    def start() -> None:
+        with suppress(ConfigurationError):
+            locate(settings)
+
+    thread = Thread(target=start, name="database", daemon=True)
+    if settings.database_url is None:
+        thread.start()
+    return thread
 
 
 @asynccontextmanager

@@ -168,7 +168,7 @@ class Address:
         return await connect_shared(replace(self, url=self.pooler or self.url).asyncpg_arguments(), beginning)
 
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
-        """Return the address as a libpq URL, for psql, pg_dump and Alembic, of the login that `setup` expects."""
+        """Return the address as a libpq URL, for psql and pg_dump, of the login that `setup` expects."""
         user = role if self.is_embedded and not as_owner else self.url.username
         return write_libpq(self.url, user, {} if self.is_embedded else LIBPQ_PARAMETERS)
 
