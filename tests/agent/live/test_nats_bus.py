@@ -260,21 +260,20 @@ async def until_no_notes(pair: Pair) -> None:
                 return
 
 
-@pytest.mark.parametrize("login", ["", "wrong@"])
+@pytest.mark.parametrize(("login", "is_taken"), [("", False), ("wrong@", False), ("right@", True)])
 async def test_without_its_token_the_server_is_not_used_and_everything_goes_by_the_database(
-    settings: Settings, address: Address, model: OpenAIStub, login: str
+    settings: Settings, address: Address, model: OpenAIStub, login: str, *, is_taken: bool
 ) -> None:
     model.play(lambda _body, _number: Answer(TEXT))
     async with running_nats('authorization { token: "right" }') as server:
-        for token, is_taken in ((login, False), ("right@", True)):
-            url = SecretStr(server.url.replace("//", f"//{token}"))
-            own = settings.model_copy(update={"bus_url": url, "secret_key": SecretStr(KEY)})
-            async with open_parley(own, address, model) as parley:
-                assert (await parley.ask("hello")).content == TEXT
-                if is_taken:
-                    await until(lambda: bool(parley.app.events.notifier.bus.is_connected))
-                    assert (await parley.ask("hello")).content == TEXT
-                assert parley.app.events.notifier.bus.is_connected is is_taken
+        url = SecretStr(server.url.replace("//", f"//{login}"))
+        own = settings.model_copy(update={"bus_url": url, "secret_key": SecretStr(KEY)})
+        async with open_parley(own, address, model) as parley:
+            bus = parley.app.events.notifier.bus
+            if is_taken:
+                await until(lambda: bool(bus.is_connected))
+            assert (await parley.ask("hello")).content == TEXT
+            assert bus.is_connected is is_taken
 
 
 async def test_with_tls_the_server_shows_a_certificate_that_is_checked(settings: Settings, tmp_path: Path) -> None:
