@@ -167,3 +167,12 @@ SELECT parley_number_cell(:number, :name);
 
 -- name: list_cells
 SELECT platform, server, state, other_cell FROM admin.cells;
+
+-- name: create_token
+SELECT admin.create_token(:platform, :account, :scopes, :expires, :name);
+
+-- name: list_tokens
+SELECT id, user_id, person, name, scopes, expires_at, last_used_at, revoked_at FROM admin.tokens ORDER BY id;
+
+-- name: revoke_token
+SELECT admin.revoke_token(:token) AS done;
