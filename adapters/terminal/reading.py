@@ -62,6 +62,19 @@ class PipedLines:
                 return  # the loop is closed: nobody reads any more
 
 
+async def ask_for_yes() -> bool:
+    """Ask a person at the keyboard whether to do it; anything but a yes is a no."""
+    # Imported here because few answers need it.
+    from prompt_toolkit import PromptSession
+
+    session: PromptSession[str] = PromptSession()
+    try:
+        answer = await session.prompt_async("Do it? (y/N) ", handle_sigint=False)
+    except (KeyboardInterrupt, EOFError):
+        return False
+    return answer.strip().lower() in {"y", "yes"}
+
+
 class PersonAtKeyboard:
     """A prompt with history and completion; Alt+Enter inserts a line break."""
 
