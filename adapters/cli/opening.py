@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,6 +60,14 @@ def find_database(settings: "Settings") -> "Address":
     is_new = not (home / "postgres").exists()
     with progress("making a new Postgres (a few seconds, once)" if is_new else "starting Postgres"):
         return locate(settings)
+
+
+def cancel_on(*signals: signal.Signals) -> None:
+    """Have these signals cancel the running task, so that everything is closed in order."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    if task is not None:
+        for signal_number in signals:
+            loop.add_signal_handler(signal_number, task.cancel)
 
 
 @asynccontextmanager
