@@ -39,6 +39,14 @@ def read_settings(*, quiet: bool = False) -> "Settings":
     return settings
 
 
+def silence_log(settings: "Settings") -> None:
+    """Log nothing, unless the settings ask for it: the command says itself, in a sentence, what goes wrong."""
+    from shared.log import configure_logging
+
+    if settings.log_level == "INFO":
+        configure_logging("CRITICAL", settings.log_format)
+
+
 def find_database(settings: "Settings") -> "Address":
     """Return the database's address; the embedded one is started."""
     from shared.db.database import locate

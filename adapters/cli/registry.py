@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "dump": ("database", "Write the whole database into a file."),
     "backup": ("backup", "Write database, files and secrets into one archive."),
     "restore": ("backup", "Restore a backup into a new PARLEY_HOME."),
-    "setup": ("setup", "Ask for database, models and platforms."),
+    "setup": ("setup.wizard", "Ask for model, platforms, owners, budget and database."),
     "doctor": ("doctor", "Check that everything is in order."),
     "tools": ("tools", "List the tools of modules and MCP servers."),
     "explain": ("explain", "Tell all about a turn."),

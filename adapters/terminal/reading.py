@@ -5,6 +5,7 @@ import codecs
 import os
 import sys
 from collections.abc import Iterable
+from getpass import getpass
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
@@ -116,9 +117,13 @@ class PersonAtKeyboard:
                 return None
 
     async def read_secret(self, prompt: str) -> str | None:
-        """Return what is typed, shown as asterisks; None after Ctrl+C or Ctrl+D."""
+        """Return what is typed, shown as asterisks or not at all; None after Ctrl+C or Ctrl+D."""
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.utils import is_dumb_terminal
 
+        if is_dumb_terminal():
+            # There prompt-toolkit shows what is typed.
+            return await asyncio.to_thread(getpass, prompt)
         # Without the history of the other one.
         session: PromptSession[str] = PromptSession()
         try:

@@ -12,9 +12,8 @@ import typer
 
 from adapters.cli.console import complain, is_json, progress, show_json
 from adapters.cli.endings import DONE, INTERRUPTED, REFUSED
-from adapters.cli.opening import cancel_on, find_database, kept_up, prepare, read_settings
+from adapters.cli.opening import cancel_on, find_database, kept_up, prepare, read_settings, silence_log
 from shared.errors import Refusal
-from shared.log import configure_logging
 
 if TYPE_CHECKING:
     from adapters.terminal import Exchange, Output
@@ -61,9 +60,7 @@ def ask(
 def run(question: Question) -> None:
     """Ask, and end with the exit code that tells what became of it."""
     settings = read_settings(quiet=True)
-    if settings.log_level == "INFO":
-        # What goes wrong is said in one sentence, not by the log of a worker that answers here.
-        configure_logging("CRITICAL", settings.log_format)
+    silence_log(settings)
     with progress("starting"):
         from adapters import terminal  # noqa: F401  # the slow imports, while something is shown
     try:
