@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "restore": ("backup", "Restore a backup into a new PARLEY_HOME."),
     "setup": ("setup.wizard", "Ask for model, platforms, owners, budget and database."),
     "doctor": ("doctor", "Check that everything is in order."),
+    "version": ("version", "Show the versions of Parley, Python, Postgres and pgvector."),
     "tools": ("tools", "List the tools of modules and MCP servers."),
     "explain": ("explain", "Tell all about a turn."),
     "mcp": ("mcp", "Serve the modules as an MCP server."),

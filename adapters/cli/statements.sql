@@ -161,3 +161,7 @@ SELECT timeline, created_at, replayed_at, lost_answers AS answers, lost_messages
        greatest(0, coalesce(seen_lsn - replayed_lsn, 0)) AS lost_bytes, count(*) OVER () AS histories,
        created_at > now() - interval '30 days' AS is_recent
 FROM database_histories ORDER BY id DESC LIMIT 1;
+
+-- name: read_versions
+SELECT current_setting('server_version') AS postgres,
+       (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector;
