@@ -10,13 +10,6 @@ from typing import TypeVar
 import asyncpg
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-from tenacity import (
-    AsyncRetrying,
-    retry_if_exception_type,
-    retry_if_not_exception_type,
-    stop_after_delay,
-    wait_exponential,
-)
 
 from shared.db.connections import (
     LIBPQ_PARAMETERS,
@@ -380,6 +373,15 @@ async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float
         return await work()
     except DatabaseLost:
         await asyncio.sleep(FIRST_WAIT_SECONDS)
+
+    # Imported here: most commands never need it.
+    from tenacity import (
+        AsyncRetrying,
+        retry_if_exception_type,
+        retry_if_not_exception_type,
+        stop_after_delay,
+        wait_exponential,
+    )
 
     async def again() -> Result:
         try:

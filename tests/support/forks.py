@@ -25,7 +25,8 @@ from pathlib import Path
 
 from sqlalchemy.orm import configure_mappers
 
-from agent.tools.modules import find_modules, list_entry_points
+from agent.tools.modules import find_modules
+from shared.module_folders import list_entry_points
 from shared.settings import Settings
 from tests.support import fork
 from tests.support.landlock import remove_landlock
