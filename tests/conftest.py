@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
+import hypothesis
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import URL
@@ -27,6 +28,11 @@ from tests.support.parley import Parley, open_parley
 
 # What processes started by tests inherit; those that are about recall by meaning name their model.
 os.environ.setdefault("EMBEDDING_MODEL", "off")
+# The same examples in each run, however long one takes on a busy machine.
+hypothesis.settings.register_profile(
+    "parley", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("parley")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts programs in the background like that, and the commands that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -256,7 +256,7 @@ async def test_somebody_stays_owner(psql: Psql) -> None:
 @given(one=st.text("abc", max_size=6), other=st.text("abc", max_size=6))
 @example("dicsord", "discord")
 @example("Knowlege", "knowledge")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_the_distance_of_words_is_the_number_of_changes(psql: Psql, one: str, other: str) -> None:
     assert await psql.value(f"SELECT parley_distance('{one}', '{other}')") == distance(one.lower(), other.lower())
 

@@ -245,7 +245,7 @@ async def use_programs(address: Address) -> None:
             write_dump, address, DumpOptions(owner.get_server_version().major, snapshot, options, of_server), dump
         )
         assert dump.getvalue().startswith(b"PGDMP")
-    await asyncio.to_thread(run_alembic, address.libpq(as_owner=True))
+    await asyncio.to_thread(run_alembic, address)
 
 
 async def test_a_server_that_becomes_read_only_is_left_and_comes_back_as_a_standby_and_as_the_primary(

@@ -236,7 +236,7 @@ def run_reader(reader: str, text: str) -> Any:
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @example("<@U1|", "{}")
 @example("\n", "x{}")
 @example("1,", "{}")
@@ -249,7 +249,7 @@ def test_a_long_text_that_repeats_itself_is_read_quickly(reader: str, unit: str,
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(UNITS), min_size=1, max_size=6), st.text(max_size=20))
 def test_a_long_text_of_any_marks_is_read_quickly(reader: str, marks: list[str], end: str) -> None:
     unit = "".join(marks)

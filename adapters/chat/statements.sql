@@ -2,12 +2,17 @@
 -- The first process that listens inserts the row without a mark.
 INSERT INTO shards (bot_id, shard_id) VALUES (:bot_id, 0)
 ON CONFLICT (bot_id, shard_id) DO UPDATE SET shard_id = 0
-RETURNING seen_id,
+RETURNING
+    -- A time that is still to come says nothing; all that the setting covers is read then.
+    CASE WHEN CAST(seen_id AS numeric) > extract(epoch FROM now()) + 60 THEN '0' ELSE seen_id END AS seen_id,
     -- Nobody holds it for longer: the database's clock was set back since.
     coalesce(leased_until BETWEEN now() AND now() + 2 * :held * interval '1 second', false) AS is_held;
 
 -- name: note_seen
-UPDATE shards SET seen_id = greatest(seen_id, :seen), leased_until = now() + :held * interval '1 second'
+UPDATE shards SET leased_until = now() + :held * interval '1 second', seen_id = CASE
+    WHEN CAST(seen_id AS numeric) BETWEEN CAST(CAST(:seen AS text) AS numeric) AND extract(epoch FROM now()) THEN seen_id
+    ELSE :seen
+END
 WHERE bot_id = :bot_id AND shard_id = 0;
 
 -- name: release

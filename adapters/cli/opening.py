@@ -5,7 +5,8 @@ import getpass
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from adapters.cli.console import progress
@@ -76,6 +77,25 @@ def cancel_on(*signals: signal.Signals) -> None:
     if task is not None:
         for signal_number in signals:
             loop.add_signal_handler(signal_number, task.cancel)
+
+
+def start_database(settings: "Settings") -> Thread:
+    """Start the embedded Postgres while the program is imported, which takes as long as to make a new one.
+
+    `find_database` waits for it, and raises what goes wrong.
+    """
+    # Two threads that import the same packages may each get half of one, so this one imports nothing.
+    from shared.db.database import locate
+    from shared.errors import ConfigurationError
+
+    def start() -> None:
+        with suppress(ConfigurationError):
+            locate(settings)
+
+    thread = Thread(target=start, name="database", daemon=True)
+    if settings.database_url is None:
+        thread.start()
+    return thread
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ import typer
 
 from adapters.cli.console import complain, say, seconds_since_start, shorten
 from adapters.cli.models import describe_models, describe_recall, describe_remedy, is_offline
-from adapters.cli.opening import read_settings
+from adapters.cli.opening import read_settings, start_database
 from shared import __version__
 from shared.errors import ConfigurationError
 
@@ -27,11 +27,13 @@ app = typer.Typer()
 @app.command("run")
 def run_all() -> None:
     """Start everything that is configured: tables, web page, HTTP API, platforms, and WORKERS workers."""
+    settings = read_settings()
+    database = start_database(settings)
     from adapters.cli.platforms import build_platforms
     from adapters.cli.serving import Parts, serve, with_free_port
 
     # The port stays the same when the process that has it is started again.
-    settings = with_free_port(read_settings())
+    settings = with_free_port(settings)
     count = settings.count_workers()
     platforms = build_platforms(settings)
     # Referenced here, because the event loop keeps no tasks.
@@ -56,6 +58,8 @@ def run_all() -> None:
         parts = Parts(web=True, worker=True, listeners=platforms, senders=platforms, workers=count, child=child)
         serve(settings, parts, report)
 
+    if database.is_alive():
+        database.join()
     _run_processes(settings, [run_first, *[partial(_run_next, settings, platforms)] * (count - 1)])
 
 

@@ -23,6 +23,7 @@ from agent.queue.maintenance.totals import count_finished, store_events
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask, Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
+from shared.db.errors import REFUSED
 from shared.db.statements import load_statements
 from shared.settings import Settings
 
@@ -90,15 +91,30 @@ def to_limits(settings: Settings, grace: float) -> Limits:
 
 
 async def _maintain(app: App) -> None:
-    steps = Steps(app.database, app.clock)
-    # Where the database was away at the start, the defaults are stored here.
+    steps, storage = Steps(app.database, app.clock), app.files.storage
+    parts = (
+        # Where the database was away at the start, the defaults are stored here.
+        partial(_store_defaults, app),
+        partial(make_partitions, steps, app.settings),
+        partial(steps.run, statements.end_grants),
+        partial(count_finished, steps),
+        partial(remove_expired, steps, app.settings),
+        partial(remove_expired_files, steps, storage),
+        partial(remove_expired_memories, steps),
+        partial(finish_erasures, app.database, storage),
+        app.credentials.renew,
+    )
+    refusals: list[Exception] = []
+    for part in parts:
+        try:
+            await part()
+        except REFUSED as error:
+            # A row that the database can't work with stops what it belongs to, and nothing else.
+            refusals.append(error)
+    if refusals:
+        raise ExceptionGroup("the database refused parts of the maintenance", refusals)
+
+
+async def _store_defaults(app: App) -> None:
     async with app.database.statement() as session:
         await store_defaults(session, app.settings)
-    await make_partitions(steps, app.settings)
-    await steps.run(statements.end_grants)
-    await count_finished(steps)
-    await remove_expired(steps, app.settings)
-    await remove_expired_files(steps, app.files.storage)
-    await remove_expired_memories(steps)
-    await finish_erasures(app.database, app.files.storage)
-    await app.credentials.renew()

@@ -47,6 +47,8 @@ CLOSE_SECONDS = 5.0
 TOKEN_REVOKED = 4004
 NEW_FOR = timedelta(days=1)
 EDIT_IS_NEW_FOR = timedelta(minutes=10)
+# Ours and Discord's.
+CLOCKS_APART = timedelta(minutes=1)
 
 log = get_logger()
 
@@ -59,10 +61,15 @@ class Checkpoint:
         self._open: set[int] = set()
         self._holds: Counter[int] = Counter()
 
-    def begin_at(self, mark: str | None) -> None:
-        """Continue from the previous holder's checkpoint; None means that there is nothing to catch up on."""
-        if mark is not None and mark.isdecimal():
-            self._newest = min(self._newest or int(mark), int(mark))
+    def begin_at(self, mark: str | None, now: datetime) -> None:
+        """Continue from the previous holder's checkpoint; None means that there is nothing to catch up on.
+
+        A mark that is none, or of a time to come, says nothing: all is read then that catch-up covers.
+        """
+        if mark is not None:
+            latest = discord.utils.time_snowflake(now + CLOCKS_APART)
+            since = int(mark) if mark.isdecimal() and 0 < int(mark) <= latest else 1
+            self._newest = min(self._newest or since, since)
 
     @property
     def newest(self) -> int:

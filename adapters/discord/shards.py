@@ -114,7 +114,7 @@ class Shards:
             log.info("discord_shards_leased", shards=new, of=count)
         for shard_id in new:
             shard = Shard(shard_id, count, Checkpoint(), sessions=sessions)
-            shard.checkpoint.begin_at(marks[shard_id])
+            shard.checkpoint.begin_at(marks[shard_id], self._app.clock.now())
             start = stay_up(PLATFORM, partial(self._connect, shard), self._app.clock.monotonic)
             task = asyncio.create_task(start, name=f"discord {shard_id}")
             self._connections[shard_id] = Connection(shard, task)

@@ -208,7 +208,8 @@ CREATE TABLE shards (
     seen_id text,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_shards_bot_id_shard_id UNIQUE (bot_id, shard_id),
-    CONSTRAINT shards_shard_id_is_not_negative CHECK (shard_id >= 0)
+    CONSTRAINT shards_shard_id_is_not_negative CHECK (shard_id >= 0),
+    CONSTRAINT shards_seen_id_is_a_number CHECK (seen_id ~ '^[0-9]{1,19}([.][0-9]{1,6})?$')
 ) WITH (
     fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500
 );
@@ -219,7 +220,8 @@ COMMENT ON COLUMN shards.shard_id IS 'Number of the shard, from 0.';
 COMMENT ON COLUMN shards.holder IS 'The process that holds it, as long as it is among the listeners.';
 COMMENT ON COLUMN shards.left_by IS 'The process that gave it up for others, and takes it only when there are none.';
 COMMENT ON COLUMN shards.leased_until IS 'Where a bot has no shards, as on Slack: until when somebody listens.';
-COMMENT ON COLUMN shards.seen_id IS 'The newest message that was seen; later ones are fetched after a stop.';
+COMMENT ON COLUMN shards.seen_id IS
+    'The newest message that was seen, on Slack the seconds since 1970; later ones are fetched after a stop.';
 COMMENT ON COLUMN shards.created_at IS 'When the row was made.';
 
 CREATE TABLE listeners (

@@ -28,11 +28,11 @@ from shared.db.connections import (
 )
 from shared.db.driver import Connection
 from shared.db.embedded.server import start_postgres
-from shared.db.errors import REFUSED, is_duplicate, is_lost
+from shared.db.errors import OTHER_HISTORY, REFUSED, is_duplicate, is_lost, sqlstate_of
 from shared.db.history import Witness
 from shared.db.hosts import KIND, READ_WRITE, Host, Servers, list_hosts, read_url, write_libpq
 from shared.db.pooling.pool import Pool, create_engine
-from shared.db.pooling.pooler import SharedConnection, connect_shared, examine_shared, write_beginning
+from shared.db.pooling.pooler import Beginning, SharedConnection, connect_shared, examine_shared, write_beginning
 from shared.db.pooling.room import POOL_SIZE, count_connections
 from shared.db.pooling.watch import Watch
 from shared.db.roles import APP_ROLE
@@ -148,20 +148,20 @@ class Address:
         # SQLAlchemy takes what has a colon for an address of IPv6.
         return text.replace(f"[{hosts}]", hosts)
 
-    async def write_beginning(self, role: str = APP_ROLE) -> str:
-        """Return how the transactions of a role begin where a pooler shares sessions."""
+    async def write_beginning(self, role: str = APP_ROLE) -> Beginning:
+        """Return how transactions of a role begin behind a pooler; a direct connection notes the history before."""
         connection = await self.connect(as_owner=role != APP_ROLE, role=role)
         try:
-            return await write_beginning(connection, role)
+            return await write_beginning(connection, role, self.servers.witness.history)
         finally:
             await connection.close()
 
-    async def connect_shared(self, beginning: str) -> SharedConnection:
+    async def connect_shared(self, beginning: Beginning) -> SharedConnection:
         """Open a connection through the pooler, whose transactions begin so."""
         return await connect_shared(replace(self, url=self.pooler or self.url).asyncpg_arguments(), beginning)
 
     def libpq(self, *, as_owner: bool = False, role: str = APP_ROLE) -> str:
-        """Return the address as a libpq URL, for psql, pg_dump and Alembic, of the login that `setup` expects."""
+        """Return the address as a libpq URL, for psql and pg_dump, of the login that `setup` expects."""
         user = role if self.is_embedded and not as_owner else self.url.username
         return write_libpq(self.url, user, {} if self.is_embedded else LIBPQ_PARAMETERS)
 
@@ -235,7 +235,7 @@ class Database:
         self._watch = Watch(address.setting, self._pool, is_shared=address.pooler is not None)
         self._sessions = async_sessionmaker(expire_on_commit=False, autoflush=True)
         # How transactions begin where sessions are shared.
-        self._beginning: str | None = None
+        self._beginning: Beginning | None = None
         # Long work is rare, and has a connection of its own with another limit, one at a time.
         long = partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS)
         self._long_sessions = async_sessionmaker(create_engine(long), expire_on_commit=False)
@@ -339,19 +339,21 @@ class Database:
         except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             if not is_lost(error):
                 raise
+            if sqlstate_of(error) == OTHER_HISTORY:
+                self._beginning = None
             raise DatabaseLost from error
 
     async def _verify(self, connection: asyncpg.Connection) -> None:
         if self.address.pooler is None:
             await prepare(connection, VERIFICATION)
         else:
-            async with connection.transaction():
+            async with connection.transaction(in_any_history=True):
                 await prepare(connection, build_verification(APP_ROLE))
 
     async def _open(self) -> asyncpg.Connection:
         if self.address.pooler is None:
             return await self.connect()
-        if self._beginning is None:
+        if self._beginning is None or self._beginning.history != self.witness.history:
             self._beginning = await self.address.write_beginning()
         connection = await self.address.connect_shared(self._beginning)
         with ExitStack() as closing:

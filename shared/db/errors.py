@@ -25,6 +25,8 @@ UNKNOWN_STATEMENT, UNSUPPORTED, INTERNAL = "26000", "0A000", "XX000"
 # The server has become a standby, or is to take no writes any more: another one does.
 READ_ONLY = "25006"
 STALE_PLANS = ("cached plan", "cached statement plan", "cache lookup failed", "could not open relation with OID")
+# A pooler leads to a server that is in another history than this process knows (parley_check_history).
+OTHER_HISTORY = "PY003"
 # A pooler that still leads to a server which has become a standby.
 STANDBY = "during recovery"
 
@@ -51,7 +53,9 @@ def is_stale(error: BaseException) -> bool:
     # SQLAlchemy gives a stale plan no state.
     may_be = state in {UNSUPPORTED, INTERNAL, None}
     texts = (*STALE_PLANS, STANDBY)
-    return state in {UNKNOWN_STATEMENT, READ_ONLY} or (may_be and any(text in str(error) for text in texts))
+    return state in {UNKNOWN_STATEMENT, READ_ONLY, OTHER_HISTORY} or (
+        may_be and any(text in str(error) for text in texts)
+    )
 
 
 def is_read_only(error: BaseException) -> bool:

@@ -144,9 +144,12 @@ async def migrate(address: Address, versions: Path = VERSIONS) -> bool:
     if present == revisions[-1]:
         return False
     try:
-        await asyncio.to_thread(run_alembic, address.libpq(as_owner=True), versions)
+        await asyncio.to_thread(run_alembic, address, versions)
     except DBAPIError as error:
-        raise await _to_migration_error(error, error.orig, address) from error
+        # What asyncpg raised is the cause of SQLAlchemy's translation.
+        raise await _to_migration_error(error, error.orig and error.orig.__cause__, address) from error
+    except asyncpg.PostgresError as error:
+        raise await _to_migration_error(error, error, address) from error
     return True
 
 
@@ -217,8 +220,8 @@ async def _impatient(
         await connection.close()
 
 
-def run_alembic(url: str, versions: Path = VERSIONS) -> None:
-    """Run the migrations that have not run yet; blocks."""
+def run_alembic(address: Address, versions: Path = VERSIONS) -> None:
+    """Run the migrations that have not run yet, on an event loop of their own; blocks."""
     # Imported here: Alembic takes 0.2 s to import, and most starts have nothing to migrate.
     from alembic import command
     from alembic.config import Config
@@ -227,5 +230,5 @@ def run_alembic(url: str, versions: Path = VERSIONS) -> None:
     config.set_main_option("script_location", str(MIGRATIONS))
     config.set_main_option("version_locations", str(versions))
     config.set_main_option("path_separator", "newline")
-    config.attributes["url"] = url
+    config.attributes["address"] = address
     command.upgrade(config, "head")

@@ -108,7 +108,7 @@ async def context(database: Database, tmp_path: Path) -> ToolContext:
 
 
 @pytest.mark.parametrize("module", sorted({tool.module for tool in MODULES.tools.values()}))
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 async def test_no_arguments_break_a_tool(module: str, context: ToolContext, data: st.DataObject) -> None:
     scope = Scope(context.user, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), context.place)

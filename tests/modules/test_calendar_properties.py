@@ -27,7 +27,6 @@ HINTS = st.sampled_from(EXAMPLES) | st.lists(WORDS, min_size=1, max_size=7).map(
 EVE = timedelta(days=1)
 
 
-@settings(deadline=None)
 @given(hint=HINTS, now=MOMENTS, week_start=WEEK_STARTS)
 def test_a_hint_gives_dates_in_their_order_and_a_stay_of_a_night_or_more(
     hint: str, now: datetime, week_start: str
@@ -44,7 +43,6 @@ def test_a_hint_gives_dates_in_their_order_and_a_stay_of_a_night_or_more(
     assert dates.sentence()
 
 
-@settings(deadline=None)
 @given(now=MOMENTS, words=st.sampled_from([("next weekend", 1), ("this weekend", 0), ("naechstes Wochenende", 1)]))
 @example(now=datetime(2026, 11, 22, 12, tzinfo=UTC), words=("next weekend", 1))
 def test_a_weekends_stay_is_friday_to_sunday(now: datetime, words: tuple[str, int]) -> None:
@@ -56,7 +54,7 @@ def test_a_weekends_stay_is_friday_to_sunday(now: datetime, words: tuple[str, in
     assert timedelta(days=7 * weeks) <= stay.check_out - today <= timedelta(days=7 * weeks + 6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(holiday=st.sampled_from(HOLIDAYS), year=st.integers(2001, 2034))
 @example(holiday=next(entry for entry in HOLIDAYS if entry.name == "Hanukkah"), year=2026)
 def test_a_holiday_that_begins_at_sunset_begins_with_the_evening_before(holiday: Any, year: int) -> None:
@@ -74,7 +72,7 @@ def test_a_holiday_that_begins_at_sunset_begins_with_the_evening_before(holiday:
     assert holiday.begins_at_sunset is ("sunset" in dates.note)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(name=st.text(max_size=100) | st.sampled_from([entry.name for entry in HOLIDAYS]), year=st.none() | st.integers())
 def test_any_name_and_year_give_a_holiday_or_an_error_for_the_model(name: str, year: int | None) -> None:
     try:
@@ -84,7 +82,7 @@ def test_any_name_and_year_give_a_holiday_or_an_error_for_the_model(name: str, y
     assert holiday is None or holiday.date_range.start <= holiday.date_range.end
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     country=st.sampled_from(["DE", "il", "United States", "norway", "Deutschland", "IN"]) | st.text(max_size=90),
     year=st.integers(),

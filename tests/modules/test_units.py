@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from modules.calculator import EXAMPLES, calculate
@@ -64,7 +64,6 @@ async def test_units_that_do_not_fit_are_named(expression: str, reason: str) -> 
     assert caught.value.fields["examples"] == EXAMPLES
 
 
-@settings(deadline=None)
 @given(amount=st.decimals(-(10**6), 10**6, places=3), unit=LENGTHS, other=LENGTHS)
 def test_there_and_back_again_is_the_same_amount(amount: Decimal, unit: str, other: str) -> None:
     there = convert(f"{amount} {unit} in {other}")
@@ -74,7 +73,6 @@ def test_there_and_back_again_is_the_same_amount(amount: Decimal, unit: str, oth
     assert abs(Decimal(back.split()[0]) - amount) <= abs(amount) * Decimal("1e-13") + Decimal("1e-12")
 
 
-@settings(deadline=None)
 @given(
     text=st.text(max_size=60) | st.builds("{} {} in {}".format, st.integers(), st.text(max_size=9), st.text(max_size=9))
 )

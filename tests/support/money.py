@@ -11,6 +11,7 @@ INSERT INTO users (id, display_name) VALUES (1, 'Ann');
 INSERT INTO servers (id, platform, platform_server_id) VALUES (1, 'discord', 's');
 INSERT INTO conversations (id, platform, platform_server_id, platform_channel_id)
 VALUES (1, 'discord', 's', 'c'), (2, 'web', NULL, 'c');
+SELECT nextval('turns_id_seq') FROM generate_series(1, 2);
 INSERT INTO turns (id, conversation_id, user_id, attempt) VALUES (1, 1, 1, 2), (2, 2, 1, 1);
 """
 CALL = {"purpose": "answer", "model": "openai/stub", "cached_tokens": 0, "cost": 0.01}

@@ -47,7 +47,7 @@ async def list_missed(
     just then is read again after the others.
     """
     until = app.clock.monotonic() + seconds
-    oldest = max(since, to_mark(oldest_missed(app)))
+    oldest = max(since, to_mark(oldest_missed(app)), key=float)
     async with app.database.statement() as session:
         channels = (await session.execute(statements.list_channels, {"hours": app.settings.catch_up_hours})).all()
         threads = (await session.execute(statements.list_threads, {"hours": app.settings.catch_up_hours})).all()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, StringConstraints, model_validator
 
 # Ids, times and names of Slack's own are visible ASCII; texts of people may contain anything.
-Word = Annotated[str, StringConstraints(pattern=r"^[!-~]{0,1000}$")]
+Word = Annotated[str, StringConstraints(max_length=1000, pattern=r"^[!-~]*$")]
 Text = InstanceOf[str]
 # Slack writes some empty objects as lists.
 Empty = Annotated[list[Any], Field(max_length=0)]

@@ -48,7 +48,8 @@ class PlannedTool(BaseModel):
 
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
-    id: Annotated[str, _or(""), Field(pattern=r"^[\w-]{0,64}$")] = ""
+    # A count of `\w` in the pattern would take 7 MB.
+    id: Annotated[str, _or(""), Field(max_length=64, pattern=r"^[\w-]*$")] = ""
     tool: str = Field(min_length=1, validation_alias=AliasChoices("tool", "tool_name", "name"))
     args: Annotated[dict[str, Any] | str, _or({})] = Field(
         default_factory=dict, validation_alias=AliasChoices("args", "arguments", "parameters")

@@ -9,6 +9,7 @@ import atexit
 import fcntl
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import mkdtemp
 from time import monotonic, sleep
 
 from sqlalchemy import URL
@@ -27,6 +29,7 @@ from shared.log import get_logger
 from shared.settings.home import make_private
 
 SOCKET = ".s.PGSQL.5432"
+UNFINISHED = "postgres.unfinished-"
 LONGEST_SOCKET_PATH = 103 if sys.platform == "darwin" else 107
 START_SECONDS = 120
 LOOK_SECONDS = 3.0
@@ -164,11 +167,7 @@ class EmbeddedServer:
     def _start(self) -> None:
         user = self._user
         if not (self.folder / "PG_VERSION").exists():
-            self.folder.mkdir(mode=0o700, exist_ok=True)
-            if user.is_other:
-                os.chown(self.folder, user.uid, user.gid)
-            make = ["--auth-local=peer", "--auth-host=reject", "--encoding=utf8", "--no-instructions"]
-            self._run("initdb", [*make, "-U", "postgres", "-D", str(self.folder)])
+            self._make()
         # The user that runs Parley and the server; root, who starts it as another user, may do everything anyway.
         maps = "".join(f'parley "{name}" all\n' for name in dict.fromkeys((user.name, "root")))
         for name, rules in (("parley_hba.conf", HBA), ("parley_ident.conf", maps)):
@@ -189,6 +188,17 @@ class EmbeddedServer:
         self._run(
             "pg_ctl", ["-w", "-t", str(START_SECONDS), "-o", " ".join(server_options), "-l", log, "-D", folder, "start"]
         )
+
+    def _make(self) -> None:
+        """Make the data folder under another name, so that what was interrupted is never taken for a database."""
+        for path in self.home.glob(f"{UNFINISHED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+        folder = Path(mkdtemp(prefix=UNFINISHED, dir=self.home))
+        if self._user.is_other:
+            os.chown(folder, self._user.uid, self._user.gid)
+        options = ["--auth-local=peer", "--auth-host=reject", "--encoding=utf8", "--no-instructions"]
+        self._run("initdb", [*options, "-U", "postgres", "-D", str(folder)])
+        folder.rename(self.folder)
 
     def _wait_until_ready(self) -> int:
         end = monotonic() + START_SECONDS

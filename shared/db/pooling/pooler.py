@@ -6,6 +6,7 @@ trip of its BEGIN, by commands that nothing in a session can redefine, and each 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -20,6 +21,7 @@ from shared.db.connections import (
     hearing,
 )
 from shared.db.driver import to_sql
+from shared.db.history import History
 from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
@@ -39,14 +41,27 @@ COMMIT = "COMMIT"
 ANSWERED = (asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """How transactions begin: with the settings, and with a check that the server still is in this history."""
+
+    settings: str
+    history_check: str
+    history: History | None
+
+
 class SharedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg is not typed
     """A connection on which nothing outlives a transaction; a statement outside of one is a transaction."""
 
-    beginning: str
+    beginning: Beginning
 
-    def transaction(self, **_options: object) -> "SharedTransaction":
-        """Return a transaction that sets all that it relies on; it is read committed and may write."""
-        return SharedTransaction(self)
+    def transaction(self, *, in_any_history: bool = False, **_options: object) -> "SharedTransaction":
+        """Return a transaction that sets all that it relies on; it is read committed and may write.
+
+        Unless it may be `in_any_history`, it is refused where the pooler has followed a failover before this process.
+        """
+        check = "" if in_any_history else self.beginning.history_check
+        return SharedTransaction(self, self.beginning.settings + check)
 
     async def fetch(self, query: str, *arguments: Any, **options: Any) -> list[Any]:
         """Run a statement, in a transaction of its own if none is open."""
@@ -59,13 +74,13 @@ class SharedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg is 
 class SharedTransaction:
     """A transaction on a `SharedConnection`, with the methods of asyncpg's own."""
 
-    def __init__(self, connection: SharedConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: SharedConnection, beginning: str) -> None:
+        self._connection, self._beginning = connection, beginning
 
     async def start(self) -> None:
         """Begin it, with the settings."""
         try:
-            await self._connection.execute(self._connection.beginning)
+            await self._connection.execute(self._beginning)
         except asyncpg.PostgresError:
             await self.rollback()
             raise
@@ -92,7 +107,7 @@ class SharedTransaction:
             self._connection.terminate()
 
 
-async def connect_shared(arguments: Mapping[str, Any], beginning: str) -> SharedConnection:
+async def connect_shared(arguments: Mapping[str, Any], beginning: Beginning) -> SharedConnection:
     """Open a connection whose transactions begin with `beginning`."""
     connection: SharedConnection = await asyncpg.connect(
         timeout=CONNECT_SECONDS,
@@ -105,12 +120,16 @@ async def connect_shared(arguments: Mapping[str, Any], beginning: str) -> Shared
     return connection
 
 
-async def write_beginning(connection: asyncpg.Connection, role: str) -> str:
-    """Return how each transaction of this role begins, with the settings of this connection, which acts as it."""
+async def write_beginning(connection: asyncpg.Connection, role: str, history: History | None) -> Beginning:
+    """Return how each transaction of this role begins, with the settings of this connection, which acts as it.
+
+    `history` is that of its server, None where that tells none, or the tables are not made yet.
+    """
     own = [name for name in SETTINGS if not name.startswith(OF_THE_NETWORK)]
     names = [*OF_THE_SERVER, *own, "statement_timeout"]
-    beginning: str = await connection.fetchval(to_sql(statements.write_beginning), role, names)
-    return beginning
+    noted = (None, None, None) if history is None else (history.id, history.created_at, history.timeline)
+    settings, check = await connection.fetchrow(to_sql(statements.write_beginning), role, names, *noted)
+    return Beginning(settings, check if history else "", history)
 
 
 async def examine_shared(shared: SharedConnection, direct: asyncpg.Connection) -> None:
@@ -120,7 +139,7 @@ async def examine_shared(shared: SharedConnection, direct: asyncpg.Connection) -
     """
     try:
         async with hearing(direct) as (channel, heard):
-            async with shared.transaction():
+            async with shared.transaction(in_any_history=True):
                 await shared.fetch("SELECT pg_catalog.pg_notify($1, '')", channel)
             if not await heard():
                 raise UnfitDatabase(APART)

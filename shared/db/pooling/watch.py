@@ -87,7 +87,7 @@ class Watch:
             return None
         async with self._pool.member() as member:
             try:
-                async with member.driver.transaction():
+                async with member.driver.transaction(in_any_history=True):
                     there = await read_history(member.driver, LOOK_SECONDS)
             except ReadOnlyDatabase:
                 return NO_WRITES

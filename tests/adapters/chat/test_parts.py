@@ -74,7 +74,7 @@ def test_no_part_is_made_of_blanks_alone() -> None:
     assert [part.strip() for part in split_text(f"begin\n{' ' * 5000}\nend", 2000)] == ["begin", "end"]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(MARKDOWN, st.integers(20, 4000))
 def test_every_part_of_any_markdown_fits_and_is_balanced_and_no_letter_is_lost(text: str, limit: int) -> None:
     parts = split_text(text, limit)
@@ -84,7 +84,7 @@ def test_every_part_of_any_markdown_fits_and_is_balanced_and_no_letter_is_lost(t
         assert sum(part.count(letter) for part in parts) >= text.count(letter)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(MARKDOWN)
 def test_every_message_of_any_answer_fits_its_platform_and_is_balanced(text: str) -> None:
     for parts, limit in (

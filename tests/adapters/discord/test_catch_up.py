@@ -4,10 +4,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import groupby
 
+import asyncpg
+import pytest
+
 from shared.db.database import Address
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import CUT, Fault, Person
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.connections import connected
 
 MANY = 520
 FOREIGN_IDS = ("not-a-number", "99999999999999999999", "🐸", "1")
@@ -153,3 +157,27 @@ async def test_members_that_can_not_be_looked_up_keep_no_questions_waiting(
     tried = [request.path.rpartition("/")[2] for request in scene.discord.sent("GET", "/members/")]
     # Either person was looked up once, with its repetitions, and not for each message.
     assert [person for person, _ in groupby(tried)] == [scene.ann.id, scene.bob.id]
+
+
+@pytest.mark.parametrize("mark", ["9223372036854775807", "9999999999999999999", "0"])
+async def test_a_mark_that_can_be_no_message_lets_everything_be_read_that_may_be(
+    scene: Scene, address: Address, model: OpenAIStub, mark: str
+) -> None:
+    model.play(lambda _body, _number: Answer("Here."))
+    async with stopped(scene, address, model):
+        await scene.ann.asks("while you were away", scene.general, is_heard=False)
+        async with connected(address, as_owner=False) as program:
+            await program.execute("UPDATE shards SET seen_id = $1", mark)
+
+    async with scene.opened(address, model):
+        await scene.until_value(1, "SELECT count(*) FROM inbox WHERE content = 'while you were away'")
+        # It is not kept.
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id <> :mark", mark=mark)
+
+
+@pytest.mark.parametrize("mark", ["", "garbage", "-5", "NaN", "1e9", "99999999999999999999999", "١٢", "17\n"])
+async def test_a_mark_that_is_no_number_is_refused_by_the_database(address: Address, mark: str) -> None:
+    async with connected(address, as_owner=False) as program:
+        await program.execute("INSERT INTO bots (id, platform, token_hash) VALUES (1, 'discord', 'x')")
+        with pytest.raises(asyncpg.CheckViolationError):
+            await program.execute("INSERT INTO shards (bot_id, shard_id, seen_id) VALUES (1, 0, $1)", mark)

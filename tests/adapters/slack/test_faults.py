@@ -12,6 +12,7 @@ from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Limits, Person
 from tests.standins.slack.world import stamp
+from tests.support.connections import connected
 from tests.support.parley import open_parley
 
 # Both counts were limited to 50.
@@ -292,6 +293,26 @@ async def test_every_place_of_a_busy_workspace_is_caught_up_with(
 
     async with scene.opened(address, model, works=False):
         await scene.until_value(1 + 2 * THREADS, "SELECT count(*) FROM inbox")
+
+
+@pytest.mark.parametrize("mark", ["9999999999999999999", "9"])
+async def test_a_time_that_is_still_to_come_or_says_little_stops_no_catch_up(
+    scene: Scene, address: Address, model: OpenAIStub, mark: str
+) -> None:
+    model.play([Answer("Hi.")] * 2)
+    async with scene.opened(address, model):
+        await scene.ann.direct("hello")
+        await scene.ann.hears()
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+    await scene.slack.socket.until_gone()
+    await scene.ann.direct("are you there?", is_heard=False)
+    async with connected(address, as_owner=False) as program:
+        await program.execute("UPDATE shards SET seen_id = $1", mark)
+
+    async with scene.opened(address, model):
+        await scene.ann.hears(count=2)
+        # It is not kept.
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id <> :mark", mark=mark)
 
 
 async def test_what_lies_further_back_than_the_setting_says_is_left(

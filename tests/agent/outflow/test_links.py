@@ -55,7 +55,7 @@ def is_ours(link: str) -> bool:
     return link.partition(" ")[2].startswith(("https://good.example", "http://good.example", OWN, "image " + OWN))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(MARKDOWN)
 @example("foo ``` bar\n\n```\nhttps://evil.example/x\n```\n")
 @example("````\n```\nhttps://evil.example/x\n````\n")
@@ -78,7 +78,7 @@ def test_no_program_shows_a_link_of_strangers(text: str) -> None:
     assert leaks == [], filter_text(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(MARKDOWN)
 @example("```py\n\n```\n\n```\nhttps://evil.example/x\n```")
 @example("x" * 1985 + "\n```\ncode" + "\n" * 8 + "```\n\n```\nhttps://evil.example/x\n```")
@@ -92,7 +92,7 @@ def test_no_message_of_a_platform_shows_a_link_of_strangers(text: str) -> None:
     assert [link for link in leaks if "evil" in link and not is_ours(f"link {link}")] == [], safe
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MARKDOWN)
 @example("](<div>")
 def test_no_program_loads_an_image_of_others_or_html_in_any_turn(text: str) -> None:
@@ -102,7 +102,7 @@ def test_no_program_loads_an_image_of_others_or_html_in_any_turn(text: str) -> N
     assert [link for link in leaks if not is_ours(link)] == [], filter_text(text, OPEN)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MARKDOWN, st.sampled_from([STRICT, OPEN]), st.data())
 def test_a_stream_gives_the_same_text_however_it_is_cut(text: str, rules: LinkRules, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
@@ -126,7 +126,7 @@ def test_a_stream_that_comes_by_letters_gives_the_same_text(text: str) -> None:
         assert "".join([*map(links.feed, text), links.finish()]) == filter_text(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.sampled_from(PIECES) | st.text(alphabet="a.W:/~\u0661\u3002\u00e9-? \n", max_size=4), max_size=6).map(
         "".join

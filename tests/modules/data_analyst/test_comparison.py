@@ -152,7 +152,7 @@ AMOUNTS = st.dictionaries(
 )
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(a=AMOUNTS, b=AMOUNTS, tolerance=st.decimals(0, 5, places=2), threshold=st.decimals(0, 50, places=2))
 async def test_a_comparison_equals_the_same_in_plain_decimals(
     context: ToolContext,

@@ -136,7 +136,7 @@ async def test_a_paired_phone_fires_reminders_on_enter_and_leave(
 points = st.tuples(st.floats(-90, 90), st.floats(-180, 180))
 
 
-@examples(max_examples=100, deadline=None)
+@examples(max_examples=100)
 @given(points, points)
 def test_a_distance_is_symmetric_and_at_most_half_around_the_earth(
     one: tuple[float, float], other: tuple[float, float]
@@ -147,7 +147,7 @@ def test_a_distance_is_symmetric_and_at_most_half_around_the_earth(
     assert metres == pytest.approx(distance(other, one), abs=0.01)
 
 
-@examples(max_examples=100, deadline=None)
+@examples(max_examples=100)
 @given(st.floats(-80, 80), st.floats(-179, 179), st.floats(1, 1000))
 def test_a_short_distance_is_that_of_the_plane(latitude: float, longitude: float, metres: float) -> None:
     east = metres * METRE / cos(radians(latitude))
@@ -155,7 +155,7 @@ def test_a_short_distance_is_that_of_the_plane(latitude: float, longitude: float
     assert distance((latitude, longitude), (latitude, longitude + east)) == pytest.approx(metres, rel=0.001)
 
 
-@examples(max_examples=100, deadline=None)
+@examples(max_examples=100)
 @given(st.booleans(), st.lists(st.floats(-20, 20), max_size=20), st.floats(50, 5000))
 def test_a_position_that_wavers_at_the_edge_changes_at_most_once(was: bool, noise: list[float], radius: float) -> None:
     states: list[bool | None] = [was]

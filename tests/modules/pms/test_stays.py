@@ -258,7 +258,7 @@ WISHES = st.lists(
 )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wishes=WISHES)
 async def test_no_night_of_a_room_is_ever_given_twice(
     ann: ToolContext, bob: ToolContext, house: Database, wishes: list[tuple[str, int, int, bool]]

@@ -55,7 +55,7 @@ def test_an_archive_that_could_not_be_finished_leaves_nothing(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(where=st.floats(0, 1, exclude_max=True), is_cut=st.booleans())
 def test_a_changed_byte_and_a_cut_are_found(
     tmp_path_factory: pytest.TempPathFactory, where: float, is_cut: bool

@@ -1,12 +1,15 @@
 """The embedded Postgres serves its own user alone, and changes nothing outside its home."""
 
 import asyncio
+import contextlib
 import os
 import pwd
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -150,6 +153,26 @@ def test_a_server_that_somebody_has_started_open_is_started_anew(tmp_path: Path)
     finally:
         find_server(tmp_path).detach()
     assert not (folder / "postmaster.pid").exists()
+
+
+def test_a_server_that_was_killed_while_it_was_made_is_made_anew(tmp_path: Path) -> None:
+    script = "import sys; from pathlib import Path; from shared.db.embedded.server import start_postgres as start; "
+    process = subprocess.Popen([sys.executable, "-c", script + "start(Path(sys.argv[1]))", tmp_path])
+    # What a start takes for the mark of a database is among the first files.
+    while not (unfinished := list(tmp_path.glob("postgres*/PG_VERSION"))):
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(unfinished[0].parent).encode() in path.read_bytes():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+    start_postgres(tmp_path)
+
+    assert find_server(tmp_path).is_running()
+    find_server(tmp_path).detach()
+    assert {path.name for path in tmp_path.iterdir()} == {"postgres", "postgres.lock", "postgres.users"}
 
 
 def test_a_folder_of_somebody_else_is_refused_and_root_serves_it_as_its_owner(tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import asyncpg
 import pytest
 
 from adapters.web.health import find_obstacle
 from shared.db.database import DatabaseLost
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.connections import connected
 from tests.support.parley import Parley, open_parley
-from tests.support.pgbouncer import pooled
+from tests.support.pgbouncer import Pooler, running_pooler
 from tests.support.replicas import Replicas, Server, make_server, replicas, server_folder
 
 
@@ -24,17 +26,19 @@ def template() -> Iterator[Server]:
 
 
 @asynccontextmanager
-async def opened(template: Server, settings: Settings, model: OpenAIStub) -> AsyncIterator[tuple[Replicas, Parley]]:
+async def opened(
+    template: Server, settings: Settings, model: OpenAIStub
+) -> AsyncIterator[tuple[Replicas, Pooler, Parley]]:
     """Run Parley on both servers, its statements by a pooler before the first one."""
     model.play(lambda _body, _number: Answer("Hello."))
     async with (
         replicas(template, is_synchronous=False) as pair,
-        pooled(pair.first.address, "transaction") as through,
-        open_parley(settings, replace(pair.address, pooler=through.url), model) as parley,
+        running_pooler(pair.first.address, "transaction") as pooler,
+        open_parley(settings, replace(pair.address, pooler=pooler.address.url), model) as parley,
         asyncio.timeout(60),
     ):
         assert (await parley.ask("hello")).content == "Hello."
-        yield pair, parley
+        yield pair, pooler, parley
 
 
 async def until_ready(parley: Parley, obstacle: str | None) -> None:
@@ -49,7 +53,7 @@ async def until_ready(parley: Parley, obstacle: str | None) -> None:
 async def test_a_pooler_that_leads_to_a_server_that_was_left_behind_is_not_used(
     template: Server, settings: Settings, model: OpenAIStub
 ) -> None:
-    async with opened(template, settings, model) as (pair, parley):
+    async with opened(template, settings, model) as (pair, _, parley):
         # The first one goes on, and takes writes: nobody has stopped it.
         await pair.second.control("promote")
         await until_ready(parley, "timeline 1, not 2")
@@ -63,3 +67,35 @@ async def test_a_pooler_that_leads_to_a_server_that_was_left_behind_is_not_used(
         await pair.first.control("promote")
         await until_ready(parley, None)
         assert (await parley.ask("hello")).content == "Hello."
+
+
+async def test_a_pooler_that_follows_a_failover_first_lets_nobody_work_before_ids_have_leapt(
+    template: Server, settings: Settings, model: OpenAIStub
+) -> None:
+    async with opened(template, settings, model) as (pair, pooler, parley):
+        await pair.second.control("promote")
+        pooler.lead_to(pair.second.address)
+        async with connected(pair.second.address) as promoted:
+            await until_led_to(pooler, timeline=2)
+            with pytest.raises(DatabaseLost):
+                await parley.accept("hello")
+            assert await promoted.fetchval("SELECT count(*) FROM inbox") == 1
+            # The direct address leads there, too, once the first one is gone.
+            await pair.first.kill()
+            await until_ready(parley, None)
+            assert (await parley.ask("hello")).content == "Hello."
+            assert await promoted.fetchval("SELECT array_agg(id > 1000000 ORDER BY id) FROM inbox") == [False, True]
+            assert await promoted.fetchval("SELECT array_agg(id > 1000000 ORDER BY id) FROM turns") == [False, True]
+
+
+async def until_led_to(pooler: Pooler, timeline: int) -> None:
+    """Return when the pooler gives its clients sessions of the server on this timeline."""
+    led = "SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)::int = $1"
+    while True:
+        client = await asyncpg.connect(**pooler.address.asyncpg_arguments(as_owner=True), statement_cache_size=0)
+        try:
+            if await client.fetchval(led, timeline):
+                return
+        finally:
+            client.terminate()
+        await asyncio.sleep(0.02)

@@ -49,7 +49,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     json_values,
     st.text("ab01.", max_size=6),

@@ -73,7 +73,7 @@ def test_other_texts_are_refused_with_examples(text: str) -> None:
 WORDS = "every in at 9 9:30 12pm monday tomorrow day 2 weeks month hour half an and on the 31st cron * noon 99999 uhr 0"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from(WORDS.split()) | st.text(max_size=6), max_size=8).map(" ".join))
 def test_any_text_is_a_timing_or_an_error(text: str) -> None:
     try:

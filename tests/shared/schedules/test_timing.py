@@ -25,7 +25,7 @@ def shows(moment: datetime, zone: str) -> datetime:
     return moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(zone=zones, after=moments, at=minutes_of_day)
 @example(zone="Europe/Berlin", after=datetime(2026, 3, 28, 12, tzinfo=UTC), at=2 * 60 + 30)
 @example(zone="Europe/Berlin", after=datetime(2026, 10, 25, 0, 10, tzinfo=UTC), at=2 * 60 + 30)
@@ -50,7 +50,7 @@ def test_a_daily_job_is_due_when_clocks_first_show_its_time(zone: str, after: da
     assert due == min(moment for moment in starts.values() if moment > after)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(zone=zones, start=moments, days=st.integers(1, 40), times=st.integers(1, 60))
 @example(zone="Europe/Berlin", start=datetime(2026, 3, 28, 1, 30, tzinfo=UTC), days=1, times=2)
 def test_an_interval_in_days_keeps_its_time_of_day(zone: str, start: datetime, days: int, times: int) -> None:
@@ -65,7 +65,7 @@ def test_an_interval_in_days_keeps_its_time_of_day(zone: str, start: datetime, d
         moment = due
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(start=moments, seconds=st.integers(1, 10**8), after=moments)
 def test_an_interval_in_seconds_is_elapsed_time(start: datetime, seconds: int, after: datetime) -> None:
     due = at_interval(start, seconds, "second", "Europe/Berlin").next_after(after)
@@ -76,7 +76,7 @@ def test_an_interval_in_seconds_is_elapsed_time(start: datetime, seconds: int, a
     assert (due - start) % timedelta(seconds=seconds) == timedelta()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(zone=zones, local=st.datetimes(datetime(2011, 12, 1), datetime(2030, 12, 31)))  # noqa: DTZ001
 def test_a_local_time_is_the_first_moment_at_which_clocks_show_it_or_have_passed_it(zone: str, local: datetime) -> None:
     local = local.replace(second=0, microsecond=0)
@@ -87,7 +87,7 @@ def test_a_local_time_is_the_first_moment_at_which_clocks_show_it_or_have_passed
     assert shows(moment - MINUTE, zone) < local
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text("0123456789*/,-LW#SUNMON ", max_size=30) | st.text(max_size=120))
 @example("0 0 30 2 1/0")
 @example("0 0 * * 5L/2")

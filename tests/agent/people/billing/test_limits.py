@@ -246,6 +246,7 @@ INSERT INTO public.servers (id, platform, platform_server_id, token_budget_month
 INSERT INTO public.conversations (id, platform, platform_server_id, platform_channel_id, platform_thread_id)
 SELECT 100 + n, 'discord', CASE WHEN n % 2 = 0 THEN 's' ELSE 't' END, CASE WHEN n % 4 < 2 THEN 'c' ELSE 'd' END, n
 FROM generate_series(0, 199) AS n;
+SELECT nextval('public.turns_id_seq') FROM generate_series(1, 299);
 INSERT INTO public.turns (id, conversation_id, user_id, persona_id, attempt)
 SELECT 100 + n, 100 + n, 1 + n % 20, 1 + n % 2, 1 FROM generate_series(0, 199) AS n;
 INSERT INTO public.budgets (kind, token_limit, cost_limit) VALUES ('installation', 4000, 3.5);

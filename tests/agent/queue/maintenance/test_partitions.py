@@ -277,3 +277,35 @@ async def test_partitions_vacuum_like_their_default_and_keep_their_foreign_key(m
         ]
         with pytest.raises(asyncpg.ForeignKeyViolationError):
             await owner.execute("INSERT INTO turn_events (turn_id, seq, name) VALUES (400123, 0, 'message')")
+
+
+FORGED = (2**63 - 2, 2**40, 0, -1)
+
+
+@pytest.mark.parametrize("turn_id", FORGED)
+async def test_a_turn_with_an_id_that_was_not_given_out_is_refused_whoever_writes_it(
+    parley: Parley, address: Address, turn_id: int
+) -> None:
+    await parley.ask("hello")
+    forge = "INSERT INTO turns (id, conversation_id) SELECT $1, min(id) FROM conversations"
+    for is_owner in (False, True):
+        async with connected(address, as_owner=is_owner) as connection:
+            for statement in (forge, "UPDATE turns SET id = $1"):
+                with pytest.raises(asyncpg.SerializationError, match="was not given out"):
+                    await connection.execute(statement, turn_id)
+
+    await begin_at(address, WIDTH)
+    assert await make(address) == len(TABLES)
+    assert (await parley.ask("hello")).content
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_a_row_of_a_turn_that_does_not_exist_makes_no_partition_overflow(address: Address, table: str) -> None:
+    columns = {
+        "full_results": "seq, content) VALUES ($1, 0, ''",
+        "turn_contexts": "reasons) VALUES ($1, '{}'",
+        "turn_events": "seq, name) VALUES ($1, 0, 'message'",
+    }
+    async with connected(address, as_owner=False) as program:
+        with pytest.raises(asyncpg.ForeignKeyViolationError):
+            await program.execute(f"INSERT INTO {table} (turn_id, {columns[table]})", 2**63 - 2)  # our own names

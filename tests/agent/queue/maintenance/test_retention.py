@@ -141,6 +141,21 @@ async def test_a_worker_removes_by_itself(brief: Settings, address: Address, mod
         await asyncio.gather(working, return_exceptions=True)
 
 
+async def test_a_part_of_the_maintenance_that_the_database_refuses_stops_no_other(
+    brief: Settings, address: Address, model: OpenAIStub
+) -> None:
+    await write_past(address, turns=20, days=100)
+    async with connected(address) as owner:
+        await owner.execute("REVOKE EXECUTE ON FUNCTION parley_make_partitions FROM parley_app")
+    async with open_parley(brief, address, model, works=False) as parley:
+        working = asyncio.create_task(build_worker(parley.app, maintenance_seconds=0.05).run())
+        async with asyncio.timeout(30):
+            while (await count_rows(address, "token_logs"))["token_logs"] > 20:  # noqa: ASYNC110  # rows tell nobody
+                await asyncio.sleep(0.02)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
 async def test_a_cancelled_job_that_is_resumed_while_old_ones_are_removed_stays(
     address: Address, owner: asyncpg.Connection
 ) -> None:

@@ -46,7 +46,7 @@ def test_a_broken_text_is_refused_with_its_reason(text: str, reason: str) -> Non
         parse_skill(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=80), st.text(max_size=40))
 def test_any_text_is_a_skill_or_refused(front_matter: str, body: str) -> None:
     try:
