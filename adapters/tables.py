@@ -5,7 +5,7 @@ from pathlib import Path
 from adapters.folders import list_folders
 from shared.db.database import Address
 from shared.db.migrations import install_schemas, migrate
-from shared.module_folders import list_module_folders
+from shared.settings.module_folders import list_module_folders
 
 
 def list_schemas(modules_path: Path | None) -> dict[str, Path]:

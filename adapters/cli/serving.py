@@ -29,8 +29,8 @@ from shared.db.connections import ReadOnlyDatabase
 from shared.db.database import NoDatabase
 from shared.db.embedded.server import stop_servers
 from shared.db.errors import is_lost
+from shared.db.pooling.event_loop import Loop
 from shared.errors import ConfigurationError, Unavailable
-from shared.event_loop import Loop
 from shared.log import get_logger
 from shared.settings import Settings
 from shared.tracing.spans import traced_with

@@ -21,8 +21,8 @@ from agent.tools.offer import Scope
 from agent.tools.providers import NO_TEXTS, ToolProvider
 from shared.hooks import ModuleRoute, ModuleTick
 from shared.log import get_logger
-from shared.module_folders import list_entry_points
 from shared.settings import MODULES_FOLDER, Settings
+from shared.settings.module_folders import list_entry_points
 from shared.tools import Tool
 
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
