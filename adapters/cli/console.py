@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -175,6 +176,14 @@ def _to_keys(fields: Mapping[str, object]) -> dict[str, object]:
 def shorten(path: Path) -> str:
     """Return a path as people read it: relative to the folder they are in where it is below."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def name_command(words: str) -> str:
+    """Return a command of ours as it can be typed here: with its path where the shell does not find it."""
+    program = Path(sys.argv[0])
+    if program.name != "parley" or which("parley") is not None:
+        return f"parley {words}"
+    return f"{shorten(program.absolute())} {words}"
 
 
 @contextmanager

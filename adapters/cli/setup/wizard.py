@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adapters.cli.console import complain, say, shorten
+from adapters.cli.console import complain, name_command, say, shorten
 from adapters.cli.opening import in_transaction, read_settings, silence_log
 from adapters.cli.setup.budget import ask_for_budget
 from adapters.cli.setup.env_file import write_env
@@ -92,18 +92,19 @@ def _finish(accounts: Sequence[str]) -> bool:
     except ParleyError as error:
         complain(str(error))
         for account in accounts:
-            complain(f"this is still to be done: parley grant add {account} owner --new")
+            complain(f"this is still to be done: {name_command(f'grant add {account} owner --new')}")
         return False
 
 
 def _start(interview: Interview, values: Values, *, is_running: bool) -> None:
     """Start Parley if the person wants it, or say what to type."""
     if is_running:
-        say("Parley runs with the settings of before: stop it (Ctrl+C where it runs), then type: parley run")
+        start = name_command("run")
+        interview.tell(f"Parley runs with the settings of before: stop it (Ctrl+C where it runs), then type: {start}")
     elif interview.is_at_keyboard and interview.confirm("Start it now?", default=True):
         # Imported here: most who set it up leave it to a service.
         from adapters.cli.run import run_all
 
         run_all()
     else:
-        say("Start it: parley run")
+        say(f"Start it: {name_command('run')}")
