@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.cli.shell import Shell
+from tests.adapters.cli.test_running import running_parley
 from tests.support.keyboard import at_keyboard
 
 BOOKINGS = '''"""Bookings."""
@@ -132,6 +133,23 @@ def test_at_a_keyboard_the_answer_is_rendered_and_a_yes_runs_the_tool(shell: She
 
     results = shell.says("psql", "--superuser", "-At", "-c", "SELECT content FROM messages WHERE role = 'tool_result'")
     assert "Booking 7 is cancelled." in results
+
+
+def test_beside_a_running_parley_its_workers_answer(shell: Shell) -> None:
+    theirs, ours = {"DEBUG_MOCK_RESPONSES": '["theirs"]'}, {"DEBUG_MOCK_RESPONSES": '["ours"]'}
+    with running_parley(shell, "worker", until="answers come from", WORKERS="1", **theirs):
+        assert shell.says("ask", "who?", **ours) == "theirs\n"
+
+
+def test_a_reader_that_is_gone_is_no_error(shell: Shell) -> None:
+    program = shell.start("ask", "count", DEBUG_MOCK_RESPONSES='["1, 2, 3"]')
+    with program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        assert program.stderr is not None
+        program.stdout.close()
+        program.stdin.close()
+        assert "Traceback" not in program.stderr.read()
 
 
 def test_ctrl_c_stops_the_answer(shell: Shell) -> None:
