@@ -11,6 +11,7 @@ from rich.text import Text
 from adapters.terminal.files import to_size
 from adapters.terminal.markdown import MarkdownScreen, open_console
 from agent.journal.steps import Event
+from shared.errors import Stopped
 from shared.text import abbreviate, harmless
 
 MOST_ARGUMENT_CHARS = 100
@@ -115,7 +116,8 @@ class OneAnswer(PlainOutput):
 
     def end(self, payload: Mapping[str, Any], seconds: float) -> None:
         """Write the answer, or the sentence that says why there is none."""
-        has_answered = not payload.get("error") or payload.get("iterations")
+        error = payload.get("error")
+        has_answered = not error or (error != Stopped.code and payload.get("iterations"))
         if not has_answered:
             self.note(f"parley: {harmless(self._text)}")
         elif self._text and not self._is_silent:

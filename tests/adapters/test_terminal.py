@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from adapters.terminal.files import find_dragged, find_file, to_path
-from adapters.terminal.output import LiveOutput, Output, PlainOutput
+from adapters.terminal.output import LiveOutput, OneAnswer, Output, PlainOutput
 from agent.journal.steps import Event
 from shared.errors import Refusal
 from tests.adapters.cli.shell import Shell
@@ -81,6 +81,22 @@ CALL = ("tool_call", {"id": "1", "tool": "knowledge.recall", "args": {"query": "
 
 
 END = ("turn_complete", {"usage": {"input_tokens": 1200, "output_tokens": 34, "cost": 0.0123}, "model": "small"})
+
+
+@pytest.mark.parametrize(
+    ("error", "iterations", "out"),
+    [(None, 1, "Half.\n"), ("limit_exhausted", 1, "Half.\n"), ("models_unavailable", 0, ""), ("stopped", 1, "")],
+)
+def test_what_is_no_answer_is_not_on_stdout(
+    error: str | None, iterations: int, out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = OneAnswer()
+    tell(output, message("Half."))
+    output.end({"error": error, "iterations": iterations}, 1.0)
+
+    capture = capsys.readouterr()
+    assert capture.out == out
+    assert ("Half." in capture.err) is (not out)
 
 
 class Screen:

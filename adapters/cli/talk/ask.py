@@ -46,7 +46,7 @@ class Question:
 @app.command("ask")
 def ask(
     words: list[str] | None = typer.Argument(
-        None, metavar="[QUESTION]", help="The question; what comes through a pipe stands below it, as data."
+        None, metavar="QUESTION", help="The question; what comes through a pipe stands below it, as data."
     ),
     model: str | None = MODEL,
     persona: str | None = PERSONA,

@@ -24,7 +24,7 @@ app = typer.Typer()
 @app.command("chat")
 def chat(
     words: list[str] | None = typer.Argument(
-        None, metavar="[QUESTION]", help="Only ask this, as `parley ask` does, and end."
+        None, metavar="QUESTION", help="Only ask this, as `parley ask` does, and end."
     ),
     model: str | None = MODEL,
     persona: str | None = PERSONA,
