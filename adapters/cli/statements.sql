@@ -182,3 +182,12 @@ SELECT * FROM personas ORDER BY id;
 
 -- name: list_skills
 SELECT name, description, body, files, is_enabled FROM skills ORDER BY name;
+
+-- name: create_token
+SELECT admin.create_token(:platform, :account, :scopes, :expires, :name);
+
+-- name: list_tokens
+SELECT id, user_id, person, name, scopes, expires_at, last_used_at, revoked_at FROM admin.tokens ORDER BY id;
+
+-- name: revoke_token
+SELECT admin.revoke_token(:token) AS done;

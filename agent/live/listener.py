@@ -19,6 +19,7 @@ from agent.journal.steps import Event
 from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.live.failovers import Failovers
+from agent.live.notifier import Bus, HearingSession
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
@@ -53,8 +54,10 @@ class Listener(TurnReaders):
     A lost connection is reopened; all readers then read the tables again, so that they miss nothing.
     """
 
-    def __init__(self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None) -> None:
-        super().__init__(database, secret_keys, rules)
+    def __init__(
+        self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None, bus: Bus | None = None
+    ) -> None:
+        super().__init__(database, secret_keys, rules, bus=bus)
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
@@ -62,6 +65,7 @@ class Listener(TurnReaders):
         self._stops: set[int] = set()
         self._cancelling: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self.session = HearingSession()
         # The readers of what scheduled jobs send, by the key of the place.
         self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.failovers = Failovers(database)
@@ -74,6 +78,7 @@ class Listener(TurnReaders):
         """Open the connection, as soon as the database accepts it; it is kept until `close`."""
         connection = await self._open_again()
         self._task = asyncio.create_task(self._keep(connection), name="event listener")
+        await self.notifier.bus.start(self)
 
     async def close(self) -> None:
         """Stop listening."""
@@ -188,11 +193,14 @@ class Listener(TurnReaders):
             while True:
                 loss = asyncio.Event()
                 connection.add_termination_listener(lambda _connection, event=loss: event.set())
+                self.session.connection = connection
                 await self._until_lost(connection, loss)
+                self.session.connection = None
                 log.warning("listener_reconnecting")
                 connection.terminate()
                 connection = await self._open_again()
         finally:
+            self.session.connection = None
             connection.terminate()
 
     async def _open_again(self) -> asyncpg.Connection:
@@ -217,15 +225,23 @@ class Listener(TurnReaders):
                     log.warning("listener_waits_for_database", cause=f"{error or type(error).__name__}")
                 is_logged = True
                 await asyncio.sleep(0.5)
-        # All readers read the tables again.
-        for queue in [queue for queues in self._queues.values() for queue in queues]:
-            queue.put_nowait({"end": True})
+        self.look_again()
         for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
         self._tell_change(None)
+        return connection
+
+    def look_again(self) -> None:
+        """Let all readers read the tables, and workers look for jobs: notes may have been missed."""
+        for queue in [queue for queues in self._queues.values() for queue in queues]:
+            queue.put_nowait({"end": True})
         for worker in self.notifier.workers:
             worker.wake()
-        return connection
+
+    def receive(self, channel: str, note: str) -> None:
+        """Act on a note that came by another way than NOTIFY."""
+        on_note = {TURNS: self._on_turn_note, JOBS: self._on_job_note}[channel]
+        on_note(None, 0, channel, note)
 
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for arrived in self._places.get(str(payload), ()):
@@ -275,4 +291,5 @@ class Listener(TurnReaders):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(loss.wait(), PING_SECONDS)
                     return
-                await self._database.look(connection)
+                async with self.session.in_turn:
+                    await self._database.look(connection)
