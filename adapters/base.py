@@ -37,10 +37,11 @@ log = get_logger()
 
 
 class Finding(NamedTuple):
-    """The result of one check of `parley doctor`."""
+    """The result of one check of `parley doctor`; `is_outage`: the platform can't be reached, and may be later."""
 
     level: Literal["ok", "warn", "fail"]
     text: str
+    is_outage: bool = False
 
 
 class ChatPlatform(ABC):
