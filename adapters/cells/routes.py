@@ -26,6 +26,8 @@ MOST_TRIES = 5
 TABLE = "cell_servers"
 # How long a command waits for the end of a move, and between two looks.
 LONGEST_MOVE_SECONDS, LOOK_SECONDS = 300.0, 0.25
+# How long a cell that says nothing is waited for; then what it noted last counts, and it decides itself.
+READ_SECONDS = 2.0
 
 Result = TypeVar("Result")
 Key = tuple[str, str]
@@ -53,23 +55,30 @@ class Cells:
         self.names = names
         self.apps: dict[str, App] = {}
         self._routes: dict[str, dict[Key, Route]] = {name: {} for name in names}
-        # One reads after the other, so that what was read last is the newest.
+        # One reads after the other, so that what was read last is the newest. Who comes while one waits for that shares
+        # it: before a cell that says nothing there is one who waits, however many ask.
         self._locks = {name: asyncio.Lock() for name in names}
+        self._next: dict[str, asyncio.Task[None]] = {}
         self._reading: set[asyncio.Task[None]] = set()
 
     async def add(self, name: str, app: App) -> None:
         """Route to a cell that is open from now on."""
         app.events.on_change(lambda table: self._note_change(name, table))
-        await self._read(name, app)
+        async with self._locks[name]:
+            await self._read(name, app)
         self.apps[name] = app
 
-    async def read_again(self) -> None:
-        """Read what all cells note; of one that is away, what it noted last counts."""
-        for name, app in self.apps.items():
-            try:
-                await self._read(name, app)
-            except DatabaseLost as error:
-                log.warning("cell_away", cell=name, cause=str(error.__cause__ or error))
+    async def read_again(self, place: Place) -> None:
+        """Read what the cells on the way to a server note; of one that is away, what it noted last counts."""
+        name, key = self.names[0], (place.platform, place.server or "")
+        for _ in self.names if place.server is not None else ():
+            if name in self.apps:
+                # It is not cancelled: a connection to a silent server takes its time to end.
+                await asyncio.wait({self._read_soon(name)}, timeout=READ_SECONDS)
+            route = self._routes[name].get(key)
+            if route is None or route.state != "moved" or route.other not in self._routes:
+                return
+            name = route.other
 
     def find(self, platform: str, server: str | None) -> tuple[str, ...]:
         """Return the cells in which a server's message may be stored, in the order in which they are asked.
@@ -109,7 +118,7 @@ class Cells:
         """
         for _ in range(MOST_TRIES):
             if not is_message:
-                await self.read_again()
+                await self.read_again(place)
             names = self.find(place.platform, place.server)
             if not is_message and len(names) > 1:
                 raise ServerMoving(retry_after=30)
@@ -118,7 +127,7 @@ class Cells:
                     return await work(self.get(name))
                 except ServerMoved:
                     continue
-            await self.read_again()
+            await self.read_again(place)
         raise ServerMoving(retry_after=30)
 
     async def until_settled(self, place: Place) -> None:
@@ -128,12 +137,12 @@ class Cells:
             if asyncio.get_running_loop().time() > until:
                 raise ServerMoving
             await asyncio.sleep(LOOK_SECONDS)
-            await self.read_again()
+            await self.read_again(place)
 
     async def check(self, place: Place, app: App) -> None:
         """Raise `ServerMoved` if a server that was on its way has left the cell of this app meanwhile."""
         if len(self.find(place.platform, place.server)) > 1:
-            await self.read_again()
+            await self.read_again(place)
             if app not in [self.get(name) for name in self.find(place.platform, place.server)]:
                 raise ServerMoved
 
@@ -142,7 +151,7 @@ class Cells:
         return await self.use(message.place, lambda app: app.inbox.accept(message))
 
     async def _read(self, name: str, app: App) -> None:
-        async with self._locks[name], app.database.statement() as session:
+        async with app.database.statement() as session:
             rows = (await session.execute(statements.list_routes)).all()
             self._routes[name] = {
                 (row.platform, row.platform_server_id): Route(row.state, row.other_cell) for row in rows
@@ -150,13 +159,22 @@ class Cells:
 
     def _note_change(self, name: str, table: str | None) -> None:
         if table in {None, TABLE} and name in self.apps:
-            task = asyncio.get_running_loop().create_task(self._read_noted(name), name="routes")
+            _ = self._read_soon(name)
+
+    def _read_soon(self, name: str) -> "asyncio.Task[None]":
+        task = self._next.get(name)
+        if task is None:
+            task = self._next[name] = asyncio.get_running_loop().create_task(self._read_next(name), name="routes")
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
+        return task
 
-    async def _read_noted(self, name: str) -> None:
-        # One that is lost now tells again when it is back.
-        try:
-            await self._read(name, self.apps[name])
-        except DatabaseLost as error:
-            log.warning("cell_away", cell=name, cause=str(error.__cause__ or error))
+    async def _read_next(self, name: str) -> None:
+        async with self._locks[name]:
+            # What changes from here on may be missing in what is read.
+            del self._next[name]
+            # One that is lost now tells again when it is back.
+            try:
+                await self._read(name, self.apps[name])
+            except DatabaseLost as error:
+                log.warning("cell_away", cell=name, cause=str(error.__cause__ or error))

@@ -295,6 +295,9 @@ class Gateway(discord.AutoShardedClient):
             await edits.offer_again(change.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
 
     async def _change(self, message: discord.Message) -> "tuple[Edited | None, Edits]":
+        if self._cells is not None:
+            # Nothing refuses an edit in a cell that the server has left: it would find no message.
+            await self._cells.read_again(to_place(message.channel, message.guild))
         for app in self._apps_of(None if message.guild is None else message.guild.id):
             edits = Edits(app, PLATFORM)
             if (change := await edits.change(str(message.id), to_text(message, self.me))) is not None:
@@ -315,9 +318,11 @@ class Gateway(discord.AutoShardedClient):
             # Wait until a message that is being stored can be found.
             pass
         ids = [str(message_id_) for message_id_ in message_ids]
-        # In every cell: what is deleted must not be left behind on a way.
-        apps = (self._app,) if self._cells is None else tuple(self._cells)
-        await asyncio.gather(*(Edits(app, PLATFORM).delete(ids) for app in apps))
+        # In every cell, twice: while rows are on their way, the first time waits for the cell that they leave, and the
+        # second time finds them in the other one.
+        apps, times = ((self._app,), 1) if self._cells is None else (tuple(self._cells), 2)
+        for _ in range(times):
+            await asyncio.gather(*(Edits(app, PLATFORM).delete(ids) for app in apps))
 
     def _is_holder(self) -> bool:
         # A process that was frozen wakes up with events that the next holder has seen, and a command acts each time.

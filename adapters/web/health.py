@@ -40,6 +40,8 @@ statements = load_statements(__file__)
 
 # Whoever asks, such as a load balancer, waits no longer.
 READY_SECONDS = 4.0
+# One cell that says nothing must leave time to tell of the others.
+CELL_SECONDS = 2.0
 UNREACHABLE = "The database can't be reached."
 NO_WORKER = (
     "No worker can take a turn: messages are stored, and wait for one. Start one: parley worker; if one runs, its log "
@@ -157,8 +159,19 @@ async def _find_readiness(request: Request) -> str | dict[str, Any]:
 async def _find_readiness_of_cells(state: State) -> str | dict[str, Any]:
     # A door serves as long as one cell does: a fault reaches the people of its own cell only.
     told: dict[str, dict[str, Any]] = {name: {"message": UNREACHABLE} for name in state.cells.names}
-    for name, app in state.cells.apps.items():
-        workers = await _count_or_refuse(app, state.workers_of_cells.setdefault(name, LiveWorkers()))
+    counting = {
+        name: asyncio.create_task(
+            _count_or_refuse(app, state.workers_of_cells.setdefault(name, LiveWorkers())), name="readiness"
+        )
+        for name, app in state.cells.apps.items()
+    }
+    await asyncio.wait(counting.values(), timeout=CELL_SECONDS)
+    for name, count in counting.items():
+        if not count.done():
+            # As above, it is not waited for.
+            count.cancel()
+            continue
+        workers = count.result()
         told[name] = {"message": workers} if isinstance(workers, str) else {"workers": workers}
         if workers == 0:
             told[name]["message"] = NO_WORKER

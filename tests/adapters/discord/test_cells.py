@@ -12,6 +12,11 @@ from tests.adapters.discord.conftest import Scene
 from tests.standins.openai_api import OpenAIStub
 from tests.support.cells import TwoCells, door_settings, open_cells
 from tests.support.chat_scene import ended
+from tests.support.connections import connected, until_somebody_waits
+
+WAITS = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database())
+"""
 
 
 @pytest.fixture
@@ -81,3 +86,21 @@ async def test_on_the_way_a_command_is_put_off_and_a_message_waits(cells: TwoCel
         await move_server(moving, lambda _line: None, seconds=60)
     assert len(await scene.ann.hears(scene.general)) == 1
     assert await cells.count("a") == 0
+
+
+async def test_what_is_deleted_while_its_row_moves_is_in_neither_cell(cells: TwoCells, scene: Scene) -> None:
+    await cells.parleys["a"].sql(
+        "INSERT INTO channel_modes (platform_server_id, mode) VALUES (:server, 'always')", server=scene.guild["id"]
+    )
+    message = await scene.ann.says("my number is 4711", scene.general)
+    await scene.ann.hears(scene.general)
+    await cells.until("a", "SELECT count(*) = 1 FROM inbox WHERE status = 'answered'")
+    async with connected(cells.addresses["b"]) as holder, holder.transaction():
+        # The last step of a move waits for it: the rows are deleted in one cell, and not to be seen in the other one.
+        await holder.execute("LOCK TABLE inbox IN ROW EXCLUSIVE MODE")
+        moving = asyncio.create_task(move(cells, scene))
+        await until_somebody_waits(holder)
+        await scene.ann.deletes(message)
+        await cells.until("a", WAITS)
+    await moving
+    await cells.until("b", "SELECT count(*) = 0 FROM inbox WHERE content LIKE '%4711%'")
