@@ -37,14 +37,20 @@ def prepare_cells() -> None:
         from shared.db.driver import to_sql
         from shared.db.errors import refusals
 
-        for number, (name, settings) in enumerate(cells.items()):
-            address = await prepare(settings, get_cell(cells, name))
-            connection = await address.connect(as_owner=True)
-            try:
+        connections = {}
+        async with AsyncExitStack() as closing:
+            for number, (name, settings) in enumerate(cells.items()):
+                address = await prepare(settings, get_cell(cells, name))
+                connection = connections[name] = await address.connect(as_owner=True)
+                closing.push_async_callback(connection.close)
                 with refusals():
                     await connection.execute(to_sql(statements.number_cell), number, name)
-            finally:
-                await connection.close()
+            # One that was restored must not give out again what has moved to another one since.
+            last_ids = {name: await connections[name].fetchval(to_sql(statements.read_last_ids)) for name in cells}
+            for connection in connections.values():
+                for other in cells:
+                    await connection.execute(to_sql(statements.pass_ids), last_ids[other])
+        for number, name in enumerate(cells):
             say(f"{name} is ready, as cell {number}")
 
     asyncio.run(work())

@@ -165,6 +165,12 @@ FROM database_histories ORDER BY id DESC LIMIT 1;
 -- name: number_cell
 SELECT parley_number_cell(:number, :name);
 
+-- name: read_last_ids
+SELECT parley_last_ids();
+
+-- name: pass_ids
+SELECT parley_pass_ids(CAST(:last_ids AS jsonb));
+
 -- name: list_cells
 SELECT platform, server, state, other_cell FROM admin.cells;
 

@@ -15,8 +15,9 @@ DECLARE
     v_timeline bigint;
     v_last record;
     v_sequence record;
-    -- Two servers that were promoted to one timeline leap to different numbers, by whole steps of a cell's (parley_number_cell).
-    v_leap constant bigint := 16 * (62500 + floor(random() * 62500));
+    -- Two servers that were promoted to one timeline leap to different numbers. So many steps: those of a cell are longer
+    -- (parley_number_cell).
+    v_leap constant bigint := 1000000 + floor(random() * 1000000);
 BEGIN
     BEGIN
         v_timeline := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;
@@ -38,7 +39,7 @@ BEGIN
         IF v_last.id IS NOT NULL THEN
             FOR v_sequence IN
                 SELECT format('%I.%I', schemaname, sequencename)::regclass AS name,
-                       least(max_value, coalesce(last_value, 0) + v_leap) AS value
+                       least(max_value, coalesce(last_value, 0) + increment_by * v_leap) AS value
                 FROM pg_sequences
                 -- Those of others in this schema are not ours.
                 WHERE schemaname = 'public' AND increment_by > 0
