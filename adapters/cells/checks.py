@@ -28,6 +28,14 @@ class OnItsWay(ConfigurationError):
     """The server is on its way from {source} to {target}; end that move first: the same command with --to {target}."""
 
 
+class MovedBySomebody(ConfigurationError):
+    """Somebody moves this server just now, or looks at what would move; wait for the end of that."""
+
+
+class DepartureForgotten(ConfigurationError):
+    """{target} has this server from {source}, which knows nothing of that: its database was failed over or restored to what it was before. What was said in {source} since then is there alone. If it may be deleted, say so there, with parley psql: SELECT parley_begin_departure('{platform}', '{server}', '{target}'); then run this again."""  # noqa: E501  # sentences for people
+
+
 class OtherTables(ConfigurationError):
     """The cells {source} and {target} have other tables ({what}); run parley migrate with the same release and modules on both."""  # noqa: E501  # one sentence for people
 
@@ -67,10 +75,16 @@ async def count_content(move: Move) -> Content:
 async def find_home(platform: str, server: str, *, to: str, cells: Mapping[str, Cell]) -> str:
     """Return the cell that the server leaves for `to`, also when it is on its way there.
 
-    Raises `SameCell`, `OnItsWay` to another one, or `NotRouted`.
+    Nobody else may ask for this server until the connections end: two who move it to different cells would leave it
+    between them. Raises `SameCell`, `OnItsWay` to another one, `MovedBySomebody`, or `NotRouted`.
     """
     if platform in NOT_ROUTED:
         raise NotRouted(platform=platform)
+    first = next(iter(cells.values()))
+    if not (await Move(platform, server, source=first, target=first).fetch(first, statements.lock_server))[0][
+        "is_ours"
+    ]:
+        raise MovedBySomebody
     states = {
         name: await Move(platform, server, source=cell, target=cell).read_state(cell) for name, cell in cells.items()
     }
@@ -109,8 +123,11 @@ async def check_move(move: Move, key_hashes: Collection[str]) -> None:
     # Of a cell in which nothing runs now, nobody knows the key.
     if any(hashes and not hashes & set(key_hashes) for hashes in keys):
         raise OtherCellKey(source=source.name, target=target.name)
+    state, _ = await move.read_state(target)
+    if state == "here" and (await move.read_state(source))[0] is None:
+        raise DepartureForgotten(platform=move.platform, server=move.server, source=source.name, target=target.name)
     (count,) = (await move.fetch(target, statements.count_conversations))[0]
-    if count and (await move.read_state(target))[0] not in {"here", "arriving"}:
+    if count and state not in {"here", "arriving"}:
         raise RowsInTarget(target=target.name, count=count)
     await _check_files(move)
 

@@ -12,6 +12,12 @@ SELECT platform, platform_server_id, state, other_cell FROM cell_servers;
 -- name: read_state
 SELECT state, other_cell FROM cell_servers WHERE platform = :platform AND platform_server_id = :server;
 
+-- name: lock_server
+-- In the first cell, until the connection ends, with whoever has it.
+SELECT pg_try_advisory_lock(hashtextextended(
+    'server move ' || CAST(:platform AS text) || ' ' || CAST(:server AS text), 0
+)) AS is_ours;
+
 -- name: lock_state
 SELECT state FROM cell_servers WHERE platform = :platform AND platform_server_id = :server FOR UPDATE;
 
@@ -63,8 +69,10 @@ SELECT coalesce(jsonb_object_agg(id, name), '{}') FROM personas
 WHERE (platform, platform_server_id) IS DISTINCT FROM (CAST(:platform AS text), CAST(:server AS text));
 
 -- name: take_personas
+-- One that answers for another server is not of the same name, but that server's own.
 SELECT coalesce(jsonb_object_agg(key, personas.id), '{}')
-FROM jsonb_each_text(CAST(:names AS jsonb)) JOIN personas ON personas.name = value;
+FROM jsonb_each_text(CAST(:names AS jsonb)) JOIN personas ON personas.name = value
+WHERE personas.platform_server_id IS NULL;
 
 -- name: list_moving_tables
 SELECT name FROM parley_server_tables() WHERE condition IS NOT NULL AND NOT loses ORDER BY number;

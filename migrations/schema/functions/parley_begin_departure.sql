@@ -12,7 +12,9 @@ BEGIN
         SET state = 'leaving', other_cell = p_to, changed_at = now() WHERE c.state = 'here';
     IF NOT EXISTS (
         SELECT FROM public.cell_servers
-        WHERE platform = p_platform AND platform_server_id = p_server AND other_cell = p_to AND state = 'leaving'
+        WHERE platform = p_platform AND platform_server_id = p_server AND other_cell = p_to
+          -- moved: a failover of the other cell has lost its end of the move.
+          AND state IN ('leaving', 'moved')
     ) THEN
         RAISE EXCEPTION 'the server % of % is on its way already', p_server, p_platform;
     END IF;

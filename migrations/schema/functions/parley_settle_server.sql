@@ -22,6 +22,9 @@ BEGIN
         SELECT 'checks of jobs', count(*) FROM public.scheduled_jobs AS s
         WHERE s.conversation_id = ANY (v_places) AND s.claimed_until > now()
         UNION ALL
+        -- Who is to be erased here must not go on there.
+        SELECT 'erasures of people', count(*) FROM public.erasures AS e WHERE e.finished_at IS NULL
+        UNION ALL
         SELECT 'model calls', count(*) FROM public.budget_reservations AS r
         WHERE r.conversation_id = ANY (v_places)
            OR r.turn_id IN (SELECT t.id FROM public.turns AS t WHERE t.conversation_id = ANY (v_places))

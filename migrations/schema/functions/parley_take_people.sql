@@ -1,6 +1,7 @@
 -- Finds people of another cell by their accounts (parley_give_people), and makes those who are unknown here; returns their
 -- numbers here by their numbers there. A person has a permission and a budget in each cell, and brings none along: who is
--- new is a guest. That somebody is not answered, or not to be remembered, holds here too.
+-- new is a guest, and to somebody known no account is added, which would get what that person may do here. That somebody
+-- is not answered, or not to be remembered, holds here too, also for who is known.
 CREATE FUNCTION public.parley_take_people(p_platform text, p_people jsonb) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -14,7 +15,12 @@ BEGIN
         WHERE l.platform = p_platform
           AND l.platform_user_id IN (SELECT value ->> 'account' FROM jsonb_array_elements(v_person -> 'accounts'))
         ORDER BY l.user_id LIMIT 1;
-        IF v_id IS NULL THEN
+        IF v_id IS NOT NULL THEN
+            UPDATE public.users SET is_memory_paused = true
+            WHERE users.id = v_id AND NOT is_memory_paused AND (v_person -> 'is_memory_paused')::boolean;
+            UPDATE public.users SET paused_at = (v_person ->> 'paused_at')::timestamptz
+            WHERE users.id = v_id AND paused_at IS NULL AND v_person ->> 'paused_at' IS NOT NULL;
+        ELSE
             v_account := v_person -> 'accounts' -> 0;
             IF v_account IS NULL THEN
                 INSERT INTO public.users DEFAULT VALUES RETURNING id INTO v_id;
@@ -27,9 +33,9 @@ BEGIN
                 week_start = v_person ->> 'week_start', is_memory_paused = (v_person -> 'is_memory_paused')::boolean,
                 paused_at = (v_person ->> 'paused_at')::timestamptz
             WHERE users.id = v_id;
+            PERFORM public.parley_link_account(v_id, p_platform, account.value ->> 'account')
+            FROM jsonb_array_elements(v_person -> 'accounts') AS account;
         END IF;
-        PERFORM public.parley_link_account(v_id, p_platform, account.value ->> 'account')
-        FROM jsonb_array_elements(v_person -> 'accounts') AS account;
         v_ids := v_ids || jsonb_build_object(v_person ->> 'id', v_id);
     END LOOP;
     RETURN v_ids;

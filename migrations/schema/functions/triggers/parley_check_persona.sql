@@ -1,5 +1,6 @@
 -- Trigger: refuses what makes no sense in a persona with a sentence that says what would. Only what a statement changes is
--- looked at, so that an old persona can be changed in other respects, and what admin.undo brings back was allowed before.
+-- looked at, so that an old persona can be changed in other respects, and what admin.undo brings back was allowed before, as
+-- was what comes with a server from another cell.
 CREATE FUNCTION public.parley_check_persona() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -7,7 +8,7 @@ DECLARE
     v_unknown text;
     v_nearest text;
 BEGIN
-    IF coalesce(current_setting('parley.undoes', true), '') <> '' THEN
+    IF coalesce(current_setting('parley.undoes', true), '') <> '' OR current_setting('parley.takes_rows', true) = 'yes' THEN
         RETURN NEW;
     END IF;
     IF btrim(NEW.system_prompt, E' \t\n\r') = '' AND (TG_OP = 'INSERT' OR NEW.system_prompt <> OLD.system_prompt) THEN
