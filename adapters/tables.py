@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
-from adapters.folders import list_folders
+import adapters
 from agent.tools.modules import list_module_folders
 from shared.db.database import Address
 from shared.db.migrations import install_schemas, migrate
 
 
 def list_schemas(modules_path: Path | None) -> dict[str, Path]:
-    """Return the folders `schema` of those platforms and modules that have tables of their own, by owner."""
-    owners = {f"adapters/{name}": folder for name, folder in list_folders().items()}
+    """Return the folders `schema` of those adapters and modules that have tables of their own, by owner."""
+    folders = [folder for path in adapters.__path__ for folder in sorted(Path(path).iterdir())]
+    owners = {f"adapters/{folder.name}": folder for folder in folders}
     owners |= {f"modules/{name}": folder for name, folder in list_module_folders(modules_path).items()}
     return {owner: folder / "schema" for owner, folder in owners.items() if (folder / "schema").is_dir()}
 

@@ -18,7 +18,7 @@ from adapters.web import files, health, modules
 from adapters.web.api import messages, openai
 from adapters.web.faults import HANDLERS
 from adapters.web.guard import BoundedProtocol, HalfOpen, ReadableAddresses
-from adapters.web.page import chat, credentials, memories, page
+from adapters.web.page import chat, chats, credentials, exports, memories, page
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError
@@ -43,12 +43,19 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
             Route("/v1/chat/completions", openai.post_completion, methods=["POST"]),
             Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
             Route("/chat/events", chat.get_chat_events),
-            Route("/chat/due", chat.get_due),
-            Route("/chat/history", chat.get_history),
             Route("/chat/memories", memories.get_memories),
             Route("/chat/commands", memories.post_command, methods=["POST"]),
             Route("/chat/credentials", credentials.post_credential, methods=["POST"]),
             Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
+            Route("/page/chats", chats.get_chats),
+            Route("/page/chats/{chat}", chats.change_chat, methods=["PATCH"]),
+            Route("/page/chats/{chat}", chats.delete_chat, methods=["DELETE"]),
+            Route("/page/chats/{chat}/messages", chats.get_messages),
+            Route("/page/chats/{chat}/messages/{message}/events", chat.get_message_events),
+            Route("/page/chats/{chat}/arrivals", chat.get_arrivals),
+            Route("/page/chats/{chat}/export", exports.export_chat),
+            Route("/page/search", chats.search),
+            Route("/page/state", chats.get_state),
             Route("/v1/models", openai.get_models),
             Route("/v1/models/{model}", openai.get_model),
             Route("/v1/conversations/{id}/events", messages.get_events),

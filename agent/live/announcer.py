@@ -71,14 +71,14 @@ class Announcer:
         self._last_event = last_seq
         self._observer: Observer | None = None
         self._has_text, self._space = False, ""
-        self._deltas: DeltaSender | None = None
+        self.deltas: DeltaSender | None = None
         if watched:
-            self._deltas = DeltaSender(lambda delta: tell(self._note | delta), self._next_seq, is_reset=key.attempt > 1)
+            self.deltas = DeltaSender(lambda delta: tell(self._note | delta), self._next_seq, is_reset=key.attempt > 1)
 
     @property
     def wants_text(self) -> bool:
         """Return whether a reader or an observer wants text deltas, so that the model has to stream."""
-        return self._deltas is not None or self._observer is not None
+        return self.deltas is not None or self._observer is not None
 
     def observe(self, observer: Observer) -> None:
         """Register the observer, which is called with the name and payload of every event, in this process."""
@@ -101,7 +101,7 @@ class Announcer:
 
     def announce(self, *, is_end: bool = False) -> None:
         """Tell readers that the events up to here are stored; without a watching reader only of the end."""
-        if self._deltas is not None or is_end:
+        if self.deltas is not None or is_end:
             self._tell(self._note | {"last_seq": self._last_event, "end": is_end})
 
     def add_text(self, delta: str) -> None:
@@ -120,8 +120,8 @@ class Announcer:
     def _send(self, text: str) -> None:
         if text and self._observer is not None:
             self._observer("text_delta", {"text": text})
-        if text and self._deltas is not None:
-            self._deltas.add(text)
+        if text and self.deltas is not None:
+            self.deltas.add(text)
 
     def reset_text(self) -> None:
         """Tell readers to drop the text of this step: the model's stream was interrupted and starts again."""
@@ -129,8 +129,8 @@ class Announcer:
         self._has_text, self._space = False, ""
         if self._observer is not None:
             self._observer("text_delta", {"text": "", "reset": True})
-        if self._deltas is not None:
-            self._deltas.reset()
+        if self.deltas is not None:
+            self.deltas.reset()
 
     def flush(self, *, is_end: bool = False) -> None:
         """Send the rest of the text at once, so that it arrives before the stored event that follows it.
@@ -142,8 +142,8 @@ class Announcer:
             if not is_end:
                 self._send(self._space)
             self._has_text, self._space = False, ""
-        if self._deltas is not None:
-            self._deltas.flush()
+        if self.deltas is not None:
+            self.deltas.end_step()
 
 
 class LiveTurn:

@@ -12,12 +12,14 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import asyncpg
 
-from agent.journal.steps import Event
-from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
+from agent.journal.steps import Event, TurnKey
+from agent.live.announcer import STOPPING_SECONDS, Announcer, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
+from agent.live.deltas import DeltaSender
 from agent.live.failovers import Failovers
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
@@ -58,6 +60,8 @@ class Listener(TurnReaders):
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
+        # The texts of turns that run here, by the ids of the messages that they answer.
+        self._texts: WeakValueDictionary[int, DeltaSender] = WeakValueDictionary()
         # Turns that somebody wants to stop, and the task that looks up whether a person does.
         self._stops: set[int] = set()
         self._cancelling: asyncio.Task[None] | None = None
@@ -69,6 +73,15 @@ class Listener(TurnReaders):
     def outflow(self) -> Outflow:
         """Return a new filter for what is sent outside of a turn."""
         return Outflow(self._rules)
+
+    def announcer(
+        self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
+    ) -> Announcer:
+        """Return the announcer of a turn, whose text those who begin to read late may ask for."""
+        announcer = super().announcer(key, inbox_ids, last_seq=last_seq, watched=watched)
+        if announcer.deltas is not None:
+            self._texts.update(dict.fromkeys(inbox_ids, announcer.deltas))
+        return announcer
 
     async def start(self) -> None:
         """Open the connection, as soon as the database accepts it; it is kept until `close`."""
@@ -97,14 +110,17 @@ class Listener(TurnReaders):
         """
         self._observers.of_changes.append(callback)
 
-    async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
+    async def follow(self, inbox_id: int, *, is_late: bool = False) -> AsyncGenerator[Event]:
         """Yield the events of the turn that answers this message, stored ones and live deltas, until its end.
 
-        Who follows from the beginning gets all of them in their order, unless a connection is lost.
+        Who follows from the beginning gets all of them in their order, unless a connection is lost. With `is_late` the
+        text of a step that is being written is told again from its beginning, as a delta with `reset`.
         """
         last, outage = -1, Outage()
         note: dict[str, Any] = {}
         with self._queue(inbox_id) as queue:
+            if is_late:
+                self.notifier.send(READERS, json.dumps({"text_of": inbox_id}))
             while True:
                 # Later events may be stored already, but deltas before them still wait in the queue.
                 events = await self._read_events(inbox_id, outage, after=last, last=note.get("last_seq"))
@@ -266,6 +282,8 @@ class Listener(TurnReaders):
             event.set()
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
             self.notifier.send(READERS, json.dumps({"here": note["asked"]}))
+        elif (text := self._texts.get(note.get("text_of", 0))) is not None:
+            text.repeat()
 
     async def _until_lost(self, connection: asyncpg.Connection, loss: asyncio.Event) -> None:
         with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase):

@@ -56,12 +56,14 @@ export function download(file) {
 export function personMessage(content, files) {
   const attached = ATTACHED.exec(content);
   const shown = attached ? content.slice(0, attached.index) : content;
-  const names = files ?? Array.from((attached?.[1] ?? "").matchAll(ATTACHED_LINE), (found) => ({ filename: found[1], size: found[2] }));
+  const named = Array.from((attached?.[1] ?? "").matchAll(ATTACHED_LINE), (found) => ({ filename: found[1], size: found[2] }));
+  // Files that are gone, and those that were forwarded, are only named in the text.
+  const names = files?.length ? files : named;
   const message = node("article", "message person");
   message.setAttribute("aria-label", "You");
   if (shown.trim()) message.append(node("div", "bubble", shown));
   if (names.length) {
-    const chips = names.map((file) => chip(file.filename, file.size ?? sizeText(file.size_bytes)));
+    const chips = names.map((file) => (file.url ? download(file) : chip(file.filename, file.size ?? sizeText(file.size_bytes))));
     message.append(node("div", "chips", ...chips));
   }
   return message;
@@ -234,11 +236,4 @@ export function faultLine(text, label, action) {
     line.append(button);
   }
   return line;
-}
-
-export function chatEntry(chat, isCurrent) {
-  const link = node("a", "", chat.title || "New chat");
-  link.href = `#${chat.chat}`;
-  if (isCurrent) link.setAttribute("aria-current", "page");
-  return node("li", "", link);
 }
