@@ -1,7 +1,7 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
 import { credentialForm } from "./credentials.js";
-import { codeBlock, render } from "./markdown.js";
+import { GrowingText, codeBlock, render } from "./markdown.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
@@ -61,7 +61,11 @@ export function personMessage(content, files) {
   const names = files?.length ? files : named;
   const message = node("article", "message person");
   message.setAttribute("aria-label", "You");
-  if (shown.trim()) message.append(node("div", "bubble", shown));
+  if (shown.trim()) {
+    const bubble = node("div", "bubble", shown);
+    bubble.dir = "auto";
+    message.append(bubble);
+  }
   if (names.length) {
     const chips = names.map((file) => (file.url ? download(file) : chip(file.filename, file.size ?? sizeText(file.size_bytes))));
     message.append(node("div", "chips", ...chips));
@@ -167,7 +171,7 @@ export class TurnView {
 
   message(event) {
     this.text = event.content;
-    this.draw();
+    this.draw(true);
     if (event.files?.length) this.body.append(node("div", "files", ...event.files.map(download)));
     if (event.credential) this.body.append(credentialForm(event.credential));
     if (event.choices?.length || event.commands?.length) {
@@ -195,7 +199,7 @@ export class TurnView {
 
   think(text) {
     this.lastThought = text;
-    this.block?.remove();
+    this.block?.node.remove();
     this.body.append(node("div", "thought", render(text)));
     this.startBlock();
   }
@@ -211,16 +215,16 @@ export class TurnView {
     this.frame = setTimeout(() => requestAnimationFrame(() => { if (this.frame) this.draw(); }), wait);
   }
 
-  draw() {
+  draw(isWhole = false) {
     clearTimeout(this.frame);
     this.frame = null;
     const begun = performance.now();
     if (!this.block) {
-      this.block = node("div", "text");
-      this.body.append(this.block);
+      this.block = new GrowingText();
+      this.body.append(this.block.node);
     }
-    this.block.replaceChildren(render(this.text));
-    // A long answer takes longer to draw: draw it less often, so that typing stays fluent.
+    this.block.draw(this.text, isWhole);
+    // A long block takes longer to draw: draw it less often, so that typing stays fluent.
     const spent = performance.now() - begun;
     this.drawAfter = performance.now() + Math.min(SLOWEST_FRAME, 4 * spent);
   }

@@ -20,7 +20,9 @@ WITH person AS (
 ), places AS (
     INSERT INTO conversations (platform, platform_channel_id, is_direct, user_id, last_active_at)
     SELECT 'web', 'ann/' || name, true, person.id, now() - age * interval '1 day'
-    FROM person, (SELECT 'long' AS name, 0 AS age UNION ALL SELECT 'c' || n, n FROM generate_series(1, :chats) AS n) AS chat
+    FROM person, (
+        SELECT 'long' AS name, 0 AS age UNION ALL SELECT 'c' || n, n FROM generate_series(1, :chats) AS n
+    ) AS chat
     RETURNING id, platform_channel_id, user_id
 ), drawn AS (
     SELECT nextval('turns_id_seq') AS turn_id, n, places.id AS place_id, user_id
