@@ -1,10 +1,11 @@
 """The endpoints of the page for a person's chats: listed, read backwards, named, pinned, erased, searched, exported."""
 
 import asyncio
+import re
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import StringConstraints
+from pydantic import StrictBool, StringConstraints
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -17,6 +18,7 @@ from adapters.web.page.chat import KEY, PLATFORM, place_in, to_prefix
 from adapters.web.page.sessions import session_of, with_session
 from adapters.web.page.transcript import read_turns
 from agent.app import App
+from agent.journal.files import FILES_HEADING
 from agent.live.channels import DUE, request_stop
 from agent.people.participants import find_user
 from shared.db.driver import Session
@@ -34,6 +36,8 @@ SNIPPET_CHARS = 160
 FILES_AT_ONCE = 100
 # How long a turn that was asked to stop is awaited before its chat is erased.
 STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
+# As the transcript names a file that came with a message.
+FILE_LINE = re.compile(r"^- (.+) \(file_id \d+, .*$")
 NO_STORE = {"Cache-Control": "no-store"}
 NO_CHAT = "There is no such chat."
 BUSY = "An answer is being written in this chat; stop it first."
@@ -43,7 +47,7 @@ class Change(Closed):
     """The body of `PATCH /page/chats/{chat}`; what is left out stays. An empty title takes the name away."""
 
     title: Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=120)] | None = None
-    is_pinned: bool | None = None
+    is_pinned: StrictBool | None = None
 
 
 def to_range(who: str) -> dict[str, str]:
@@ -90,8 +94,9 @@ def read_cursor(who: str, cursor: str) -> dict[str, Any]:
 
 
 def to_title(content: str) -> str:
-    """Return the first line of a chat's first message, or the name of its file."""
-    return next((line.strip() for line in content.splitlines() if line.strip()), "")
+    """Return the first line of a chat's first message, or the name of its first file."""
+    lines = (line.strip() for line in content.splitlines() if line.strip() not in {"", FILES_HEADING})
+    return FILE_LINE.sub(r"\1", next(lines, ""))
 
 
 @with_session
@@ -100,14 +105,14 @@ async def get_messages(request: Request) -> Response:
     app, who, place = app_of(request), session_of(request), place_in(request)
     before = number(request.query_params.get("before", str(MAX_ID)), "before", MAX_ID)
     async with app.database.transaction() as session:
+        if before < MAX_ID:
+            return JSONResponse(await read_turns(session, app, place.channel, who=who, before=before), headers=NO_STORE)
         # First: what is answered meanwhile is in both, and not in neither.
-        arrivals = (
-            await history.list_arrivals(session, place, f"{to_prefix(who)}:", after_turn=MAX_ID)
-            if before == MAX_ID
-            else []
-        )
-        turns = await read_turns(session, app, place.channel, who=who, before=before)
-    return JSONResponse(turns | {"open": arrivals}, headers=NO_STORE)
+        arrivals = await history.list_arrivals(session, place, f"{to_prefix(who)}:", after_turn=MAX_ID)
+        newest_reply = await history.find_newest_reply(session, place)
+        past = await read_turns(session, app, place.channel, who=who, before=before)
+    newest_reply = max([newest_reply, *(reply["reply_id"] for reply in past["replies"])])
+    return JSONResponse(past | {"open": arrivals, "newest_reply": newest_reply}, headers=NO_STORE)
 
 
 @with_session

@@ -56,6 +56,11 @@ async def keep_reply(
     await session.execute(statements.keep_reply, parameters | {"reply": json.dumps(content)})
 
 
+async def find_newest_reply(session: Session, place: Place) -> int:
+    """Return the id of the last reply to a command in a chat, 0 without any."""
+    return int((await session.execute(statements.find_newest_reply, {"channel": place.channel})).scalar_one())
+
+
 async def list_new_replies(session: Session, place: Place, after: int) -> Sequence[Any]:
     """Return what commands have answered in a chat behind a reply."""
     return (await session.execute(statements.list_new_replies, {"channel": place.channel, "after": after})).all()

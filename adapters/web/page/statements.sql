@@ -114,6 +114,9 @@ SELECT link.user_id, :channel, coalesce((
 FROM user_platform_links AS link WHERE link.platform = 'web' AND link.platform_user_id = :who
 ON CONFLICT (platform_channel_id, event_id) DO NOTHING;
 
+-- name: find_newest_reply
+SELECT coalesce(max(id), 0) AS id FROM web_replies WHERE platform_channel_id = :channel;
+
 -- name: list_new_replies
 SELECT id, turn_id, event_id, line, reply, created_at FROM web_replies
 WHERE platform_channel_id = :channel AND id > :after ORDER BY id;

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.app import App
+from agent.journal.files import FILES_HEADING
 from agent.journal.responses import to_call_step
 from agent.tools.made_files import list_file_ids
 from shared.db.driver import Session
@@ -19,7 +20,6 @@ SHOWN_TURNS = 30
 # A page of turns ends before it would become larger; its first turn may be.
 MAX_PAGE_CHARS = 600_000
 ATTACHED = re.compile(r"^- .+ \(file_id (\d{1,18}), ", re.MULTILINE)
-HEADING = "[Attached files:]\n"
 DELEGATE = "agents.delegate"
 
 
@@ -107,7 +107,11 @@ def list_named_files(steps: Sequence[Shown]) -> Iterator[int]:
 
 def list_attached(content: str) -> list[int]:
     """Return the ids of the files that came with a message."""
-    return [int(match) for match in ATTACHED.findall(content.rpartition(HEADING)[2])] if HEADING in content else []
+    return (
+        [int(match) for match in ATTACHED.findall(content.rpartition(FILES_HEADING)[2])]
+        if FILES_HEADING in content
+        else []
+    )
 
 
 def list_made(steps: Sequence[Shown]) -> tuple[int, ...]:

@@ -72,7 +72,7 @@ COMMENT ON FUNCTION public.parley_export_in_web IS
 -- money; `files`, while content of its files is in storage, which is deleted before (p_file_ids has been);
 -- `missing` for what is no chat; else `erased`.
 --
--- Order of locks, as in parley_erase_person: messages that wait, turns, the conversation.
+-- Order of locks, as in parley_erase_person: messages that wait, turns with their messages, the conversation.
 CREATE FUNCTION public.parley_erase_web_chat(
     p_user_id bigint, p_account text, p_channel text, p_place_key text, p_file_ids bigint []
 )
@@ -86,14 +86,15 @@ DECLARE
 BEGIN
     SELECT id INTO v_conversation FROM public.conversations
     WHERE platform = 'web' AND platform_server_id IS NULL AND platform_channel_id = p_channel AND platform_thread_id IS NULL;
+    PERFORM FROM public.inbox WHERE place_key = p_place_key AND status = 'waiting' ORDER BY id FOR UPDATE;
+    v_turn_ids := ARRAY(
+        SELECT t.id FROM public.turns AS t WHERE t.conversation_id = v_conversation ORDER BY t.id FOR UPDATE
+    );
     v_inbox_ids := ARRAY(
         SELECT m.id FROM public.inbox AS m
         WHERE hashtext(m.platform_user_id) = hashtext(p_account) AND m.platform_user_id = p_account
           AND m.platform = 'web' AND m.place_key = p_place_key
         ORDER BY m.id FOR UPDATE
-    );
-    v_turn_ids := ARRAY(
-        SELECT t.id FROM public.turns AS t WHERE t.conversation_id = v_conversation ORDER BY t.id FOR UPDATE
     );
     PERFORM FROM public.conversations WHERE id = v_conversation FOR UPDATE;
     IF EXISTS (SELECT FROM public.turns WHERE id = ANY (v_turn_ids) AND status = 'running') THEN

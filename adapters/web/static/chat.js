@@ -1,9 +1,11 @@
 // The chat page: sends what is typed, follows the events of each turn, finds back after a lost connection or a reload.
 
 import { loadChats, showCurrent, touch } from "./chats.js";
-import { openBox, putBack, takeMessage, write } from "./composer.js";
+import { limit, openBox, putBack, takeMessage, write } from "./composer.js";
 import { openMemories } from "./memories.js";
+import { openMenuOf } from "./menu.js";
 import { pastNodes, replyNodes } from "./past.js";
+import { onMatch } from "./search.js";
 import { events, newId, pause, refusal } from "./stream.js";
 import { TurnView, faultLine, personMessage } from "./view.js";
 
@@ -44,6 +46,7 @@ async function load(chat) {
   closeSidebar();
   openBox(chat);
   showCurrent(chat);
+  openMenuOf(chat, () => newChat());
   const response = await fetchSurely(`/page/chats/${chat}/messages`);
   if (page.chat !== chat) return;
   if (!response.ok) {
@@ -53,7 +56,7 @@ async function load(chat) {
   const body = await response.json();
   $("log").append(...pastNodes(body, keepTurn));
   goOn(body);
-  page.newest.reply = Math.max(0, ...body.replies.map((reply) => reply.reply_id));
+  page.newest.reply = body.newest_reply;
   for (const message of body.open) arrive(message, message.turn_id !== null);
   refresh();
   toEnd(true);
@@ -63,6 +66,25 @@ async function load(chat) {
 function keepTurn(turn, view) {
   page.newest.turn = Math.max(page.newest.turn, turn.turn_id);
   if (turn.is_running) page.turns.set(turn.turn_id, view);
+}
+
+const newChat = async () => { await openChat(newId()); $("text").focus(); };
+
+// Opens a chat where a turn stands, however far back that is.
+async function openAt(chat, turn) {
+  if (chat !== page.chat) await openChat(chat);
+  closeSidebar();
+  const find = () => $("log").querySelector(`[data-turn="${turn}"]`);
+  for (let read = null; !find() && page.oldest !== null && page.oldest !== read;) {
+    read = page.oldest;
+    await loadEarlier();
+  }
+  const answer = find();
+  if (!answer) return;
+  for (const other of $("log").querySelectorAll(".match")) other.classList.remove("match");
+  answer.classList.add("match");
+  // Behind the frame in which a chat that was just opened goes to its end.
+  requestAnimationFrame(() => (answer.previousElementSibling ?? answer).scrollIntoView({ block: "start" }));
 }
 
 function goOn(body) {
@@ -146,7 +168,10 @@ function showReply(reply) {
 
 // What the person says next answers the question before it, or leaves it: its buttons go.
 function append(...messages) {
-  for (const choices of $("log").querySelectorAll(".choices")) choices.remove();
+  for (const choices of $("log").querySelectorAll(".choices, .again")) {
+    if (choices.contains(document.activeElement)) $("text").focus();
+    choices.remove();
+  }
   $("log").append(...messages);
 }
 
@@ -287,6 +312,8 @@ function form(chat, eventId, content, files, confirmation) {
   return fields;
 }
 
+const lastWords = () => [...$("log").querySelectorAll(".person .bubble")].at(-1)?.textContent ?? "";
+
 async function stop() {
   $("stop").disabled = true;
   try {
@@ -334,7 +361,8 @@ function toEnd(always = false) {
 
 function offline(isLost) {
   $("status").hidden = !isLost;
-  $("status").textContent = isLost ? "The connection is lost; trying again …" : "";
+  const reason = navigator.onLine ? "The connection is lost; trying again …" : "You are offline; what you write is kept here.";
+  $("status").textContent = isLost ? reason : "";
 }
 
 function openSidebar(isOpen) {
@@ -346,10 +374,26 @@ function closeSidebar() {
   openSidebar(false);
 }
 
+// What this installation can do, and what its owner has to set up yet.
+async function showState() {
+  const response = await fetchSurely("/page/state");
+  if (!response.ok) return;
+  const state = await response.json();
+  limit(state.max_bytes, state.max_files);
+  $("no-model").hidden = state.has_model;
+  $("no-model-owner").hidden = !state.is_owner;
+  $("no-model-others").hidden = state.is_owner;
+}
+
 // --- what people do -------------------------------------------------------------------------------------------------------
 
 $("composer").addEventListener("submit", (event) => { event.preventDefault(); send(); });
 $("text").addEventListener("keydown", (event) => {
+  // What was said last, to say it otherwise.
+  if (event.key === "ArrowUp" && !$("text").value && lastWords()) {
+    event.preventDefault();
+    write(lastWords());
+  }
   // While an input method composes, Enter picks a word.
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
@@ -357,12 +401,15 @@ $("text").addEventListener("keydown", (event) => {
 });
 $("stop").addEventListener("click", stop);
 $("log").addEventListener("choice", (event) => say(event.detail.text, [], event.detail.confirmation));
+$("log").addEventListener("again", () => { if (lastWords()) say(lastWords(), []); });
 $("scroll").addEventListener("scroll", () => { if (isNear($("earlier"))) loadEarlier(); }, { passive: true });
 $("earlier").addEventListener("click", loadEarlier);
 $("menu").addEventListener("click", () => openSidebar(!document.body.classList.contains("menu-open")));
 $("shade").addEventListener("click", closeSidebar);
 $("open-memories").addEventListener("click", () => { closeSidebar(); openMemories(page.chat); });
-$("new-chat").addEventListener("click", async () => { await openChat(newId()); $("text").focus(); });
+$("new-chat").addEventListener("click", newChat);
+$("skip").addEventListener("click", (event) => { event.preventDefault(); $("text").focus(); });
+onMatch(openAt);
 $("welcome").addEventListener("click", (event) => {
   const idea = event.target.closest("button");
   if (!idea) return;
@@ -370,9 +417,17 @@ $("welcome").addEventListener("click", (event) => {
   send();
 });
 document.addEventListener("visibilitychange", () => page.loaded.then(watchArrivals));
-document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeSidebar(); });
+document.addEventListener("keydown", (event) => {
+  // It closes what is open before it stops an answer.
+  if (event.key !== "Escape" || document.querySelector("dialog[open], :popover-open")) return;
+  if (document.body.classList.contains("menu-open")) closeSidebar();
+  else if (page.running.size) stop();
+});
+addEventListener("offline", () => offline(true));
+addEventListener("online", () => offline(false));
 
 const named = () => (/^#[A-Za-z0-9_-]{1,64}$/.test(location.hash) ? location.hash.slice(1) : null);
 addEventListener("hashchange", () => { if (named() && named() !== page.chat) openChat(named()); });
 openChat(named() ?? localStorage.getItem(KEPT) ?? newId());
 loadChats();
+showState();

@@ -1,6 +1,6 @@
 // The list of chats beside the conversation, which goes on without end.
 
-import { faultLine, node } from "./view.js";
+import { faultLine, icon, node } from "./view.js";
 import { refusal } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
@@ -8,6 +8,23 @@ const $ = (id) => document.getElementById(id);
 const list = { chats: [], before: null, isLoading: false, current: null };
 
 export const titleOf = (chat) => list.chats.find((entry) => entry.chat === chat)?.title ?? "";
+
+export const chatOf = (chat) => list.chats.find((entry) => entry.chat === chat);
+
+// Names or pins a chat; returns why that was refused, null when it was done.
+export async function changeChat(chat, change) {
+  try {
+    const body = JSON.stringify(change);
+    const response = await fetch(`/page/chats/${chat}`, { method: "PATCH", body, headers: { "Content-Type": "application/json" } });
+    if (!response.ok) return await refusal(response);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    return "The server can't be reached; please try again.";
+  }
+  list.chats = list.chats.filter((entry) => !entry.isNew);
+  await loadChats();
+  return null;
+}
 
 export async function loadChats(isMore = false) {
   if (list.isLoading || (isMore && !list.before)) return;
@@ -49,7 +66,7 @@ export function touch(chat, title) {
 }
 
 function entry(chat) {
-  const link = node("a", "", chat.title || "New chat");
+  const link = node("a", "", chat.title || "New chat", ...(chat.is_pinned ? [icon("pin"), node("span", "unseen", "pinned")] : []));
   link.href = `#${chat.chat}`;
   if (chat.chat === list.current) link.setAttribute("aria-current", "page");
   return node("li", "", link);

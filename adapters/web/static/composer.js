@@ -1,12 +1,19 @@
 // The box in which a message is written: its text, which is kept for each chat, and the files that go with it.
 
-import { chip, icon, node, sizeText } from "./view.js";
+import { SHOWN_IMAGES, chip, icon, node, sizeText } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const DRAFT = "parley.draft.";
 const MOST_DRAFTS = 50;
 
+// What may be sent with one message; the server says how much.
+const limits = { bytes: Infinity, files: 20 };
 const box = { chat: null, files: [] };
+const pictures = new Map();
+
+export function limit(bytes, files) {
+  Object.assign(limits, { bytes, files });
+}
 
 export function openBox(chat) {
   box.chat = chat;
@@ -38,9 +45,18 @@ export function write(text) {
   fit();
 }
 
+// What is too big is refused here, before it is sent; everything else stays in the box.
 export function pick(files) {
-  box.files = [...box.files, ...files];
+  const refused = [];
+  for (const file of files) {
+    const size = box.files.reduce((sum, other) => sum + other.size, file.size);
+    if (size > limits.bytes) refused.push(`${file.name} is too big: the files of a message may have ${sizeText(limits.bytes)} together.`);
+    else if (box.files.length >= limits.files) refused.push(`${file.name} is one too many: a message may have ${limits.files} files.`);
+    else box.files = [...box.files, file];
+  }
   drawFiles();
+  $("box-note").textContent = refused.join(" ");
+  $("box-note").hidden = !refused.length;
   $("text").focus();
 }
 
@@ -59,6 +75,12 @@ function fit() {
 }
 
 function drawFiles() {
+  for (const [file, address] of pictures) {
+    if (!box.files.includes(file)) {
+      URL.revokeObjectURL(address);
+      pictures.delete(file);
+    }
+  }
   $("picked").replaceChildren(...box.files.map(pickedEntry));
   $("send").disabled = !$("text").value.trim() && !box.files.length;
 }
@@ -72,12 +94,22 @@ function pickedEntry(file, position) {
     drawFiles();
     $("text").focus();
   });
-  return node("li", "", chip(file.name, sizeText(file.size), remove));
+  const shown = chip(file.name, sizeText(file.size), remove);
+  if (SHOWN_IMAGES.test(file.type)) shown.firstChild.replaceWith(picture(file));
+  return node("li", "", shown);
+}
+
+function picture(file) {
+  if (!pictures.has(file)) pictures.set(file, URL.createObjectURL(file));
+  const image = node("img", "thumbnail");
+  image.src = pictures.get(file);
+  image.alt = "";
+  return image;
 }
 
 const carriesFiles = (event) => Array.from(event.dataTransfer?.types ?? []).includes("Files");
 
-$("text").addEventListener("input", () => { keepDraft(); fit(); });
+$("text").addEventListener("input", () => { $("box-note").hidden = true; keepDraft(); fit(); });
 $("text").addEventListener("paste", (event) => {
   if (!event.clipboardData.files.length) return;
   event.preventDefault();

@@ -9,7 +9,7 @@ const OUR_FILE = /^\/files\/\d+\?[\w=&.-]+$/;
 const WEB = /^https?:\/\//i;
 const ALLOWED = {
   ALLOWED_TAGS: [
-    "a", "blockquote", "br", "code", "em", "h3", "h4", "h5", "h6", "hr", "img", "input", "li", "ol", "p", "pre", "s", "section",
+    "a", "blockquote", "br", "code", "em", "h2", "h3", "h4", "h5", "h6", "hr", "img", "input", "li", "ol", "p", "pre", "s", "section",
     "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
   ],
   ALLOWED_ATTR: ["alt", "checked", "class", "dir", "disabled", "href", "loading", "rel", "src", "start", "target", "type"],
@@ -42,11 +42,10 @@ function ourFile(address, isAnyHost = false) {
   return (isAnyHost || url.origin === location.origin) && OUR_FILE.test(path) ? path : null;
 }
 
-markdown.core.ruler.push("page", ({ tokens }) => {
+markdown.core.ruler.push("page", ({ tokens, env }) => {
   tokens.forEach((token, at) => {
     if (DIRECTED.has(token.type)) token.attrSet("dir", "auto");
-    // The page itself has the first two levels.
-    if (token.type.startsWith("heading_")) token.tag = `h${Math.min(6, Number(token.tag[1]) + 2)}`;
+    if (token.type === "heading_open") token.tag = tokens[at + 2].tag = levelOf(Number(token.tag[1]), env.outline ?? []);
     const style = token.attrGet("style");
     if (style) {
       token.attrs = token.attrs.filter(([name]) => name !== "style");
@@ -55,6 +54,13 @@ markdown.core.ruler.push("page", ({ tokens }) => {
     if (token.type === "inline" && tokens[at - 1]?.type === "paragraph_open" && tokens[at - 2]?.type === "list_item_open") task(token, tokens[at - 2]);
   });
 });
+
+// The page's title is the first level, and no level may be left out: `outline` has the levels of the headings around.
+function levelOf(level, outline) {
+  while (outline.length && outline.at(-1) >= level) outline.pop();
+  outline.push(level);
+  return `h${Math.min(6, outline.length + 1)}`;
+}
 
 function task(inline, item) {
   const first = inline.children[0];
@@ -91,11 +97,11 @@ rules.footnote_block_open = () => '<section class="notes"><ol>';
 rules.footnote_open = () => "<li>";
 
 export function render(text) {
-  return build(text.replace(/\r\n?/g, "\n"));
+  return build(text.replace(/\r\n?/g, "\n"), []);
 }
 
-function build(text, isGrowing = false) {
-  const fragment = DOMPurify.sanitize(markdown.render(text, {}), ALLOWED);
+function build(text, outline, isGrowing = false) {
+  const fragment = DOMPurify.sanitize(markdown.render(text, { outline }), ALLOWED);
   for (const code of fragment.querySelectorAll("pre > code")) {
     const language = /^language-([\w+#.-]{1,30})/.exec(code.className)?.[1] ?? "";
     code.parentNode.replaceWith(codeBlock(code.textContent.replace(/\n$/, ""), isGrowing ? "" : language, language));
@@ -116,6 +122,7 @@ export class GrowingText {
   constructor() {
     this.node = element("div", "text");
     this.settled = "";
+    this.outline = [];
     this.last = [];
   }
 
@@ -124,16 +131,17 @@ export class GrowingText {
     if (!whole.startsWith(this.settled) || (isWhole && REFERS_BACK.test(whole))) {
       this.node.replaceChildren();
       this.settled = "";
+      this.outline = [];
       this.last = [];
     }
     const rest = whole.slice(this.settled.length);
     const cut = isWhole ? 0 : lastBlock(rest);
     for (const node of this.last) node.remove();
     if (cut) {
-      this.node.append(build(rest.slice(0, cut)));
+      this.node.append(build(rest.slice(0, cut), this.outline));
       this.settled += rest.slice(0, cut);
     }
-    const grown = build(rest.slice(cut), !isWhole);
+    const grown = build(rest.slice(cut), [...this.outline], !isWhole);
     this.last = [...grown.childNodes];
     this.node.append(grown);
   }

@@ -16,9 +16,10 @@ function turnNodes(turn, keep) {
   const view = new TurnView();
   const messages = [];
   for (const event of turn.events) {
-    if (event.name === "user_message") messages.push(personMessage(event.content, event.files));
+    if (event.name === "user_message") messages.push(personMessage(event.content, event.files, turn.at));
     else view.take({ ...event, turn_id: turn.turn_id });
   }
+  view.node.dataset.turn = turn.turn_id;
   keep(turn, view);
   return [...messages, view.node];
 }
@@ -27,5 +28,5 @@ export function replyNodes(reply) {
   const view = new TurnView();
   view.take({ ...reply, name: "message", seq: 0, choices: [] });
   view.take({ name: "turn_complete", seq: 1 });
-  return [personMessage(reply.line), view.node];
+  return [personMessage(reply.line, [], reply.at), view.node];
 }

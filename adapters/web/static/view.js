@@ -1,10 +1,10 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
 import { credentialForm } from "./credentials.js";
-import { GrowingText, codeBlock, render } from "./markdown.js";
+import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
+export const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 const ATTACHED = /\n*\[Attached files:\]\n([\s\S]*)$/;
 const ATTACHED_LINE = /^- (.+) \(file_id \d+, ([^()]*), [^,()]*\)$/gm;
 const SLOWEST_FRAME = 400;
@@ -53,7 +53,9 @@ export function download(file) {
   return link;
 }
 
-export function personMessage(content, files) {
+const TIME = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
+
+export function personMessage(content, files, at) {
   const attached = ATTACHED.exec(content);
   const shown = attached ? content.slice(0, attached.index) : content;
   const named = Array.from((attached?.[1] ?? "").matchAll(ATTACHED_LINE), (found) => ({ filename: found[1], size: found[2] }));
@@ -70,6 +72,8 @@ export function personMessage(content, files) {
     const chips = names.map((file) => (file.url ? download(file) : chip(file.filename, file.size ?? sizeText(file.size_bytes))));
     message.append(node("div", "chips", ...chips));
   }
+  const time = node("time", "facts", TIME.format(at ? new Date(at) : new Date()));
+  message.append(node("div", "acts", time, ...(shown.trim() ? [copyButton(() => shown)] : [])));
   return message;
 }
 
@@ -81,7 +85,7 @@ export class ToolCard {
     this.name = node("span", "tool-name", event.tool);
     this.preview = node("span", "tool-preview", preview.join(", ").slice(0, 120));
     const summary = node("summary", "", this.state, this.name, this.preview, this.label, icon("chevron"));
-    this.node = node("details", "tool", summary, node("h4", "", "Arguments"), codeBlock(pretty(event.args)));
+    this.node = node("details", "tool", summary, node("div", "part", "Arguments"), codeBlock(pretty(event.args)));
   }
 
   ask(event) {
@@ -92,7 +96,7 @@ export class ToolCard {
   finish(event) {
     if (event.needs_approval) this.mark("fault", "waiting");
     else this.mark(event.error ? "fault" : "check", event.error ? "failed" : "done");
-    this.node.append(node("h4", "", "Result"), codeBlock(pretty(event.result)));
+    this.node.append(node("div", "part", "Result"), codeBlock(pretty(event.result)));
   }
 
   mark(name, label) {
@@ -113,6 +117,14 @@ function choiceButton(text, confirmation, label = text) {
   button.addEventListener("click", () => {
     button.dispatchEvent(new CustomEvent("choice", { bubbles: true, detail: { text, confirmation } }));
   });
+  return button;
+}
+
+// Says the message before this answer once more; what was said stays.
+function againButton() {
+  const button = node("button", "again", "Ask again");
+  button.type = "button";
+  button.addEventListener("click", () => button.dispatchEvent(new CustomEvent("again", { bubbles: true })));
   return button;
 }
 
@@ -191,10 +203,16 @@ export class TurnView {
     this.node.setAttribute("aria-busy", "false");
     this.dots.remove();
     for (const card of this.cards.values()) card.leave();
-    if (event.error) this.node.classList.add("refused");
+    // Stopping is no failure.
+    if (event.error) this.node.classList.add(event.error === "stopped" ? "stopped" : "refused");
     const used = (event.usage?.input_tokens ?? 0) + (event.usage?.output_tokens ?? 0);
     const facts = [event.model, used ? `${used.toLocaleString("en")} tokens` : null].filter(Boolean);
-    if (facts.length) this.body.append(node("p", "facts", facts.join(" · ")));
+    const acts = [];
+    if (facts.length) acts.push(node("span", "facts", facts.join(" · ")));
+    if (this.text.trim()) acts.push(copyButton(() => this.text));
+    // Of a budget that is used up the answer has buttons of its own.
+    if (event.error && event.error !== "budget_exhausted") acts.push(againButton());
+    if (acts.length) this.body.append(node("div", "acts", ...acts));
   }
 
   think(text) {

@@ -59,7 +59,7 @@ async def test_an_answer_has_what_markdown_has(window: Window, site: Site) -> No
     text = window.answer().locator(".text")
     await expect(window.answer()).to_have_attribute("aria-busy", "false")
 
-    await expect(text.locator("h3")).to_have_text("Title")
+    await expect(text.locator("h2")).to_have_text("Title")
     aligned = await text.locator("td").evaluate_all("all => all.map(each => getComputedStyle(each).textAlign)")
     assert aligned == ["start", "right", "center"]
     boxes = text.locator("li.task > input")
