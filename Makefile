@@ -164,7 +164,7 @@ lock: ready-for-tests
 	@cp requirements-dev.lock requirements.lock
 	@$(SOLVE) pyproject.toml --group build --override .ci/never-imported.txt --output-file requirements.lock >/dev/null
 	@echo "parley: solving requirements-extras.lock"
-	@$(EXTRAS) bedrock operator traces | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-extras.lock - >/dev/null
+	@$(EXTRAS) bedrock bus operator traces | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-extras.lock - >/dev/null
 	@echo "parley: solving requirements-embeddings.lock"
 	@$(EXTRAS) embeddings | $(SOLVE) --constraint requirements-dev.lock --output-file requirements-embeddings.lock - >/dev/null
 	@echo "parley: solving requirements-code.lock"

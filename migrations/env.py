@@ -16,7 +16,7 @@ async def migrate(address: Address) -> None:
 
     async def connect() -> asyncpg.Connection:
         connection = await address.connect(as_owner=True, statement_seconds=0)
-        await connection.execute(f"SET lock_timeout = '{MIGRATION_LOCK_SECONDS}s'")
+        await connection.execute("SELECT set_config('lock_timeout', $1, false)", f"{MIGRATION_LOCK_SECONDS}s")
         return connection
 
     # The lock needs its own connection, because it spans the transactions of all migrations.

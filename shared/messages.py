@@ -363,6 +363,7 @@ class AgentResponse:
     """The response to one turn. `error` is a stable error code, never the text of an exception.
 
     `confirmation` is set when `content` is a question that needs a yes or a no. A command belongs to no conversation.
+    `action` is what a model in planner mode says it was doing, of its last plan with tools.
     """
 
     turn_id: int
@@ -376,3 +377,4 @@ class AgentResponse:
     error: str | None = None
     confirmation: AskedConfirmation | None = None
     conversation_id: int | None = None
+    action: str | None = None

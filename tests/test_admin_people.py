@@ -296,3 +296,15 @@ async def test_whoever_becomes_a_guest_in_psql_has_the_budget_of_the_settings(pa
     await psql.run("INSERT INTO users (display_name) VALUES ('Bob')")
 
     assert await psql.rows("SELECT DISTINCT token_budget_monthly FROM users") == [(7_000_000,)]
+
+
+async def test_a_token_for_the_api_is_given_and_revoked_by_an_admin(parley: Parley, psql: Psql) -> None:
+    await ann(parley)
+    await psql.run("SELECT admin.create_token('discord', 'Ann', name => 'laptop')")
+    tokens = await parley.sql("SELECT person, name, scopes, expires_at, revoked_at FROM admin.tokens")
+    await psql.run("SELECT admin.revoke_token(1)")
+
+    assert [tuple(row) for row in tokens] == [("Ann", "laptop", ["chat", "read"], None, None)]
+    assert await parley.value("SELECT revoked_at IS NOT NULL AND token_hash IS NULL FROM api_tokens")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await psql.run("SELECT token_hash FROM api_tokens")

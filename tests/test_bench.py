@@ -6,14 +6,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from adapters.web.api.sse import frame
 from tests.bench.__main__ import add_line, build_table
 from tests.bench.against import read_figures
 from tests.bench.capacity import Costs, simulate
 from tests.bench.figures import Figure, missed
 from tests.bench.load import Load, Run, drive, merged, percentile
-from tests.bench.model import chunks, mark, next_answer
+from tests.bench.model import chunks, mark, next_answer, stamped
 from tests.bench.prefix import share_kept, share_of_new
 from tests.bench.statements import Transaction, count
+from tests.bench.streams import Stream, count_at_once, to_figures
 
 
 def test_a_goal_is_about_the_ratio_where_there_is_a_floor() -> None:
@@ -109,3 +111,36 @@ def test_the_capacity_keeps_cores_free_and_flushes_commits_together() -> None:
     # What a turn costs itself takes as long at any rate.
     assert few.middle >= 1000 * 3 * costs.flush
     assert few.middle <= few.tail
+
+
+def frames_of(*texts: str) -> bytes:
+    return b"".join(frame("text_delta", {"text": text}) for text in texts) + frame("message", {"content": "9:9.0000"})
+
+
+def test_what_a_reader_of_a_stream_misses_or_gets_in_another_order_is_counted() -> None:
+    whole = frames_of("0:1.0000 1:1.0", "250 2:1.0500")
+    cut = whole.index(b"250 2")
+    streams = [
+        Stream([(1.1, whole[:cut]), (1.2, whole[cut:])]),
+        Stream([(1.1, frames_of("0:1.0000", "2:1.0500"))]),
+        Stream([(1.1, frames_of("1:1.0250", " 0:1.0000 ", "2:1.0500"))]),
+    ]
+
+    numbers, delays = streams[0].list_delays()
+    assert numbers == [0, 1, 2]
+    assert delays == pytest.approx([100, 175, 150])
+    figures = {figure.name: figure.value for figure in to_figures(streams, 3, 2.0, [1.0, 2.0, 3.0])}
+    assert figures["streams with lost or reordered pieces"] == 2
+    assert (figures["deltas"], figures["the model's pieces"]) == (7 / 2, 8 / 2)
+    assert figures["CPU for 1,000 deltas: workers"] == pytest.approx(2 / 7 * 1000)
+
+
+def test_so_many_are_at_once_as_overlap() -> None:
+    assert count_at_once([(0, 2), (1, 3), (2.5, 4), (3.5, 5)]) == 2
+
+
+def test_a_stamped_stream_has_numbered_pieces() -> None:
+    *pieces, last = stamped(3)
+    texts = [json.loads(piece.split(b"data: ")[1])["choices"][0]["delta"]["content"] for piece in pieces]
+    assert [text.partition(":")[0] for text in texts] == ["0", "1", "2"]
+    assert b"usage" in last

@@ -20,7 +20,8 @@ from tests.support.parley import Parley, open_parley
 
 CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%parley_%'
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+  AND (query LIKE 'LISTEN%parley_%' OR query LIKE '%pg_notify(channel,%')
 """
 # One statement of each kind that an admin types, with the table that it changes.
 STATEMENTS = {

@@ -91,7 +91,7 @@ async def test_a_message_that_was_accepted_with_its_job_is_there_after_postgres_
     address = Address(start_postgres(crashing_home), is_embedded=True)
     async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
         worker = Worker(parley.app.database, SystemClock(), turns.run, limits=Limits(grace_seconds=0))
-        parley.app.events.notifier.workers.append(worker.jobs)
+        parley.app.events.notifier.add_worker(worker.jobs)
         async with working(worker):
             while not worker.jobs.is_near:  # noqa: ASYNC110  # it tells nobody that it has begun
                 await asyncio.sleep(0.02)

@@ -18,7 +18,7 @@ from adapters.discord.sending.tables import tables_to_blocks
 from adapters.slack.events.incoming import to_text
 from adapters.slack.sending import render as slack
 from adapters.web.api.bodies import FILE_CONTENT, STRING
-from adapters.web.api.uploads import CONTENT_ADDRESS
+from adapters.web.api.openai.files import CONTENT_ADDRESS
 from agent.commands import COMMAND_LINE
 from agent.journal.quotes import CONTEXT_TAGS, LINE_ENDS
 from agent.llm.offline.intents import understand, without_speaker

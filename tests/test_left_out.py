@@ -59,6 +59,7 @@ def test_what_the_lock_leaves_out_is_imported_by_nothing() -> None:
     [
         ("LLM_MODELS", "bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0", "boto3"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318", "opentelemetry.sdk"),
+        ("BUS_URL", "nats://127.0.0.1:4222", "nats"),
     ],
 )
 def test_a_setting_whose_packages_few_need_stops_the_start_with_the_remedy(

@@ -24,7 +24,6 @@ CLAUSE = re.compile(
 # These write SQL for something that no parameter can name.
 GLUED = {
     "adapters/cli/database.py": "names a role that psql becomes",
-    "migrations/env.py": "sets a limit of time, which takes no parameter",
     "migrations/versions/": "notes which revision the baseline is",
     "modules/data_analyst/": "writes queries on people's own tables, whose names and columns it has read",
     "shared/backup/database.py": "restores into databases that it names itself",

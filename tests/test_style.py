@@ -26,6 +26,7 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "litellm": ("agent/llm/providers/library.py", "shared/memory/embeddings.py"),
     "minio": ("shared/files/stores/s3.py",),
     "discord": ("adapters/discord.py", "adapters/discord/"),
+    "nats": ("agent/live/nats_bus.py",),
     "kopf": ("adapters/kubernetes/operator.py",),
     "slack_bolt": ("adapters/slack.py", "adapters/slack/"),
     "slack_sdk": ("adapters/slack.py", "adapters/slack/"),

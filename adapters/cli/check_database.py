@@ -69,7 +69,7 @@ async def check_database(installation: Installation) -> AsyncIterator[Finding]:
     if revision == newest:
         yield Finding("ok", "tables", f"at revision {revision}")
         yield await _look_at_workers(address, installation.settings)
-        for check_part in (check_servers, _check_work, _check_choices, _find_scripts, _check_records):
+        for check_part in (check_servers, check_bus, _check_work, _check_choices, _find_scripts, _check_records):
             async for finding in check_part(address, installation):
                 yield finding
     elif revision is None:
@@ -240,6 +240,25 @@ async def _check_choices(address: Address, installation: Installation) -> AsyncI
             nearest = get_close_matches(name, modules, n=1, cutoff=0.0)[0]
             text = f"{persona['name']} allows the module {name}, which does not exist; did you mean {nearest}?"
             yield Finding("warn", "persona", text)
+
+
+async def check_bus(address: Address, installation: Installation) -> AsyncIterator[Finding]:
+    """Yield whether the NATS server is there, if one is named."""
+    settings = installation.settings
+    if not settings.list_bus_servers():
+        return
+    # An extra.
+    from agent.live.nats_bus import FAILURES, connect, describe, find_prefix, leave
+
+    subjects = f"{find_prefix(address, load_secrets(settings).secret_keys)}.>"
+    try:
+        client = await connect(settings)
+    except FAILURES as error:
+        text = f"no NATS server takes us ({error}); processes tell each other by Postgres meanwhile. Check BUS_URL"
+        yield Finding("warn", "bus", text)
+        return
+    yield Finding("ok", "bus", f"{describe(client)}, subjects {subjects}")
+    await leave(client)
 
 
 async def _check_records(address: Address, _installation: Installation) -> AsyncIterator[Finding]:

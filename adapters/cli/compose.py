@@ -1,6 +1,6 @@
 """The composition root: builds and closes the app's collaborators, and passes the senders to the worker."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from agent.agents.delegation.child_turn import end_orphans
 from agent.agents.delegation.provider import AgentTools
 from agent.app import App, NeedsApp, ToolSources
 from agent.live.listener import Listener
+from agent.live.notifier import Bus, DatabaseBus
 from agent.llm.router import Router
 from agent.outflow.reply import OutflowRules, Secrets
 from agent.people.billing.budget import store_defaults
@@ -90,7 +91,8 @@ async def open_app(
                 await store_defaults(session, settings)
         memory = await closing.enter_async_context(aclosing(Memories(database, settings, clock, price=router.priced)))
         hide_settings(secret_values := list_secret_values(settings, secrets))
-        events = Listener(database, secrets.secret_keys, OutflowRules(storage.base_url, Secrets(secret_values)))
+        rules = OutflowRules(storage.base_url, Secrets(secret_values))
+        events = Listener(database, secrets.secret_keys, rules, bus=open_bus(settings, database, secrets.secret_keys))
         await events.start()
         closing.push_async_callback(events.close)
         peers = await closing.enter_async_context(aclosing(RemoteAgents(database, http, secrets)))
@@ -114,6 +116,16 @@ async def open_app(
         )
         await _connect(app, peers, closing)
         yield app
+
+
+def open_bus(settings: Settings, database: Database, secret_keys: Sequence[str]) -> Bus:
+    """Return what carries notes to the other processes."""
+    if settings.bus_url is None:
+        return DatabaseBus(database)
+    # An extra, which takes a tenth of a second to import.
+    from agent.live.nats_bus import NatsBus
+
+    return NatsBus(database, settings, secret_keys)
 
 
 async def warm_models(app: App) -> None:

@@ -43,6 +43,7 @@ GROUPS: Mapping[str, tuple[str, str]] = {
     "grant": ("grants", "Who may more than a guest."),
     "budget": ("budgets", "What people may spend."),
     "persona": ("personas", "Which persona answers in which place."),
+    "token": ("tokens", "Tokens for the API that speak for one person."),
     "audit": ("audit", "What admins have changed."),
     "skill": ("skills", "The skills in the folder and in the table."),
 }

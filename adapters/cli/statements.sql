@@ -161,3 +161,12 @@ SELECT timeline, created_at, replayed_at, lost_answers AS answers, lost_messages
        greatest(0, coalesce(seen_lsn - replayed_lsn, 0)) AS lost_bytes, count(*) OVER () AS histories,
        created_at > now() - interval '30 days' AS is_recent
 FROM database_histories ORDER BY id DESC LIMIT 1;
+
+-- name: create_token
+SELECT admin.create_token(:platform, :account, :scopes, :expires, :name);
+
+-- name: list_tokens
+SELECT id, user_id, person, name, scopes, expires_at, last_used_at, revoked_at FROM admin.tokens ORDER BY id;
+
+-- name: revoke_token
+SELECT admin.revoke_token(:token) AS done;

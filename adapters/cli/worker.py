@@ -79,7 +79,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
         ),
         limits=to_limits(app.settings, grace),
     )
-    app.events.notifier.workers.append(worker.jobs)
+    app.events.notifier.add_worker(worker.jobs)
     app.events.on_change(lambda table: worker.note("model prices") if table in {None, "model_prices"} else None)
     return worker
 

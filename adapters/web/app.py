@@ -3,22 +3,27 @@
 import asyncio
 import contextlib
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from adapters.base import ChatPlatform
 from adapters.web import files, health, modules
-from adapters.web.api import messages, openai
+from adapters.web.api import messages
+from adapters.web.api.openai import completions
 from adapters.web.faults import HANDLERS
-from adapters.web.guard import BoundedProtocol, HalfOpen, ReadableAddresses
-from adapters.web.page import chat, chats, credentials, exports, memories, page
+from adapters.web.guard import BoundedProtocol, Endpoint, HalfOpen, ReadableAddresses
+from adapters.web.page import chat, chats, credentials, memories, page
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError
@@ -29,6 +34,7 @@ ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
 # Longer than clients keep an idle connection: a request on a connection that is being closed would be lost.
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
+RESPONSES = "adapters.web.api.openai.responses"
 
 
 def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> Starlette:
@@ -40,7 +46,8 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
         routes=[
             # The most frequent first: routes are tried in order.
             Route("/v1/messages", messages.post_message, methods=["POST"]),
-            Route("/v1/chat/completions", openai.post_completion, methods=["POST"]),
+            Route("/v1/chat/completions", completions.post_completion, methods=["POST"]),
+            Route("/v1/responses", lazy(RESPONSES, "post_response"), methods=["POST"]),
             Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
             Route("/chat/events", chat.get_chat_events),
             Route("/chat/memories", memories.get_memories),
@@ -53,16 +60,20 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
             Route("/page/chats/{chat}/messages", chats.get_messages),
             Route("/page/chats/{chat}/messages/{message}/events", chat.get_message_events),
             Route("/page/chats/{chat}/arrivals", chat.get_arrivals),
-            Route("/page/chats/{chat}/export", exports.export_chat),
+            Route("/page/chats/{chat}/export", lazy("adapters.web.page.exports", "export_chat")),
             Route("/page/search", chats.search),
             Route("/page/state", chats.get_state),
-            Route("/v1/models", openai.get_models),
-            Route("/v1/models/{model}", openai.get_model),
+            Route("/v1/models", completions.get_models),
+            Route("/v1/models/{model}", completions.get_model),
+            Route("/v1/responses/{id}", lazy(RESPONSES, "get_response")),
+            Route("/v1/responses/{id}", lazy(RESPONSES, "delete_response"), methods=["DELETE"]),
             Route("/v1/conversations/{id}/events", messages.get_events),
             Route("/files/{id}", files.get_file),
             Route("/healthz", health.get_health),
             Route("/readyz", health.get_readiness),
             Route("/metrics", health.get_metrics),
+            Route("/openapi.json", lazy("adapters.web.api.openapi", "get_openapi")),
+            Route("/docs", lazy("adapters.web.page.reference", "get_reference")),
             Route(modules.PATH, modules.answer_module, methods=modules.METHODS),
             Route("/", page.get_page),
             *page.static_routes(),
@@ -79,6 +90,19 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
     # Set when the server is about to end: streams that would go on for ever end then.
     web.state.closing = asyncio.Event()
     return web
+
+
+def lazy(module: str, name: str) -> Endpoint:
+    """Return the endpoint of this name in a module that is imported with its first request.
+
+    Few installations ever get one, and each process would pay at its start for the schemas that these modules build.
+    """
+
+    async def answer(request: Request) -> Response:
+        endpoint: Endpoint = getattr(sys.modules.get(module) or await asyncio.to_thread(import_module, module), name)
+        return await endpoint(request)
+
+    return answer
 
 
 def platform_routes(app: App) -> list[Route]:

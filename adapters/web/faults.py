@@ -1,12 +1,13 @@
 """Error responses: a status, a stable code and one sentence, always as JSON."""
 
 from secrets import token_hex
-from typing import Any
+from typing import NotRequired
 
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
 
 from shared.errors import EventIdInUse, NotFound, ParleyError, Refusal, ToolError, Unavailable
 from shared.log import get_logger
@@ -14,10 +15,39 @@ from shared.text import clean, cut
 
 log = get_logger()
 
-OPENAI_PATHS = ("/v1/chat/", "/v1/models")
+OPENAI_PATHS = ("/v1/chat/", "/v1/models", "/v1/responses")
 UNEXPECTED = "Something went wrong on our side; the operator can find it in the log under this id."
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 HTTP_SENTENCES = {404: "There is nothing at this address.", 405: "This address does not allow that method."}
+
+
+class Cause(TypedDict):
+    """A stable code, one sentence, and the wrong field if there is one."""
+
+    code: str
+    message: str
+    field: NotRequired[str]
+
+
+class Problem(TypedDict):
+    """What a refused request is answered with."""
+
+    error: Cause
+
+
+class OpenAICause(TypedDict):
+    """A stable code, one sentence, OpenAI's word for the kind of error, and the wrong field if there is one."""
+
+    code: str
+    message: str
+    type: str
+    param: str | None
+
+
+class OpenAIProblem(TypedDict):
+    """What a refused request is answered with on the addresses that are OpenAI's."""
+
+    error: OpenAICause
 
 
 class Fault(Exception):
@@ -58,7 +88,7 @@ def from_validation(error: ValidationError) -> Fault:
     return invalid(field, reason[:1].lower() + reason[1:]) if field else Fault(400, "invalid_request", reason)
 
 
-def to_openai_error(fault: Fault) -> dict[str, Any]:
+def to_openai_error(fault: Fault) -> OpenAICause:
     """Return the fault as an error object of OpenAI's API."""
     kinds = {401: "authentication_error", 404: "not_found_error", 429: fault.code}
     kind = kinds.get(fault.status, "invalid_request_error" if fault.status < 500 else "api_error")
@@ -67,12 +97,14 @@ def to_openai_error(fault: Fault) -> dict[str, Any]:
 
 def answer(request: Request, fault: Fault) -> Response:
     """Return the fault as JSON, in OpenAI's form on OpenAI-compatible paths."""
-    error: dict[str, Any] = {"code": fault.code, "message": fault.message}
+    problem: Problem | OpenAIProblem
     if request.url.path.startswith(OPENAI_PATHS):
-        error = to_openai_error(fault)
-    elif fault.field is not None:
-        error["field"] = fault.field
-    return JSONResponse({"error": error}, fault.status, fault.headers)
+        problem = {"error": to_openai_error(fault)}
+    else:
+        problem = {"error": {"code": fault.code, "message": fault.message}}
+        if fault.field is not None:
+            problem["error"]["field"] = fault.field
+    return JSONResponse(problem, fault.status, fault.headers)
 
 
 async def on_fault(request: Request, error: Exception) -> Response:

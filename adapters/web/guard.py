@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from adapters.web.faults import Fault, answer
+from adapters.web.tokens import Person, find_person
 from agent.app import App
 
 # Several times the size of usual cookies, tokens and URLs.
@@ -26,12 +27,17 @@ BODY_SECONDS, BODY_BYTES = 20.0, 8 * 1024
 # Of one address; a quarter of the process's files, so that others are served whatever one address does.
 MAX_HALF_OPEN = max(16, min(1000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
 
+NOT_FOR_PERSONS = "This token speaks for one person; this address takes the API_TOKEN alone."
+NO_SCOPE = "This token has not the scope {scope}."
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def to_refusal(status: str, code: str, message: str) -> bytes:
-    """Return the response that refuses a request and closes its connection."""
-    body = json.dumps({"error": {"code": code, "message": message}}).encode()
+    """Return the response that refuses a request and closes its connection; its address may not be known yet."""
+    body = json.dumps(
+        {"error": {"code": code, "message": message, "type": "invalid_request_error", "param": None}}
+    ).encode()
     head = [
         f"HTTP/1.1 {status}".encode(),
         b"content-type: application/json",
@@ -202,11 +208,43 @@ def with_token(endpoint: Endpoint) -> Endpoint:
 
     @wraps(endpoint)
     async def checked(request: Request) -> Response:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        api_token = app_of(request).secrets.api_token
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), api_token.encode()):
-            reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley."
-            raise Fault(401, "unauthorized", reason, headers={"WWW-Authenticate": "Bearer"})
+        await authenticate(request, None)
         return await endpoint(request)
 
     return checked
+
+
+def with_scope(scope: str) -> Callable[[Endpoint], Endpoint]:
+    """Require the API_TOKEN, or a person's token that may do this; `person_of` tells which."""
+
+    def decorate(endpoint: Endpoint) -> Endpoint:
+        @wraps(endpoint)
+        async def checked(request: Request) -> Response:
+            request.state.person = await authenticate(request, scope)
+            return await endpoint(request)
+
+        return checked
+
+    return decorate
+
+
+async def authenticate(request: Request, scope: str | None) -> Person | None:
+    """Return the person for whom the token speaks, None for the API_TOKEN; raises a 401, or a 403 without the scope."""
+    app = app_of(request)
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    token = text.strip() if scheme.lower() == "bearer" else ""
+    if token and hmac.compare_digest(token.encode(), app.secrets.api_token.encode()):
+        return None
+    person = await find_person(app, token)
+    if person is None:
+        reason = "Send the header Authorization: Bearer followed by the API_TOKEN of this Parley, or a token of yours."
+        raise Fault(401, "unauthorized", reason, headers={"WWW-Authenticate": "Bearer"})
+    if scope is None or scope not in person.scopes:
+        raise Fault(403, "forbidden", NOT_FOR_PERSONS if scope is None else NO_SCOPE.format(scope=scope))
+    return person
+
+
+def person_of(request: Request) -> Person | None:
+    """Return the person for whom the request's token speaks; None: it is the API_TOKEN, which speaks for all."""
+    person: Person | None = request.state.person
+    return person

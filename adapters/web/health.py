@@ -60,6 +60,11 @@ METRICS: Mapping[str, tuple[type[Metric], str, tuple[str, ...]]] = {
         "Workers that this `parley run` starts; 0 of `parley adapter web`.",
         (),
     ),
+    "parley_bus_connected": (
+        GaugeMetricFamily,
+        "With BUS_URL: 1 while this process uses it, else 0.",
+        (),
+    ),
     "parley_inbox_waiting": (GaugeMetricFamily, "Messages that wait for a turn.", ()),
     "parley_inbox_oldest_seconds": (GaugeMetricFamily, "Age of the oldest message that waits.", ()),
     "parley_turns_running": (GaugeMetricFamily, "Turns that run.", ()),
@@ -179,6 +184,8 @@ async def get_metrics(request: Request) -> Response:
         "parley_workers": workers,
         "parley_workers_configured": state.configured_workers,
     }
+    if (is_connected := app.events.notifier.bus.is_connected) is not None:
+        gauges["parley_bus_connected"] = is_connected
     own = [build_gauge(name, value) for name, value in gauges.items()]
     registry.register(Snapshot([*own, *await read_metrics(app)]))
     return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -15,3 +15,6 @@ FROM outbox WHERE status IN ('pending', 'claimed') GROUP BY adapter ORDER BY ada
 SELECT greatest(0, count(*) - 1) AS failovers, coalesce(sum(lost_answers), 0) AS answers,
        coalesce(sum(lost_messages), 0) AS messages
 FROM database_histories;
+
+-- name: use_token
+SELECT user_id, account, accounts, scopes FROM parley_use_token(:token);

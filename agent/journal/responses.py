@@ -47,6 +47,7 @@ async def find_response(
         error=row.error,
         confirmation=None if row.confirmation_id is None else AskedConfirmation(row.confirmation_id),
         conversation_id=row.conversation_id,
+        action=row.action,
     )
 
 

@@ -29,6 +29,10 @@ SELECT id FROM inbox WHERE id = :inbox_id;
 -- name: find_response
 SELECT inbox.status, turns.id, turns.conversation_id, outbox.content, outbox.files, turns.finished, turns.iterations,
     turns.model, turns.error,
+    CASE WHEN turns.loop_mode = 'planner' THEN (
+        SELECT payload ->> 'action' FROM turn_events
+        WHERE turn_events.turn_id = turns.id AND name = 'turn_complete' ORDER BY seq DESC LIMIT 1
+    ) END AS action,
     (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = turns.id) AS confirmation_id,
     (SELECT json_agg(json_build_object('seq', seq, 'role', role, 'content', content, 'tool_call_id', tool_call_id,
                                        'tool_name', tool_name) ORDER BY seq)

@@ -263,6 +263,12 @@ class TurnLog:
         return max(self._answers, key=lambda step: step.seq, default=None)
 
     @property
+    def action(self) -> str | None:
+        """Return what the model says of its last plan with tools; None if there is none, or it says nothing."""
+        plans = [answer.plan for answer in self._answers if answer.plan is not None and answer.plan.get("action")]
+        return plans[-1]["action"] if plans else None
+
+    @property
     def model_calls(self) -> int:
         """Return how many assistant steps a model wrote; the empty one before a confirmed call is not counted."""
         return sum(1 for answer in self._answers if answer.model_used is not None)

@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
 from agent.live.channels import TURNS, TurnNote, read_note
 from agent.live.deltas import DeltaSender, DeltaVault
-from agent.live.notifier import Notifier
+from agent.live.notifier import Bus, DatabaseBus, Notifier
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
@@ -106,9 +107,8 @@ class Announcer:
 
     def add_text(self, delta: str) -> None:
         """Add a piece of text from the model; what is certain of it is told within 50 ms."""
-        if not self.wants_text:
-            return
-        self._add(self.outflow.feed(delta))
+        if self.wants_text:
+            self._add(self.outflow.feed(delta))
 
     def _add(self, text: str) -> None:
         # The stored message neither begins nor ends with white space: what was sent of it is always its beginning.
@@ -280,14 +280,16 @@ class Outage:
 class TurnReaders:
     """Those who wait for the answers of turns in this process."""
 
-    def __init__(self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None) -> None:
+    def __init__(
+        self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None, bus: Bus | None = None
+    ) -> None:
         self._database, self._vault = database, DeltaVault(secret_keys)
         self._rules = rules or OutflowRules()
-        self._origin, self.notifier = uuid4().hex, Notifier(database)
+        self._origin, self.notifier = uuid4().hex, Notifier(bus or DatabaseBus(database))
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
-        self._here: set[int] = set()
-        self._is_stopping = False
+        self._running_texts: WeakValueDictionary[int, DeltaSender] = WeakValueDictionary()
+        self._here, self._is_stopping = set[int](), False
         # A reader looks again after this time, whatever it was told.
         self.read_again_seconds = READ_AGAIN_SECONDS
 
@@ -295,7 +297,9 @@ class TurnReaders:
         self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
     ) -> Announcer:
         """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
-        return Announcer(self._tell, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
+        announcer = Announcer(self._tell, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
+        self._running_texts.update(dict.fromkeys(inbox_ids, announcer.deltas) if announcer.deltas is not None else {})
+        return announcer
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:

@@ -12,15 +12,14 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 import asyncpg
 
-from agent.journal.steps import Event, TurnKey
-from agent.live.announcer import STOPPING_SECONDS, Announcer, Outage, TurnReaders
+from agent.journal.steps import Event
+from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
-from agent.live.deltas import DeltaSender
 from agent.live.failovers import Failovers
+from agent.live.notifier import Bus, HearingSession
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
@@ -55,17 +54,18 @@ class Listener(TurnReaders):
     A lost connection is reopened; all readers then read the tables again, so that they miss nothing.
     """
 
-    def __init__(self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None) -> None:
-        super().__init__(database, secret_keys, rules)
+    def __init__(
+        self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None, bus: Bus | None = None
+    ) -> None:
+        super().__init__(database, secret_keys, rules, bus=bus)
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
-        # The texts of turns that run here, by the ids of the messages that they answer.
-        self._texts: WeakValueDictionary[int, DeltaSender] = WeakValueDictionary()
         # Turns that somebody wants to stop, and the task that looks up whether a person does.
         self._stops: set[int] = set()
         self._cancelling: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self.session = HearingSession()
         # The readers of what scheduled jobs send, by the key of the place.
         self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.failovers = Failovers(database)
@@ -74,19 +74,11 @@ class Listener(TurnReaders):
         """Return a new filter for what is sent outside of a turn."""
         return Outflow(self._rules)
 
-    def announcer(
-        self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
-    ) -> Announcer:
-        """Return the announcer of a turn, whose text those who begin to read late may ask for."""
-        announcer = super().announcer(key, inbox_ids, last_seq=last_seq, watched=watched)
-        if announcer.deltas is not None:
-            self._texts.update(dict.fromkeys(inbox_ids, announcer.deltas))
-        return announcer
-
     async def start(self) -> None:
         """Open the connection, as soon as the database accepts it; it is kept until `close`."""
         connection = await self._open_again()
         self._task = asyncio.create_task(self._keep(connection), name="event listener")
+        await self.notifier.bus.start(self)
 
     async def close(self) -> None:
         """Stop listening."""
@@ -204,11 +196,14 @@ class Listener(TurnReaders):
             while True:
                 loss = asyncio.Event()
                 connection.add_termination_listener(lambda _connection, event=loss: event.set())
+                self.session.connection = connection
                 await self._until_lost(connection, loss)
+                self.session.connection = None
                 log.warning("listener_reconnecting")
                 connection.terminate()
                 connection = await self._open_again()
         finally:
+            self.session.connection = None
             connection.terminate()
 
     async def _open_again(self) -> asyncpg.Connection:
@@ -233,15 +228,23 @@ class Listener(TurnReaders):
                     log.warning("listener_waits_for_database", cause=f"{error or type(error).__name__}")
                 is_logged = True
                 await asyncio.sleep(0.5)
-        # All readers read the tables again.
-        for queue in [queue for queues in self._queues.values() for queue in queues]:
-            queue.put_nowait({"end": True})
+        self.look_again()
         for arrived in [arrival for readers in self._places.values() for arrival in readers]:
             arrived.set()
         self._tell_change(None)
+        return connection
+
+    def look_again(self) -> None:
+        """Let all readers read the tables, and workers look for jobs: notes may have been missed."""
+        for queue in [queue for queues in self._queues.values() for queue in queues]:
+            queue.put_nowait({"end": True})
         for worker in self.notifier.workers:
             worker.wake()
-        return connection
+
+    def receive(self, channel: str, note: str) -> None:
+        """Act on a note that came by another way than NOTIFY."""
+        on_note = {TURNS: self._on_turn_note, JOBS: self._on_job_note}[channel]
+        on_note(None, 0, channel, note)
 
     def _on_due_note(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         for arrived in self._places.get(str(payload), ()):
@@ -282,7 +285,7 @@ class Listener(TurnReaders):
             event.set()
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
             self.notifier.send(READERS, json.dumps({"here": note["asked"]}))
-        elif (text := self._texts.get(note.get("text_of", 0))) is not None:
+        elif (text := self._running_texts.get(note.get("text_of", 0))) is not None:
             text.repeat()
 
     async def _until_lost(self, connection: asyncpg.Connection, loss: asyncio.Event) -> None:
@@ -293,4 +296,5 @@ class Listener(TurnReaders):
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(loss.wait(), PING_SECONDS)
                     return
-                await self._database.look(connection)
+                async with self.session.in_turn:
+                    await self._database.look(connection)

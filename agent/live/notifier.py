@@ -1,4 +1,4 @@
-"""Notifies the other processes: by NOTIFY, in transactions that do nothing else.
+"""Notifies the other processes: by NOTIFY, in transactions that do nothing else, or by a bus beside the database.
 
 Postgres lets one transaction that notifies commit at a time, and the next one waits until it is flushed to the disk: a
 few hundred commits a second for all machines together. A transaction that only notifies writes nothing and is not
@@ -10,12 +10,15 @@ then.
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+import asyncpg
+
 from agent.live.channels import JOBS
 from shared.db.database import Database, DatabaseLost
+from shared.db.driver import Connection
 from shared.db.errors import REFUSED
 from shared.db.statements import load_statements
 
@@ -59,12 +62,105 @@ class JobTaker(Protocol):
         ...
 
 
-class Notifier:
-    """Sends the notes of this process; those that arrive while others are being sent, or just after, go together."""
+# A channel, and what is told there.
+Note = tuple[str, str]
+
+
+class HearingSession:
+    """The session of the database that hears notes, while there is one; it runs one statement at a time."""
+
+    def __init__(self) -> None:
+        self.connection: asyncpg.Connection | None = None
+        self.in_turn = asyncio.Lock()
+
+    async def notify(self, parameters: dict[str, Any]) -> bool:
+        """Send notes; return False if it can't now."""
+        async with self.in_turn:
+            if self.connection is None:
+                return False
+            try:
+                await Connection(self.connection).execute(statements.notify, parameters)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                return False
+            return True
+
+
+class Hearer(Protocol):
+    """Hears the notes of others."""
+
+    session: HearingSession
+
+    def receive(self, channel: str, note: str) -> None:
+        """Act on a note."""
+        ...
+
+    def look_again(self) -> None:
+        """Look at the tables: notes may have been missed."""
+        ...
+
+
+class Bus(Protocol):
+    """What carries notes to the other processes."""
+
+    @property
+    def is_connected(self) -> bool | None:
+        """Return whether it carries them now; None where there is none but the database."""
+        ...
+
+    async def start(self, hearer: Hearer) -> None:
+        """Tell it the notes of others, and when some may have been missed."""
+        ...
+
+    def join(self) -> None:
+        """Let this process be told of jobs: it has a worker."""
+        ...
+
+    async def carry(self, notes: Sequence[Note]) -> None:
+        """Send notes in their order; raises `DatabaseLost`, and then they may be lost."""
+        ...
+
+    async def close(self) -> None:
+        """Leave it."""
+        ...
+
+
+class DatabaseBus:
+    """Carries notes by NOTIFY, which the hearer's session hears, whatever else carries notes.
+
+    They go by that session, too: the connections of the pool are in use while turns begin, and readers wait for none.
+    """
+
+    is_connected = None
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._notes: dict[tuple[str, str], None] = {}
+        self._session = HearingSession()
+
+    async def start(self, hearer: Hearer) -> None:
+        """Use its session."""
+        self._session = hearer.session
+
+    def join(self) -> None:
+        """Do nothing: of a job, the statement tells one of the workers in the table."""
+
+    async def carry(self, notes: Sequence[Note]) -> None:
+        """Send notes by one statement."""
+        channels, texts = map(list, zip(*notes, strict=True))
+        parameters = {"channels": channels, "notes": texts, "jobs": JOBS}
+        if not await self._session.notify(parameters):
+            async with self._database.statement() as session:
+                await session.execute(statements.notify, parameters)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class Notifier:
+    """Sends the notes of this process; those that arrive while others are being sent, or just after, go together."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self._notes: dict[Note, None] = {}
         self._jobs = itertools.count()
         self.workers: list[JobTaker] = []
         self._sending: asyncio.Task[None] | None = None
@@ -80,22 +176,27 @@ class Notifier:
         worker = self.find_near()
         return worker.wake() if worker is not None else self.send(JOBS, str(next(self._jobs)))
 
+    def add_worker(self, worker: JobTaker) -> None:
+        """Wake this worker of this process when there are jobs."""
+        self.workers.append(worker)
+        self.bus.join()
+
     def find_near(self) -> JobTaker | None:
         """Return the worker that should take the jobs of this process, None while any one may."""
         return next((worker for worker in self.workers if worker.is_near), None)
 
     async def close(self) -> None:
-        """Send what is left, unless the database does not take it within two seconds."""
+        """Send what is left, unless it is not taken within two seconds."""
         if self._sending is not None:
             await asyncio.wait({self._sending}, timeout=CLOSE_SECONDS)
             self._sending.cancel()
             await asyncio.gather(self._sending, return_exceptions=True)
+        await self.bus.close()
 
     async def _send(self) -> None:
         while self._notes:
-            channels, notes = map(list, zip(*self._notes, strict=True))
+            notes = list(self._notes)
             self._notes.clear()
             with contextlib.suppress(DatabaseLost, *REFUSED):
-                async with self._database.statement() as session:
-                    await session.execute(statements.notify, {"channels": channels, "notes": notes, "jobs": JOBS})
+                await self.bus.carry(notes)
             await asyncio.sleep(PAUSE_SECONDS)

@@ -1,10 +1,5 @@
 -- name: find_user
-SELECT users.id,
-       parley_permission(users.permission_level, users.permission_until, users.permission_after) AS permission_level,
-       users.paused_at IS NOT NULL AS is_paused, users.display_name, users.time_zone, users.week_start,
-       users.has_memories, link.id AS link_id, link.platform_username
-FROM users JOIN user_platform_links AS link ON link.user_id = users.id
-WHERE link.platform = :sender_platform AND link.platform_user_id = :platform_user_id;
+SELECT * FROM parley_find_user(:sender_platform, :platform_user_id);
 
 -- name: find_persona
 SELECT * FROM parley_find_persona(NULL, :platform, :server, :channel);

@@ -261,7 +261,14 @@ def to_response(turn: RunningTurn, answer: TurnResult, closure: ClosedTurn) -> A
         error=answer.error,
         confirmation=None if closure.confirmation_id is None else AskedConfirmation(closure.confirmation_id),
         conversation_id=turn.conversation.id,
+        action=find_action(turn),
     )
+
+
+def find_action(turn: RunningTurn) -> str | None:
+    """Return what the last plan of the turn was about, as it may be sent."""
+    action = turn.log.action if turn.loop_mode == "planner" else None
+    return None if action is None else turn.announcer.outflow.filtered(action)
 
 
 def _last_events(
@@ -274,6 +281,7 @@ def _last_events(
         choices["commands"] = [{"label": label, "line": line} for line, label in labels.items()]
     if confirmation_id is not None:
         choices["confirmation"] = {"id": confirmation_id}
+    action = find_action(turn)
     return [
         *turn.announcer.thinking(answer.thinking),
         turn.announcer.event("message", content=answer.text, files=[asdict(file) for file in files], **choices),
@@ -284,5 +292,6 @@ def _last_events(
             finished=answer.finished,
             error=answer.error,
             model=turn.spend.model,
+            **({} if action is None else {"action": action}),
         ),
     ]

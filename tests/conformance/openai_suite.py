@@ -76,10 +76,61 @@ async def no_model(site: Site, ask: Ask) -> bool:
     return (result["error"], result["status"], result["code"]) == ("InternalServerError", 503, "models_unavailable")
 
 
+async def a_file(site: Site, ask: Ask) -> bool:
+    """Check that a file as a data: address is stored and told of to the model."""
+    site.parley.model.play([Answer("Tea.")])
+    file = {"filename": "tea.txt", "file_data": "data:text/plain;base64,b29sb25n"}
+    parts = [{"type": "text", "text": "read this"}, {"type": "file", "file": file}]
+    result = await ask(messages=[{"role": "user", "content": parts}], user="ann")
+    told = "tea.txt (file_id" in str(site.parley.model.requests[-1].body["messages"])
+    return result["text"] == "Tea." and told
+
+
+async def a_response(site: Site, ask: Ask) -> bool:
+    """Check a response with its usage, and one that goes on from it."""
+    site.parley.model.play([Answer("Hello, Ann."), Answer("Hello again.")])
+    first = await ask("respond", input="hello", user="ann", instructions="Be brief.")
+    second = await ask("respond", input="again", user="ann", previous_response_id=first["id"])
+    messages = [message["role"] for message in site.parley.model.requests[-1].body["messages"]]
+    counted: int = first["usage"]["input_tokens_details"]["cached_tokens"] + first["usage"]["total_tokens"]
+    is_well = (first["text"], first["finish_reason"], second["text"]) == ("Hello, Ann.", "completed", "Hello again.")
+    return is_well and counted > 0 and messages == ["system", "user", "assistant", "user"]
+
+
+async def a_streamed_response(site: Site, ask: Ask) -> bool:
+    """Check the events of a streamed response, and that the client puts its text together."""
+    site.parley.model.play([Answer(SPACED, chunk_chars=3, chunk_delay=0.03)])
+    result = await ask("respond", input="hello", user="ann", stream=True)
+    events = list(dict.fromkeys(result["events"]))
+    ends = (events[0], events[-1])
+    return (result["text"], ends) == (SPACED.strip(), ("response.created", "response.completed"))
+
+
+async def a_stored_response(site: Site, ask: Ask) -> bool:
+    """Check that a response is read again, deleted, and then not found."""
+    site.parley.model.play([Answer("Kept.")])
+    stored = await ask("respond", input="hello", user="ann")
+    result = await ask("retrieve", id=stored["id"])
+    return (result["text"], result["error"], result["status"]) == ("Kept.", "NotFoundError", 404)
+
+
+async def another_s_response(site: Site, ask: Ask) -> bool:
+    """Check that nobody goes on from another person's response."""
+    site.parley.model.play([Answer("Hello, Ann.")])
+    first = await ask("respond", input="hello", user="ann")
+    result = await ask("respond", input="again", user="bob", previous_response_id=first["id"])
+    return (result["error"], result["code"]) == ("BadRequestError", "previous_response_not_found")
+
+
 # The last one leaves a model that is out for a while.
 SCENARIOS: tuple[Scenario, ...] = (
     an_answer,
     a_stream,
+    a_file,
+    a_response,
+    a_streamed_response,
+    a_stored_response,
+    another_s_response,
     instructions_and_history,
     tools_of_the_client,
     an_exhausted_budget,
@@ -96,8 +147,8 @@ async def run(home: Path) -> list[Verdict]:
     async with open_door(home) as site:
         last: Result = {}
 
-        async def ask(**body: Any) -> Result:
-            parameters = {"url": site.url, "token": TOKEN, "body": body, "headers": {}}
+        async def ask(kind: str = "complete", **body: Any) -> Result:
+            parameters = {"url": site.url, "token": TOKEN, "kind": kind, "body": body, "headers": {}}
             is_well, output = await run_node(str(script), json.dumps(parameters))
             last.clear()
             last.update(json.loads(output) if is_well else {"error": output[-500:], "status": None, "code": None})

@@ -63,12 +63,13 @@ DEFAULTS: dict[str, Any] = {
     "FILE_QUOTA_OWNER_MB": 10_000,
 }
 UNSET = """
-DATABASE_URL DATABASE_DIRECT_URL EMBEDDING_MODEL SUMMARY_MODEL DEBUG_MOCK_RESPONSES OPENAI_API_KEY OPENAI_BASE_URL
-S3_ENDPOINT S3_ACCESS_KEY S3_SECRET_KEY PUBLIC_URL API_TOKEN SECRET_KEY MODULES_PATH
+DATABASE_URL DATABASE_DIRECT_URL BUS_URL BUS_CA_FILE EMBEDDING_MODEL SUMMARY_MODEL DEBUG_MOCK_RESPONSES
+OPENAI_API_KEY OPENAI_BASE_URL S3_ENDPOINT S3_ACCESS_KEY S3_SECRET_KEY PUBLIC_URL API_TOKEN SECRET_KEY MODULES_PATH
 SKILLS_PATH VOICE_TRANSCRIPTION_MODEL OTEL_EXPORTER_OTLP_ENDPOINT WORKERS
 """
 SECRETS = {
     **dict.fromkeys(("DATABASE_URL", "DATABASE_DIRECT_URL"), "postgresql://parley:hunter2@localhost/parley"),
+    "BUS_URL": "nats://parley:hunter2@localhost:4222",
     **dict.fromkeys(("OPENAI_API_KEY", "S3_ACCESS_KEY", "S3_SECRET_KEY", "API_TOKEN", "SECRET_KEY"), "hunter2"),
 }
 
@@ -152,6 +153,10 @@ def test_settings_are_frozen() -> None:
         ("LOG_FORMAT", "xml"),
         ("LLM_PROTOCOLS", "openai/small=telepathy"),
         ("LLM_PROTOCOLS", "openai/small"),
+        ("BUS_URL", "localhost:4222"),
+        ("BUS_URL", "redis://localhost:4222"),
+        ("BUS_URL", "nats://localhost:4222,http://localhost"),
+        ("BUS_CA_FILE", "/nowhere.pem"),
     ],
 )
 def test_an_invalid_value_is_reported_in_one_line_with_the_variable_and_the_remedy(name: str, value: str) -> None:

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -16,7 +17,8 @@ from adapters.web.api import sse
 from adapters.web.api.bodies import ADAPTER, SentMessage, max_body, read_json
 from adapters.web.api.uploads import discard, store_sent
 from adapters.web.faults import Fault, invalid
-from adapters.web.guard import app_of, with_token
+from adapters.web.guard import app_of, person_of, with_scope
+from adapters.web.tokens import Person
 from agent import commands
 from agent.app import App
 from agent.journal.responses import find_response
@@ -29,6 +31,7 @@ from shared.models.base import MAX_ID
 
 RESPONSE = TypeAdapter(AgentResponse)
 MAX_PAGE = 1000
+DIRECT_ALONE = "This token speaks for one person, in direct messages: leave platform_server_id and is_direct out."
 ALONE = "This is for you alone: please ask me in a direct message."
 
 
@@ -37,11 +40,14 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in request.headers.get("accept", "")
 
 
-@with_token
+@with_scope("chat")
 async def post_message(request: Request) -> Response:
     """Accept a message; respond with the AgentResponse, or stream the events of its turn."""
     app = app_of(request)
     body = await read_json(request, SentMessage, max_body(app))
+    person = person_of(request)
+    if person is not None:
+        body = as_person(body, person)
     is_stream = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
     reply = None
@@ -62,6 +68,25 @@ async def post_message(request: Request) -> Response:
         on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
         return sse.follow(app.events.follow(accepted.inbox_id), on_closed)
     return to_json(await answer_to(request, accepted, message, is_named=is_named))
+
+
+def as_person(body: SentMessage, person: Person) -> SentMessage:
+    """Return the message as its person may write it: in a direct conversation of their own, with an id of their own.
+
+    What the body names else would be somebody's: a channel with its history, a direct message, an event.
+    """
+    person.require(body.sender)
+    if not body.place.is_direct or body.platform_server_id is not None:
+        raise Fault(403, "forbidden", DIRECT_ALONE)
+    own = quote(person.account, safe="")
+    fields: dict[str, Any] = {
+        "platform": person.sender.platform,
+        "platform_user_id": person.account,
+        "platform_username": None,
+        "platform_channel_id": f"{own}/{body.platform_channel_id}",
+        "platform_event_id": f"{own}:{body.platform_event_id}" if body.platform_event_id is not None else None,
+    }
+    return body.model_copy(update=fields)
 
 
 async def accept_once(app: App, message: IncomingMessage) -> Accepted:
@@ -98,20 +123,22 @@ async def answer_to(request: Request, accepted: Accepted, message: IncomingMessa
 def to_json(response: AgentResponse) -> Response:
     """Return a turn's answer; `turn_id` 0 stands for a command, which runs no turn.
 
-    `confirmation` is present only if the answer asks for one.
+    `confirmation` is present only if the answer asks for one, and `action` only in planner mode.
     """
-    left_out = {"confirmation"} if response.confirmation is None else None
+    left_out = {name for name in ("confirmation", "action") if getattr(response, name) is None}
     return Response(RESPONSE.dump_json(response, exclude=left_out), media_type="application/json")
 
 
-@with_token
+@with_scope("read")
 async def get_events(request: Request) -> Response:
     """Return the stored events of a conversation with ids above `after`, oldest first."""
     conversation_id = number(request.path_params["id"], "id", MAX_ID)
     after = number(request.query_params.get("after", "0"), "after", MAX_ID)
     limit = number(request.query_params.get("limit", "500"), "limit", MAX_PAGE)
+    person = person_of(request)
     async with app_of(request).database.transaction() as session:
-        if await session.get(Conversation, conversation_id) is None:
+        conversation = await session.get(Conversation, conversation_id)
+        if conversation is None or not may_read(person, conversation):
             raise Fault(404, "not_found", "There is no conversation with that id.")
         query = (
             select(TurnEvent.id, TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
@@ -120,8 +147,16 @@ async def get_events(request: Request) -> Response:
             .order_by(TurnEvent.id)
             .limit(limit)
         )
+        if person is not None:
+            # A program may have let others write to the same place.
+            query = query.where(Turn.user_id == person.user_id)
         rows = (await session.execute(query)).all()
     return JSONResponse({"events": [row._asdict() for row in rows]})
+
+
+def may_read(person: Person | None, conversation: Conversation) -> bool:
+    """Return whether a person's token may read a conversation: their own direct ones alone."""
+    return person is None or (conversation.is_direct and conversation.user_id == person.user_id)
 
 
 def number(text: str, field: str, highest: int) -> int:

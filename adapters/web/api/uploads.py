@@ -2,16 +2,13 @@
 
 import asyncio
 import binascii
-import re
 from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import UploadFile
 
 from adapters.web.api.bodies import LARGE_BYTES, SentFile
-from adapters.web.api.openai_bodies import ChatMessage, FilePart, ImagePart
 from adapters.web.faults import invalid
 from agent.app import App
 from shared.files.filenames import clean_filename, new_key
@@ -21,7 +18,6 @@ from shared.text import clean, cut
 
 # Takes the place of the user's id in the storage key: the user may not exist yet.
 INCOMING = "incoming"
-CONTENT_ADDRESS = re.compile(r"^data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w=.-]+)*?(?P<base64>;base64)?,", re.ASCII)
 
 
 async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, ...]:
@@ -33,21 +29,10 @@ async def store_sent(app: App, files: Sequence[SentFile]) -> tuple[Attachment, .
                     Attachment(clean_filename(file.filename), file.mime_type, file.size_bytes, url=file.url)
                 )
                 continue
-            content = await _decode(file.data, f"attachments.{position}.data")
+            content = await decode(file.data, f"attachments.{position}.data")
             if file.size_bytes not in (None, len(content)):
                 raise invalid(f"attachments.{position}.size_bytes", f"the content has {len(content)} bytes")
             attachments.append(await store_content(app, file.filename, file.mime_type, content=content))
-    return tuple(attachments)
-
-
-async def store_parts(app: App, message: ChatMessage) -> tuple[Attachment, ...]:
-    """Store the images and files of an OpenAI message; an image with a URL is fetched later, during the turn."""
-    async with all_or_none(app) as attachments:
-        for number, part in enumerate(message.content if isinstance(message.content, list) else (), 1):
-            if isinstance(part, ImagePart):
-                attachments.append(await _from_address(app, part.image_url.url, f"image-{number}"))
-            elif isinstance(part, FilePart):
-                attachments.append(await _from_address(app, part.file.file_data, part.file.filename))
     return tuple(attachments)
 
 
@@ -86,20 +71,8 @@ async def discard(app: App, attachments: Sequence[Attachment]) -> None:
             await app.files.storage.delete(attachment.storage_key)
 
 
-async def _from_address(app: App, address: str, filename: str) -> Attachment:
-    if address.startswith(("http://", "https://")):
-        return Attachment(filename, url=address)
-    match = CONTENT_ADDRESS.match(address[:1000])
-    if match is None:
-        raise invalid("messages", "an image or file must be a web address or a data: address")
-    mime_type = match["type"] or "text/plain"
-    body = address[match.end() :]
-    content = await _decode(body, "messages") if match["base64"] else unquote_to_bytes(body)
-    name = filename if "." in filename else f"{filename}.{mime_type.partition('/')[2].partition('+')[0]}"
-    return await store_content(app, name, mime_type, content=content)
-
-
-async def _decode(text: str, field: str) -> bytes:
+async def decode(text: str, field: str) -> bytes:
+    """Return the content of a text in base64; raises the 400 that names the field."""
     if len(text) > LARGE_BYTES:
         return await asyncio.to_thread(_decoded, text, field)
     return _decoded(text, field)

@@ -18,8 +18,7 @@ SELECT turns.id, turns.started_at, turns.iterations, turns.model, turns.user_id,
        place.id AS conversation_id, place.platform,
        place.platform_server_id, place.platform_channel_id, place.platform_thread_id, place.is_direct, place.summary,
        place.summarized_turn_id, place.window_turn_id,
-       (SELECT jsonb_agg(jsonb_build_array(name, description, required_permission, persona_id, peers, env <> '{}') ORDER BY name)
-        FROM agents WHERE is_enabled) AS agents,
+       (SELECT agents FROM parley_list_agents()) AS agents,
        (SELECT sum(output_tokens) FROM token_logs WHERE turn_id = turns.id) AS output_tokens, rights.*
 FROM turns JOIN conversations AS place ON place.id = turns.conversation_id JOIN users ON users.id = turns.user_id
 LEFT JOIN turn_contexts AS context ON context.turn_id = turns.id CROSS JOIN parley_rights(turns.id) AS rights

@@ -35,17 +35,7 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO v_first FROM public.inbox WHERE id = (messages -> 0 ->> 'id')::bigint;
-    SELECT users.id, public.parley_permission(users.permission_level, users.permission_until, users.permission_after)
-               AS permission_level,
-           users.paused_at IS NOT NULL AS is_paused, users.display_name, users.time_zone, users.week_start,
-           users.has_memories, link.id AS link_id, link.platform_username,
-           -- Whether roles have given the person something, which they may have lost since.
-           users.budget_from_roles IS NOT NULL OR EXISTS (
-               SELECT FROM public.member_roles WHERE member_roles.user_id = users.id AND member_roles.roles <> '[]'
-           ) AS has_roles
-    INTO v_user
-    FROM public.users JOIN public.user_platform_links AS link ON link.user_id = users.id
-    WHERE link.platform = v_first.platform AND link.platform_user_id = v_first.platform_user_id;
+    SELECT * INTO v_user FROM public.parley_find_user(v_first.platform, v_first.platform_user_id);
     IF NOT FOUND THEN
         RETURN NEXT;
         RETURN;
@@ -70,10 +60,7 @@ BEGIN
             SELECT FROM public.servers WHERE platform = v_first.platform
               AND platform_server_id = v_first.platform_server_id AND paused_at IS NOT NULL
         ),
-        'agents', (
-            SELECT json_agg(json_build_array(name, description, required_permission, persona_id, peers, env <> '{}') ORDER BY name)
-            FROM public.agents WHERE is_enabled
-        )
+        'agents', (SELECT agents FROM public.parley_list_agents())
     );
     history := CASE WHEN v_place.is_new THEN '[]' ELSE public.parley_history(
         v_place.id, v_place.window_turn_id, v_turn_id, CASE WHEN v_first.is_direct THEN v_user.id END

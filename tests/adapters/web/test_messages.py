@@ -13,6 +13,7 @@ from shared.settings import Settings
 from tests.adapters.web.conftest import Site, open_site
 from tests.standins.openai_api import Answer
 from tests.support.parley import open_parley
+from tests.support.planning import call, plan
 
 BODY = {"platform": "test", "platform_user_id": "ann", "platform_channel_id": "dm", "content": "hello"}
 
@@ -317,3 +318,18 @@ async def test_an_answer_names_its_conversation(site: Site) -> None:
     assert again["conversation_id"] == first["conversation_id"]
     assert command["conversation_id"] is None
     assert {event["turn_id"] for event in events} == {first["turn_id"]}
+
+
+@pytest.mark.settings(planner_percent=100)
+async def test_an_answer_names_its_conversation_and_what_the_planner_did(site: Site) -> None:
+    script = [plan(call("calculator.calculate", "c", expression="2+2"), action="add"), plan(response="Four.")]
+    site.parley.model.play([*script, plan(response="Hi.")])
+
+    first, again, plain = [
+        (await site.posts("2+2?", platform_event_id=event_id)).json() for event_id in ("1", "1", "2")
+    ]
+
+    assert (first["content"], first["action"]) == ("Four.", "add")
+    assert again == first
+    assert first["conversation_id"] == await site.parley.value("SELECT id FROM conversations")
+    assert "action" not in plain

@@ -161,12 +161,15 @@ TOOL: Any = {"type": "function", "function": {"name": "look", "parameters": {"ty
 REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [TOOL]}, "tools", "This agent brings its own tools"),
     ({"functions": [TOOL["function"]]}, "functions", "This agent brings its own tools"),
-    ({"n": 2}, "n", "n: input should be less than or equal to 1"),
+    ({"n": 2}, "n", "n: this agent gives one answer"),
     (
         {"response_format": {"type": "json_object"}},
         "response_format.type",
-        "response_format.type: input should be 'text'",
+        "response_format.type: this agent answers with text",
     ),
+    ({"modalities": ["text", "audio"]}, "modalities.1", "modalities.1: this agent answers with text"),
+    ({"audio": {"voice": "a"}}, "audio", "This agent can't"),
+    ({"web_search_options": {"a": 1}}, "web_search_options", "This agent brings its own tools"),
     ({"messages": []}, "messages", "messages: list should have at least 1 item"),
     (
         {"messages": [{"role": "assistant", "content": "x"}]},
@@ -216,3 +219,47 @@ async def test_a_wrong_key_is_refused(site: Site) -> None:
 async def test_the_agent_is_the_one_model(client: AsyncOpenAI) -> None:
     assert [model.id for model in (await client.models.list()).data] == ["parley"]
     assert (await client.models.retrieve("parley")).owned_by == "parley"
+
+
+async def test_an_answer_tells_its_id_its_time_and_what_is_left(client: AsyncOpenAI, site: Site) -> None:
+    raw = await client.chat.completions.with_raw_response.create(model="parley", messages=history("hello"), user="ann")
+    usage = raw.parse().usage
+    number = await site.parley.value("SELECT max(id) FROM inbox")
+    assert usage is not None
+
+    assert raw.headers["x-request-id"] == f"req_{number}"
+    assert raw.headers["openai-processing-ms"].isdigit()
+    assert raw.headers["x-ratelimit-limit-tokens"] == "5000"
+    assert raw.headers["x-ratelimit-remaining-tokens"] == str(5000 - usage.total_tokens)
+    assert 0 < int(raw.headers["x-ratelimit-reset-tokens"].removesuffix("s")) <= 30 * 86400
+    streamed = await client.chat.completions.with_raw_response.create(
+        model="parley", messages=history("hello"), user="ann", stream=True
+    )
+    assert streamed.headers["x-request-id"] == f"req_{number + 1}"
+    await site.parley.sql("UPDATE users SET token_budget_monthly = NULL")
+    unlimited = await client.responses.with_raw_response.create(model="parley", input="hello", user="ann")
+    assert unlimited.headers["x-request-id"] == f"req_{number + 2}"
+    assert "x-ratelimit-limit-tokens" not in unlimited.headers
+
+
+async def test_every_refusal_at_openai_s_addresses_has_its_shape(site: Site, subtests: pytest.Subtests) -> None:
+    requests: list[tuple[str, str, dict[str, Any], int]] = [
+        ("GET", "/v1/chat/completions", {}, 405),
+        ("GET", "/v1/chat/nothing", {}, 404),
+        ("GET", "/v1/models/a/b", {}, 404),
+        ("GET", "/v1/responses", {}, 405),
+        ("PUT", "/v1/responses/resp_1", {}, 405),
+        ("GET", "/v1/responses/resp_1", {}, 404),
+        ("GET", "/v1/models?a=%00", {}, 400),
+        ("POST", "/v1/responses", {"content": "{}"}, 415),
+        ("POST", "/v1/responses", {"json": {"input": "a", "model": "gpt"}}, 404),
+        ("POST", "/v1/chat/completions", {"content": "{", "headers": {"Content-Type": "application/json"}}, 400),
+        ("POST", "/v1/responses", {"json": {"input": "x" * 1_200_000}}, 413),
+        ("GET", "/v1/models", {"headers": {"Authorization": "Bearer wrong"}}, 401),
+    ]
+    for method, path, options, status in requests:
+        with subtests.test(f"{method} {path}", status=status):
+            response = await site.client.request(method, path, **options)
+
+            assert response.status_code == status
+            assert {"code", "message", "type", "param"} == response.json()["error"].keys()

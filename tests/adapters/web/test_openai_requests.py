@@ -337,7 +337,12 @@ async def test_an_exhausted_budget_is_a_429(client: AsyncOpenAI, site: Site, is_
 
     body: Any = excinfo.value.body
     assert body["code"] == body["type"] == "insufficient_quota"
-    assert excinfo.value.response.headers["x-should-retry"] == "false"
+    headers = excinfo.value.response.headers
+    assert headers["x-should-retry"] == "false"
+    assert (headers["x-ratelimit-remaining-tokens"], f"{headers['retry-after']}s") == (
+        "0",
+        headers["x-ratelimit-reset-tokens"],
+    )
 
 
 @pytest.mark.settings(turn_deadline_seconds=3)

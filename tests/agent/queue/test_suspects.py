@@ -87,7 +87,7 @@ async def test_while_a_suspect_runs_another_worker_takes_the_jobs_of_its_process
                 "SELECT count(*) > 1 AND min(last_heartbeat) > max(created_at) FROM workers"
             ):
                 await asyncio.sleep(0.05)
-            parley.app.events.notifier.workers.append(near.jobs)
+            parley.app.events.notifier.add_worker(near.jobs)
 
             accepted = await parley.accept("hello", user="bob")
 

@@ -1,10 +1,10 @@
 """Answers of the OpenAI-compatible API: whole, as a stream of chunks, or as one of its errors."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Any, Protocol
 
 from adapters.web.api import sse
+from adapters.web.api.openai.shapes import ChatChunk, ChatChunkChoice, ChatDelta, ChatUsage, FinishReason
 from adapters.web.faults import Fault, to_openai_error
 from agent.journal.steps import Event
 from shared.errors import (
@@ -18,6 +18,7 @@ from shared.errors import (
     TurnTimedOut,
     Unavailable,
 )
+from shared.messages import AgentResponse, Usage
 from shared.text import to_label
 
 MODEL = "parley"
@@ -50,36 +51,84 @@ def to_fault(error: str | None, sentence: str, *, iterations: int) -> Fault | No
     return Fault(status, code, sentence, field=field, headers=headers or None)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The fields that are the same in every chunk of an answer."""
+class Writer(Protocol):
+    """Writes a turn as the frames of one of OpenAI's streams."""
 
-    id: str
-    created: int
+    def begin(self) -> bytes:
+        """Return what comes before the first text."""
+        ...
 
-    def chunk(self, delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> bytes:
-        """Return one chunk as a frame; without a delta it has no choices."""
-        choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
-        head = {"id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": MODEL}
-        return sse.frame(None, {**head, "choices": choices, **more})
+    def add(self, piece: str) -> bytes:
+        """Return a piece of the text."""
+        ...
+
+    def end(self, turn_complete: Mapping[str, Any]) -> bytes:
+        """Return what comes after the last text, by the event with which the turn ended."""
+        ...
+
+    def fail(self, error: Fault) -> bytes:
+        """Return what ends a stream that has begun."""
+        ...
 
 
-class CompletionStream:
-    """A turn as OpenAI chunks; text that was sent can't be withdrawn, so a reset starts a new paragraph.
+class ChunkWriter:
+    """Writes a turn as chunks of a completion."""
+
+    def __init__(self, completion_id: str, created: int, *, with_usage: bool) -> None:
+        self._id, self._created, self._with_usage = completion_id, created, with_usage
+
+    def begin(self) -> bytes:
+        """Return the chunk that says who speaks."""
+        return self._chunk([to_choice({"role": "assistant", "content": ""})])
+
+    def add(self, piece: str) -> bytes:
+        """Return a piece of the text."""
+        return self._chunk([to_choice({"content": piece})])
+
+    def end(self, turn_complete: Mapping[str, Any]) -> bytes:
+        """Return the chunk with the reason, the one with the usage if it was asked for, and the mark of the end."""
+        reason = finish_reason(is_finished=turn_complete["finished"], error=turn_complete["error"])
+        frames = self._chunk([to_choice({}, reason)])
+        if self._with_usage:
+            frames += self._chunk([], to_usage(Usage(**turn_complete["usage"])))
+        return frames + b"data: [DONE]\n\n"
+
+    def fail(self, error: Fault) -> bytes:
+        """Return the error as the last frame."""
+        return sse.frame(None, {"error": to_openai_error(error)})
+
+    def _chunk(self, choices: list[ChatChunkChoice], usage: ChatUsage | None = None) -> bytes:
+        chunk: ChatChunk = {
+            "id": self._id,
+            "object": "chat.completion.chunk",
+            "created": self._created,
+            "model": MODEL,
+            "choices": choices,
+        }
+        if self._with_usage:
+            chunk["usage"] = usage
+        return sse.frame(None, chunk)
+
+
+def to_choice(delta: ChatDelta, reason: FinishReason | None = None) -> ChatChunkChoice:
+    """Return the one choice of a chunk."""
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+
+
+class TurnStream:
+    """A turn as frames; text that was sent can't be withdrawn, so a reset starts a new paragraph.
 
     A turn that ends with an error before any text raises it as a `Fault`, or once `is_open`, when the response has
     begun, yields it as the last frame.
     """
 
-    def __init__(self, head: Head, events: AsyncIterator[Event], *, with_usage: bool) -> None:
+    def __init__(self, events: AsyncIterator[Event], writer: Writer) -> None:
         self.is_open = False
-        self._head, self._events, self._with_usage = head, events, with_usage
+        self._events, self._writer = events, writer
 
     async def frames(self) -> AsyncGenerator[bytes]:
         """Yield the frames."""
-        more = {"usage": None} if self._with_usage else {}
-        begin = self._head.chunk({"role": "assistant", "content": ""}, **more)
-        transcript, last = Shown(), ""
+        transcript, last, has_begun = Shown(), "", False
         try:
             async for event in self._events:
                 piece = transcript.add(event)
@@ -87,27 +136,22 @@ class CompletionStream:
                     # Whether it is an answer or an error is in the event that follows.
                     last = piece
                 elif piece:
-                    yield begin + self._head.chunk({"content": piece}, **more)
-                    begin = b""
+                    begin = b"" if has_begun else self._writer.begin()
+                    has_begun = True
+                    yield begin + self._writer.add(piece)
                 if event.name != "turn_complete":
                     continue
                 end = event.payload
                 fault = to_fault(end["error"], transcript.text, iterations=end["iterations"])
-                if fault is not None and begin:
+                if fault is not None and not has_begun:
                     raise fault
-                frames = [begin, self._head.chunk({"content": last}, **more) if last else b""]
-                reason = finish_reason(is_finished=end["finished"], error=end["error"])
-                frames.append(self._head.chunk({}, reason, **more))
-                if self._with_usage:
-                    spent = end["usage"]
-                    usage = to_usage(spent["input_tokens"], spent["cached_tokens"], spent["output_tokens"])
-                    frames.append(self._head.chunk(None, usage=usage))
-                yield b"".join([*frames, b"data: [DONE]\n\n"])
+                frames = [b"" if has_begun else self._writer.begin(), self._writer.add(last) if last else b""]
+                yield b"".join([*frames, self._writer.end(end)])
         except (Fault, Unavailable) as error:
             if not self.is_open:
                 raise
-            description = {"code": error.code, "message": str(error), "type": "api_error"}
-            yield sse.frame(None, {"error": to_openai_error(error) if isinstance(error, Fault) else description})
+            fault = error if isinstance(error, Fault) else Fault(503, error.code, str(error))
+            yield self._writer.fail(fault)
 
 
 class Shown:
@@ -149,16 +193,21 @@ def with_links(content: str, files: list[dict[str, Any]]) -> str:
     return "\n\n".join([content, *(f"[{to_label(file['filename'])}]({file['url']})" for file in files)])
 
 
-def finish_reason(*, is_finished: bool, error: str | None) -> str:
+def to_text(answer: AgentResponse) -> str:
+    """Return the text of an answer, with links to its files."""
+    return with_links(answer.content, [{"filename": file.filename, "url": file.url} for file in answer.files])
+
+
+def finish_reason(*, is_finished: bool, error: str | None) -> FinishReason:
     """Return `length` if a limit ended the answer, else `stop`."""
     return "stop" if is_finished or error else "length"
 
 
-def to_usage(prompt_tokens: int, cached: int, completion_tokens: int) -> dict[str, Any]:
+def to_usage(usage: Usage) -> ChatUsage:
     """Return the token usage in OpenAI's form."""
     return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
     }

@@ -3,19 +3,23 @@
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from starlette.requests import Request
+
 from adapters.web.api.bodies import MAX_NAME
-from adapters.web.api.openai_bodies import ChatMessage, ChatRequest, FilePart
-from adapters.web.api.uploads import store_parts
+from adapters.web.api.openai.bodies import ChatMessage, ChatRequest, FilePart
+from adapters.web.api.openai.files import store_parts
 from adapters.web.faults import Fault, invalid
+from adapters.web.guard import person_of
+from adapters.web.tokens import PLATFORM
 from agent.app import App
 from shared.messages import EarlierMessage, IncomingMessage, Place, ProgramRequest, Sender
 from shared.text import clean, cut
 
-PLATFORM = "openai"
 # The account of all requests that name no person.
 NOBODY = "anonymous"
 # In which front ends name the person who writes to them: the id, and the name if there is one.
@@ -26,10 +30,23 @@ ASKED_FOR_TOOLS = "This agent brings its own tools; tools of the client can't be
 TOOLS_IN_HISTORY = "This agent brings its own tools; a client's calls and results can't be part of the messages."
 
 
-async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *, key: str | None) -> IncomingMessage:
-    """Return the user's last message as an `IncomingMessage`, with its files stored."""
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """Where a request goes on: the channel of its place, what was said before, and whether it is remembered there."""
+
+    channel: str
+    history: tuple[EarlierMessage, ...] = ()
+    is_remembered: bool = True
+
+
+async def to_incoming(
+    app: App, body: ChatRequest, sender: Sender | None, *, key: str | None, thread: Thread | None = None
+) -> IncomingMessage:
+    """Return the user's last message as an `IncomingMessage`, with its files stored.
+
+    Without a `thread` the conversation is the one that the request names or, if it names none, begins like.
+    """
     place, message = read_messages(body.messages)
-    sender = find_sender(body, headers)
     conversation_id = (body.metadata or {}).get("conversation_id") if sender else None
     if sender is None:
         # Nobody shares a place or an event with somebody else, not even by the same key.
@@ -37,12 +54,10 @@ async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *
         event_id = channel = f"{NOBODY}/{digest}"
         refuse_files(message, place)
     else:
-        person = quote(sender.platform_user_id, safe="")
-        # Scoped to the person, because two clients may use the same keys.
-        event_id = f"{person}:{_digest(key)}" if key else str(uuid4())
+        event_id = to_event_id(sender, key)
         # Clients repeat it each time, so a yes to a question finds the place in which it was asked.
         first = next(message.text for message in body.messages if message.role == "user")
-        channel = f"{person}/{conversation_id or _digest(first)}"
+        channel = thread.channel if thread else to_channel(sender, conversation_id or _digest(first))
     return IncomingMessage(
         adapter="http",
         sender=sender or Sender(PLATFORM, NOBODY),
@@ -54,8 +69,8 @@ async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *
         wants_stream=bool(body.stream),
         request=ProgramRequest(
             instructions=to_instructions(body.messages),
-            history=to_history(body.messages[:place]),
-            has_conversation=bool(conversation_id),
+            history=(*(thread.history if thread else ()), *to_history(body.messages[:place])),
+            has_conversation=bool(sender and thread.is_remembered) if thread else bool(conversation_id),
             is_anonymous=sender is None,
             max_tokens=body.max_completion_tokens or body.max_tokens,
             sampling=body.sampling,
@@ -63,14 +78,27 @@ async def to_incoming(app: App, body: ChatRequest, headers: Mapping[str, str], *
     )
 
 
-def find_sender(body: ChatRequest, headers: Mapping[str, str]) -> Sender | None:
+def to_event_id(sender: Sender, key: str | None) -> str:
+    """Return the id of the event that a request with this key is, or of a new one."""
+    # Scoped to the person, because two clients may use the same keys.
+    return f"{quote(sender.platform_user_id, safe='')}:{_digest(key)}" if key else str(uuid4())
+
+
+def to_channel(sender: Sender, name: str) -> str:
+    """Return the channel of a person's conversation with this name."""
+    return f"{quote(sender.platform_user_id, safe='')}/{name}"
+
+
+def find_sender(
+    headers: Mapping[str, str], user: str | None = None, safety_identifier: str | None = None
+) -> Sender | None:
     """Return the person who writes; None if the request names nobody. Raises a 400 for a name that was not filled in.
 
     A header counts in place of the body, even if it is empty: the front end sets it, while its people may be able to
     add fields to the body.
     """
     from_headers = [(header, clean(headers[header])) for header, _ in FORWARDED if header in headers]
-    from_body = (("user", body.user or ""), ("safety_identifier", body.safety_identifier or ""))
+    from_body = (("user", user or ""), ("safety_identifier", safety_identifier or ""))
     for field, value in from_headers or from_body:
         person = value.strip()
         if PLACEHOLDER.search(person):
@@ -82,6 +110,21 @@ def find_sender(body: ChatRequest, headers: Mapping[str, str]) -> Sender | None:
             name = unquote(clean(headers.get(dict(FORWARDED).get(field, ""), ""))).strip()
             return Sender(PLATFORM, person, cut(clean(name), MAX_NAME) or None)
     return None
+
+
+def find_speaker(request: Request, user: str | None = None, safety_identifier: str | None = None) -> Sender | None:
+    """Return the person who writes, as `find_sender`; with a person's token that person, and a 403 for another."""
+    sender, person = find_sender(request.headers, user, safety_identifier), person_of(request)
+    if person is None:
+        return sender
+    if sender is not None:
+        person.require(sender)
+    return person.sender
+
+
+def names_by_header(headers: Mapping[str, str]) -> bool:
+    """Return whether a front end names who writes, even if it does not know the person."""
+    return any(header in headers for header, _ in FORWARDED)
 
 
 def read_messages(messages: list[ChatMessage]) -> tuple[int, ChatMessage]:

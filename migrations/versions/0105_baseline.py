@@ -5,7 +5,7 @@ from typing import Any
 
 from alembic import op
 
-revision = "0103"
+revision = "0105"
 down_revision = None
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"

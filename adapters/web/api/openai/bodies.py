@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, WithJsonSchema
 
 from adapters.web.api.bodies import Flag, LooseName, Name, Text
 from shared.messages import Sampling
@@ -96,10 +96,26 @@ class StreamOptions(Open):
     include_usage: Flag = False
 
 
+def _one(value: int) -> int:
+    if value > 1:
+        raise ValueError("this agent gives one answer; ask again for another, and leave the field out")
+    return value
+
+
+def _text_alone(value: str) -> str:
+    if value != "text":
+        raise ValueError("this agent answers with text; say in the message how it shall look, and leave the field out")
+    return value
+
+
+One = Annotated[int, Field(strict=True, ge=1), AfterValidator(_one), WithJsonSchema({"const": 1})]
+TextAlone = Annotated[str, Field(strict=True), AfterValidator(_text_alone), WithJsonSchema({"const": "text"})]
+
+
 class ResponseFormat(Open):
     """The format of the answer; only text is supported."""
 
-    type: Literal["text"]
+    type: TextAlone
 
 
 StopText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200), AfterValidator(clean)]
@@ -125,8 +141,9 @@ class ChatRequest(Open):
     metadata: dict[str, LooseName] | None = None
     stream: Flag | None = None
     stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(strict=True, ge=1, le=1)] | None = None
+    n: One | None = None
     response_format: ResponseFormat | None = None
+    modalities: list[TextAlone] | None = None
     tools: Any = None
     functions: Any = None
     # What can't be passed on to every model, or has no place in an agent's answer.
@@ -137,6 +154,8 @@ class ChatRequest(Open):
     min_p: Any = None
     repetition_penalty: Any = None
     best_of: Any = None
+    audio: Any = None
+    web_search_options: Any = None
 
     @property
     def sampling(self) -> Sampling:

@@ -1,0 +1,1 @@
+"""The agent as an OpenAI-compatible API, for existing clients."""
