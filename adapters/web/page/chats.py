@@ -53,7 +53,7 @@ class Change(Closed):
 def to_range(who: str) -> dict[str, str]:
     """Return the bounds between which the channels of this person's chats are."""
     # The character behind the slash that ends the prefix.
-    return {"first": f"{to_prefix(who)}/", "end": f"{to_prefix(who)}0"}
+    return {"first": f"{to_prefix(who)}/", "behind": f"{to_prefix(who)}0"}
 
 
 @with_session

@@ -11,10 +11,10 @@ ON CONFLICT (nonce) DO NOTHING RETURNING id;
 WITH own AS (
     SELECT platform_channel_id AS channel, conversations.id AS conversation_id, last_active_at FROM conversations
     WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
-      AND platform_channel_id ~>=~ :first AND platform_channel_id ~<~ :end
+      AND platform_channel_id COLLATE "C" >= :first AND platform_channel_id COLLATE "C" < :behind
     UNION ALL
     SELECT platform_channel_id, NULL, max(created_at) FROM web_replies
-    WHERE platform_channel_id ~>=~ :first AND platform_channel_id ~<~ :end AND NOT EXISTS (
+    WHERE platform_channel_id COLLATE "C" >= :first AND platform_channel_id COLLATE "C" < :behind AND NOT EXISTS (
         SELECT FROM conversations AS place WHERE place.platform = 'web' AND place.platform_server_id IS NULL
             AND place.platform_thread_id IS NULL AND place.platform_channel_id = web_replies.platform_channel_id
     )
@@ -68,7 +68,7 @@ FROM conversations AS place CROSS JOIN LATERAL (
     ORDER BY turn_id DESC, seq DESC LIMIT :per_chat
 ) AS message
 WHERE place.platform = 'web' AND place.platform_server_id IS NULL AND place.platform_thread_id IS NULL
-  AND place.platform_channel_id ~>=~ :first AND place.platform_channel_id ~<~ :end
+  AND place.platform_channel_id COLLATE "C" >= :first AND place.platform_channel_id COLLATE "C" < :behind
 ORDER BY message.turn_id DESC LIMIT :limit;
 
 -- name: list_turns
@@ -102,7 +102,7 @@ WHERE platform_channel_id = :channel AND turn_id >= :first AND turn_id < :before
 -- Of a person who was just erased nothing is kept. A chat keeps its newest 500.
 WITH surplus AS (
     DELETE FROM web_replies WHERE platform_channel_id = :channel AND id <= (
-        SELECT id FROM web_replies WHERE platform_channel_id = :channel ORDER BY id DESC OFFSET 499 LIMIT 1
+        SELECT id FROM web_replies WHERE platform_channel_id = :channel ORDER BY id DESC LIMIT 1 OFFSET 499
     )
 )
 INSERT INTO web_replies (user_id, platform_channel_id, turn_id, event_id, line, reply)

@@ -42,13 +42,13 @@ COMMENT ON COLUMN web_replies.line IS 'The command.';
 COMMENT ON COLUMN web_replies.reply IS 'Its answer: {content, files, commands}.';
 COMMENT ON COLUMN web_replies.created_at IS 'When the row was made.';
 CREATE INDEX ix_web_replies_user_id ON web_replies (user_id);
-CREATE INDEX ix_web_replies_of_chat ON web_replies (platform_channel_id text_pattern_ops, id);
+CREATE INDEX ix_web_replies_of_chat ON web_replies (platform_channel_id COLLATE "C", id);
 -- A person's chats: their channels begin with the person's id.
-CREATE INDEX ix_conversations_web ON conversations (platform_channel_id text_pattern_ops) WHERE platform = 'web';
+CREATE INDEX ix_conversations_web ON conversations (platform_channel_id COLLATE "C") WHERE platform = 'web';
 
 REVOKE INSERT, UPDATE, DELETE ON web_chats, web_replies FROM parley_admin;
 
-CREATE FUNCTION public.parley_export_in_web(p_user_id bigint) RETURNS jsonb
+CREATE FUNCTION public.parley_export_in_page(p_user_id bigint) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
     SELECT jsonb_build_object(
         'named_chats', (
@@ -64,7 +64,7 @@ LANGUAGE sql STABLE AS $$
         )
     )
 $$;
-COMMENT ON FUNCTION public.parley_export_in_web IS
+COMMENT ON FUNCTION public.parley_export_in_page IS
     'What the chat page keeps of a person beside messages: names of chats, and commands with their answers.';
 
 -- Erases a chat of the page: what was said in it, what was remembered of it, what is planned in it, and the rows of its
