@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
@@ -288,8 +287,8 @@ class TurnReaders:
         self._origin, self.notifier = uuid4().hex, Notifier(bus or DatabaseBus(database))
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
-        self._running_texts: WeakValueDictionary[int, DeltaSender] = WeakValueDictionary()
-        self._here, self._is_stopping = set[int](), False
+        self._here: set[int] = set()
+        self._is_stopping = False
         # A reader looks again after this time, whatever it was told.
         self.read_again_seconds = READ_AGAIN_SECONDS
 
@@ -298,7 +297,7 @@ class TurnReaders:
     ) -> Announcer:
         """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
         announcer = Announcer(self._tell, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
-        self._running_texts.update(dict.fromkeys(inbox_ids, announcer.deltas) if announcer.deltas is not None else {})
+        self._vault.senders.update(dict.fromkeys(inbox_ids, announcer.deltas) if announcer.deltas is not None else {})
         return announcer
 
     @contextlib.contextmanager

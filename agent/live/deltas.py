@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from shared.credentials.vault import Undecryptable, Vault
 from shared.text import clean
@@ -21,9 +22,13 @@ PURPOSE = b"parley text deltas"
 
 
 class DeltaVault:
-    """Encrypts what notes tell of a turn's text, and decrypts it for the readers of that turn alone."""
+    """Encrypts what notes tell of a turn's text, and decrypts it for the readers of that turn alone.
+
+    `senders` are those of the turns that run here, by the ids of the messages that they answer: for who comes late.
+    """
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
+        self.senders: WeakValueDictionary[int, DeltaSender] = WeakValueDictionary()
         self._vault = Vault(secret_keys, PURPOSE)
 
     def seal(self, note: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:

@@ -285,7 +285,7 @@ class Listener(TurnReaders):
             event.set()
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
             self.notifier.send(READERS, json.dumps({"here": note["asked"]}))
-        elif (text := self._running_texts.get(note.get("text_of", 0))) is not None:
+        elif (text := self._vault.senders.get(note.get("text_of", 0))) is not None:
             text.repeat()
 
     async def _until_lost(self, connection: asyncpg.Connection, loss: asyncio.Event) -> None:

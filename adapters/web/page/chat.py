@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from pydantic import Field, StringConstraints, ValidationError
@@ -223,21 +223,23 @@ async def _arrivals(app: App, who: str, place: Place, *, seen: Seen) -> AsyncGen
 async def _until(closing: asyncio.Event, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
     """Yield the events until the server is about to end: it waits for its responses."""
     closing_task = asyncio.ensure_future(closing.wait())
-    async with aclosing(events):
-        try:
-            while True:
-                looking = asyncio.ensure_future(anext(events))
-                try:
-                    await asyncio.wait({looking, closing_task}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    if not looking.done():
-                        looking.cancel()
-                        await asyncio.gather(looking, return_exceptions=True)
-                if closing.is_set():
-                    return
-                yield looking.result()
-        finally:
-            closing_task.cancel()
+    try:
+        while (event := await _next_unless(closing_task, events)) is not None:
+            yield event
+    finally:
+        closing_task.cancel()
+        await events.aclose()
+
+
+async def _next_unless(closing_task: asyncio.Future[Any], events: AsyncGenerator[Event]) -> Event | None:
+    looking = asyncio.ensure_future(anext(events))
+    try:
+        await asyncio.wait({looking, closing_task}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not looking.done():
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+    return None if closing_task.done() else looking.result()
 
 
 @with_session
