@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.adapters.web.conftest import Site, open_site
 from tests.adapters.web.test_chat import sends
@@ -144,11 +144,26 @@ async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: 
             await page.locator("#chats a").click()
             await expect(page.locator(".hljs-keyword").first).to_be_visible()
             await page.evaluate(AXE.read_text("utf-8"))
-            found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-            problems = [(entry["id"], [node["target"] for node in entry["nodes"]]) for entry in found["violations"]]
-            assert problems == [], (width, scheme)
+            await examine(page, f"chat-{width}-{scheme}")
             assert await page.evaluate("document.documentElement.scrollWidth") == width
-            await page.screenshot(path=ARTIFACTS / f"page-{width}-{scheme}.png")
+            await page.get_by_role("button", name="This chat").click()
+            await examine(page, f"menu-{width}-{scheme}")
+            await page.get_by_role("button", name="Delete").click()
+            await examine(page, f"delete-{width}-{scheme}")
+            await page.keyboard.press("Escape")
+            if width < 700:
+                await page.locator("#menu").click()
+                await page.get_by_label("Search all chats").fill("tea")
+                await expect(page.locator("#matches a").first).to_be_visible()
+                await examine(page, f"search-{width}-{scheme}")
+
+
+async def examine(page: Page, name: str) -> None:
+    """Let axe look at the page, and keep a picture of it."""
+    found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    problems = [(entry["id"], [node["target"] for node in entry["nodes"]]) for entry in found["violations"]]
+    assert problems == [], name
+    await page.screenshot(path=ARTIFACTS / f"{name}.png")
 
 
 async def test_only_the_owner_is_told_how_a_model_is_set_up(site: Site, chromium: Browser) -> None:
