@@ -146,6 +146,8 @@ async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: 
             await page.evaluate(AXE.read_text("utf-8"))
             await examine(page, f"chat-{width}-{scheme}")
             assert await page.evaluate("document.documentElement.scrollWidth") == width
+            if (width, scheme) not in {(1280, "light"), (360, "dark")}:
+                continue
             await page.get_by_role("button", name="This chat").click()
             await examine(page, f"menu-{width}-{scheme}")
             await page.get_by_role("button", name="Delete").click()
