@@ -50,7 +50,8 @@ async def to_incoming(
     conversation_id = (body.metadata or {}).get("conversation_id") if sender else None
     if sender is None:
         # Nobody shares a place or an event with somebody else, not even by the same key.
-        digest = _digest(key or "", body.model_dump_json()) if key else uuid4().hex
+        lines = [f"{line.role} {line.content}" for line in thread.history] if thread else []
+        digest = _digest(key, body.model_dump_json(), *lines) if key else uuid4().hex
         event_id = channel = f"{NOBODY}/{digest}"
         refuse_files(message, place)
     else:
