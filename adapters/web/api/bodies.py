@@ -68,7 +68,8 @@ def parse(body: bytes, model: type[Model]) -> Model:
         fault = error
     # The strict parser refuses a lone surrogate (half an emoji).
     try:
-        value = json.loads(body)
+        # As UTF-8 alone: in another encoding the brackets that `check_shape` counts may hide.
+        value = json.loads(body.decode("utf-8-sig", "surrogatepass"))
     except (ValueError, RecursionError):
         raise from_validation(fault) from None
     try:

@@ -136,3 +136,12 @@ async def test_the_files_of_a_request_are_kept_together_or_not_at_all(site: Site
 
     assert response.status_code == 400
     assert stored_files(site) == []
+
+
+async def test_brackets_can_t_hide_in_another_encoding(site: Site) -> None:
+    # Half of the sign looks like a quotation mark to whoever counts bytes.
+    body = f'{{"input":"\u2200","tools":{"[" * 900}{"]" * 900}}}'.encode("utf-16-le")
+
+    response = await site.client.post("/v1/responses", content=body, headers={"Content-Type": "application/json"})
+
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
