@@ -192,6 +192,14 @@ class SentFile(Closed):
     """A file in a message: its content in base64, or a URL to fetch it from."""
 
     filename: Name
+def require_place(place: Place) -> None:
+    """Raise the 400 for a place whose names are too long together."""
+    try:
+        check_place(place)
+    except ValueError as error:
+        raise Fault(400, "invalid_request", f"Too long: {error}.") from None
+
+
     url: WebAddress | None = None
     data: Annotated[str, Field(strict=True)] | None = None
     mime_type: Name = "application/octet-stream"

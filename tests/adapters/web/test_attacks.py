@@ -7,6 +7,7 @@ from pathlib import Path
 from secrets import randbelow
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from adapters.web.guard import MAX_HEAD_BYTES
@@ -145,3 +146,27 @@ async def test_brackets_can_t_hide_in_another_encoding(site: Site) -> None:
     response = await site.client.post("/v1/responses", content=body, headers={"Content-Type": "application/json"})
 
     assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
+
+
+async def test_a_conversation_whose_name_no_index_can_keep_is_refused_at_every_address(
+    site: Site, owner: asyncpg.Connection
+) -> None:
+    name = "".join(chr(0x10000 + randbelow(0x100000)) for _ in range(500))
+    named = {"metadata": {"conversation_id": name}}
+    question = {"messages": [{"role": "user", "content": "x"}], "metadata": {"conversation_id": name[:200]}}
+    await site.posts("hello")
+    own = {"Authorization": "Bearer " + await owner.fetchval("SELECT admin.create_token('test', 'ann')")}
+    # Together with the account that comes before them, they are too long.
+    place = {"platform_channel_id": name[:110], "platform_thread_id": name[110:197], "content": "x"}
+
+    responses = [
+        await site.client.post("/v1/responses", json={"input": "x", "user": "ann", **named}),
+        await site.client.post("/v1/responses", json={"input": "x", **named}, headers=own),
+        await site.client.post("/v1/chat/completions", json={"user": name[200:400], **question}),
+        await site.client.post(
+            "/v1/messages", json={"platform": "test", "platform_user_id": "ann", **place}, headers=own
+        ),
+    ]
+
+    assert [response.status_code for response in responses] == [400] * 4
+    assert all("2,400 characters together" in response.text for response in responses)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from starlette.requests import Request
 
-from adapters.web.api.bodies import MAX_NAME
+from adapters.web.api.bodies import MAX_NAME, require_place
 from adapters.web.api.openai.bodies import ChatMessage, ChatRequest, FilePart
 from adapters.web.api.openai.files import store_parts
 from adapters.web.faults import Fault, invalid
@@ -59,10 +59,12 @@ async def to_incoming(
         # Clients repeat it each time, so a yes to a question finds the place in which it was asked.
         first = next(message.text for message in body.messages if message.role == "user")
         channel = thread.channel if thread else to_channel(sender, conversation_id or _digest(first))
+    chat = Place(PLATFORM, None, channel, is_direct=True)
+    require_place(chat)
     return IncomingMessage(
         adapter="http",
         sender=sender or Sender(PLATFORM, NOBODY),
-        place=Place(PLATFORM, None, channel, is_direct=True),
+        place=chat,
         event_id=event_id,
         content=message.text,
         sent_at=None,
