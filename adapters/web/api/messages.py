@@ -64,6 +64,8 @@ async def post_message(request: Request) -> Response:
     message = body.to_incoming(files, wants_stream=is_stream, credentials=app.credentials)
     accepted = await accept_once(app, message)
     is_named = body.platform_event_id is not None
+    # Its files, 40 MB perhaps, are stored, and the turn may take minutes.
+    del body
     if is_stream:
         on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
         return sse.follow(app.events.follow(accepted.inbox_id), on_closed)
