@@ -19,6 +19,7 @@ statements = load_statements(__file__)
 if TYPE_CHECKING:
     from starlette.routing import Route
 
+    from adapters.cells.routes import Cells
     from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
@@ -36,10 +37,11 @@ log = get_logger()
 
 
 class Finding(NamedTuple):
-    """The result of one check of `parley doctor`."""
+    """The result of one check of `parley doctor`; `is_outage`: the platform can't be reached, and may be later."""
 
     level: Literal["ok", "warn", "fail"]
     text: str
+    is_outage: bool = False
 
 
 class ChatPlatform(ABC):
@@ -51,6 +53,8 @@ class ChatPlatform(ABC):
     name: ClassVar[str]
     # Whether the platform itself sets and clears `connected`.
     reports_connection: ClassVar[bool] = False
+    # The cells behind this door, of which `app` is the first one's; None: there are none.
+    cells: "Cells | None" = None
 
     def __init__(self, settings: PlatformSettings) -> None:
         self.settings = settings

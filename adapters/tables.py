@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import adapters
-from agent.tools.modules import list_module_folders
 from shared.db.database import Address
 from shared.db.migrations import install_schemas, migrate
+from shared.settings.module_folders import list_module_folders
 
 
 def list_schemas(modules_path: Path | None) -> dict[str, Path]:

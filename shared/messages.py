@@ -250,7 +250,8 @@ class ProgramRequest:
     `instructions` rank below those of the persona. `history` may hold anybody's text. Without a named conversation the
     request stands for itself: the history is that of the request alone, and nothing of it is remembered. With
     `is_anonymous` the program names no person: nobody's memories, files and other data are shown or written.
-    `max_tokens` is None where the request leaves it to us.
+    `max_tokens` is None where the request leaves it to us. `model` is asked first, and the persona `persona_id` answers
+    instead of the place's: an adapter sets them only for a person who may choose.
     """
 
     instructions: str = ""
@@ -258,6 +259,8 @@ class ProgramRequest:
     has_conversation: bool = False
     is_anonymous: bool = False
     max_tokens: int | None = None
+    model: str | None = None
+    persona_id: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
 
     @classmethod

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from adapters.cli.platforms import list_setting_names
-from adapters.cli.registry import GROUPS
 from agent.llm.scripted.model import ERRORS, ScriptedReply
 from agent.people.participants import ResolvedPersona
 from agent.tools.calls import PendingCall
@@ -212,18 +211,6 @@ def test_the_site_has_every_page_and_no_broken_link(tmp_path: Path) -> None:
 
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "reference/tables/index.html").is_file()
-
-
-def test_the_commands_that_pages_name_exist() -> None:
-    files = [*(ROOT / "adapters/cli").glob("*.py"), *(ROOT / "adapters").glob("*/cli.py")]
-    commands = {name for file in files for name in re.findall(r'command\("([\w-]+)"', file.read_text("utf-8"))}
-    groups = {*GROUPS, "slack"}
-    prose = "\n".join(page.prose for page in documents())
-
-    mentions = set(re.findall(r"`(?:\.venv/bin/)?parley ([a-z][\w-]*)(?: ([a-z][\w-]*))?", prose))
-    unknown = {first for first, _ in mentions if first not in commands | groups}
-    unknown |= {second for first, second in mentions if first in groups and second and second not in commands}
-    assert unknown == set()
 
 
 def test_the_targets_that_pages_name_exist() -> None:

@@ -25,6 +25,7 @@ LARGE_FOLDERS: set[str] = set()
 UNLIMITED_FUNCTIONS = (
     "adapters/cli/dry_run.py:dry_run",
     "adapters/cli/personas.py:create_persona",
+    "adapters/cli/setup/wizard.py:set_up",
     "shared/tools.py:tool",
 )
 LONG_PARAMETER_LISTS: set[str] = set()

@@ -29,9 +29,9 @@ async def check_models(settings: Settings, others: Sequence[tuple[str, str]], *,
     model_uses += [("SUMMARY_MODEL", settings.summary_model)] if settings.summary_model else []
     async with aclosing(Router(settings, clock)) as router:
         for user, name in (*model_uses, *others):
-            yield await _check_key(router, user, name)
+            yield await check_key(router, user, name)
         if settings.voice_transcription_model:
-            yield await _check_key(
+            yield await check_key(
                 router, "VOICE_TRANSCRIPTION_MODEL", settings.voice_transcription_model, subject="voice"
             )
         else:
@@ -45,7 +45,8 @@ async def check_models(settings: Settings, others: Sequence[tuple[str, str]], *,
             yield await _call_embedder(settings, settings.embedding_model)
 
 
-async def _check_key(router: Router, user: str, name: str, *, subject: str = "model") -> Finding:
+async def check_key(router: Router, user: str, name: str, *, subject: str = "model") -> Finding:
+    """Return whether a model that `user` names has a provider, its variables, and a name that this provider knows."""
     variables = await router.find_missing(name)
     if variables is None:
         similar = to_question(router.find_similar(name))

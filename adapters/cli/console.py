@@ -9,16 +9,17 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from shutil import which
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from shared.redaction import redact_text
 from shared.text import harmless
+
+# rich is imported by what draws with it: most commands write plain lines.
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass
@@ -119,8 +120,11 @@ def seconds_since_start(pid: int) -> float | None:
         return None
 
 
-def make_table(*columns: str, title: str | None = None) -> Table:
+def make_table(*columns: str, title: str | None = None) -> "Table":
     """Return an empty table with these columns."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -152,6 +156,9 @@ def show_table(
     if not rows and empty:
         say(empty)
         return
+    from rich.console import Console
+    from rich.text import Text
+
     table = make_table(*columns)
     for row in rows:
         table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
@@ -171,11 +178,21 @@ def shorten(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
+def name_command(words: str) -> str:
+    """Return a command of ours as it can be typed here: with its path where the shell does not find it."""
+    program = Path(sys.argv[0])
+    if program.name != "parley" or which("parley") is not None:
+        return f"parley {words}"
+    return f"{shorten(program.absolute())} {words}"
+
+
 @contextmanager
 def progress(text: str) -> Iterator[None]:
     """Show a progress line on a terminal; write nothing elsewhere."""
     if not sys.stderr.isatty():
         yield
         return
+    from rich.console import Console
+
     with Console(stderr=True).status(text):
         yield

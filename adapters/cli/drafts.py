@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any
 
-import yaml
-
 from shared.errors import Refusal
 
 PROMPT = "system_prompt"
@@ -39,12 +37,17 @@ EXPECTATIONS: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 def to_draft(values: Mapping[str, Any]) -> str:
     """Return the text for a persona's values."""
+    # Imported here, as below: only a text that is edited needs it.
+    import yaml
+
     head = yaml.safe_dump({name: values[name] for name in EDITED}, sort_keys=False, allow_unicode=True)
     return f"---\n{head}---\n{values[PROMPT]}\n"
 
 
 def read_draft(draft: str, before: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of an edited text; a line that was removed stays as it was. Raises `Refusal`."""
+    import yaml
+
     head, dashes, prompt = draft.removeprefix("---\n").partition("\n---\n")
     if not dashes:
         raise Refusal("The draft needs its settings between two lines of three dashes, and the prompt below them.")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from adapters.cli.console import shorten
+from adapters.cli.console import name_command, shorten
 from shared.errors import ConfigurationError
 from shared.settings import find_env_file
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def describe_remedy() -> str:
     """Return how to come to a real model."""
     return (
-        f"For a real model put two lines into {shorten(find_env_file())} and start again:  "
+        f"For a real model: {name_command('setup')}, or two lines in {shorten(find_env_file())} and start again:  "
         "LLM_MODELS=gpt-4o-mini  and  OPENAI_API_KEY=…  "
         "(any provider that litellm knows; OPENAI_BASE_URL for a server of your own)."
     )

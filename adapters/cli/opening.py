@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from threading import Thread
@@ -39,6 +40,14 @@ def read_settings(*, quiet: bool = False) -> "Settings":
     return settings
 
 
+def silence_log(settings: "Settings") -> None:
+    """Log nothing, unless the settings ask for it: the command says itself, in a sentence, what goes wrong."""
+    from shared.log import configure_logging
+
+    if settings.log_level == "INFO":
+        configure_logging("CRITICAL", settings.log_format)
+
+
 def find_database(settings: "Settings") -> "Address":
     """Return the database's address; the embedded one is started."""
     from shared.db.database import locate
@@ -60,6 +69,14 @@ def find_database(settings: "Settings") -> "Address":
     is_new = not (home / "postgres").exists()
     with progress("making a new Postgres (a few seconds, once)" if is_new else "starting Postgres"):
         return locate(settings)
+
+
+def cancel_on(*signals: signal.Signals) -> None:
+    """Have these signals cancel the running task, so that everything is closed in order."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    if task is not None:
+        for signal_number in signals:
+            loop.add_signal_handler(signal_number, task.cancel)
 
 
 def start_database(settings: "Settings") -> Thread:

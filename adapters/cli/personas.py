@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import typer
 
 from adapters.cli import dry_run, persona_versions
@@ -19,7 +18,6 @@ from shared.errors import Refusal
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-    from shared.models import Persona
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -35,11 +33,7 @@ def list_personas() -> None:
     """List the personas and where they answer."""
 
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
-        from sqlalchemy import select
-
-        from shared.models import Persona
-
-        return list((await session.scalars(select(Persona).order_by(Persona.id))).all())
+        return list((await session.execute(statements.read_personas)).all())
 
     personas, rows = in_transaction(work), []
     for persona in personas:
@@ -89,6 +83,9 @@ def edit_persona(name: str = NAME) -> None:
     values = in_transaction(read)
     before = draft = to_draft(values)
     while True:
+        # Imported here: only this command opens an editor.
+        import click
+
         new_draft = click.edit(draft, extension=".md")
         if new_draft is None or new_draft == before:
             say(f"{name} is as it was")
@@ -190,14 +187,12 @@ def set_default(name: str = typer.Argument(help="The persona's name, or `none` f
     say("the built-in persona is the default" if name == "none" else f"{name} is the default")
 
 
-async def _get(session: "AsyncSession", name: str) -> "Persona":
-    from sqlalchemy import select
-
-    from shared.models import Persona
-
-    if (row := (await session.scalars(select(Persona).where(Persona.name == name))).first()) is not None:
+async def _get(session: "AsyncSession", name: str) -> Any:
+    """Return the row of a persona; raises `Refusal` when there is none of this name."""
+    rows = (await session.execute(statements.read_personas)).all()
+    if (row := next((persona for persona in rows if persona.name == name), None)) is not None:
         return row
-    nearest = get_close_matches(name, (await session.scalars(select(Persona.name))).all(), n=1)
+    nearest = get_close_matches(name, [persona.name for persona in rows], n=1)
     hint = f" Did you mean {nearest[0]}?" if nearest else ""
     raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.{hint}")
 
@@ -233,5 +228,5 @@ def _split(names: str | None) -> list[str] | None:
     return None if names is None else [part.strip() for part in names.split(",") if part.strip()]
 
 
-def _to_values(persona: "Persona") -> dict[str, Any]:
+def _to_values(persona: Any) -> dict[str, Any]:
     return {name: getattr(persona, name) for name in COLUMNS}

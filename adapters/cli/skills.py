@@ -26,11 +26,7 @@ def list_skills() -> None:
     """List all skills, where each is, which personas list it, and what is wrong."""
 
     async def work(session: "AsyncSession", settings: "Settings") -> tuple[list[Any], dict[str, list[str]], "Settings"]:
-        from sqlalchemy import select
-
-        from shared.models import Skill
-
-        rows = list((await session.scalars(select(Skill).order_by(Skill.name))).all())
+        rows = list((await session.execute(statements.list_skills)).all())
         return rows, await find_listed(session), settings
 
     skills, personas_by_skill, settings = in_transaction(work)
@@ -102,11 +98,8 @@ def show_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
     """Show a skill as the model loads it."""
 
     async def work(session: "AsyncSession", settings: "Settings") -> tuple[Any, dict[str, list[str]], "Settings"]:
-        from sqlalchemy import select
-
-        from shared.models import Skill
-
-        row = (await session.scalars(select(Skill).where(Skill.name == name))).one_or_none()
+        rows = (await session.execute(statements.list_skills)).all()
+        row = next((skill for skill in rows if skill.name == name), None)
         return row, await find_listed(session), settings
 
     row, personas_by_skill, settings = in_transaction(work)

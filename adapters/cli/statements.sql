@@ -162,6 +162,33 @@ SELECT timeline, created_at, replayed_at, lost_answers AS answers, lost_messages
        created_at > now() - interval '30 days' AS is_recent
 FROM database_histories ORDER BY id DESC LIMIT 1;
 
+-- name: number_cell
+SELECT parley_number_cell(:number, :name);
+
+-- name: list_cells
+SELECT platform, server, state, other_cell FROM admin.cells;
+
+-- name: read_versions
+SELECT current_setting('server_version') AS postgres,
+       (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector;
+
+-- name: find_user
+SELECT id FROM users WHERE id = :id;
+
+-- name: find_owner_of
+SELECT user_id FROM user_platform_links WHERE platform = :platform AND platform_user_id = :account;
+
+-- name: find_named
+SELECT DISTINCT users.id FROM users LEFT JOIN user_platform_links AS link ON link.user_id = users.id
+WHERE lower(users.display_name) = lower(:name) OR lower(link.platform_username) = lower(:name)
+ORDER BY users.id LIMIT 10;
+
+-- name: read_personas
+SELECT * FROM personas ORDER BY id;
+
+-- name: list_skills
+SELECT name, description, body, files, is_enabled FROM skills ORDER BY name;
+
 -- name: create_token
 SELECT admin.create_token(:platform, :account, :scopes, :expires, :name);
 

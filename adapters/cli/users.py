@@ -192,43 +192,32 @@ async def _read(session: "AsyncSession", user_id: int | None, limit: int) -> lis
 
 async def find_user(session: "AsyncSession", who: str, *, is_new: bool = False) -> int:
     """Return the user's id; with `is_new`, an unknown account gets a new user. Raises `Refusal`."""
-    from sqlalchemy import func, or_, select
-
-    from agent.people.participants import find_user as find_account
-    from agent.people.participants import resolve_user
-    from shared.messages import Sender
-    from shared.models import User, UserPlatformLink
-
     if who.isdecimal():
-        if len(who) > 18 or await session.get(User, int(who)) is None:
+        if len(who) > 18 or (await session.execute(statements.find_user, {"id": int(who)})).first() is None:
             raise Refusal(f"There is no user {who}; `parley user list` shows them.")
         return int(who)
     if ":" in who:
-        sender = Sender(*_account(who))
+        platform, account = _account(who)
         if is_new:
-            return (await resolve_user(session, sender)).id
-        if (user := await find_account(session, sender)) is None:
+            # Imported here: it brings half of the agent, and few commands make a user.
+            from agent.people.participants import resolve_user
+            from shared.messages import Sender
+
+            return (await resolve_user(session, Sender(platform, account))).id
+        row = (await session.execute(statements.find_owner_of, {"platform": platform, "account": account})).first()
+        if row is None:
             raise Refusal(
                 f"Nobody has written from {who} yet; with --new the user is made now where the command allows it."
             )
-        return user.id
-    names = (func.lower(User.display_name), func.lower(UserPlatformLink.platform_username))
-    query = (
-        select(User.id)
-        .outerjoin(UserPlatformLink, UserPlatformLink.user_id == User.id)
-        .where(or_(*(name == who.lower() for name in names)))
-        .distinct()
-        .order_by(User.id)
-        .limit(10)
-    )
-    rows = (await session.scalars(query)).all()
+        return int(row.user_id)
+    rows = (await session.scalars(statements.find_named, {"name": who})).all()
     if len(rows) > 1:
         raise Refusal(f"Several users are called {who}: {', '.join(map(str, rows))}; say which by number.")
     if not rows:
         nearest = get_close_matches(who, (await session.scalars(statements.list_names)).all(), n=1)
         hint = f" (the nearest name is {nearest[0]})" if nearest else ""
         raise Refusal(f"There is no user called {who}{hint}; `parley user list` shows them.")
-    return rows[0]
+    return int(rows[0])
 
 
 def call_admin(statement: "TextClause", who: str, *, new: bool = False, **arguments: object) -> str:

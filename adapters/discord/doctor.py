@@ -16,6 +16,7 @@ from adapters.discord.transport.rest import IntentMissing, TokenRefused
 # Either flag shows that "Message Content" is switched on; small bots have the limited one.
 CONTENT_FLAGS = (1 << 18) | (1 << 19)
 NEEDED = ("view_channel", "send_messages", "send_messages_in_threads", "read_message_history", "attach_files")
+SERVER_FAULT = 500
 USEFUL = ("create_public_threads",)
 INVITE = "https://discord.com/oauth2/authorize?client_id={id}&scope=bot+applications.commands&permissions={permissions}"
 
@@ -35,7 +36,8 @@ async def examine(token: str) -> AsyncGenerator[Finding]:
     except discord.LoginFailure:
         yield Finding("fail", str(TokenRefused()))
     except (discord.HTTPException, ClientError, OSError) as error:
-        yield Finding("fail", f"Discord can't be reached or refuses: {error}")
+        is_refusal = isinstance(error, discord.HTTPException) and error.status < SERVER_FAULT
+        yield Finding("fail", f"Discord can't be reached or refuses: {error}", is_outage=not is_refusal)
     finally:
         await http.close()
 

@@ -119,4 +119,4 @@ def _explain(error: Exception, wrong_token: str, wrong_kind: str) -> Finding:
         return Finding("fail", f"Socket Mode is off in the app; switch it on, or {AGAIN}")
     if code:
         return Finding("fail", f"Slack says {code}")
-    return Finding("fail", f"Slack can't be reached just now: {type(error).__name__}")
+    return Finding("fail", f"Slack can't be reached just now: {type(error).__name__}", is_outage=True)

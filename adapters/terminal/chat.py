@@ -7,19 +7,15 @@ import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
-from uuid import uuid4
 
-from adapters.base import STORE_SECONDS
-from adapters.terminal.files import find_dragged, find_file, store, to_size
+from adapters.terminal.exchange import Exchange
+from adapters.terminal.files import find_dragged, find_file, to_size
 from adapters.terminal.output import Output, describe_file
 from adapters.terminal.reading import Reader
 from agent import commands
 from agent.app import App
-from agent.live.channels import request_stop
-from agent.live.listener import LAST_EVENT
-from shared.db.database import retry_on_lost_db
 from shared.errors import ParleyError
-from shared.messages import IncomingMessage, Place, Sender
+from shared.messages import Place, ProgramRequest, Sender
 
 ATTACH = "/attach"
 ATTACH_HELP = f"{ATTACH} PATH - Send a file with your next message; a file dropped on the window does the same."
@@ -40,26 +36,36 @@ def terminal_place(sender: Sender) -> Place:
 
 
 class Chat:
-    """One person's conversation. `before_sending` makes sure that a worker runs."""
+    """One person's conversation. `before_sending` makes sure that a worker runs; `request` goes with each message."""
 
-    def __init__(self, app: App, reader: Reader, output: Output, before_sending: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        app: App,
+        reader: Reader,
+        output: Output,
+        *,
+        before_sending: Callable[[], Awaitable[None]],
+        request: ProgramRequest | None = None,
+    ) -> None:
         self._app = app
         self._reader = reader
         self._output = output
-        self._before_sending = before_sending
+        self._request = request
         self._sender = terminal_sender()
         self._place = terminal_place(self._sender)
         self._files: list[Path] = []
-        self._watching: asyncio.Task[None] | None = None
-        self._stopping: asyncio.Task[bool] | None = None
-        # Whether a turn has ended with an error: its answer is only a sentence about that.
-        self.has_failed = False
+        self._exchange = Exchange(app, output, before_sending, sender=self._sender, place=self._place)
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether a turn has ended with an error."""
+        return self._exchange.has_failed
 
     async def run(self) -> None:
         """Run the conversation until it ends; at a keyboard, Ctrl+C stops the answer and not the program."""
         loop = asyncio.get_running_loop()
         if self._output.wants_stream:
-            loop.add_signal_handler(signal.SIGINT, self._interrupt)
+            loop.add_signal_handler(signal.SIGINT, self._exchange.interrupt)
         try:
             while (text := await self._reader.read()) is not None:
                 try:
@@ -94,7 +100,8 @@ class Chat:
             return True
         reply = await commands.answer(self._app, self._sender, self._place, text=text)
         if reply is None:
-            await self._ask(text)
+            await self._exchange.send(text, self._files, request=self._request)
+            self._files.clear()
             return True
         hints = [ATTACH_HELP] if line.lower() == "/help" else []
         self._output.write("\n".join([reply.text, *hints, *(describe_file(asdict(file)) for file in reply.files)]))
@@ -103,47 +110,3 @@ class Chat:
     def _attach(self, path: Path) -> None:
         self._files.append(path)
         self._output.note(f"{path.name} ({to_size(path.stat().st_size)}) goes with your next message.")
-
-    async def _ask(self, text: str) -> None:
-        self._output.wait()
-        await retry_on_lost_db(self._before_sending, STORE_SECONDS)
-        message = IncomingMessage(
-            adapter="terminal",
-            sender=self._sender,
-            place=self._place,
-            event_id=uuid4().hex,
-            content=text,
-            sent_at=self._app.clock.now(),
-            attachments=tuple([await store(self._app.files.storage, path) for path in self._files]),
-            wants_stream=self._output.wants_stream,
-        )
-        accepted = await retry_on_lost_db(lambda: self._app.inbox.accept(message), STORE_SECONDS)
-        self._files.clear()
-        self._watching = asyncio.create_task(self._watch(accepted.inbox_id))
-        try:
-            await asyncio.wait([self._watching])
-            if self._watching.cancelled():
-                self._output.note("The answer goes on without you; it is kept in the conversation.")
-            else:
-                self._watching.result()
-            if self._stopping is not None:
-                await self._stopping
-        finally:
-            self._watching.cancel()
-            self._watching = self._stopping = None
-
-    def _interrupt(self) -> None:
-        """Stop the running answer; called again, stop showing it."""
-        if self._watching is None:
-            return
-        if self._stopping is not None:
-            self._watching.cancel()
-            return
-        self._output.note("stopping…")
-        self._stopping = asyncio.create_task(request_stop(self._app.database, self._place, None))
-
-    async def _watch(self, inbox_id: int) -> None:
-        async for event in self._app.events.follow(inbox_id):
-            self._output.show(event)
-            if event.payload.get("error") and event.name == LAST_EVENT:
-                self.has_failed = True

@@ -2,14 +2,20 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any, Protocol
 
+from rich.console import Console
+from rich.text import Text
+
 from adapters.terminal.files import to_size
+from adapters.terminal.markdown import MarkdownScreen, open_console
 from agent.journal.steps import Event
+from shared.errors import Stopped
 from shared.text import abbreviate, harmless
 
-DIM, PLAIN, CLEAR_LINE = "\x1b[2m", "\x1b[0m", "\r\x1b[2K"
 MOST_ARGUMENT_CHARS = 100
+SMALLEST_COST = 0.0001
 
 
 def describe_file(file: dict[str, Any]) -> str:
@@ -22,6 +28,18 @@ def describe_call(payload: dict[str, Any]) -> str:
     """Return one line for a tool call."""
     arguments = harmless(json.dumps(payload["args"], ensure_ascii=False))
     return f"{harmless(payload['tool'])} {abbreviate(arguments, MOST_ARGUMENT_CHARS)}"
+
+
+def describe_cost(payload: Mapping[str, Any], seconds: float) -> str:
+    """Return one line for the end of a turn: model, tokens, dollars where the price is known, and seconds."""
+    usage = payload["usage"]
+    tokens, cost = usage["input_tokens"] + usage["output_tokens"], usage["cost"]
+    parts = [harmless(payload["model"])] if payload["model"] else []
+    if tokens:
+        parts.append(f"{tokens:,} tokens")
+    if cost:
+        parts.append(f"${cost:.4f}" if cost >= SMALLEST_COST else f"less than ${SMALLEST_COST}")
+    return " · ".join([*parts, f"{seconds:.1f} s"]) if parts else ""
 
 
 class Output(Protocol):
@@ -43,6 +61,10 @@ class Output(Protocol):
 
     def show(self, event: Event) -> None:
         """Show one event of a turn."""
+        ...
+
+    def end(self, payload: Mapping[str, Any], seconds: float) -> None:
+        """Show the end of a turn: the payload of its last event, and how long it has taken."""
         ...
 
 
@@ -69,41 +91,71 @@ class PlainOutput:
         elif event.name == "message":
             self.write("\n".join([event.payload["content"], *map(describe_file, event.payload["files"])]))
 
+    def end(self, payload: Mapping[str, Any], seconds: float) -> None:
+        """Do nothing."""
+
+
+class OneAnswer(PlainOutput):
+    """The answer to one question as plain text on stdout, and what is none on stderr; with `is_silent` nothing.
+
+    The model has answered where there was a call of one, also when an error has ended the turn later.
+    """
+
+    def __init__(self, *, is_silent: bool = False) -> None:
+        self._is_silent = is_silent
+        self._text = ""
+
+    def show(self, event: Event) -> None:
+        """Keep the answer until it is known whether it is one; tool calls go to stderr."""
+        if event.name == "message" and "confirmation" not in event.payload:
+            self._text = "\n".join([event.payload["content"], *map(describe_file, event.payload["files"])])
+        elif event.name == "message":
+            self.note(event.payload["content"])
+        elif not self._is_silent:
+            super().show(event)
+
+    def end(self, payload: Mapping[str, Any], seconds: float) -> None:
+        """Write the answer, or the sentence that says why there is none."""
+        error = payload.get("error")
+        has_answered = not error or (error != Stopped.code and payload.get("iterations"))
+        if not has_answered:
+            self.note(f"parley: {harmless(self._text)}")
+        elif self._text and not self._is_silent:
+            self.write(self._text)
+
 
 class LiveOutput:
-    """Live text on a screen, with tool calls as dim lines."""
+    """Markdown on a screen while it is written, with tool calls and the cost as dim lines."""
 
     wants_stream = True
 
-    def __init__(self) -> None:
-        self._visible_text = ""
-        self._is_waiting = False
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or open_console()
+        self._screen = MarkdownScreen(self._console)
 
     def note(self, text: str) -> None:
         """Write a dim line."""
-        self._end_line()
-        self._write(f"{DIM}{text}{PLAIN}\n")
+        self._screen.end()
+        self._console.print(Text(text, style="dim"))
 
     def write(self, text: str) -> None:
-        """Write the whole answer to a command."""
-        self._end_line()
-        self._write(f"{harmless(text)}\n\n")
+        """Write the whole answer to a command, which is no Markdown."""
+        self._screen.end()
+        self._console.print(Text(f"{harmless(text)}\n"))
 
     def wait(self) -> None:
         """Show a dim word until something else is written."""
-        self._end_line()
-        self._write(f"{DIM}thinking…{PLAIN}")
-        self._is_waiting = True
+        self._screen.end()
+        self._screen.show_line("thinking…")
 
     def show(self, event: Event) -> None:
         """Show one event of a turn."""
         match event.name:
             case "text_delta":
-                if event.payload.get("reset") and self._visible_text:
+                if event.payload.get("reset") and not self._screen.is_empty:
                     self.note("(the answer begins anew)")
                 if text := harmless(event.payload["text"]):
-                    self._write(text)
-                    self._visible_text += text
+                    self._screen.add(text)
             case "tool_call":
                 self.note(f"· {describe_call(event.payload)}")
                 self.wait()
@@ -111,25 +163,17 @@ class LiveOutput:
                 self.note(f"  {harmless(event.payload['tool'])} failed")
                 self.wait()
             case "message":
-                whole, preview = harmless(event.payload["content"]), self._visible_text
                 # The streamed text is a preview; the stored message is authoritative.
-                goes_on = bool(preview) and whole.startswith(preview.rstrip())
-                if whole and not goes_on:
-                    self._end_line()
-                self._write(whole[len(preview) :] if goes_on else whole)
-                self._visible_text = whole
-                self._end_line()
+                whole = harmless(event.payload["content"])
+                if not self._screen.complete(whole):
+                    self._console.print()
+                    self._screen.complete(whole)
                 for file in event.payload["files"]:
-                    self._write(f"{describe_file(file)}\n")
-                self._write("\n")
+                    self._console.print(Text(describe_file(file)))
 
-    def _end_line(self) -> None:
-        self._write("" if not self._visible_text or self._visible_text.endswith("\n") else "\n")
-        self._visible_text = ""
-
-    def _write(self, text: str) -> None:
-        if self._is_waiting:
-            self._is_waiting = False
-            text = CLEAR_LINE + text
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    def end(self, payload: Mapping[str, Any], seconds: float) -> None:
+        """Write what the answer has cost."""
+        self._screen.end()
+        if line := describe_cost(payload, seconds):
+            self._console.print(Text(line, style="dim"))
+        self._console.print()

@@ -5,6 +5,7 @@ import codecs
 import os
 import sys
 from collections.abc import Iterable
+from getpass import getpass
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Protocol
@@ -62,6 +63,19 @@ class PipedLines:
                 return  # the loop is closed: nobody reads any more
 
 
+async def ask_for_yes() -> bool:
+    """Ask a person at the keyboard whether to do it; anything but a yes is a no."""
+    # Imported here because few answers need it.
+    from prompt_toolkit import PromptSession
+
+    session: PromptSession[str] = PromptSession()
+    try:
+        answer = await session.prompt_async("Do it? (y/N) ", handle_sigint=False)
+    except (KeyboardInterrupt, EOFError):
+        return False
+    return answer.strip().lower() in {"y", "yes"}
+
+
 class PersonAtKeyboard:
     """A prompt with history and completion; Alt+Enter inserts a line break."""
 
@@ -103,9 +117,13 @@ class PersonAtKeyboard:
                 return None
 
     async def read_secret(self, prompt: str) -> str | None:
-        """Return what is typed, shown as asterisks; None after Ctrl+C or Ctrl+D."""
+        """Return what is typed, shown as asterisks or not at all; None after Ctrl+C or Ctrl+D."""
         from prompt_toolkit import PromptSession
+        from prompt_toolkit.utils import is_dumb_terminal
 
+        if is_dumb_terminal():
+            # There prompt-toolkit shows what is typed.
+            return await asyncio.to_thread(getpass, prompt)
         # Without the history of the other one.
         session: PromptSession[str] = PromptSession()
         try:

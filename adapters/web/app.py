@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -30,6 +30,9 @@ from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 
+if TYPE_CHECKING:
+    from adapters.cells.routes import Cells
+
 # Answers that a worker of this process finishes in its own grace still reach those who wait; others shall come back.
 ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
 # Longer than clients keep an idle connection: a request on a connection that is being closed would be lost.
@@ -38,10 +41,10 @@ BACKLOG = 2048
 RESPONSES = "adapters.web.api.openai.responses"
 
 
-def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> Starlette:
+def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cells: "Cells | None" = None) -> Starlette:
     """Return the web application for this app; `mounted` are the routes of other adapters.
 
-    `workers`: how many this program starts; 0 if others do.
+    `workers`: how many this program starts; 0 if others do. `cells`: those behind this door; `app` is the first one's.
     """
     web = Starlette(
         routes=[
@@ -79,9 +82,10 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
     )
     # No redirect for an extra slash: it would lose the body of a POST.
     web.router.redirect_slashes = False
-    web.state.parley = app
+    web.state.parley, web.state.cells = app, cells
     web.state.large_bodies = Counter()
     web.state.workers, web.state.configured_workers = LiveWorkers(), workers
+    web.state.workers_of_cells = {}
     # Set when the server is about to end: streams that would go on for ever end then.
     web.state.closing = asyncio.Event()
     return web
@@ -154,11 +158,12 @@ async def serve(
     *,
     mounted: Sequence[Route] = (),
     workers: int = 0,
+    cells: "Cells | None" = None,
 ) -> None:
     """Serve until cancelled, then finish the requests that are running; `on_start` is called with host and port.
 
     `mounted`: the routes of other adapters. The chat platforms in this process have theirs in any case. `workers`: how
-    many this program starts; 0 if others do.
+    many this program starts; 0 if others do. `cells`: those behind this door; `app` is the first one's.
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings)
@@ -166,11 +171,12 @@ async def serve(
     if on_start is not None:
         # The socket listens already: requests that arrive before the server runs wait for a moment.
         on_start(*listening.getsockname()[:2])
-    web = build_web(app, mounted, workers=workers)
+    web = build_web(app, mounted, workers=workers, cells=cells)
 
     def close() -> None:
         web.state.closing.set()
-        asyncio.get_running_loop().call_later(ANSWER_SECONDS, app.events.stop_readers)
+        for cell in (app,) if cells is None else cells:
+            asyncio.get_running_loop().call_later(ANSWER_SECONDS, cell.events.stop_readers)
 
     await run_server(to_config(web, **own), listening, close)
 

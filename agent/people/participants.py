@@ -18,8 +18,8 @@ statements = load_statements(__file__)
 
 LoopMode = Literal["native", "planner"]
 # Why a persona answers: it belongs to the channel, server or platform, it is the default, or there is none of these; or
-# the turn is that of an agent.
-ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agent"]
+# the turn is that of an agent, or who asked has chosen it.
+ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agent", "request"]
 
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
 

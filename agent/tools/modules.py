@@ -11,9 +11,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from functools import partial
+from importlib.metadata import EntryPoint
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +21,8 @@ from agent.tools.offer import Scope
 from agent.tools.providers import NO_TEXTS, ToolProvider
 from shared.hooks import ModuleRoute, ModuleTick
 from shared.log import get_logger
-from shared.settings import MODULES_FOLDER, MODULES_GROUP, Settings
+from shared.settings import MODULES_FOLDER, Settings
+from shared.settings.module_folders import list_entry_points
 from shared.tools import Tool
 
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
@@ -199,35 +200,6 @@ def refuse_unfit(tool: Tool) -> None:
         raise ValueError(f"{tool.name}: {', '.join(untyped)} has no type")
     # Build the schema now, so that an unsupported type is found at startup and not during a turn.
     json.dumps(tool.schema)
-
-
-def list_module_folders(modules_path: Path | None) -> dict[str, Path]:
-    """Return the folders of all modules by name, without importing them; of two with one name, the first counts."""
-    folders: dict[str, Path] = {}
-    for parent in filter(None, (MODULES_FOLDER, modules_path)):
-        for init in sorted(parent.glob("*/__init__.py")):
-            folders.setdefault(init.parent.name, init.parent)
-    return _list_package_folders() | folders
-
-
-@cache
-def list_entry_points() -> Sequence[EntryPoint]:
-    """Return the modules of installed packages, by name; to look through all packages takes many milliseconds."""
-    return sorted(entry_points(group=MODULES_GROUP), key=lambda entry_point: entry_point.name)
-
-
-@cache
-def _list_package_folders() -> dict[str, Path]:
-    folders: dict[str, Path] = {}
-    for point in list_entry_points():
-        try:
-            spec = find_spec(point.module)
-        except (ImportError, ValueError):
-            # Whoever loads it says why.
-            continue
-        for folder in (spec.submodule_search_locations if spec is not None else None) or ():
-            folders.setdefault(point.name, Path(folder))
-    return folders
 
 
 def _list_folder(folder: Path, source: str) -> Iterator[_Candidate]:

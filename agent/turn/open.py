@@ -32,7 +32,7 @@ from agent.turn.context.attachments import draw_files, list_pending, record_file
 from agent.turn.context.builder import Window, cut_history, estimate, find_by_words
 from agent.turn.context.due_jobs import list_check_steps
 from agent.turn.context.replied_to import MOST_CHARS
-from agent.turn.context.requests import brings_history, to_instructions, to_own_history, with_limits
+from agent.turn.context.requests import brings_history, to_instructions, to_own_history, with_choices
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
 from shared.db.driver import Connection, Session
@@ -99,7 +99,7 @@ async def prepare(services: TurnServices, session: Connection, *, job: Job, bega
     message = merge(run)
     participants = await to_participants(session, row.participants, message=message, settings=services.settings)
     if message.request is not None:
-        participants = with_limits(participants, message.request)
+        participants = await with_choices(session, participants, message.request, settings=services.settings)
     scope = Scope(
         user=participants.user.as_caller(),
         persona=participants.persona,

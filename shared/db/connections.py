@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 from uuid import uuid4
 
 import asyncpg
-import uvloop
 
 from shared.errors import ConfigurationError, Unavailable
 
@@ -82,22 +80,6 @@ SELECT current_setting('server_version'), coalesce(host(inet_server_addr()), 'a 
        inet_server_port(), pg_backend_pid(),
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
 """
-
-
-class Loop(uvloop.Loop):
-    """An event loop on which connections to the database notice a silent network; asyncpg has no setting for that."""
-
-    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """Open a connection; the system gives it up when its packets are not acknowledged."""
-        transport: Any
-        transport, protocol = await super().create_connection(*args, **kwargs)
-        if type(protocol).__module__.startswith("asyncpg."):
-            connection = transport.get_extra_info("socket")
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in SOCKET_OPTIONS.items():
-                if hasattr(socket, name):
-                    connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        return transport, protocol
 
 
 class UnfitDatabase(ConfigurationError):

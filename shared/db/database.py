@@ -10,13 +10,6 @@ from typing import TypeVar
 import asyncpg
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
-from tenacity import (
-    AsyncRetrying,
-    retry_if_exception_type,
-    retry_if_not_exception_type,
-    stop_after_delay,
-    wait_exponential,
-)
 
 from shared.db.connections import (
     LIBPQ_PARAMETERS,
@@ -383,6 +376,9 @@ async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float
     except DatabaseLost:
         await asyncio.sleep(FIRST_WAIT_SECONDS)
 
+    # Imported here: most commands never need it.
+    import tenacity
+
     async def again() -> Result:
         try:
             return await work()
@@ -391,10 +387,10 @@ async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float
                 raise
             raise AlreadyWritten from error
 
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type(DatabaseLost) & retry_if_not_exception_type(AlreadyWritten),
-        wait=wait_exponential(multiplier=2 * FIRST_WAIT_SECONDS, max=2),
-        stop=stop_after_delay(max(0.0, seconds)),
+    retrying = tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception_type(DatabaseLost) & tenacity.retry_if_not_exception_type(AlreadyWritten),
+        wait=tenacity.wait_exponential(multiplier=2 * FIRST_WAIT_SECONDS, max=2),
+        stop=tenacity.stop_after_delay(max(0.0, seconds)),
         reraise=True,
     )
     return await retrying(again)

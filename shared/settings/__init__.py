@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -79,6 +79,16 @@ def try_values(values: Mapping[str, str]) -> Settings:
     """Return the settings as they would be with these values in `.env`; for this process they are."""
     os.environ.update(values)
     return settings_from(os.environ)
+
+
+def withdraw_values(names: Iterable[str]) -> None:
+    """Forget values that were tried; those that `.env` has count again."""
+    env_file = find_env_file()
+    variables = dotenv_values(env_file) if env_file.is_file() else {}
+    for name in names:
+        os.environ.pop(name, None)
+        if value := variables.get(name):
+            os.environ[name] = value
 
 
 def find_named_variable(name: str, prefix: str) -> str | None:

@@ -128,6 +128,10 @@ class Settings(BaseModel):
     database_direct_url: SecretStr | None = None
     """The address of Postgres itself where `DATABASE_URL` leads to [a pooler in transaction
     mode](../operations.md#a-pooler); for what needs a session, such as LISTEN and migrations."""
+    cells: SecretStr | None = None
+    """Of a door (`parley adapter`) before [several cells](../scaling.md#beyond-one-postgres-cells): name and database
+    of each, `a=postgresql://…,b=postgresql://…`, or the path of a file of such lines; the first one is the home of all
+    that is not in another. It stands in place of `DATABASE_URL`."""
     bus_url: SecretStr | None = None
     """A NATS server, `nats://user:password@host:4222`, `nats://token@host:4222` or `tls://…`, several with commas: it
     carries [what processes tell each other](../operations.md#a-bus) of running turns, instead of Postgres's NOTIFY."""

@@ -1,27 +1,25 @@
 """The terminal: what files are called, how an answer is shown, and a person at a real keyboard."""
 
+import io
 import json
 import os
-import pty
 import re
-import select
 import signal
-import termios
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from adapters.terminal.files import find_dragged, find_file, to_path
-from adapters.terminal.output import LiveOutput, Output, PlainOutput
+from adapters.terminal.output import LiveOutput, OneAnswer, Output, PlainOutput
 from agent.journal.steps import Event
 from shared.errors import Refusal
-from tests.adapters.cli.shell import PARLEY, Shell
+from tests.adapters.cli.shell import Shell
 from tests.support.folders import temporary_folder
+from tests.support.keyboard import Keyboard, at_keyboard, to_screen
 
 FILE = {"file_id": 1, "filename": "a.md", "mime_type": "text/markdown", "size_bytes": 2048, "url": "http://h/files/1"}
 # A prompt that waits for keys asks for pastes to be marked.
@@ -82,53 +80,123 @@ def delta(text: str, **more: bool) -> tuple[str, dict[str, Any]]:
 CALL = ("tool_call", {"id": "1", "tool": "knowledge.recall", "args": {"query": "x" * 300}})
 
 
-def test_an_answer_that_was_streamed_is_not_written_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveOutput(), delta("Hel"), delta("lo."), message("Hello."))
-
-    assert capsys.readouterr().out == "Hello.\n\n"
+END = ("turn_complete", {"usage": {"input_tokens": 1200, "output_tokens": 34, "cost": 0.0123}, "model": "small"})
 
 
-def test_what_the_stored_answer_adds_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveOutput(), delta("Hello"), message("Hello, Ann.", FILE))
+@pytest.mark.parametrize(
+    ("error", "iterations", "out"),
+    [(None, 1, "Half.\n"), ("limit_exhausted", 1, "Half.\n"), ("models_unavailable", 0, ""), ("stopped", 1, "")],
+)
+def test_what_is_no_answer_is_not_on_stdout(
+    error: str | None, iterations: int, out: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = OneAnswer()
+    tell(output, message("Half."))
+    output.end({"error": error, "iterations": iterations}, 1.0)
 
-    assert capsys.readouterr().out == "Hello, Ann.\nfile: a.md (text/markdown, 2 kB) http://h/files/1\n\n"
-
-
-def test_a_stored_answer_that_differs_is_written_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveOutput(), delta("Hell"), message("I have to stop here."))
-
-    assert capsys.readouterr().out == "Hell\nI have to stop here.\n\n"
-
-
-def test_a_reset_of_the_stream_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveOutput(), delta("Hel"), delta("", reset=True), delta("Good day."), message("Good day."))
-
-    assert "Hel\n\x1b[2m(the answer begins anew)\x1b[0m\nGood day.\n\n" in capsys.readouterr().out
+    capture = capsys.readouterr()
+    assert capture.out == out
+    assert ("Half." in capture.err) is (not out)
 
 
-def test_a_tool_call_is_one_dim_line_between_the_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    output = LiveOutput()
-    output.wait()
-    tell(output, delta("One moment."), CALL, delta("Found."), message("Found."))
+class Screen:
+    """A terminal of a width, with what stands on it."""
 
-    capture = capsys.readouterr().out
-    assert re.search(r"\r\x1b\[2KOne moment\.\n\x1b\[2m· knowledge\.recall \{\"query\": \"x+…\x1b\[0m\n", capture)
-    assert capture.endswith("thinking…\x1b[0m\r\x1b[2KFound.\n\n")
-    assert max(map(len, capture.splitlines())) < 200
+    def __init__(self, columns: int = 60, environment: Mapping[str, str] | None = None) -> None:
+        self._file = io.StringIO()
+        console = Console(file=self._file, force_terminal=True, width=columns, height=20, _environ=environment)
+        self.output = LiveOutput(console)
+
+    def shows(self, *events: tuple[str, dict[str, Any]]) -> str:
+        """Tell the events and return what is to be read."""
+        tell(self.output, *events)
+        return to_screen(self.written)
+
+    @property
+    def written(self) -> str:
+        """Return all that was written."""
+        return self._file.getvalue()
 
 
-def test_a_failed_tool_call_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(LiveOutput(), ("tool_result", {"id": "1", "tool": "a.b", "result": {}, "error": True}))
-
-    assert "a.b failed" in capsys.readouterr().out
+def test_an_answer_that_was_streamed_is_not_written_twice() -> None:
+    assert Screen().shows(delta("Hel"), delta("lo."), message("Hello.")) == "Hello.\n"
 
 
-@pytest.mark.parametrize("output", [LiveOutput(), PlainOutput()])
-def test_text_of_a_model_contains_no_control_characters(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
-    tell(output, message("\x1b]0;owned\x07a\rb\x9bc\u202ed\ttab\nline"))
+def test_what_the_stored_answer_adds_is_written() -> None:
+    screen = Screen(columns=80)
 
-    capture = capsys.readouterr().out
-    assert capture.startswith("]0;ownedabcd\ttab\nline\n")
+    assert screen.shows(delta("Hello"), message("Hello, Ann.", FILE)) == (
+        "Hello, Ann.\nfile: a.md (text/markdown, 2 kB) http://h/files/1\n"
+    )
+
+
+def test_a_stored_answer_that_differs_is_written_whole() -> None:
+    text = Screen().shows(delta("First.\n\nHell"), message("I have to stop here."))
+
+    assert text == "First.\n\nI have to stop here.\n"
+
+
+def test_a_reset_of_the_stream_is_shown() -> None:
+    text = Screen().shows(delta("Hel"), delta("", reset=True), delta("Good day."), message("Good day."))
+
+    assert text == "Hel\n(the answer begins anew)\nGood day.\n"
+
+
+def test_a_tool_call_is_one_dim_line_between_the_texts() -> None:
+    screen = Screen(columns=200)
+    screen.output.wait()
+
+    lines = screen.shows(delta("One moment."), CALL, delta("Found."), message("Found.")).splitlines()
+
+    assert [lines[0], lines[-1]] == ["One moment.", "Found."]
+    assert re.fullmatch(r'· knowledge\.recall {"query": "x+…', lines[1])
+
+
+def test_a_failed_tool_call_is_shown() -> None:
+    assert "a.b failed" in Screen().shows(("tool_result", {"id": "1", "tool": "a.b", "result": {}, "error": True}))
+
+
+def test_markdown_is_rendered_block_by_block_as_it_comes() -> None:
+    markdown = "# Plan\n\nSee [this](https://h/a).\n\n- one\n- two\n\n```\nx = 1\n```\n\nThe **end**."
+    screen = Screen(environment={"TERM": "xterm"})
+
+    text = screen.shows(*(delta(letter) for letter in markdown), message(markdown))
+
+    assert text == "Plan\n\nSee this (https://h/a).\n\n • one\n • two\n\nx = 1\n\nThe end.\n"
+
+
+def test_the_end_of_an_answer_tells_model_tokens_cost_and_seconds() -> None:
+    screen = Screen()
+    screen.output.end(END[1], 2.34)
+
+    assert to_screen(screen.written).strip() == "small · 1,234 tokens · $0.0123 · 2.3 s"
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1", "TERM": "xterm-256color"}, {"TERM": "dumb"}])
+def test_without_colours_there_are_none(environment: dict[str, str]) -> None:
+    screen = Screen(environment=environment)
+    screen.shows(
+        delta("# Plan\n\n```python\nx = 1\n```\n\n`code`"), message("# Plan\n\n```python\nx = 1\n```\n\n`code`")
+    )
+
+    assert re.search(r"\x1b\[(?:\d+;)*[349]\d", screen.written) is None
+
+
+def test_what_does_not_fit_on_the_screen_is_written_once() -> None:
+    code = "```\n" + "".join(f"line {number}\n" for number in range(50)) + "```"
+    screen = Screen()
+
+    text = screen.shows(*(delta(line) for line in code.splitlines(keepends=True)), message(code))
+
+    assert text.splitlines() == [f"line {number}" for number in range(50)]
+
+
+def test_text_of_a_model_contains_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "\x1b]0;owned\x07a\rb\x9bc\u202ed\nline"
+    tell(PlainOutput(), message(text))
+
+    assert capsys.readouterr().out == "]0;ownedabcd\nline\n"
+    assert Screen().shows(message(text)) == "]0;ownedabcd line\n"
 
 
 def test_a_pipe_gets_the_answer_alone_and_notes_go_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,71 +207,11 @@ def test_a_pipe_gets_the_answer_alone_and_notes_go_beside_it(capsys: pytest.Capt
     assert capture.err.startswith("tool: knowledge.recall ")
 
 
-class Keyboard:
-    """A person at a terminal: types, and reads what is on the screen."""
-
-    def __init__(self, device: int, program: "Popen[bytes]") -> None:
-        self.program = program
-        self.screen = ""
-        self._device = device
-        self._read_to = 0
-
-    def type(self, text: str) -> None:
-        """Press these keys."""
-        os.write(self._device, text.encode())
-
-    def until(self, text: str, seconds: float = 60) -> str:
-        """Read on until this is shown; return what came up to it."""
-        deadline = time.monotonic() + seconds
-        while text not in self.screen[self._read_to :]:
-            assert time.monotonic() < deadline, f"{text!r} is not in {self.screen[self._read_to :]!r}"
-            self.screen += self._read()
-        end = self.screen.index(text, self._read_to) + len(text)
-        output, self._read_to = self.screen[self._read_to : end], end
-        return output
-
-    def _read(self) -> str:
-        if not select.select([self._device], [], [], 1)[0]:
-            return ""
-        try:
-            chunk = os.read(self._device, 65536)
-        except OSError:
-            # The program has ended and its side of the terminal is closed.
-            raise AssertionError(f"it ended after {self.screen!r}") from None
-        if b"\x1b[6n" in chunk:
-            # The terminal is asked where its cursor is.
-            self.type("\x1b[1;1R")
-        return chunk.decode(errors="replace")
-
-
-@contextmanager
-def at_keyboard(shell: Shell, **settings: str) -> Iterator[Keyboard]:
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (40, 120))
-    program = Popen(
-        [PARLEY, "chat"],
-        cwd=shell.folder,
-        env=shell.environment(**settings),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    try:
-        yield Keyboard(ours, program)
-    finally:
-        # Its Postgres ends with it.
-        program.terminate()
-        program.wait(30)
-        os.close(ours)
-
-
 def test_a_person_at_the_keyboard_talks_stops_an_answer_and_leaves() -> None:
     script = json.dumps(["fine", {"content": "too late", "delay": 60}, "line by line"])
     with temporary_folder("tty") as folder:
         shell = Shell(folder)
-        with at_keyboard(shell, DEBUG_MOCK_RESPONSES=script) as keyboard:
+        with at_keyboard(shell, "chat", settings={"DEBUG_MOCK_RESPONSES": script}) as keyboard:
             assert "(owner)" in keyboard.until("Ctrl+D: leave.")
             keyboard.until(PROMPT)
             keyboard.type("hello\r")

@@ -150,10 +150,8 @@ async def many_streams(home: Path, base_url: str, size: Size) -> AsyncIterator[F
     async with running_nats() as server:
         for name, more in {"NOTIFY": {}, "NATS": {"BUS_URL": server.url}}.items():
             folder = make_folder(home / f"streams-{name}")
-            async with streams.running_installation(folder, base_url, more) as installation:
-                for count in size.watched:
-                    async for figure in streams.measure(f"{count} streams, {name}", installation, count):
-                        yield figure
+            async for figure in streams.measure_all(name, size.watched, folder, base_url=base_url, more=more):
+                yield figure
 
 
 def make_folder(folder: Path) -> Path:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -172,6 +172,16 @@ async def measure(
         yield Figure(f"{name}: {figure.name}", figure.value, figure.unit, at_most=figure.at_most)
     yield Figure(f"{name}: notes by NOTIFY", len(notes) / took, "/s")
     yield Figure(f"{name}: commits", commits / took, "/s")
+
+
+async def measure_all(
+    name: str, counts: Sequence[int], home: Path, *, base_url: str, more: Mapping[str, str]
+) -> AsyncIterator[Figure]:
+    """Start an installation with these settings, and measure it with so many readers, one after another."""
+    async with running_installation(home, base_url, more) as installation:
+        for count in counts:
+            async for figure in measure(f"{count} streams, {name}", installation, count):
+                yield figure
 
 
 async def count_commits(owner: asyncpg.Connection) -> int:

@@ -25,8 +25,9 @@ from pathlib import Path
 
 from sqlalchemy.orm import configure_mappers
 
-from agent.tools.modules import find_modules, list_entry_points
+from agent.tools.modules import find_modules
 from shared.settings import Settings
+from shared.settings.module_folders import list_entry_points
 from tests.support import fork
 from tests.support.landlock import remove_landlock
 

@@ -76,16 +76,16 @@ def within_share(request: Request) -> Iterator[None]:
     if person is None or (length.isdigit() and int(length[:20]) <= LARGE_BYTES):
         yield
         return
-    counts: Counter[int] = request.app.state.large_bodies
-    if counts[person.user_id] >= MAX_LARGE_BODIES:
+    counts: Counter[str] = request.app.state.large_bodies
+    if counts[person.account] >= MAX_LARGE_BODIES:
         raise Fault(429, "too_many_requests", ONE_AFTER_ANOTHER, headers={"Retry-After": "1"})
-    counts[person.user_id] += 1
+    counts[person.account] += 1
     try:
         yield
     finally:
-        counts[person.user_id] -= 1
-        if not counts[person.user_id]:
-            del counts[person.user_id]
+        counts[person.account] -= 1
+        if not counts[person.account]:
+            del counts[person.account]
 
 
 def parse(body: bytes, model: type[Model]) -> Model:

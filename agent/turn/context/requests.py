@@ -5,10 +5,13 @@ from dataclasses import replace
 from agent.journal.quotes import without_context_tags
 from agent.journal.steps import PastStep, Step
 from agent.people.participants import Participants
+from agent.people.personas import get_persona
 from agent.prompts import prompts
 from agent.tools.calls import Taint
+from shared.db.driver import Session
 from shared.errors import TemperatureTooHigh
 from shared.messages import ProgramRequest
+from shared.settings import Settings
 from shared.text import count_tokens
 
 
@@ -46,9 +49,19 @@ def of_request(request: ProgramRequest) -> Taint:
     return Taint.UNTRUSTED if request.history or request.instructions else Taint.NONE
 
 
-def with_limits(participants: Participants, request: ProgramRequest) -> Participants:
-    """Return the participants as the request limits them: its answer's length, and its history for the summary."""
+async def with_choices(
+    session: Session, participants: Participants, request: ProgramRequest, *, settings: Settings
+) -> Participants:
+    """Return the participants as the request chooses and limits them.
+
+    It may choose persona and model; it limits its answer's length, and its history stands for the summary.
+    """
     persona, conversation = participants.persona, participants.conversation
+    if request.persona_id is not None:
+        persona = await get_persona(session, request.persona_id, participants.user.permission, settings=settings)
+        persona = replace(persona, choice=replace(persona.choice, by="request"))
+    if request.model is not None:
+        persona = replace(persona, model=request.model)
     if request.max_tokens is not None:
         persona = replace(persona, max_output_tokens=min(persona.max_output_tokens, request.max_tokens))
     if brings_history(request):

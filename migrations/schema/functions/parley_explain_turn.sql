@@ -48,7 +48,8 @@ SELECT jsonb_build_object(
             WHEN 'platform' THEN 'it belongs to the platform'
             WHEN 'default' THEN 'it is the default, and none belongs to the place'
             WHEN 'built_in' THEN 'no persona belongs to the place, and none is the default'
-            WHEN 'agent' THEN 'it is the persona of the agent' END
+            WHEN 'agent' THEN 'it is the persona of the agent'
+            WHEN 'request' THEN 'who asked has chosen it' END
     ) || coalesce((
         SELECT jsonb_build_object(
             'name', answered.name, 'version', answered.version, 'fields', answered.fields,

@@ -1,6 +1,8 @@
 """What is typed or set wrongly is one line, and help answers at once."""
 
 import json
+import platform
+import re
 import sys
 from pathlib import Path
 from subprocess import run
@@ -9,6 +11,7 @@ import pytest
 from typer.core import TyperGroup
 
 from adapters.cli.registry import COMMANDS, GROUPS, WITHOUT_JSON, load
+from shared.db.migrations import newest_revision
 from tests.adapters.cli.shell import Shell
 
 HEAVY = (
@@ -46,6 +49,22 @@ def test_help_names_the_commands(fresh: Shell) -> None:
 
 def test_the_version_is_the_installed_one(fresh: Shell) -> None:
     assert fresh.says("--version").startswith("parley 0.")
+
+
+def test_version_tells_what_runs_here(shell: Shell, fresh: Shell) -> None:
+    versions = json.loads(shell.says("version", "--json"))
+
+    assert list(versions) == ["Parley", "Python", "Postgres", "pgvector", "tables"]
+    assert versions["Python"] == platform.python_version()
+    assert re.fullmatch(r"1\d\.\d+.*", versions["Postgres"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", versions["pgvector"])
+    assert versions["tables"] == newest_revision()
+    # It makes no database.
+    assert "none yet" in fresh.says("version")
+    assert not (fresh.home / "postgres").exists()
+    away = fresh.run("version", DATABASE_URL="postgresql://parley@127.0.0.1:1/parley")
+    assert (away.code, away.out.split()[0]) == (3, "Parley")
+    assert "DATABASE_URL" in away.err
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -1,0 +1,1 @@
+"""`parley setup`: a wizard that asks, tries what is typed, and writes `.env` at the end."""

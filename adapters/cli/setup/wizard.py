@@ -1,0 +1,110 @@
+"""`parley setup`: asks for models, places, budget and database, tries each, and writes `.env` at the end."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from adapters.cli.console import complain, name_command, say, shorten
+from adapters.cli.opening import in_transaction, read_settings, silence_log
+from adapters.cli.setup.budget import ask_for_budget
+from adapters.cli.setup.env_file import write_env
+from adapters.cli.setup.interview import Interview, Values
+from adapters.cli.setup.models import ask_for_models
+from adapters.cli.setup.places import (
+    ask_for_address,
+    ask_for_database,
+    ask_for_owner,
+    ask_for_platform,
+    choose_places,
+)
+from adapters.cli.users import find_user, set_permission
+from shared.clock import SystemClock
+from shared.errors import ParleyError
+from shared.messages import Permission
+from shared.settings import find_env_file, try_values
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from shared.settings import Settings
+
+app = typer.Typer()
+
+
+@app.command("setup")
+def set_up(
+    models: str | None = typer.Option(None, "--model", metavar="NAMES", help="litellm names, in order of fallback."),
+    base_url: str | None = typer.Option(
+        None, "--base-url", metavar="URL", help="With --model: a server that speaks OpenAI's protocol."
+    ),
+    places: list[str] | None = typer.Option(None, "--place", metavar="PLACE", help="discord, slack or web."),
+    owners: list[str] | None = typer.Option(None, "--owner", metavar="PLATFORM:ID", help="Who is its owner there."),
+    answers: int | None = typer.Option(None, "--guest-answers", min=0, help="A month, for each stranger; about."),
+    public_url: str | None = typer.Option(None, "--public-url", metavar="URL", help="Where people reach the page."),
+    database: str | None = typer.Option(None, "--database", metavar="URL", help="A Postgres of your own."),
+    takes_defaults: bool = typer.Option(False, "--yes", help="Ask nothing: what no option says stays as it is."),
+) -> None:
+    """Ask for model, platforms, owners, budget and database; try each as it is typed, and write .env at the end."""
+    settings, path = read_settings(quiet=True), find_env_file().absolute()
+    silence_log(settings)
+    interview = Interview(takes_defaults=takes_defaults)
+    if not takes_defaults:
+        interview.tell(
+            "Each thing is tried as you type it, and nothing is written before the end. Enter takes what is in [ ]."
+        )
+    values = ask_for_models(interview, settings, models=models, base_url=base_url)
+    names, accounts = choose_places(interview, places), list(owners or ())
+    for name in names:
+        if name == "web":
+            values |= {} if public_url else ask_for_address(interview)
+            continue
+        values |= ask_for_platform(interview, settings, name, folder=path.parent)
+        if not owners and (account := ask_for_owner(interview, name)):
+            accounts.append(account)
+    values |= ask_for_address(interview, public_url) if public_url else {}
+    values |= ask_for_budget(interview, try_values(values), answers)
+    values |= ask_for_database(interview, settings, database)
+    if not values and not accounts:
+        say("\nNothing was typed, and nothing is changed.")
+        return
+    if values:
+        write_env(path, values)
+        interview.tell(f"\n{shorten(path)} has {', '.join(values)} now, and can be read by you alone.")
+    is_running = _finish(accounts)
+    _start(interview, values, is_running=is_running)
+
+
+def _finish(accounts: Sequence[str]) -> bool:
+    """Make these accounts owners; return whether a Parley runs on this database."""
+
+    async def work(session: "AsyncSession", _settings: "Settings") -> bool:
+        from agent.queue.heartbeats import LiveWorkers
+
+        for account in accounts:
+            user_id = await find_user(session, account, is_new=True)
+            await set_permission(session, user_id, Permission.OWNER)
+            say(f"{account} is an owner.")
+        return bool(await LiveWorkers().count(session, SystemClock().monotonic()))
+
+    try:
+        return in_transaction(work)
+    except ParleyError as error:
+        complain(str(error))
+        for account in accounts:
+            complain(f"this is still to be done: {name_command(f'grant add {account} owner --new')}")
+        return False
+
+
+def _start(interview: Interview, values: Values, *, is_running: bool) -> None:
+    """Start Parley if the person wants it, or say what to type."""
+    if is_running:
+        start = name_command("run")
+        interview.tell(f"Parley runs with the settings of before: stop it (Ctrl+C where it runs), then type: {start}")
+    elif interview.is_at_keyboard and interview.confirm("Start it now?", default=True):
+        # Imported here: most who set it up leave it to a service.
+        from adapters.cli.run import run_all
+
+        run_all()
+    else:
+        say(f"Start it: {name_command('run')}")

@@ -1,0 +1,1 @@
+"""Talking with the agent in the terminal: a conversation, or one question."""
