@@ -88,15 +88,16 @@ async def test_characters_that_no_table_can_keep_are_no_fault_of_ours_in_any_add
         f"/{mark}",
         f"/?key={mark}",
     ]
-    paths += [f"/chat/history?chat={mark}", f"/chat/events?event_id={mark}", f"/a2a/{mark}"]
+    paths += [f"/page/chats?before={mark}", f"/page/chats/{mark}/messages", f"/page/chats/c/messages?before={mark}"]
+    paths += [f"/page/search?words={mark}", f"/chat/events?event_id={mark}", f"/a2a/{mark}"]
     async with site.browser() as page:
         responses = [await client.get(path) for client in (page, site.client) for path in paths]
-        responses.append(await page.get("/chat/history", headers={"Cookie": 'parley_session="\\000"'}))
+        responses.append(await page.get("/page/chats", headers={"Cookie": 'parley_session="\\000"'}))
 
     assert [(response.url, response.status_code) for response in responses if response.status_code >= 500] == []
     if "%00" in mark:
-        history = next(response for response in responses if "chat/history?" in str(response.url))
-        assert (history.status_code, history.json()["error"]["code"]) == (400, "invalid_request")
+        found = next(response for response in responses if "page/search?" in str(response.url))
+        assert (found.status_code, found.json()["error"]["code"]) == (400, "invalid_request")
 
 
 async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]:
