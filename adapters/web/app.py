@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -23,7 +24,7 @@ from adapters.web.api import messages
 from adapters.web.api.openai import completions
 from adapters.web.faults import HANDLERS
 from adapters.web.guard import BoundedProtocol, Endpoint, HalfOpen, ReadableAddresses
-from adapters.web.page import chat, credentials, memories, page
+from adapters.web.page import chat, chats, credentials, memories, page
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError
@@ -51,14 +52,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
             Route("/v1/messages", messages.post_message, methods=["POST"]),
             Route("/v1/chat/completions", completions.post_completion, methods=["POST"]),
             Route("/v1/responses", lazy(RESPONSES, "post_response"), methods=["POST"]),
-            Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
-            Route("/chat/events", chat.get_chat_events),
-            Route("/chat/due", chat.get_due),
-            Route("/chat/history", chat.get_history),
-            Route("/chat/memories", memories.get_memories),
-            Route("/chat/commands", memories.post_command, methods=["POST"]),
-            Route("/chat/credentials", credentials.post_credential, methods=["POST"]),
-            Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
+            *page_routes(),
             Route("/v1/models", completions.get_models),
             Route("/v1/models/{model}", completions.get_model),
             Route("/v1/responses/{id}", lazy(RESPONSES, "get_response")),
@@ -82,11 +76,33 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
     # No redirect for an extra slash: it would lose the body of a POST.
     web.router.redirect_slashes = False
     web.state.parley, web.state.cells = app, cells
+    web.state.large_bodies = Counter()
     web.state.workers, web.state.configured_workers = LiveWorkers(), workers
     web.state.workers_of_cells = {}
     # Set when the server is about to end: streams that would go on for ever end then.
     web.state.closing = asyncio.Event()
     return web
+
+
+def page_routes() -> list[Route]:
+    """Return the routes of the chat page's own scripts."""
+    return [
+        Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
+        Route("/chat/events", chat.get_chat_events),
+        Route("/chat/memories", memories.get_memories),
+        Route("/chat/commands", memories.post_command, methods=["POST"]),
+        Route("/chat/credentials", credentials.post_credential, methods=["POST"]),
+        Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
+        Route("/page/chats", chats.get_chats),
+        Route("/page/chats/{chat}", chats.change_chat, methods=["PATCH"]),
+        Route("/page/chats/{chat}", chats.delete_chat, methods=["DELETE"]),
+        Route("/page/chats/{chat}/messages", chats.get_messages),
+        Route("/page/chats/{chat}/messages/{message}/events", chat.get_message_events),
+        Route("/page/chats/{chat}/arrivals", chat.get_arrivals),
+        Route("/page/chats/{chat}/export", lazy("adapters.web.page.exports", "export_chat")),
+        Route("/page/search", chats.search),
+        Route("/page/state", chats.get_state),
+    ]
 
 
 def lazy(module: str, name: str) -> Endpoint:

@@ -253,8 +253,8 @@ class Settings(BaseModel):
     retention_outbox_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     """How long sent replies are kept."""
     retention_events_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
-    """How long the events of turns are kept, from which the page shows its history, what prompts were made of, and long
-    results of tools; up to [a twelfth longer](../operations.md#retention)."""
+    """How long the events of turns are kept, what prompts were made of, and long results of tools; up to
+    [a twelfth longer](../operations.md#retention)."""
     retention_confirmations_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     """How long questions and their answers are kept."""
     retention_scheduled_jobs_days: int = Field(default=90, ge=0, le=36_500)
