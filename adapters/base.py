@@ -19,6 +19,7 @@ statements = load_statements(__file__)
 if TYPE_CHECKING:
     from starlette.routing import Route
 
+    from adapters.cells.routes import Cells
     from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
@@ -52,6 +53,8 @@ class ChatPlatform(ABC):
     name: ClassVar[str]
     # Whether the platform itself sets and clears `connected`.
     reports_connection: ClassVar[bool] = False
+    # The cells behind this door, of which `app` is the first one's; None: there are none.
+    cells: "Cells | None" = None
 
     def __init__(self, settings: PlatformSettings) -> None:
         self.settings = settings

@@ -78,6 +78,18 @@ class EventIdInUse(Refusal):
     code = "event_taken"
 
 
+class ServerMoved(Unavailable):
+    """This server lives in another cell of this installation; nothing was stored here."""
+
+    code = "server_moved"
+
+
+class ServerMoving(Unavailable):
+    """This server is being moved to other machines just now; please try again in a minute."""
+
+    code = "server_moving"
+
+
 class ConfirmationExpired(Refusal):
     """Your answer came too late: my question was open for ten minutes. Nothing was done; ask again if you want it."""
 

@@ -50,7 +50,7 @@ class Neighbours:
             "name": self._name,
             "lease": LEASE_SECONDS,
             "store": to_store(settings),
-            "key_hashes": [to_digest(f"parley neighbour {key}") for key in secrets.secret_keys],
+            "key_hashes": list_key_hashes(secrets),
             "token_hash": hmac.digest(secrets.secret_keys[0].encode(), secrets.api_token.encode(), "sha256").hex()[:16],
         }
 
@@ -138,6 +138,11 @@ async def joined(app: App) -> AsyncIterator[None]:
             complain(sentence)
             log.warning("process_differs", cause=sentence)
         yield
+
+
+def list_key_hashes(secrets: Secrets) -> list[str]:
+    """Return what tells the SECRET_KEYs apart."""
+    return [to_digest(f"parley neighbour {key}") for key in secrets.secret_keys]
 
 
 def to_digest(secret: str) -> str:

@@ -47,6 +47,7 @@ GROUPS: Mapping[str, tuple[str, str]] = {
     "persona": ("personas", "Which persona answers in which place."),
     "token": ("tokens", "Tokens for the API that speak for one person."),
     "audit": ("audit", "What admins have changed."),
+    "server": ("cells", "Cells, and which server lives in which."),
     "skill": ("skills", "The skills in the folder and in the table."),
 }
 # They speak with a person or another program in a way of their own.

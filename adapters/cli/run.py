@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +32,11 @@ def run_all() -> None:
     from adapters.cli.platforms import build_platforms
     from adapters.cli.serving import Parts, serve, with_free_port
 
+    settings = read_settings()
+    if settings.cells is not None:
+        raise ConfigurationError(
+            "CELLS is for doors: start `parley adapter web` with it, and `parley worker` with each cell's DATABASE_URL."
+        )
     # The port stays the same when the process that has it is started again.
     settings = with_free_port(settings)
     count = settings.count_workers()
@@ -94,11 +99,18 @@ def run_adapter(name: str = typer.Argument(metavar="NAME", help="web, or a chat 
     from adapters.cli.serving import Parts, serve
 
     settings = read_settings()
+    cells: Mapping[str, Settings] = {}
+    if settings.cells is not None:
+        # Imported here because only a door before several cells needs it.
+        from adapters.cells.addresses import read_cells
+
+        cells = read_cells(settings)
+        settings = next(iter(cells.values()))
     if name == WEB:
         # The web adapter also serves the platforms' routes.
-        parts = Parts(web=True, senders=build_platforms(settings, only_http=True))
+        parts = Parts(web=True, senders=build_platforms(settings, only_http=True), cells=cells)
     else:
-        parts = Parts(listeners=[build_platform(name, settings)])
+        parts = Parts(listeners=[build_platform(name, settings)], cells=cells)
 
     async def report(running_app: "App") -> None:
         lines = await _list_addresses(running_app) if parts.web else [f"{name} is open"]

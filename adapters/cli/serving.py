@@ -6,9 +6,9 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ from shared.tracing.spans import traced_with
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
+    from adapters.cells.routes import Cells
 
 log = get_logger()
 # A turn creates thousands of short-lived objects, few of them in cycles: the collector may run less often.
@@ -61,6 +62,8 @@ class Parts:
     workers: int = 0
     # None: this process has no supervisor.
     child: Child | None = None
+    # The cells behind this door, with the settings of each; empty: there are none.
+    cells: Mapping[str, Settings] = field(default_factory=dict)
 
 
 def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[None]]) -> None:
@@ -123,9 +126,29 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
 
 
 async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]], stopping: asyncio.Event) -> None:
+    async with AsyncExitStack() as closing:
+        cells = None
+        if parts.cells:
+            # Imported here because a process before one cell needs none of it.
+            from adapters.cli.cell_doors import opened_cells
+
+            cells = await closing.enter_async_context(opened_cells(parts.cells, app))
+        await _run_parts(app, parts, on_ready, stopping=stopping, cells=cells)
+
+
+async def _run_parts(
+    app: App,
+    parts: Parts,
+    on_ready: Callable[[App], Awaitable[None]],
+    *,
+    stopping: asyncio.Event,
+    cells: "Cells | None",
+) -> None:
     can_answer = asyncio.Event()
     if not app.models.router.is_slow_to_load():
         can_answer.set()
+    for listener in parts.listeners:
+        listener.cells = cells
     tasks = [asyncio.create_task(listener.listen(app), name=listener.name) for listener in parts.listeners]
     if parts.worker:
         tasks.append(asyncio.create_task(_work(app, can_answer), name="worker"))
@@ -136,7 +159,8 @@ async def _run(app: App, parts: Parts, on_ready: Callable[[App], Awaitable[None]
         listening = asyncio.Event()
         tasks.append(
             asyncio.create_task(
-                serve_web(app, lambda *_: listening.set(), mounted=list_routes(), workers=parts.workers), name="web"
+                serve_web(app, lambda *_: listening.set(), mounted=list_routes(), workers=parts.workers, cells=cells),
+                name="web",
             )
         )
         await asyncio.wait(

@@ -162,6 +162,12 @@ SELECT timeline, created_at, replayed_at, lost_answers AS answers, lost_messages
        created_at > now() - interval '30 days' AS is_recent
 FROM database_histories ORDER BY id DESC LIMIT 1;
 
+-- name: number_cell
+SELECT parley_number_cell(:number, :name);
+
+-- name: list_cells
+SELECT platform, server, state, other_cell FROM admin.cells;
+
 -- name: read_versions
 SELECT current_setting('server_version') AS postgres,
        (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector;

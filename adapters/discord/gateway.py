@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -33,14 +33,18 @@ from adapters.discord.sending.buttons import replace_buttons
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from shared.db.database import retry_on_lost_db
-from shared.errors import ParleyError, Unavailable
+from shared.errors import ParleyError, ServerMoving, Unavailable
 from shared.log import get_logger
 from shared.text import abbreviate, without_credential
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from adapters.cells.routes import Cells
     from adapters.discord.sessions import Sessions
     from adapters.discord.transport.rest import Rest
     from agent.app import App
+    from agent.queue.edits import Edited
 
 THREAD_NAME_CHARS = 80
 CLOSE_SECONDS = 5.0
@@ -118,12 +122,12 @@ class Shard:
 class Gateway(discord.AutoShardedClient):
     """The client of one shard, which can so be left to another process without the others."""
 
-    def __init__(self, app: "App", rest: "Rest", shard: Shard, **options: Any) -> None:
+    def __init__(self, app: "App", rest: "Rest", shard: Shard, *, cells: "Cells | None" = None, **options: Any) -> None:
         own = {"shard_ids": [shard.id], "shard_count": shard.count}
         super().__init__(**(client_options(rest.rate_limiter.trace()) | own | options))
         self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
-        self._listening = Listening(app.database)
-        self._interactions, self._edits = Interactions(app, rest), Edits(app, PLATFORM)
+        self._cells = cells
+        self._listening, self._interactions = Listening(), Interactions(app, rest)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members(rest.rate_limiter)
         # The ids after which messages were missed before this session, and while the lease had ended; 0: none were.
@@ -232,7 +236,7 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
         """Introduce the agent on a new server."""
-        await welcome(self._app, guild)
+        await welcome(self._apps_of(guild.id)[0], guild)
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Read what was missed on a server that comes late; introduce the agent on one that has just invited it."""
@@ -240,7 +244,7 @@ class Gateway(discord.AutoShardedClient):
             self._running.start(self._accept_missed(self._checkpoint.hold(since), guild), "late catch-up")
         joined = guild.me.joined_at
         if joined is not None and self._app.clock.now() - joined < NEW_FOR:
-            await welcome(self._app, guild)
+            await welcome(self._apps_of(guild.id)[0], guild)
 
     async def on_message(self, message: discord.Message) -> None:
         """Accept a message if it is for the agent."""
@@ -258,7 +262,20 @@ class Gateway(discord.AutoShardedClient):
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Handle a command, a menu entry, a form or a click."""
         if self._is_holder():
-            await self._interactions.on_interaction(interaction, self.me)
+            await self._interact(interaction)
+
+    async def _interact(self, interaction: discord.Interaction) -> None:
+        try:
+            apps = self._apps_of(interaction.guild_id)
+        except Unavailable as error:
+            await self._interactions.put_off(interaction, error)
+            return
+        if len(apps) > 1:
+            # On its way to another cell: one has no data yet, and the other one's are being copied.
+            await self._interactions.put_off(interaction, ServerMoving())
+            return
+        interactions = self._interactions if apps[0] is self._app else Interactions(apps[0], self._rest)
+        await interactions.on_interaction(interaction, self.me)
 
     async def on_raw_message_edit(self, payload: discord.RawMessageUpdateEvent) -> None:
         """Apply an edit; if the message mentions the agent only since the edit, accept it as a new message."""
@@ -267,7 +284,7 @@ class Gateway(discord.AutoShardedClient):
             return
         self._listening.correct(message, self.me)
         async with self._locked(message.channel.id):
-            change = await self._edits.change(str(message.id), to_text(message, self.me))
+            change, edits = await self._change(message)
             # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
             # command.
             is_new = self._app.clock.now() - message.edited_at < EDIT_IS_NEW_FOR
@@ -275,7 +292,14 @@ class Gateway(discord.AutoShardedClient):
             if change is None and is_new and calls_agent:
                 await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
         if change is not None and change.turn_id is not None:
-            await self._edits.offer_again(change.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
+            await edits.offer_again(change.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
+
+    async def _change(self, message: discord.Message) -> "tuple[Edited | None, Edits]":
+        for app in self._apps_of(None if message.guild is None else message.guild.id):
+            edits = Edits(app, PLATFORM)
+            if (change := await edits.change(str(message.id), to_text(message, self.me))) is not None:
+                break
+        return change, edits
 
     async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
         """Delete a stored message."""
@@ -290,7 +314,10 @@ class Gateway(discord.AutoShardedClient):
         async with self._locked(channel_id):
             # Wait until a message that is being stored can be found.
             pass
-        await self._edits.delete(str(message_id_) for message_id_ in message_ids)
+        ids = [str(message_id_) for message_id_ in message_ids]
+        # In every cell: what is deleted must not be left behind on a way.
+        apps = (self._app,) if self._cells is None else tuple(self._cells)
+        await asyncio.gather(*(Edits(app, PLATFORM).delete(ids) for app in apps))
 
     def _is_holder(self) -> bool:
         # A process that was frozen wakes up with events that the next holder has seen, and a command acts each time.
@@ -299,16 +326,43 @@ class Gateway(discord.AutoShardedClient):
     def _locked(self, channel_id: int) -> asyncio.Lock:
         return self._locks.setdefault(channel_id, asyncio.Lock())
 
+    def _apps_of(self, server: int | None) -> "Sequence[App]":
+        # That of the cell in which the server lives; of a server on its way the one that it leaves, and the other one.
+        if self._cells is None:
+            return (self._app,)
+        return [self._cells.get(name) for name in self._cells.find(PLATFORM, None if server is None else str(server))]
+
     async def _accept(self, message: discord.Message, sent_at: datetime | None = None) -> None:
-        mention = await self._listening.find_mention(message, self.me)
-        if to_place(message.channel, message.guild).is_direct:
+        if self._cells is None:
+            await self._accept_in(self._app, message, sent_at)
+            return
+        place, work = (
+            to_place(message.channel, message.guild),
+            partial(self._accept_in, message=message, sent_at=sent_at),
+        )
+        is_command = to_text(message, self.me).startswith("/")
+        while True:
+            if is_command:
+                await self._cells.until_settled(place)
+            with suppress(ServerMoving):
+                await self._cells.use(place, work, is_message=not is_command)
+                return
+            await asyncio.sleep(FIRST_WAIT)
+
+    async def _accept_in(self, app: "App", message: discord.Message, sent_at: datetime | None) -> None:
+        mention = await self._listening.find_mention(message, self.me, app.database)
+        place = to_place(message.channel, message.guild)
+        if place.is_direct:
             await self._directs.note(message.channel.id)
         if mention is None:
+            if self._cells is not None:
+                # What is set for the channel may just have gone from here.
+                await self._cells.check(place, app)
             return
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)
         text = to_text(message, self.me)
-        if text.startswith("/") and await answer_typed(self._app, self._rest, message, me=self.me):
+        if text.startswith("/") and await answer_typed(app, self._rest, message, me=self.me):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         # None without the permission to open a thread.
@@ -324,5 +378,8 @@ class Gateway(discord.AutoShardedClient):
             except Unavailable:
                 thread_id = None
         incoming = to_incoming(message, self.me, earlier, thread_id=thread_id)
-        await self._app.inbox.accept(replace(incoming, sent_at=sent_at or incoming.sent_at))
+        # What is set for the channel is where the server comes from, its new messages may be stored where it goes.
+        await (app.inbox if self._cells is None else self._cells).accept(
+            replace(incoming, sent_at=sent_at or incoming.sent_at)
+        )
         self._listening.mark_known(message)

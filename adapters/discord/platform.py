@@ -65,7 +65,7 @@ class DiscordPlatform(ChatPlatform):
         app, rest = self.app, self.sender.rest
 
         async def connect(shard: "Shard") -> None:
-            async with Gateway(app, rest, shard, **self._options) as client:
+            async with Gateway(app, rest, shard, cells=self.cells, **self._options) as client:
                 await client.start_up(self._token)
 
         await Shards(app, self.settings, rest, connect=connect).run()

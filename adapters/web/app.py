@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,11 +24,14 @@ from adapters.web.api import messages
 from adapters.web.api.openai import completions
 from adapters.web.faults import HANDLERS
 from adapters.web.guard import BoundedProtocol, Endpoint, HalfOpen, ReadableAddresses
-from adapters.web.page import chat, credentials, memories, page
+from adapters.web.page import chat, chats, credentials, memories, page
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
 from shared.errors import ConfigurationError
 from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from adapters.cells.routes import Cells
 
 # Answers that a worker of this process finishes in its own grace still reach those who wait; others shall come back.
 ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
@@ -37,10 +41,10 @@ BACKLOG = 2048
 RESPONSES = "adapters.web.api.openai.responses"
 
 
-def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> Starlette:
+def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cells: "Cells | None" = None) -> Starlette:
     """Return the web application for this app; `mounted` are the routes of other adapters.
 
-    `workers`: how many this program starts; 0 if others do.
+    `workers`: how many this program starts; 0 if others do. `cells`: those behind this door; `app` is the first one's.
     """
     web = Starlette(
         routes=[
@@ -48,14 +52,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
             Route("/v1/messages", messages.post_message, methods=["POST"]),
             Route("/v1/chat/completions", completions.post_completion, methods=["POST"]),
             Route("/v1/responses", lazy(RESPONSES, "post_response"), methods=["POST"]),
-            Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
-            Route("/chat/events", chat.get_chat_events),
-            Route("/chat/due", chat.get_due),
-            Route("/chat/history", chat.get_history),
-            Route("/chat/memories", memories.get_memories),
-            Route("/chat/commands", memories.post_command, methods=["POST"]),
-            Route("/chat/credentials", credentials.post_credential, methods=["POST"]),
-            Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
+            *page_routes(),
             Route("/v1/models", completions.get_models),
             Route("/v1/models/{model}", completions.get_model),
             Route("/v1/responses/{id}", lazy(RESPONSES, "get_response")),
@@ -78,11 +75,34 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0) -> S
     )
     # No redirect for an extra slash: it would lose the body of a POST.
     web.router.redirect_slashes = False
-    web.state.parley = app
+    web.state.parley, web.state.cells = app, cells
+    web.state.large_bodies = Counter()
     web.state.workers, web.state.configured_workers = LiveWorkers(), workers
+    web.state.workers_of_cells = {}
     # Set when the server is about to end: streams that would go on for ever end then.
     web.state.closing = asyncio.Event()
     return web
+
+
+def page_routes() -> list[Route]:
+    """Return the routes of the chat page's own scripts."""
+    return [
+        Route("/chat/messages", chat.post_chat_message, methods=["POST"]),
+        Route("/chat/events", chat.get_chat_events),
+        Route("/chat/memories", memories.get_memories),
+        Route("/chat/commands", memories.post_command, methods=["POST"]),
+        Route("/chat/credentials", credentials.post_credential, methods=["POST"]),
+        Route("/chat/stop", chat.post_chat_stop, methods=["POST"]),
+        Route("/page/chats", chats.get_chats),
+        Route("/page/chats/{chat}", chats.change_chat, methods=["PATCH"]),
+        Route("/page/chats/{chat}", chats.delete_chat, methods=["DELETE"]),
+        Route("/page/chats/{chat}/messages", chats.get_messages),
+        Route("/page/chats/{chat}/messages/{message}/events", chat.get_message_events),
+        Route("/page/chats/{chat}/arrivals", chat.get_arrivals),
+        Route("/page/chats/{chat}/export", lazy("adapters.web.page.exports", "export_chat")),
+        Route("/page/search", chats.search),
+        Route("/page/state", chats.get_state),
+    ]
 
 
 def lazy(module: str, name: str) -> Endpoint:
@@ -152,11 +172,12 @@ async def serve(
     *,
     mounted: Sequence[Route] = (),
     workers: int = 0,
+    cells: "Cells | None" = None,
 ) -> None:
     """Serve until cancelled, then finish the requests that are running; `on_start` is called with host and port.
 
     `mounted`: the routes of other adapters. The chat platforms in this process have theirs in any case. `workers`: how
-    many this program starts; 0 if others do.
+    many this program starts; 0 if others do. `cells`: those behind this door; `app` is the first one's.
     Raises `ConfigurationError` if the port is taken.
     """
     listening = listen(app.settings)
@@ -164,11 +185,12 @@ async def serve(
     if on_start is not None:
         # The socket listens already: requests that arrive before the server runs wait for a moment.
         on_start(*listening.getsockname()[:2])
-    web = build_web(app, mounted, workers=workers)
+    web = build_web(app, mounted, workers=workers, cells=cells)
 
     def close() -> None:
         web.state.closing.set()
-        asyncio.get_running_loop().call_later(ANSWER_SECONDS, app.events.stop_readers)
+        for cell in (app,) if cells is None else cells:
+            asyncio.get_running_loop().call_later(ANSWER_SECONDS, cell.events.stop_readers)
 
     await run_server(to_config(web, **own), listening, close)
 

@@ -5,7 +5,7 @@ import hmac
 import json
 import resource
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import Any, cast
 
@@ -197,10 +197,20 @@ class ReadableAddresses:
         await self._app(scope, receive, send)
 
 
+# Where the app of another cell stands for a request.
+APP = "parley.app"
+
+
 def app_of(request: Request) -> App:
-    """Return the app for which this server was built."""
-    app: App = request.app.state.parley
+    """Return the app that answers the request: that for which this server was built, unless it went to another cell."""
+    app: App = request.scope.get(APP) or request.app.state.parley
     return app
+
+
+def apps_of(request: Request) -> Sequence[App]:
+    """Return the apps of all cells that can be reached; the only one where there are no cells."""
+    cells = request.app.state.cells
+    return (app_of(request),) if cells is None else tuple(cells)
 
 
 def with_token(endpoint: Endpoint) -> Endpoint:

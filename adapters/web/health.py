@@ -15,6 +15,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -137,21 +138,43 @@ async def get_readiness(request: Request) -> Response:
 
 async def _find_readiness(request: Request) -> str | dict[str, Any]:
     # Why it is not ready, or how many workers there are.
-    app, state = app_of(request), request.app.state
+    state = request.app.state
     least = request.query_params.get("workers", "0")
     least_workers = int(least) if least.isdecimal() and len(least) < 4 else 0
-    try:
-        if (reason := await find_obstacle(app)) is not None:
-            return reason
-        workers = await count_workers(app, state.workers)
-    except Unavailable:
-        return UNREACHABLE
+    if state.cells is not None:
+        return await _find_readiness_of_cells(state)
+    workers = await _count_or_refuse(app_of(request), state.workers)
+    if isinstance(workers, str):
+        return workers
     if workers < least_workers:
         return FEWER_WORKERS.format(workers=workers, least=least_workers) if workers else NO_WORKER
     counts = {"workers": workers} | (
         {"configured_workers": state.configured_workers} if state.configured_workers else {}
     )
     return counts if workers else {**counts, "message": NO_WORKER}
+
+
+async def _find_readiness_of_cells(state: State) -> str | dict[str, Any]:
+    # A door serves as long as one cell does: a fault reaches the people of its own cell only.
+    told: dict[str, dict[str, Any]] = {name: {"message": UNREACHABLE} for name in state.cells.names}
+    for name, app in state.cells.apps.items():
+        workers = await _count_or_refuse(app, state.workers_of_cells.setdefault(name, LiveWorkers()))
+        told[name] = {"message": workers} if isinstance(workers, str) else {"workers": workers}
+        if workers == 0:
+            told[name]["message"] = NO_WORKER
+    if any("workers" in cell for cell in told.values()):
+        return {"cells": told}
+    return "; ".join(f"{name}: {cell['message']}" for name, cell in told.items())
+
+
+async def _count_or_refuse(app: App, live_workers: LiveWorkers) -> int | str:
+    # How many workers there are, or why it is not ready.
+    try:
+        if (reason := await find_obstacle(app)) is not None:
+            return reason
+        return await count_workers(app, live_workers)
+    except Unavailable:
+        return UNREACHABLE
 
 
 async def find_obstacle(app: App) -> str | None:

@@ -71,14 +71,14 @@ class Announcer:
         self._last_event = last_seq
         self._observer: Observer | None = None
         self._has_text, self._space = False, ""
-        self._deltas: DeltaSender | None = None
+        self.deltas: DeltaSender | None = None
         if watched:
-            self._deltas = DeltaSender(lambda delta: tell(self._note | delta), self._next_seq, is_reset=key.attempt > 1)
+            self.deltas = DeltaSender(lambda delta: tell(self._note | delta), self._next_seq, is_reset=key.attempt > 1)
 
     @property
     def wants_text(self) -> bool:
         """Return whether a reader or an observer wants text deltas, so that the model has to stream."""
-        return self._deltas is not None or self._observer is not None
+        return self.deltas is not None or self._observer is not None
 
     def observe(self, observer: Observer) -> None:
         """Register the observer, which is called with the name and payload of every event, in this process."""
@@ -101,14 +101,13 @@ class Announcer:
 
     def announce(self, *, is_end: bool = False) -> None:
         """Tell readers that the events up to here are stored; without a watching reader only of the end."""
-        if self._deltas is not None or is_end:
+        if self.deltas is not None or is_end:
             self._tell(self._note | {"last_seq": self._last_event, "end": is_end})
 
     def add_text(self, delta: str) -> None:
         """Add a piece of text from the model; what is certain of it is told within 50 ms."""
-        if not self.wants_text:
-            return
-        self._add(self.outflow.feed(delta))
+        if self.wants_text:
+            self._add(self.outflow.feed(delta))
 
     def _add(self, text: str) -> None:
         # The stored message neither begins nor ends with white space: what was sent of it is always its beginning.
@@ -120,8 +119,8 @@ class Announcer:
     def _send(self, text: str) -> None:
         if text and self._observer is not None:
             self._observer("text_delta", {"text": text})
-        if text and self._deltas is not None:
-            self._deltas.add(text)
+        if text and self.deltas is not None:
+            self.deltas.add(text)
 
     def reset_text(self) -> None:
         """Tell readers to drop the text of this step: the model's stream was interrupted and starts again."""
@@ -129,8 +128,8 @@ class Announcer:
         self._has_text, self._space = False, ""
         if self._observer is not None:
             self._observer("text_delta", {"text": "", "reset": True})
-        if self._deltas is not None:
-            self._deltas.reset()
+        if self.deltas is not None:
+            self.deltas.reset()
 
     def flush(self, *, is_end: bool = False) -> None:
         """Send the rest of the text at once, so that it arrives before the stored event that follows it.
@@ -142,8 +141,8 @@ class Announcer:
             if not is_end:
                 self._send(self._space)
             self._has_text, self._space = False, ""
-        if self._deltas is not None:
-            self._deltas.flush()
+        if self.deltas is not None:
+            self.deltas.end_step()
 
 
 class LiveTurn:
@@ -297,7 +296,9 @@ class TurnReaders:
         self, key: TurnKey, inbox_ids: Sequence[int] = (), *, last_seq: int = -1, watched: bool = False
     ) -> Announcer:
         """Return the announcer of a turn; `last_seq` is the last stored event of an interrupted attempt."""
-        return Announcer(self._tell, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
+        announcer = Announcer(self._tell, self._rules, key, inbox_ids=inbox_ids, last_seq=last_seq, watched=watched)
+        self._vault.senders.update(dict.fromkeys(inbox_ids, announcer.deltas) if announcer.deltas is not None else {})
+        return announcer
 
     @contextlib.contextmanager
     def running_here(self, inbox_ids: Sequence[int]) -> Iterator[None]:

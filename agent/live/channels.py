@@ -13,8 +13,9 @@ from shared.models.base import MAX_ID
 statements = load_statements(__file__)
 
 # `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
-# `READERS`: a process asks whether any reader waits for a message, and another process answers. `DUE`: a scheduled job
-# has sent a message into a place (its key). `JOBS`: there may be a job for a worker (its id; empty: for any).
+# `READERS`: a process asks whether any reader waits for a message, and another process answers; or it asks for the text
+# of a message's running turn. `DUE`: a scheduled job, or a window of the page, has sent a message into a place (its
+# key). `JOBS`: there may be a job for a worker (its id; empty: for any).
 TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_readers", "parley_due"
 JOBS = "parley_jobs"
 # Sent by triggers, with the name of the table that an admin has changed.
@@ -42,11 +43,15 @@ class TurnNote(BaseModel):
 
 
 class ReaderNote(BaseModel):
-    """A note of `READERS`: a process has `asked` whether one of these messages is awaited, or answers that it is."""
+    """A note of `READERS`: a process has `asked` whether one of these messages is awaited, or answers that it is.
+
+    `text_of`: somebody has begun to follow this message late, and needs the text that its turn has told before.
+    """
 
     asked: str | None = None
     inbox: list[Id] = []
     here: str | None = None
+    text_of: Id | None = None
 
 
 def read_note(kind: type[TurnNote | ReaderNote], payload: object) -> dict[str, Any] | None:

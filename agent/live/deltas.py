@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from shared.credentials.vault import Undecryptable, Vault
 from shared.text import clean
@@ -21,9 +22,13 @@ PURPOSE = b"parley text deltas"
 
 
 class DeltaVault:
-    """Encrypts what notes tell of a turn's text, and decrypts it for the readers of that turn alone."""
+    """Encrypts what notes tell of a turn's text, and decrypts it for the readers of that turn alone.
+
+    `senders` are those of the turns that run here, by the ids of the messages that they answer: for who comes late.
+    """
 
     def __init__(self, secret_keys: Sequence[str]) -> None:
+        self.senders: WeakValueDictionary[int, DeltaSender] = WeakValueDictionary()
         self._vault = Vault(secret_keys, PURPOSE)
 
     def seal(self, note: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
@@ -49,18 +54,33 @@ class DeltaSender:
         """`send` gets {seq, delta}. With `is_reset` readers drop the text that an earlier attempt may have sent."""
         self._send, self._next_seq, self._is_reset = send, next_seq, is_reset
         self._waiting: list[str] = []
+        # The text of this step, for those who come late.
+        self._step: list[str] = []
         self._pause: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
         """Send this text within 50 ms."""
         self._waiting.append(text)
+        self._step.append(text)
         self._send_soon()
 
     def reset(self) -> None:
         """Tell readers to drop the text of this step."""
         self._waiting.clear()
+        self._step.clear()
         self._is_reset = True
         self._send_soon()
+
+    def repeat(self) -> None:
+        """Send the text of this step again from its beginning, because somebody has begun to read."""
+        self._waiting = list(self._step)
+        self._is_reset = True
+        self._send_soon()
+
+    def end_step(self) -> None:
+        """Send the rest of the text at once; what follows is another step's."""
+        self.flush()
+        self._step.clear()
 
     def flush(self) -> None:
         """Send the rest of the text at once."""

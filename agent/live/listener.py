@@ -105,14 +105,17 @@ class Listener(TurnReaders):
         """
         self._observers.of_changes.append(callback)
 
-    async def follow(self, inbox_id: int) -> AsyncGenerator[Event]:
+    async def follow(self, inbox_id: int, *, is_late: bool = False) -> AsyncGenerator[Event]:
         """Yield the events of the turn that answers this message, stored ones and live deltas, until its end.
 
-        Who follows from the beginning gets all of them in their order, unless a connection is lost.
+        Who follows from the beginning gets all of them in their order, unless a connection is lost. With `is_late` the
+        text of a step that is being written is told again from its beginning, as a delta with `reset`.
         """
         last, outage = -1, Outage()
         note: dict[str, Any] = {}
         with self._queue(inbox_id) as queue:
+            if is_late:
+                self._questions.send(READERS, json.dumps({"text_of": inbox_id}))
             while True:
                 # Later events may be stored already, but deltas before them still wait in the queue.
                 events = await self._read_events(inbox_id, outage, after=last, last=note.get("last_seq"))
@@ -285,6 +288,8 @@ class Listener(TurnReaders):
             event.set()
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
             self._questions.send(READERS, json.dumps({"here": note["asked"]}))
+        elif (text := self._vault.senders.get(note.get("text_of", 0))) is not None:
+            text.repeat()
 
     async def _until_lost(self, connection: asyncpg.Connection, loss: asyncio.Event) -> None:
         with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase):

@@ -15,7 +15,7 @@ from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.errors import REFUSED
 from shared.db.statements import load_statements
-from shared.errors import EventIdInUse
+from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import (
     Attachment,
     Decision,
@@ -60,6 +60,8 @@ async def accept_answered(database: Database, message: IncomingMessage) -> bool:
     """Store the arrival of an event that needs no turn, without its text; return whether it arrived the first time."""
     async with database.statement() as session:
         (row,) = await accept_all(session, [to_event(replace(message, content="")) | {"is_answered": True}])
+    if row.inbox_id is None:
+        raise ServerMoved
     return bool(row.is_new)
 
 
@@ -76,6 +78,8 @@ async def accept_all(
 
 
 def _check(row: Any) -> Accepted:
+    if row.inbox_id is None:
+        raise ServerMoved
     # A caller who reuses the event id of another person must not get that person's answer.
     if not row.is_same_sender:
         raise EventIdInUse
@@ -92,7 +96,8 @@ class Inbox:
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Store an event once and queue its turn; acknowledge the event to the platform only after this returns.
 
-        Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message.
+        Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message,
+        `ServerMoved` if its server lives in another cell.
         """
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -118,7 +123,7 @@ class Inbox:
                 if row.is_new:
                     self._notifier.announce_job()
         now = asyncio.get_running_loop().time()
-        self._database.witness.messages.extend((now, row.inbox_id) for row in rows)
+        self._database.witness.messages.extend((now, row.inbox_id) for row in rows if row.inbox_id is not None)
         return rows
 
     async def _accept_and_take(self, events: Sequence[dict[str, Any]], worker: JobTaker) -> Sequence[Any] | None:

@@ -198,6 +198,15 @@ FROM limits ORDER BY used / nullif(allowed + granted, 0) DESC NULLS LAST;
 COMMENT ON VIEW admin.budgets IS
     'Every limit: allowed, granted on top, used, reserved by running calls, left, and when it begins again; the fullest first.';
 
+CREATE VIEW admin.cells AS
+SELECT moved.platform, moved.platform_server_id AS server, coalesce(server.name, moved.platform_server_id) AS server_name, moved.state,
+       moved.other_cell, moved.changed_at AS since
+FROM public.cell_servers AS moved LEFT JOIN public.servers AS server USING (platform, platform_server_id)
+ORDER BY moved.changed_at DESC;
+COMMENT ON VIEW admin.cells IS
+    'Servers that have come to this cell from another one or gone there: arriving, here, leaving, moved. Without a row a server '
+    'lives in the first cell.';
+
 CREATE VIEW admin.audit AS
 SELECT entry.id, entry.created_at AS at, coalesce(entry.actor, entry.database_user) AS who, entry.action,
        entry.table_name AS "table", entry.row_id, entry.old_values AS before, entry.new_values AS after, entry.undoes,

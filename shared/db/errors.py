@@ -97,6 +97,10 @@ def refusals() -> Iterator[None]:
         if state.startswith(UNFIT_VALUE):
             raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
         raise
+    except asyncpg.RaiseError as error:
+        raise Refusal(_reason(error)) from None
+    except asyncpg.IntegrityConstraintViolationError as error:
+        raise Refusal(f"the database refuses this: {_reason(error)}") from None
 
 
 def _reason(error: BaseException | None) -> str:

@@ -128,6 +128,10 @@ class Settings(BaseModel):
     database_direct_url: SecretStr | None = None
     """The address of Postgres itself where `DATABASE_URL` leads to [a pooler in transaction
     mode](../operations.md#a-pooler); for what needs a session, such as LISTEN and migrations."""
+    cells: SecretStr | None = None
+    """Of a door (`parley adapter`) before [several cells](../scaling.md#beyond-one-postgres-cells): name and database
+    of each, `a=postgresql://…,b=postgresql://…`, or the path of a file of such lines; the first one is the home of all
+    that is not in another. It stands in place of `DATABASE_URL`."""
     bus_url: SecretStr | None = None
     """A NATS server, `nats://user:password@host:4222`, `nats://token@host:4222` or `tls://…`, several with commas: it
     carries [what processes tell each other](../operations.md#a-bus) of running turns, instead of Postgres's NOTIFY."""
@@ -249,8 +253,8 @@ class Settings(BaseModel):
     retention_outbox_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     """How long sent replies are kept."""
     retention_events_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
-    """How long the events of turns are kept, from which the page shows its history, what prompts were made of, and long
-    results of tools; up to [a twelfth longer](../operations.md#retention)."""
+    """How long the events of turns are kept, what prompts were made of, and long results of tools; up to
+    [a twelfth longer](../operations.md#retention)."""
     retention_confirmations_days: int = Field(default=365, ge=2, le=36_500, validate_default=True)
     """How long questions and their answers are kept."""
     retention_scheduled_jobs_days: int = Field(default=90, ge=0, le=36_500)

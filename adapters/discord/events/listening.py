@@ -41,14 +41,13 @@ class Mention:
 class Listening:
     """Applies the channel modes, and keeps the latest messages of each channel."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self) -> None:
         self._recent: OrderedDict[int, deque[tuple[int, QuotedMessage]]] = OrderedDict()
         self._known_up_to: OrderedDict[int, int] = OrderedDict()
         self._exchanges = Exchanges()
 
-    async def find_mention(self, message: discord.Message, me: int) -> Mention | None:
-        """Return a `Mention` if the message is for the agent, else None."""
+    async def find_mention(self, message: discord.Message, me: int, database: Database) -> Mention | None:
+        """Return a `Mention` if the message is for the agent, else None; `database` is that of its server."""
         place = to_place(message.channel, message.guild)
         parameters = {
             "server": place.server or "",
@@ -58,7 +57,7 @@ class Listening:
             "known_thread": place.thread,
             "place_key": place.key,
         }
-        async with self._database.statement() as session:
+        async with database.statement() as session:
             rule = (await session.execute(statements.find_rule, parameters)).one()
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
         if rule.mode == "off" and not place.is_direct:

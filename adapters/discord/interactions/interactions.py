@@ -81,6 +81,10 @@ class Interactions:
             log.warning("interaction_failed", kind=interaction.type.name, cause=str(error))
             await self._apologise(interaction, SORRY)
 
+    async def put_off(self, interaction: discord.Interaction, reason: Unavailable) -> None:
+        """Tell why nothing can be done for this server just now."""
+        await self._apologise(interaction, str(reason))
+
     async def _apologise(self, interaction: discord.Interaction, messages: str) -> None:
         try:
             await self._acknowledger.apologise(interaction, messages)

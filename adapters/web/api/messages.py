@@ -14,17 +14,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive
 
 from adapters.web.api import sse
-from adapters.web.api.bodies import ADAPTER, SentMessage, max_body, read_json
+from adapters.web.api.bodies import ADAPTER, SentMessage, max_body, read_json, require_place
 from adapters.web.api.uploads import discard, store_sent
 from adapters.web.faults import Fault, invalid
-from adapters.web.guard import app_of, person_of, with_scope
+from adapters.web.guard import APP, app_of, apps_of, person_of, with_scope
 from adapters.web.tokens import Person
 from agent import commands
 from agent.app import App
 from agent.journal.responses import find_response
 from agent.queue.abandonment import cancel_if_abandoned
 from agent.queue.inbox import Accepted
-from shared.errors import EventIdInUse
+from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import AgentResponse, IncomingMessage
 from shared.models import Conversation, Turn, TurnEvent
 from shared.models.base import MAX_ID
@@ -43,11 +43,25 @@ def wants_events(request: Request) -> bool:
 @with_scope("chat")
 async def post_message(request: Request) -> Response:
     """Accept a message; respond with the AgentResponse, or stream the events of its turn."""
-    app = app_of(request)
+    app, cells = app_of(request), request.app.state.cells
     body = await read_json(request, SentMessage, max_body(app))
     person = person_of(request)
     if person is not None:
         body = as_person(body, person)
+    if cells is None:
+        return await answer_message(request, body, app)
+
+    async def answer_in(cell: App) -> Response:
+        request.scope[APP] = cell
+        return await answer_message(request, body, cell)
+
+    is_command = body.decision is None and body.content.lstrip().startswith("/")
+    response: Response = await cells.use(body.place, answer_in, is_message=not is_command)
+    return response
+
+
+async def answer_message(request: Request, body: SentMessage, app: App) -> Response:
+    """Respond to a message with the app of its cell."""
     is_stream = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
     reply = None
@@ -64,6 +78,8 @@ async def post_message(request: Request) -> Response:
     message = body.to_incoming(files, wants_stream=is_stream, credentials=app.credentials)
     accepted = await accept_once(app, message)
     is_named = body.platform_event_id is not None
+    # They are stored, have 40 MB perhaps, and the turn may take minutes.
+    body.attachments.clear()
     if is_stream:
         on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
         return sse.follow(app.events.follow(accepted.inbox_id), on_closed)
@@ -86,14 +102,16 @@ def as_person(body: SentMessage, person: Person) -> SentMessage:
         "platform_channel_id": f"{own}/{body.platform_channel_id}",
         "platform_event_id": f"{own}:{body.platform_event_id}" if body.platform_event_id is not None else None,
     }
-    return body.model_copy(update=fields)
+    own_body = body.model_copy(update=fields)
+    require_place(own_body.place)
+    return own_body
 
 
 async def accept_once(app: App, message: IncomingMessage) -> Accepted:
-    """Accept the message; discard the files of a duplicate, or of a message whose id another person used."""
+    """Accept the message; discard the files of a duplicate, or of one that is not stored here."""
     try:
         accepted = await app.inbox.accept(message)
-    except EventIdInUse:
+    except (EventIdInUse, ServerMoved):
         await discard(app, message.attachments)
         raise
     if not accepted.is_new:
@@ -136,10 +154,22 @@ async def get_events(request: Request) -> Response:
     after = number(request.query_params.get("after", "0"), "after", MAX_ID)
     limit = number(request.query_params.get("limit", "500"), "limit", MAX_PAGE)
     person = person_of(request)
-    async with app_of(request).database.transaction() as session:
+    # Tokens of people are of the first cell, where direct messages are at home.
+    for app in apps_of(request) if person is None else (app_of(request),):
+        events = await _list_events(app, conversation_id, after, limit=limit, person=person)
+        if events is not None:
+            return JSONResponse({"events": events})
+    raise Fault(404, "not_found", "There is no conversation with that id.")
+
+
+async def _list_events(
+    app: App, conversation_id: int, after: int, *, limit: int, person: Person | None
+) -> list[dict[str, Any]] | None:
+    # None: there is no such conversation, or none that this person may read.
+    async with app.database.transaction() as session:
         conversation = await session.get(Conversation, conversation_id)
         if conversation is None or not may_read(person, conversation):
-            raise Fault(404, "not_found", "There is no conversation with that id.")
+            return None
         query = (
             select(TurnEvent.id, TurnEvent.turn_id, TurnEvent.seq, TurnEvent.name, TurnEvent.payload)
             .join(Turn, Turn.id == TurnEvent.turn_id)
@@ -151,7 +181,7 @@ async def get_events(request: Request) -> Response:
             # A program may have let others write to the same place.
             query = query.where(Turn.user_id == person.user_id)
         rows = (await session.execute(query)).all()
-    return JSONResponse({"events": [row._asdict() for row in rows]})
+    return [row._asdict() for row in rows]
 
 
 def may_read(person: Person | None, conversation: Conversation) -> bool:

@@ -1,9 +1,11 @@
-"""The endpoints of the chat page: messages with files, their events after a reconnect, stop, history."""
+"""The endpoints of the chat page for what is said: messages with files, their events, what arrives, stop."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from pydantic import Field, StringConstraints, ValidationError
@@ -31,10 +33,11 @@ from adapters.web.faults import Fault, from_validation, invalid
 from adapters.web.guard import app_of
 from adapters.web.page import history
 from adapters.web.page.sessions import session_of, with_session
+from adapters.web.page.transcript import to_replies
 from agent import commands
 from agent.app import App
 from agent.journal.steps import Event
-from agent.live.channels import request_stop
+from agent.live.channels import DUE, request_stop
 from agent.turn.confirmations.decisions import read_word
 from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
@@ -44,7 +47,8 @@ PLATFORM = "web"
 ENTER_HERE = commands.CommandReply("Enter it here; it is kept encrypted, and no model sees it.", is_private=True)
 
 # Chosen by the page; these become parts of a channel and of an event id.
-Key = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
+Key = Annotated[str, StringConstraints(strict=True, pattern=rf"^{KEY.pattern}$")]
 
 
 class Typed(Closed):
@@ -71,6 +75,14 @@ class Stop(Closed):
 def place_of(who: str, chat: str) -> Place:
     """Return the place of a chat; it contains the web user's id, so nobody else can name it."""
     return Place(PLATFORM, None, f"{to_prefix(who)}/{chat}", is_direct=True)
+
+
+def place_in(request: Request) -> Place:
+    """Return the place of the chat that the address names; one that no page can have made is not there."""
+    chat = request.path_params["chat"]
+    if KEY.fullmatch(chat) is None:
+        raise Fault(404, "not_found", "There is no such chat.")
+    return place_of(session_of(request), chat)
 
 
 def to_prefix(who: str) -> str:
@@ -107,10 +119,8 @@ async def post_chat_message(request: Request) -> Response:
         if not body.content.strip() and not uploads:
             raise invalid("content", "it may be empty only when there are files")
         sender, place = Sender(PLATFORM, who), place_of(who, body.chat)
-        if (credential := commands.find_credential_form(body.content)) is not None:
-            return sse.follow(sse.command_events(ENTER_HERE, credential))
-        if (reply := await commands.answer(app, sender, place, text=body.content)) is not None:
-            return sse.follow(sse.command_events(reply))
+        if (answer := await _answer_command(app, sender, place, body=body)) is not None:
+            return answer
         message = IncomingMessage(
             adapter="web",
             sender=sender,
@@ -125,7 +135,24 @@ async def post_chat_message(request: Request) -> Response:
         accepted = await accept_once(app, message)
     finally:
         await form.close()
+    # Other windows that show this chat.
+    app.events.notifier.send(DUE, place.key)
     return sse.follow(app.events.follow(accepted.inbox_id))
+
+
+async def _answer_command(app: App, sender: Sender, place: Place, *, body: Typed) -> Response | None:
+    """Return the stream with the answer to a command, which is kept with the chat; None for any other text."""
+    if (credential := commands.find_credential_form(body.content)) is not None:
+        return sse.follow(sse.command_events(ENTER_HERE, credential))
+    reply = await commands.answer(app, sender, place, text=body.content)
+    if reply is None:
+        return None
+    async with app.database.transaction() as session:
+        await history.keep_reply(
+            session, place, who=sender.platform_user_id, event_id=body.event_id, line=body.content, reply=reply
+        )
+    app.events.notifier.send(DUE, place.key)
+    return sse.follow(sse.command_events(reply))
 
 
 @with_session
@@ -138,44 +165,81 @@ async def get_chat_events(request: Request) -> Response:
         inbox_id = await session.scalar(query)
     if inbox_id is None:
         raise Fault(404, "not_found", "This message did not arrive; please send it again.")
-    return sse.follow(app.events.follow(inbox_id))
+    return sse.follow(app.events.follow(inbox_id, is_late=True))
 
 
 @with_session
-async def get_due(request: Request) -> Response:
-    """Stream what scheduled jobs say in a chat from now on, and since the turn `after`; it ends with the server."""
-    app, who = app_of(request), session_of(request)
-    place = place_of(who, request.query_params.get("chat", ""))
-    after = number(request.query_params.get("after", "0"), "after", MAX_ID)
-    return sse.follow(_due_events(app, place, after=after, closing=request.app.state.closing))
-
-
-async def _due_events(app: App, place: Place, *, after: int, closing: asyncio.Event) -> AsyncGenerator[Event]:
-    inbox_ids: set[int] = set()
-    async with aclosing(app.events.due_in(place.key)) as looks:
-        while True:
-            looking = asyncio.ensure_future(anext(looks))
-            closing_task = asyncio.ensure_future(closing.wait())
-            try:
-                await asyncio.wait({looking, closing_task}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                looking.cancel()
-                closing_task.cancel()
-                await asyncio.gather(looking, closing_task, return_exceptions=True)
-            if closing.is_set():
-                # The server is about to end: it waits for its responses.
-                return
-            async for event in _new_due_events(app, place, after=after, inbox_ids=inbox_ids):
-                yield event
-
-
-async def _new_due_events(app: App, place: Place, *, after: int, inbox_ids: set[int]) -> AsyncGenerator[Event]:
+async def get_message_events(request: Request) -> Response:
+    """Stream the events of the turn of one message of a chat: what it has done, its text so far, and what follows."""
+    app, place = app_of(request), place_in(request)
+    message = number(request.path_params["message"], "message", MAX_ID)
     async with app.database.transaction() as session:
-        new_ids = [inbox_id for inbox_id in await history.list_due(session, place, after) if inbox_id not in inbox_ids]
-    for inbox_id in new_ids:
-        inbox_ids.add(inbox_id)
-        async for event in app.events.follow(inbox_id):
+        inbox_id = await history.find_message(session, place, message)
+    if inbox_id is None:
+        raise Fault(404, "not_found", "There is no such message.")
+    return sse.follow(app.events.follow(inbox_id, is_late=True))
+
+
+@with_session
+async def get_arrivals(request: Request) -> Response:
+    """Stream what arrives in a chat, from other windows and scheduled jobs: messages and replies to commands.
+
+    Begins behind the message `after` or the turn `after_turn`, and the reply `after_reply`; ends with the server.
+    """
+    after, after_turn, after_reply = (
+        number(request.query_params.get(name, "0"), name, MAX_ID) for name in ("after", "after_turn", "after_reply")
+    )
+    seen = Seen(after, after_turn, after_reply)
+    arrivals = _arrivals(app_of(request), session_of(request), place_in(request), seen=seen)
+    return sse.follow(_until(request.app.state.closing, arrivals))
+
+
+@dataclass(slots=True)
+class Seen:
+    """The newest message, turn and reply to a command that a window of the page has shown."""
+
+    message: int
+    turn: int
+    reply: int
+
+
+async def _arrivals(app: App, who: str, place: Place, *, seen: Seen) -> AsyncGenerator[Event]:
+    async with aclosing(app.events.due_in(place.key)) as looks:
+        async for _ in looks:
+            async with app.database.transaction() as session:
+                messages = await history.list_arrivals(
+                    session, place, f"{to_prefix(who)}:", after=seen.message, after_turn=seen.turn
+                )
+                rows = await history.list_new_replies(session, place, seen.reply)
+                replies = await to_replies(session, app, who, rows=rows)
+            for message in messages:
+                seen.message = message["message"]
+                yield Event(message["turn_id"] or 0, 0, name="arrival", payload=message)
+            for reply in replies:
+                seen.reply = reply["reply_id"]
+                yield Event(0, 0, name="reply", payload=reply)
+
+
+async def _until(closing: asyncio.Event, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:
+    """Yield the events until the server is about to end: it waits for its responses."""
+    closing_task = asyncio.ensure_future(closing.wait())
+    try:
+        while (event := await _next_unless(closing_task, events)) is not None:
             yield event
+    finally:
+        closing_task.cancel()
+        await events.aclose()
+
+
+async def _next_unless(closing_task: asyncio.Future[Any], events: AsyncGenerator[Event]) -> Event | None:
+    looking = asyncio.ensure_future(anext(events))
+    try:
+        await asyncio.wait({looking, closing_task}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not looking.done():
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+    return None if closing_task.done() else looking.result()
 
 
 @with_session
@@ -184,17 +248,3 @@ async def post_chat_stop(request: Request) -> Response:
     app, who = app_of(request), session_of(request)
     stop = await read_json(request, Stop, MAX_JSON_BYTES)
     return JSONResponse({"stopped": await request_stop(app.database, place_of(who, stop.chat), None)})
-
-
-@with_session
-async def get_history(request: Request) -> Response:
-    """Return this person's chats, and the events of one of them."""
-    who, chat = session_of(request), request.query_params.get("chat", "")
-    async with app_of(request).database.transaction() as session:
-        chats = await history.list_chats(session, PLATFORM, f"{to_prefix(who)}/")
-        place = place_of(who, chat)
-        events = await history.list_recent_events(session, place)
-        open_messages = await history.list_open_messages(session, place, f"{to_prefix(who)}:")
-    return JSONResponse(
-        {"chats": chats, "events": events, "open": open_messages}, headers={"Cache-Control": "no-store"}
-    )

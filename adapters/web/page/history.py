@@ -1,61 +1,66 @@
-"""The history that the page shows when it is opened again, from the stored events."""
+"""What the page follows: messages that are not answered yet, those that arrive, and the replies to commands."""
 
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncSession
-
+from agent.commands import CommandReply
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Place
-from shared.models import InboxMessage
-from shared.text import cut
 
 statements = load_statements(__file__)
 
-SHOWN_TURNS = 200
-TITLE_CHARS = 80
+# A credential may stand in such a line.
+CREDENTIAL_COMMAND = "/credential"
 
 
-async def list_due(session: AsyncSession, place: Place, after: int) -> list[int]:
-    """Return the inbox ids of what scheduled jobs have sent since the turn `after`, in order."""
-    parameters = {"place_key": place.key, "platform": place.platform, "channel": place.channel, "after": after}
-    return list((await session.execute(statements.list_due_messages, parameters)).scalars())
-
-
-async def list_chats(session: AsyncSession, platform: str, prefix: str) -> list[dict[str, Any]]:
-    """Return the conversations whose channels begin with the prefix, latest first."""
-    rows = (await session.execute(statements.list_chats, {"platform": platform, "prefix": prefix})).all()
-    return [
-        {"chat": row.chat, "title": cut(row.title or "", TITLE_CHARS), "last_active_at": row.last_active_at.isoformat()}
-        for row in rows
-    ]
-
-
-async def list_recent_events(session: AsyncSession, place: Place) -> list[dict[str, Any]]:
-    """Return the events of the last turns in a place, in the order of the event stream."""
-    parameters = {"platform": place.platform, "channel": place.channel, "limit": SHOWN_TURNS}
-    rows = (await session.execute(statements.list_events, parameters)).all()
-    return [{"name": row.name, **row.payload, "turn_id": row.turn_id, "seq": row.seq} for row in rows]
-
-
-async def list_open_messages(session: AsyncSession, place: Place, prefix: str) -> list[dict[str, Any]]:
-    """Return the unanswered messages of a place, for the page to follow."""
-    query = (
-        select(InboxMessage.platform_event_id, InboxMessage.content, InboxMessage.attachments, InboxMessage.turn_id)
-        .where(InboxMessage.place_key == place.key, InboxMessage.status.in_(("waiting", "claimed")))
-        # What a scheduled job sends was not sent by the page, which could not follow it.
-        .where(InboxMessage.due_job.is_(None))
-        .order_by(InboxMessage.sent_at, InboxMessage.id)
-    )
+async def list_arrivals(
+    session: Session, place: Place, prefix: str, *, after: int = 0, after_turn: int
+) -> list[dict[str, Any]]:
+    """Return the messages of a chat behind `after` that are open, or whose turn is newer than `after_turn`."""
+    parameters = {"place_key": place.key, "channel": place.channel, "after": after, "after_turn": after_turn}
     return [
         {
+            "message": row.id,
             "event_id": row.platform_event_id.removeprefix(prefix),
             "content": row.content,
-            "files": [
-                {"filename": attachment["filename"], "size_bytes": attachment["size_bytes"]}
-                for attachment in row.attachments
-            ],
+            "files": [{"filename": file["filename"], "size_bytes": file["size_bytes"]} for file in row.attachments],
             "turn_id": row.turn_id,
+            "is_due": row.is_due,
         }
-        for row in (await session.execute(query)).all()
+        for row in (await session.execute(statements.list_arrivals, parameters)).all()
     ]
+
+
+async def find_message(session: Session, place: Place, inbox_id: int) -> int | None:
+    """Return the inbox id of a message of this chat; None for any other."""
+    parameters = {"id": inbox_id, "place_key": place.key}
+    row = (await session.execute(statements.find_message_here, parameters)).one_or_none()
+    return None if row is None else int(row.id)
+
+
+async def keep_reply(
+    session: Session, place: Place, *, who: str, event_id: str, line: str, reply: CommandReply
+) -> None:
+    """Keep a command and its answer with the chat, unless the line may hold a credential."""
+    if line.lstrip().lower().startswith(CREDENTIAL_COMMAND):
+        return
+    content: dict[str, Any] = {
+        "content": reply.text,
+        "files": [{"file_id": file.file_id} for file in reply.files],
+        "commands": [asdict(choice) for choice in reply.choices],
+    }
+    parameters = {"channel": place.channel, "who": who, "event_id": event_id, "line": line.strip()}
+    await session.execute(statements.keep_reply, parameters | {"reply": json.dumps(content)})
+
+
+async def find_newest_reply(session: Session, place: Place) -> int:
+    """Return the id of the last reply to a command in a chat, 0 without any."""
+    return int((await session.execute(statements.find_newest_reply, {"channel": place.channel})).scalar_one())
+
+
+async def list_new_replies(session: Session, place: Place, after: int) -> Sequence[Any]:
+    """Return what commands have answered in a chat behind a reply."""
+    return (await session.execute(statements.list_new_replies, {"channel": place.channel, "after": after})).all()

@@ -7,34 +7,140 @@ INSERT INTO used_links (nonce, expires_at) VALUES (:nonce, to_timestamp(:until))
 ON CONFLICT (nonce) DO NOTHING RETURNING id;
 
 -- name: list_chats
-SELECT substr(platform_channel_id, length(:prefix) + 1) AS chat, last_active_at,
-    (SELECT content FROM messages WHERE messages.conversation_id = conversations.id AND role = 'user'
-     ORDER BY turn_id, seq LIMIT 1) AS title
-FROM conversations
-WHERE platform = :platform AND platform_server_id IS NULL AND platform_thread_id IS NULL
-  AND starts_with(platform_channel_id, :prefix)
-ORDER BY last_active_at DESC LIMIT 100;
+-- Own chats behind a cursor, the pinned ones first, then the latest; those with nothing but commands have no conversation.
+WITH own AS (
+    SELECT platform_channel_id AS channel, conversations.id AS conversation_id, last_active_at FROM conversations
+    WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
+      AND platform_channel_id COLLATE "C" >= :first AND platform_channel_id COLLATE "C" < :behind
+    UNION ALL
+    SELECT platform_channel_id, NULL, max(created_at) FROM web_replies
+    WHERE platform_channel_id COLLATE "C" >= :first AND platform_channel_id COLLATE "C" < :behind AND NOT EXISTS (
+        SELECT FROM conversations AS place WHERE place.platform = 'web' AND place.platform_server_id IS NULL
+            AND place.platform_thread_id IS NULL AND place.platform_channel_id = web_replies.platform_channel_id
+    )
+    GROUP BY platform_channel_id
+), shown AS (
+    SELECT own.*, web_chats.title, web_chats.pinned_at IS NOT NULL AS is_pinned
+    FROM own LEFT JOIN web_chats ON web_chats.platform_channel_id = own.channel
+    WHERE CAST(:before_channel AS text) IS NULL OR (web_chats.pinned_at IS NOT NULL, own.last_active_at, own.channel)
+        < (CAST(:before_pinned AS boolean), CAST(:before_at AS timestamptz), CAST(:before_channel AS text))
+    ORDER BY is_pinned DESC, last_active_at DESC, channel DESC LIMIT :limit
+)
+SELECT substr(channel, length(:first) + 1) AS chat, last_active_at, is_pinned, coalesce(
+    title,
+    (SELECT content FROM messages WHERE messages.conversation_id = shown.conversation_id AND role = 'user'
+     ORDER BY turn_id, seq LIMIT 1),
+    (SELECT line FROM web_replies WHERE web_replies.platform_channel_id = shown.channel ORDER BY id LIMIT 1)
+) AS title
+FROM shown ORDER BY is_pinned DESC, last_active_at DESC, channel DESC;
 
--- name: list_events
-WITH shown AS (
-    SELECT turns.id FROM turns JOIN conversations ON conversations.id = turns.conversation_id
-    WHERE platform = :platform AND platform_server_id IS NULL AND platform_thread_id IS NULL
-      AND platform_channel_id = :channel AND parent_turn_id IS NULL
+-- name: find_chat
+-- Whether there is such a chat, and whose user its person is.
+SELECT link.user_id, (
+    SELECT id FROM conversations WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
+        AND platform_channel_id = :channel
+) AS conversation_id, EXISTS (SELECT FROM web_replies WHERE platform_channel_id = :channel) AS has_replies
+FROM user_platform_links AS link WHERE link.platform = 'web' AND link.platform_user_id = :who;
+
+-- name: change_chat
+-- NULL leaves a title, or whether it is pinned, as it is; an empty title takes the name away.
+INSERT INTO web_chats AS chat (user_id, platform_channel_id, title, pinned_at)
+VALUES (:user_id, :channel, nullif(:title, ''), CASE WHEN :is_pinned THEN now() END)
+ON CONFLICT (platform_channel_id) DO UPDATE SET
+    title = CASE WHEN CAST(:title AS text) IS NULL THEN chat.title ELSE excluded.title END,
+    pinned_at = CASE WHEN CAST(:is_pinned AS boolean) IS NULL THEN chat.pinned_at
+                     WHEN :is_pinned THEN coalesce(chat.pinned_at, now()) END;
+
+-- name: list_files_of_chat
+SELECT id, minio_key FROM file_records WHERE conversation_id = :conversation_id ORDER BY id LIMIT :limit;
+
+-- name: erase_chat
+SELECT parley_erase_web_chat(:user_id, :who, :channel, :place_key, CAST(:file_ids AS bigint[]));
+
+-- name: search_messages
+-- The newest messages of a person's chats in which all words occur.
+SELECT substr(place.platform_channel_id, length(:first) + 1) AS chat, message.turn_id, message.role, message.content,
+       message.created_at
+FROM conversations AS place CROSS JOIN LATERAL (
+    SELECT turn_id, role, content, created_at FROM messages
+    WHERE messages.conversation_id = place.id AND role IN ('user', 'assistant') AND content <> ''
+      AND content ILIKE ALL (CAST(:patterns AS text[]))
+    ORDER BY turn_id DESC, seq DESC LIMIT :per_chat
+) AS message
+WHERE place.platform = 'web' AND place.platform_server_id IS NULL AND place.platform_thread_id IS NULL
+  AND place.platform_channel_id COLLATE "C" >= :first AND place.platform_channel_id COLLATE "C" < :behind
+ORDER BY message.turn_id DESC LIMIT :limit;
+
+-- name: list_turns
+-- The newest turns of a chat before one, newest first, each with its steps.
+WITH shown AS MATERIALIZED (
+    SELECT turns.* FROM conversations JOIN turns ON turns.conversation_id = conversations.id
+    WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
+      AND platform_channel_id = :channel AND parent_turn_id IS NULL AND turns.id < :before
     ORDER BY turns.id DESC LIMIT :limit
 )
-SELECT turn_id, seq, name, payload FROM turn_events JOIN shown ON shown.id = turn_id ORDER BY turn_id, seq;
+SELECT shown.id, shown.status, shown.error, shown.model, shown.iterations, shown.finished, shown.started_at,
+    (SELECT json_agg(json_build_array(seq, role, content, tool_call_id, tool_name, outcome, plan IS NOT NULL) ORDER BY seq)
+     FROM messages WHERE messages.turn_id = shown.id) AS steps,
+    (SELECT json_build_array(coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0))
+     FROM token_logs WHERE token_logs.turn_id = shown.id) AS tokens,
+    (SELECT choices FROM outbox WHERE outbox.turn_id = shown.id) AS choices,
+    (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = shown.id) AS confirmation_id
+FROM shown ORDER BY shown.id DESC;
 
--- name: list_due_messages
--- The messages of scheduled jobs: those that are open, and those whose turn is newer than the one shown last.
-SELECT id FROM inbox
-WHERE place_key = :place_key AND due_job IS NOT NULL AND status IN ('waiting', 'claimed')
-UNION
-SELECT inbox.id FROM conversations
+-- name: list_own_files
+SELECT file.id, file.filename, file.mime_type, file.size_bytes, file.status
+FROM file_records AS file JOIN user_platform_links AS link ON link.user_id = file.user_id
+WHERE file.id = ANY(CAST(:ids AS bigint[])) AND link.platform = 'web' AND link.platform_user_id = :who;
+
+-- name: list_replies
+-- What commands have answered below the turns from one on, before another.
+SELECT id, turn_id, event_id, line, reply, created_at FROM web_replies
+WHERE platform_channel_id = :channel AND turn_id >= :first AND turn_id < :before ORDER BY id;
+
+-- name: keep_reply
+-- Of a person who was just erased nothing is kept. A chat keeps its newest 500.
+WITH surplus AS (
+    DELETE FROM web_replies WHERE platform_channel_id = :channel AND id <= (
+        SELECT id FROM web_replies WHERE platform_channel_id = :channel ORDER BY id DESC LIMIT 1 OFFSET 499
+    )
+)
+INSERT INTO web_replies (user_id, platform_channel_id, turn_id, event_id, line, reply)
+SELECT link.user_id, :channel, coalesce((
+    SELECT turns.id FROM conversations JOIN turns ON turns.conversation_id = conversations.id
+    WHERE conversations.platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
+      AND platform_channel_id = :channel ORDER BY turns.id DESC LIMIT 1
+), 0), :event_id, :line, CAST(:reply AS jsonb)
+FROM user_platform_links AS link WHERE link.platform = 'web' AND link.platform_user_id = :who
+ON CONFLICT (platform_channel_id, event_id) DO NOTHING;
+
+-- name: find_newest_reply
+SELECT coalesce(max(id), 0) AS id FROM web_replies WHERE platform_channel_id = :channel;
+
+-- name: list_new_replies
+SELECT id, turn_id, event_id, line, reply, created_at FROM web_replies
+WHERE platform_channel_id = :channel AND id > :after ORDER BY id;
+
+-- name: list_arrivals
+-- The messages of a chat behind one: those that are open, and those whose turn is newer than the one shown last.
+SELECT id, platform_event_id, content, attachments, turn_id, due_job IS NOT NULL AS is_due FROM inbox
+WHERE place_key = :place_key AND status IN ('waiting', 'claimed') AND id > :after
+UNION ALL
+SELECT inbox.id, platform_event_id, content, attachments, inbox.turn_id, due_job IS NOT NULL FROM conversations
 JOIN turns ON turns.conversation_id = conversations.id JOIN inbox ON inbox.turn_id = turns.id
-WHERE conversations.platform = :platform AND conversations.platform_server_id IS NULL
+WHERE conversations.platform = 'web' AND conversations.platform_server_id IS NULL
   AND conversations.platform_thread_id IS NULL AND conversations.platform_channel_id = :channel
-  AND turns.id > :after AND due_job IS NOT NULL
+  AND turns.id > :after_turn AND inbox.id > :after AND inbox.status NOT IN ('waiting', 'claimed')
 ORDER BY id;
+
+-- name: find_message_here
+SELECT id FROM inbox WHERE id = :id AND place_key = :place_key;
+
+-- name: export_messages
+SELECT messages.turn_id, seq, role, content, speaker, model_used, created_at FROM messages
+WHERE conversation_id = :conversation_id AND role IN ('user', 'assistant')
+  AND (messages.turn_id, seq) > (:turn_id, :seq)
+ORDER BY messages.turn_id, seq LIMIT :limit;
 
 -- name: is_memory_paused
 SELECT is_memory_paused FROM users WHERE id = :user_id;

@@ -1,8 +1,13 @@
 // The chat page: sends what is typed, follows the events of each turn, finds back after a lost connection or a reload.
 
+import { loadChats, showCurrent, touch } from "./chats.js";
+import { limit, openBox, putBack, takeMessage, write } from "./composer.js";
 import { openMemories } from "./memories.js";
+import { openMenuOf } from "./menu.js";
+import { pastNodes, replyNodes } from "./past.js";
+import { onMatch } from "./search.js";
 import { events, newId, pause, refusal } from "./stream.js";
-import { TurnView, chatEntry, chip, faultLine, icon, node, personMessage, sizeText } from "./view.js";
+import { TurnView, faultLine, personMessage } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const KEPT = "parley.chat";
@@ -10,66 +15,128 @@ const WAITS = [500, 1000, 2000, 4000, 8000, 15000];
 
 const page = {
   chat: null,
-  chats: [],
-  picked: [],
+  // By the turn's id.
   turns: new Map(),
+  // What is being followed, by its address.
   running: new Set(),
+  // Event ids that this window has sent, and inbox ids that it follows.
+  own: new Set(),
+  newest: { message: 0, turn: 0, reply: 0 },
+  // The turn before which the past goes on; null: all of it is shown.
+  oldest: null,
   loaded: Promise.resolve(),
-  due: null,
+  watch: null,
 };
 
 // --- the conversation -------------------------------------------------------------------------------------------------
 
-function openChat(chat) {
+export function openChat(chat) {
   page.loaded = load(chat);
   return page.loaded;
 }
 
 async function load(chat) {
-  page.chat = chat;
-  page.turns = new Map();
-  page.running = new Set();
+  Object.assign(page, { chat, turns: new Map(), running: new Set(), own: new Set(), oldest: null });
+  page.newest = { message: 0, turn: 0, reply: 0 };
   // The fragment would show a chat twice in the browser's history.
   history.replaceState(null, "", `#${chat}`);
   localStorage.setItem(KEPT, chat);
   $("log").replaceChildren();
   $("welcome").hidden = true;
   closeSidebar();
-  refresh();
-  const response = await fetchSurely(`/chat/history?chat=${chat}`);
+  openBox(chat);
+  showCurrent(chat);
+  openMenuOf(chat, () => newChat());
+  const response = await fetchSurely(`/page/chats/${chat}/messages`);
   if (page.chat !== chat) return;
   if (!response.ok) {
     $("log").append(faultLine(await refusal(response)));
     return;
   }
-  const said = await response.json();
-  page.chats = said.chats;
-  for (const event of said.events) show(event);
-  for (const message of said.open) {
-    if (message.turn_id === null) append(personMessage(message.content, message.files));
-    follow(chat, message.event_id, null, page.turns.get(message.turn_id));
-  }
+  const body = await response.json();
+  $("log").append(...pastNodes(body, keepTurn));
+  goOn(body);
+  page.newest.reply = body.newest_reply;
+  for (const message of body.open) arrive(message, message.turn_id !== null);
   refresh();
   toEnd(true);
-  watchDue();
+  watchArrivals();
 }
 
-// Shows what scheduled jobs say while the page is open. A page that nobody sees keeps no connection: a browser has few.
-async function watchDue() {
-  page.due?.abort();
+function keepTurn(turn, view) {
+  page.newest.turn = Math.max(page.newest.turn, turn.turn_id);
+  if (turn.is_running) page.turns.set(turn.turn_id, view);
+}
+
+const newChat = async () => { await openChat(newId()); $("text").focus(); };
+
+// Opens a chat where a turn stands, however far back that is.
+async function openAt(chat, turn) {
+  if (chat !== page.chat) await openChat(chat);
+  closeSidebar();
+  const find = () => $("log").querySelector(`[data-turn="${turn}"]`);
+  for (let read = null; !find() && page.oldest !== null && page.oldest !== read;) {
+    read = page.oldest;
+    await loadEarlier();
+  }
+  const answer = find();
+  if (!answer) return;
+  for (const other of $("log").querySelectorAll(".match")) other.classList.remove("match");
+  answer.classList.add("match");
+  // Behind the frame in which a chat that was just opened goes to its end.
+  requestAnimationFrame(() => (answer.previousElementSibling ?? answer).scrollIntoView({ block: "start" }));
+}
+
+function goOn(body) {
+  page.oldest = body.has_more ? body.turns[0].turn_id : null;
+  $("earlier").hidden = page.oldest === null;
+}
+
+// Reads the page of the past before the oldest turn that is shown; what is in view stays where it is.
+async function loadEarlier() {
+  const { chat, oldest } = page;
+  if (oldest === null || page.isReadingPast) return;
+  page.isReadingPast = true;
+  try {
+    const response = await fetch(`/page/chats/${chat}/messages?before=${oldest}`);
+    if (!response.ok || page.chat !== chat || page.oldest !== oldest) return;
+    const body = await response.json();
+    const first = $("log").firstElementChild;
+    const top = first?.getBoundingClientRect().top;
+    $("log").prepend(...pastNodes(body, () => {}));
+    goOn(body);
+    if (first) $("scroll").scrollTop += first.getBoundingClientRect().top - top;
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    offline(true);
+  } finally {
+    page.isReadingPast = false;
+  }
+  if (isNear($("earlier"))) loadEarlier();
+}
+
+const isNear = (element) => !element.hidden && element.getBoundingClientRect().bottom > -PAST_PIXELS;
+const PAST_PIXELS = 800;
+
+// Shows what other windows and scheduled jobs say while the page is open. A page that nobody sees keeps no connection: a
+// browser has few.
+async function watchArrivals() {
+  page.watch?.abort();
   if (document.hidden) return;
   const watch = new AbortController();
-  page.due = watch;
+  page.watch = watch;
   const { chat } = page;
   for (let failures = 0; !watch.signal.aborted; failures += 1) {
-    const after = Math.max(0, ...page.turns.keys());
+    const { message, turn, reply } = page.newest;
+    const address = `/page/chats/${chat}/arrivals?after=${message}&after_turn=${turn}&after_reply=${reply}`;
     try {
-      const response = await fetch(`/chat/due?chat=${chat}&after=${after}`, { signal: watch.signal });
+      const response = await fetch(address, { signal: watch.signal });
       if (!response.ok && response.status < 500) return;
       for await (const event of response.ok ? events(response) : []) {
         if (watch.signal.aborted) return;
         failures = 0;
-        showDue(event);
+        if (event.name === "arrival") arrive(event);
+        if (event.name === "reply") showReply(event);
       }
     } catch (error) {
       if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
@@ -78,27 +145,34 @@ async function watchDue() {
   }
 }
 
-function showDue(event) {
-  if (event.name === "error") return;
+// A message that is not answered yet, or was not when this window showed the chat; `isShown`: its text is there already.
+function arrive(message, isShown = false) {
+  page.newest.message = Math.max(page.newest.message, message.message);
+  if (page.own.has(message.event_id) || page.own.has(message.message)) return;
+  page.own.add(message.message);
   const stays = nearEnd();
-  // It was shown already when the page was opened while it was being answered.
-  if (event.name !== "user_message" || !page.turns.has(event.turn_id)) show(event);
-  if (event.name === "message") $("announcer").textContent = event.content;
+  if (!isShown || !page.turns.has(message.turn_id)) append(personMessage(message.content, message.files));
+  if (stays) toEnd(true);
+  const address = `/page/chats/${page.chat}/messages/${message.message}/events`;
+  follow(page.chat, address, null, page.turns.get(message.turn_id));
+}
+
+function showReply(reply) {
+  page.newest.reply = Math.max(page.newest.reply, reply.reply_id);
+  if (page.own.has(reply.event_id)) return;
+  const stays = nearEnd();
+  append(...replyNodes(reply));
+  refresh();
   if (stays) toEnd();
 }
 
 // What the person says next answers the question before it, or leaves it: its buttons go.
-function append(message) {
-  for (const choices of $("log").querySelectorAll(".choices")) choices.remove();
-  $("log").append(message);
-}
-
-function show(event) {
-  if (event.name === "user_message") {
-    append(personMessage(event.content));
-    return;
+function append(...messages) {
+  for (const choices of $("log").querySelectorAll(".choices, .again")) {
+    if (choices.contains(document.activeElement)) $("text").focus();
+    choices.remove();
   }
-  turnOf(event).take(event);
+  $("log").append(...messages);
 }
 
 function turnOf(event, placeholder) {
@@ -115,27 +189,31 @@ function turnOf(event, placeholder) {
   turn = placeholder ?? new TurnView();
   if (!turn.node.isConnected) $("log").append(turn.node);
   // Several messages sent in a row become one turn: its answer stands below the last of them.
-  if (event.turn_id) page.turns.set(event.turn_id, turn);
+  if (event.turn_id) {
+    page.turns.set(event.turn_id, turn);
+    page.newest.turn = Math.max(page.newest.turn, event.turn_id);
+  }
   return turn;
 }
 
-// Reads the events of one message until its turn is complete, over as many connections as that takes.
-async function follow(chat, eventId, response, placeholder, resend) {
+// Reads the events of one message until its turn is complete, over as many connections as that takes. `sent` is what can
+// be sent again, or put back.
+async function follow(chat, address, response, placeholder, sent) {
   const turn = { view: placeholder ?? new TurnView(), isDone: false };
   if (!turn.view.node.isConnected) $("log").append(turn.view.node);
-  page.running.add(eventId);
+  page.running.add(address);
   refresh();
   for (let failures = 0; !turn.isDone && page.chat === chat; failures += 1) {
     try {
-      response ??= await fetch(`/chat/events?event_id=${eventId}`);
+      response ??= await fetch(address);
       if (response.ok) {
         offline(false);
         await read(chat, response, turn, () => { failures = 0; });
-      } else if (response.status === 404 && resend) {
-        response = await resend();
+      } else if (response.status === 404 && sent) {
+        response = await sent.post();
         continue;
       } else if (response.status < 500) {
-        return refused(chat, eventId, turn.view, await refusal(response));
+        return refused(chat, address, turn.view, await refusal(response), sent);
       }
     } catch (error) {
       if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
@@ -145,7 +223,7 @@ async function follow(chat, eventId, response, placeholder, resend) {
     offline(failures > 0);
     await pause(WAITS[Math.min(failures, WAITS.length - 1)]);
   }
-  ended(chat, eventId);
+  ended(chat, address);
 }
 
 async function read(chat, response, turn, heard) {
@@ -166,17 +244,22 @@ async function read(chat, response, turn, heard) {
   }
 }
 
-function refused(chat, eventId, view, reason) {
+function refused(chat, address, view, reason, sent) {
   view.node.remove();
-  ended(chat, eventId);
+  ended(chat, address);
+  if (page.chat !== chat) return;
+  if (sent) {
+    sent.node.remove();
+    putBack(sent.content, sent.files);
+  }
   $("log").append(faultLine(reason));
   toEnd();
 }
 
-function ended(chat, eventId) {
+function ended(chat, address) {
   if (page.chat !== chat) return;
   offline(false);
-  page.running.delete(eventId);
+  page.running.delete(address);
   refresh();
   if (nearEnd()) toEnd();
 }
@@ -186,38 +269,37 @@ function ended(chat, eventId) {
 async function send() {
   // What was said before comes first; a message sent meanwhile would be shown twice.
   await page.loaded;
-  const content = $("text").value.trim();
-  const files = page.picked;
-  if (!content && !files.length) return;
-  $("text").value = "";
-  page.picked = [];
-  say(content, files);
+  const message = takeMessage();
+  if (message) say(message.content, message.files);
 }
 
 function say(content, files, confirmation) {
   const chat = page.chat;
   const eventId = newId();
-  append(personMessage(content, files.map((file) => ({ filename: file.name, size_bytes: file.size }))));
-  if (!page.chats.some((each) => each.chat === chat)) page.chats.unshift({ chat, title: content || files[0].name });
+  page.own.add(eventId);
+  const shown = personMessage(content, files.map((file) => ({ filename: file.name, size_bytes: file.size })));
+  append(shown);
+  touch(chat, content || files[0].name);
   const view = new TurnView();
   $("log").append(view.node);
-  fit();
+  refresh();
   toEnd(true);
-  const post = () => fetch("/chat/messages", { method: "POST", body: form(chat, eventId, content, files, confirmation) });
-  deliver(chat, eventId, view, post);
+  const body = form(chat, eventId, content, files, confirmation);
+  deliver(chat, eventId, view, { content, files, node: shown, post: () => fetch("/chat/messages", { method: "POST", body }) });
 }
 
-async function deliver(chat, eventId, view, post) {
-  page.running.add(eventId);
+async function deliver(chat, eventId, view, sent) {
+  const address = `/chat/events?event_id=${eventId}`;
+  page.running.add(address);
   refresh();
   let response = null;
   try {
-    response = await post();
+    response = await sent.post();
   } catch (error) {
     // It may have arrived all the same: `follow` asks, and sends it again when it has not.
     if (!(error instanceof TypeError)) throw error;
   }
-  await follow(chat, eventId, response, view, post);
+  await follow(chat, address, response, view, sent);
 }
 
 function form(chat, eventId, content, files, confirmation) {
@@ -229,6 +311,8 @@ function form(chat, eventId, content, files, confirmation) {
   for (const file of files) fields.append("files", file, file.name);
   return fields;
 }
+
+const lastWords = () => [...$("log").querySelectorAll(".person .bubble")].at(-1)?.textContent ?? "";
 
 async function stop() {
   $("stop").disabled = true;
@@ -257,47 +341,11 @@ async function fetchSurely(address) {
   }
 }
 
-// --- files --------------------------------------------------------------------------------------------------------------
-
-function pick(files) {
-  page.picked = [...page.picked, ...files];
-  refresh();
-  $("text").focus();
-}
-
-function pickedEntry(file, position) {
-  const remove = node("button", "remove", icon("close"));
-  remove.type = "button";
-  remove.setAttribute("aria-label", `Remove ${file.name}`);
-  remove.addEventListener("click", () => {
-    page.picked = page.picked.filter((_, index) => index !== position);
-    refresh();
-  });
-  return node("li", "", chip(file.name, sizeText(file.size), remove));
-}
-
-function carriesFiles(event) {
-  return Array.from(event.dataTransfer?.types ?? []).includes("Files");
-}
-
 // --- what the page looks like ---------------------------------------------------------------------------------------------
 
 function refresh() {
-  const current = page.chats.find((each) => each.chat === page.chat);
-  $("title").textContent = current?.title || "New chat";
-  document.title = current?.title ? `${current.title} · Parley` : "Parley";
-  $("chats").replaceChildren(...page.chats.map((each) => chatEntry(each, each.chat === page.chat)));
-  $("picked").replaceChildren(...page.picked.map(pickedEntry));
   $("stop").hidden = page.running.size === 0;
-  $("send").disabled = !$("text").value.trim() && !page.picked.length;
   $("welcome").hidden = $("log").childElementCount > 0;
-}
-
-function fit() {
-  const text = $("text");
-  text.style.height = "auto";
-  text.style.height = `${Math.min(text.scrollHeight, 240)}px`;
-  refresh();
 }
 
 function nearEnd() {
@@ -313,7 +361,8 @@ function toEnd(always = false) {
 
 function offline(isLost) {
   $("status").hidden = !isLost;
-  $("status").textContent = isLost ? "The connection is lost; trying again …" : "";
+  const reason = navigator.onLine ? "The connection is lost; trying again …" : "You are offline; what you write is kept here.";
+  $("status").textContent = isLost ? reason : "";
 }
 
 function openSidebar(isOpen) {
@@ -325,50 +374,60 @@ function closeSidebar() {
   openSidebar(false);
 }
 
+// What this installation can do, and what its owner has to set up yet.
+async function showState() {
+  const response = await fetchSurely("/page/state");
+  if (!response.ok) return;
+  const state = await response.json();
+  limit(state.max_bytes, state.max_files);
+  $("no-model").hidden = state.has_model;
+  $("no-model-owner").hidden = !state.is_owner;
+  $("no-model-others").hidden = state.is_owner;
+}
+
 // --- what people do -------------------------------------------------------------------------------------------------------
 
 $("composer").addEventListener("submit", (event) => { event.preventDefault(); send(); });
-$("text").addEventListener("input", fit);
 $("text").addEventListener("keydown", (event) => {
+  // What was said last, to say it otherwise.
+  if (event.key === "ArrowUp" && !$("text").value && lastWords()) {
+    event.preventDefault();
+    write(lastWords());
+  }
   // While an input method composes, Enter picks a word.
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
   send();
 });
-$("text").addEventListener("paste", (event) => {
-  if (!event.clipboardData.files.length) return;
-  event.preventDefault();
-  pick(event.clipboardData.files);
-});
 $("stop").addEventListener("click", stop);
 $("log").addEventListener("choice", (event) => say(event.detail.text, [], event.detail.confirmation));
-$("attach").addEventListener("click", () => $("files").click());
-$("files").addEventListener("change", () => { pick($("files").files); $("files").value = ""; });
+$("log").addEventListener("again", () => { if (lastWords()) say(lastWords(), []); });
+$("scroll").addEventListener("scroll", () => { if (isNear($("earlier"))) loadEarlier(); }, { passive: true });
+$("earlier").addEventListener("click", loadEarlier);
 $("menu").addEventListener("click", () => openSidebar(!document.body.classList.contains("menu-open")));
 $("shade").addEventListener("click", closeSidebar);
 $("open-memories").addEventListener("click", () => { closeSidebar(); openMemories(page.chat); });
-$("new-chat").addEventListener("click", async () => { await openChat(newId()); $("text").focus(); });
+$("new-chat").addEventListener("click", newChat);
+$("skip").addEventListener("click", (event) => { event.preventDefault(); $("text").focus(); });
+onMatch(openAt);
 $("welcome").addEventListener("click", (event) => {
   const idea = event.target.closest("button");
   if (!idea) return;
-  $("text").value = idea.textContent;
+  write(idea.textContent);
   send();
 });
-document.addEventListener("visibilitychange", () => page.loaded.then(watchDue));
-document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeSidebar(); });
-document.addEventListener("dragover", (event) => {
-  if (!carriesFiles(event)) return;
-  event.preventDefault();
-  document.body.classList.add("dropping");
+document.addEventListener("visibilitychange", () => page.loaded.then(watchArrivals));
+document.addEventListener("keydown", (event) => {
+  // It closes what is open before it stops an answer.
+  if (event.key !== "Escape" || document.querySelector("dialog[open], :popover-open")) return;
+  if (document.body.classList.contains("menu-open")) closeSidebar();
+  else if (page.running.size) stop();
 });
-document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
-document.addEventListener("drop", (event) => {
-  document.body.classList.remove("dropping");
-  if (!carriesFiles(event)) return;
-  event.preventDefault();
-  pick(event.dataTransfer.files);
-});
+addEventListener("offline", () => offline(true));
+addEventListener("online", () => offline(false));
 
 const named = () => (/^#[A-Za-z0-9_-]{1,64}$/.test(location.hash) ? location.hash.slice(1) : null);
 addEventListener("hashchange", () => { if (named() && named() !== page.chat) openChat(named()); });
 openChat(named() ?? localStorage.getItem(KEPT) ?? newId());
+loadChats();
+showState();

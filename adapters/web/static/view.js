@@ -1,10 +1,10 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
 import { credentialForm } from "./credentials.js";
-import { codeBlock, render } from "./markdown.js";
+import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
+export const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 const ATTACHED = /\n*\[Attached files:\]\n([\s\S]*)$/;
 const ATTACHED_LINE = /^- (.+) \(file_id \d+, ([^()]*), [^,()]*\)$/gm;
 const SLOWEST_FRAME = 400;
@@ -53,17 +53,27 @@ export function download(file) {
   return link;
 }
 
-export function personMessage(content, files) {
+const TIME = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
+
+export function personMessage(content, files, at) {
   const attached = ATTACHED.exec(content);
   const shown = attached ? content.slice(0, attached.index) : content;
-  const names = files ?? Array.from((attached?.[1] ?? "").matchAll(ATTACHED_LINE), (found) => ({ filename: found[1], size: found[2] }));
+  const named = Array.from((attached?.[1] ?? "").matchAll(ATTACHED_LINE), (found) => ({ filename: found[1], size: found[2] }));
+  // Files that are gone, and those that were forwarded, are only named in the text.
+  const names = files?.length ? files : named;
   const message = node("article", "message person");
   message.setAttribute("aria-label", "You");
-  if (shown.trim()) message.append(node("div", "bubble", shown));
+  if (shown.trim()) {
+    const bubble = node("div", "bubble", shown);
+    bubble.dir = "auto";
+    message.append(bubble);
+  }
   if (names.length) {
-    const chips = names.map((file) => chip(file.filename, file.size ?? sizeText(file.size_bytes)));
+    const chips = names.map((file) => (file.url ? download(file) : chip(file.filename, file.size ?? sizeText(file.size_bytes))));
     message.append(node("div", "chips", ...chips));
   }
+  const time = node("time", "facts", TIME.format(at ? new Date(at) : new Date()));
+  message.append(node("div", "acts", time, ...(shown.trim() ? [copyButton(() => shown)] : [])));
   return message;
 }
 
@@ -75,7 +85,7 @@ export class ToolCard {
     this.name = node("span", "tool-name", event.tool);
     this.preview = node("span", "tool-preview", preview.join(", ").slice(0, 120));
     const summary = node("summary", "", this.state, this.name, this.preview, this.label, icon("chevron"));
-    this.node = node("details", "tool", summary, node("h4", "", "Arguments"), codeBlock(pretty(event.args)));
+    this.node = node("details", "tool", summary, node("div", "part", "Arguments"), codeBlock(pretty(event.args)));
   }
 
   ask(event) {
@@ -86,7 +96,7 @@ export class ToolCard {
   finish(event) {
     if (event.needs_approval) this.mark("fault", "waiting");
     else this.mark(event.error ? "fault" : "check", event.error ? "failed" : "done");
-    this.node.append(node("h4", "", "Result"), codeBlock(pretty(event.result)));
+    this.node.append(node("div", "part", "Result"), codeBlock(pretty(event.result)));
   }
 
   mark(name, label) {
@@ -107,6 +117,14 @@ function choiceButton(text, confirmation, label = text) {
   button.addEventListener("click", () => {
     button.dispatchEvent(new CustomEvent("choice", { bubbles: true, detail: { text, confirmation } }));
   });
+  return button;
+}
+
+// Says the message before this answer once more; what was said stays.
+function againButton() {
+  const button = node("button", "again", "Ask again");
+  button.type = "button";
+  button.addEventListener("click", () => button.dispatchEvent(new CustomEvent("again", { bubbles: true })));
   return button;
 }
 
@@ -165,7 +183,7 @@ export class TurnView {
 
   message(event) {
     this.text = event.content;
-    this.draw();
+    this.draw(true);
     if (event.files?.length) this.body.append(node("div", "files", ...event.files.map(download)));
     if (event.credential) this.body.append(credentialForm(event.credential));
     if (event.choices?.length || event.commands?.length) {
@@ -185,15 +203,21 @@ export class TurnView {
     this.node.setAttribute("aria-busy", "false");
     this.dots.remove();
     for (const card of this.cards.values()) card.leave();
-    if (event.error) this.node.classList.add("refused");
+    // Stopping is no failure.
+    if (event.error) this.node.classList.add(event.error === "stopped" ? "stopped" : "refused");
     const used = (event.usage?.input_tokens ?? 0) + (event.usage?.output_tokens ?? 0);
     const facts = [event.model, used ? `${used.toLocaleString("en")} tokens` : null].filter(Boolean);
-    if (facts.length) this.body.append(node("p", "facts", facts.join(" · ")));
+    const acts = [];
+    if (facts.length) acts.push(node("span", "facts", facts.join(" · ")));
+    if (this.text.trim()) acts.push(copyButton(() => this.text));
+    // Of a budget that is used up the answer has buttons of its own.
+    if (event.error && event.error !== "budget_exhausted") acts.push(againButton());
+    if (acts.length) this.body.append(node("div", "acts", ...acts));
   }
 
   think(text) {
     this.lastThought = text;
-    this.block?.remove();
+    this.block?.node.remove();
     this.body.append(node("div", "thought", render(text)));
     this.startBlock();
   }
@@ -209,16 +233,16 @@ export class TurnView {
     this.frame = setTimeout(() => requestAnimationFrame(() => { if (this.frame) this.draw(); }), wait);
   }
 
-  draw() {
+  draw(isWhole = false) {
     clearTimeout(this.frame);
     this.frame = null;
     const begun = performance.now();
     if (!this.block) {
-      this.block = node("div", "text");
-      this.body.append(this.block);
+      this.block = new GrowingText();
+      this.body.append(this.block.node);
     }
-    this.block.replaceChildren(render(this.text));
-    // A long answer takes longer to draw: draw it less often, so that typing stays fluent.
+    this.block.draw(this.text, isWhole);
+    // A long block takes longer to draw: draw it less often, so that typing stays fluent.
     const spent = performance.now() - begun;
     this.drawAfter = performance.now() + Math.min(SLOWEST_FRAME, 4 * spent);
   }
@@ -234,11 +258,4 @@ export function faultLine(text, label, action) {
     line.append(button);
   }
   return line;
-}
-
-export function chatEntry(chat, isCurrent) {
-  const link = node("a", "", chat.title || "New chat");
-  link.href = `#${chat.chat}`;
-  if (isCurrent) link.setAttribute("aria-current", "page");
-  return node("li", "", link);
 }

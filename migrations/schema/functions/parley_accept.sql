@@ -1,6 +1,7 @@
 -- Stores events once each, and makes sure that they will be answered: the only way into the inbox. Tells of each event, in
 -- the order of the array, the id of its row, whether this call has stored it, and whether the row is of the same person and
--- place: nobody gets the answer to another person's message by using its event id again.
+-- place: nobody gets the answer to another person's message by using its event id again. No id: the server lives in another cell
+-- (parley_refuse_moved), and nothing is stored.
 --
 -- p_events: an array of {adapter, platform, event_id, place_key, server, channel, thread, is_direct, user_id, username,
 -- message_id, content, attachments, wants_stream, platform_context, sent_at, decision, replied_to, due_job, credentials,
@@ -70,7 +71,7 @@ BEGIN
         FROM ROWS FROM (jsonb_to_recordset(p_events) AS (
             platform text, event_id text, place_key text, user_id text
         )) WITH ORDINALITY AS event (platform, event_id, place_key, user_id, ordinality)
-        JOIN public.inbox ON inbox.platform = event.platform AND inbox.platform_event_id = event.event_id
+        LEFT JOIN public.inbox ON inbox.platform = event.platform AND inbox.platform_event_id = event.event_id
     ) AS known
     ORDER BY known.ordinality;
 END

@@ -13,7 +13,8 @@ CREATE FUNCTION public.parley_make_partitions(p_days bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' AS $$
 DECLARE
     v_last_id constant bigint := coalesce(pg_sequence_last_value(pg_get_serial_sequence('public.turns', 'id')), 0);
-    v_first_id bigint := 1;
+    -- The ids of a cell begin there (parley_number_cell).
+    v_first_id bigint := CASE WHEN v_last_id > 1000000000000 THEN 1000000000000 ELSE 1 END;
     v_middle_id bigint;
     v_width bigint;
     v_table record;
@@ -50,7 +51,8 @@ BEGIN
     LOOP
         EXECUTE format('LOCK TABLE partitions.%I IN ACCESS EXCLUSIVE MODE', v_table.default_name);
         EXECUTE format('SELECT max(turn_id) + 1 FROM partitions.%I', v_table.default_name) INTO v_from_id;
-        v_from_id := greatest(v_table.to_id, v_from_id, 1);
+        -- Ids may have leapt.
+        v_from_id := greatest(v_table.to_id, v_from_id, v_last_id - v_width, 1);
         WHILE v_table.ahead < 2 LOOP
             v_name := format('%s_%s', v_table.table_name, v_from_id);
             EXECUTE format(

@@ -15,8 +15,8 @@ DECLARE
     v_timeline bigint;
     v_last record;
     v_sequence record;
-    -- Two servers that were promoted to one timeline leap to different numbers.
-    v_leap constant bigint := 1000000 + floor(random() * 1000000);
+    -- Two servers that were promoted to one timeline leap to different numbers, by whole steps of a cell's (parley_number_cell).
+    v_leap constant bigint := 16 * (62500 + floor(random() * 62500));
 BEGIN
     BEGIN
         v_timeline := ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint;

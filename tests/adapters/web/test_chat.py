@@ -91,7 +91,12 @@ async def test_without_a_session_there_is_a_kind_page_and_nothing_else(site: Sit
         assert page.status_code == 401
         assert "A fresh one is printed by the command: parley link" in page.text
         for method, path in (
-            ("GET", "/chat/history"),
+            ("GET", "/page/chats"),
+            ("GET", "/page/chats/c1/messages"),
+            ("GET", "/page/chats/c1/arrivals"),
+            ("PATCH", "/page/chats/c1"),
+            ("DELETE", "/page/chats/c1"),
+            ("GET", "/page/search"),
             ("GET", "/chat/events"),
             ("POST", "/chat/messages"),
             ("POST", "/chat/stop"),
@@ -112,6 +117,7 @@ async def test_another_site_s_page_may_not_ask(site: Site) -> None:
         del browser.headers["Sec-Fetch-Site"]
         for headers in foreign:
             assert refusal(await browser.post("/chat/stop", headers=headers)).startswith("403 wrong_origin")
+            assert refusal(await browser.delete("/page/chats/c1", headers=headers)).startswith("403 wrong_origin")
         own = await browser.post("/chat/stop", json={"chat": "c1"}, headers={"Origin": site.url})
         assert own.json() == {"stopped": False}
 
@@ -144,41 +150,62 @@ async def test_a_message_of_the_page_is_answered_with_events(site: Site) -> None
     assert [tuple(row) for row in rows] == [("web", "web", "ann", True)]
 
 
-async def test_history_lists_chats_and_their_events(site: Site) -> None:
+NOTHING = {"turns": [], "replies": [], "has_more": False, "open": [], "newest_reply": 0}
+
+
+async def messages_of(browser: httpx.AsyncClient, chat: str, **query: Any) -> Any:
+    """Return a page of a chat's transcript."""
+    return (await browser.get(f"/page/chats/{chat}/messages", params=query)).json()
+
+
+async def test_the_list_has_the_chats_and_each_its_turns(site: Site) -> None:
     async with site.browser("ann") as browser:
         await sends(browser, "about tea", chat="c1", event_id="e1")
         await sends(browser, "about pots", chat="c2", event_id="e2")
-        history = (await browser.get("/chat/history", params={"chat": "c1"})).json()
+        chats = (await browser.get("/page/chats")).json()
+        messages = await messages_of(browser, "c1")
 
-    assert [(chat["chat"], chat["title"]) for chat in history["chats"]] == [("c2", "about pots"), ("c1", "about tea")]
-    assert [event["name"] for event in history["events"]] == [
-        "user_message",
-        "turn_started",
-        "message",
-        "turn_complete",
-    ]
-    assert history["events"][0]["content"] == "about tea"
-    assert history["open"] == []
+    assert [(chat["chat"], chat["title"]) for chat in chats["chats"]] == [("c2", "about pots"), ("c1", "about tea")]
+    assert chats["before"] is None
+    [turn] = messages["turns"]
+    assert [event["name"] for event in turn["events"]] == ["user_message", "message", "turn_complete"]
+    assert [event.get("content") for event in turn["events"]] == ["about tea", "You said: about tea", None]
+    assert messages["open"] == []
 
 
 async def test_one_person_s_chats_are_not_another_s(site: Site) -> None:
     async with site.browser("ann") as ann, site.browser("bob") as bob, site.browser("ann/c1") as mallory:
         await sends(ann, "a secret", chat="c1", event_id="e1")
+        await sends(ann, "/help", chat="c1", event_id="e2")
+        message = await site.parley.value("SELECT id FROM inbox")
         for other in (bob, mallory):
-            for chat in ("c1", "../ann/c1", "%", "_"):
-                history = (await other.get("/chat/history", params={"chat": chat})).json()
-                assert history == {"chats": [], "events": [], "open": []}
+            assert await messages_of(other, "c1") == NOTHING
+            assert (await other.get("/page/chats")).json()["chats"] == []
+            assert (await other.get("/page/search", params={"words": "secret"})).json() == {"matches": []}
             assert (await other.get("/chat/events", params={"event_id": "e1"})).status_code == 404
+            for method, path, body in (
+                ("GET", f"/page/chats/c1/messages/{message}/events", None),
+                ("PATCH", "/page/chats/c1", {"title": "mine"}),
+                ("DELETE", "/page/chats/c1", None),
+                ("GET", "/page/chats/c1/export", None),
+                ("GET", "/page/chats/ann%2Fc1/messages", None),
+                ("GET", "/page/chats/..%2Fann%2Fc1/messages", None),
+                ("GET", "/page/chats/%25/messages", None),
+            ):
+                theirs = await other.request(method, path, json=body)
+                assert (theirs.status_code, theirs.json()["error"]["code"]) == (404, "not_found"), path
+        assert len((await messages_of(ann, "c1"))["turns"]) == 1
 
 
-@pytest.mark.parametrize("longer", ["ann/b", "ann:b"])
+@pytest.mark.parametrize("longer", ["ann/b", "ann:b", "ann0"])
 async def test_the_id_of_a_person_that_begins_as_another_s_opens_nothing_of_theirs(site: Site, longer: str) -> None:
     async with site.browser("ann") as ann, site.browser(longer) as other:
         await sends(other, "hello", chat="c1")
-        history = await ann.get("/chat/history", params={"chat": "b/c1"})
+        chats = await ann.get("/page/chats")
+        found = await ann.get("/page/search", params={"words": "hello"})
         events = await ann.get("/chat/events", params={"event_id": "b:e1"})
 
-    assert history.json() == {"chats": [], "events": [], "open": []}
+    assert (chats.json()["chats"], found.json()["matches"]) == ([], [])
     assert events.status_code == 404
 
 
@@ -190,16 +217,18 @@ async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
         await site.parley.model.until(1)
         second = asyncio.create_task(sends(browser, "two", event_id="e2"))
         async with asyncio.timeout(20):
-            history: list[dict[str, Any]] = []
-            while len(history) < 2:
-                history = (await browser.get("/chat/history", params={"chat": "c1"})).json()["open"]
+            messages: Any = NOTHING
+            while len(messages["open"]) < 2:
+                messages = await messages_of(browser, "c1")
         go_on.set()
         await asyncio.gather(first, second)
 
-    assert [(entry["event_id"], entry["content"], entry["turn_id"] is None) for entry in history] == [
+    assert [(entry["event_id"], entry["content"], entry["turn_id"] is None) for entry in messages["open"]] == [
         ("e1", "one", False),
         ("e2", "two", True),
     ]
+    # What it has done so far is followed.
+    assert [(turn["is_running"], len(turn["events"])) for turn in messages["turns"]] == [(True, 1)]
 
 
 async def test_stop_ends_the_turn_that_runs(site: Site) -> None:

@@ -147,7 +147,7 @@ async def test_doors_without_workers_take_turns_with_each_request_of_a_chat(
         files = [*to_form(chat="c1", event_id="e1", content="make a list of it"), ("files", ("notes.txt", NOTES))]
         streamed = frames((await client.post("/chat/messages", files=files)).text)
         again = frames((await client.get("/chat/events", params={"event_id": "e1"})).text)
-        history = await client.get("/chat/history", params={"chat": "c1"})
+        history = await client.get("/page/chats/c1/messages")
         [made] = [file for name, data in streamed if name == "message" for file in data["files"]]
         link = urlsplit(made["url"])
         downloads = [await client.get(f"{link.path}?{link.query}") for _ in range(4)]

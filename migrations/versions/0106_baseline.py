@@ -5,14 +5,14 @@ from typing import Any
 
 from alembic import op
 
-revision = "0105"
+revision = "0106"
 down_revision = None
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
 # A table comes after those that it refers to.
 TOPICS = (
     *("people", "places", "tools", "turns", "memory", "money", "queue", "files", "audit", "totals", "releases"),
-    "histories",
+    *("histories", "cells"),
 )
 
 

@@ -1,0 +1,1 @@
+"""Cells: several installations, each with its own Postgres and workers, behind one door."""

@@ -1,0 +1,142 @@
+"""What is looked at before a server moves: whether two cells fit together, and what goes and what stays."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from adapters.cells.addresses import UnknownCell
+from adapters.cells.moves import Cell, Move
+from shared.db.driver import to_sql
+from shared.db.statements import load_statements
+from shared.errors import ConfigurationError
+
+statements = load_statements(__file__)
+
+
+# Direct messages belong to a workspace there, and the memories of people in them do not go along.
+NOT_ROUTED = frozenset({"slack"})
+
+
+class SameCell(ConfigurationError):
+    """The server lives in {cell} already; name another cell with --to."""
+
+
+class NotRouted(ConfigurationError):
+    """Workspaces of {platform} live in the first cell: its door does not route them yet."""
+
+
+class OnItsWay(ConfigurationError):
+    """The server is on its way from {source} to {target}; end that move first: the same command with --to {target}."""
+
+
+class OtherTables(ConfigurationError):
+    """The cells {source} and {target} have other tables ({what}); run parley migrate with the same release and modules on both."""  # noqa: E501  # one sentence for people
+
+
+class OtherCellKey(ConfigurationError):
+    """The processes of {source} and {target} have other SECRET_KEYs: links to files and what is encrypted would be lost. Set one SECRET_KEY for all cells."""  # noqa: E501  # one sentence for people
+
+
+class OtherFiles(ConfigurationError):
+    """{files} files of the server are kept in {source_store}, and {target} keeps files in {target_store}. Set the same S3_ENDPOINT and S3_BUCKET for both cells, and copy the files there first."""  # noqa: E501  # one sentence for people
+
+
+class RowsInTarget(ConfigurationError):
+    """{target} has {count} conversations of this server, which no move has brought; look at them first: parley psql."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a server has: rows by table, rows that are lost, and tables that the schema says nothing about."""
+
+    rows: dict[str, int]
+    losses: dict[str, int]
+    unknown_tables: tuple[str, ...]
+
+
+async def count_content(move: Move) -> Content:
+    """Return what the server has in the cell that it leaves."""
+    rows = [row for row in await move.fetch(move.source, statements.count_rows) if row["rows"]]
+    unknown = await move.source.connection.fetch(to_sql(statements.list_unknown_tables))
+    return Content(
+        {row["name"]: row["rows"] for row in rows if not row["loses"]},
+        {row["name"]: row["rows"] for row in rows if row["loses"]},
+        tuple(row["relname"] for row in unknown),
+    )
+
+
+async def find_home(platform: str, server: str, *, to: str, cells: Mapping[str, Cell]) -> str:
+    """Return the cell that the server leaves for `to`, also when it is on its way there.
+
+    Raises `SameCell`, `OnItsWay` to another one, or `NotRouted`.
+    """
+    if platform in NOT_ROUTED:
+        raise NotRouted(platform=platform)
+    states = {
+        name: await Move(platform, server, source=cell, target=cell).read_state(cell) for name, cell in cells.items()
+    }
+    for name, (state, other) in states.items():
+        if other is not None and other not in cells:
+            raise UnknownCell(name=other, names=", ".join(cells))
+        if state in {"arriving", "leaving"} and other is not None:
+            source, target = (other, name) if state == "arriving" else (name, other)
+            if target != to:
+                raise OnItsWay(source=source, target=target)
+            return source
+    name = next(iter(cells))
+    for _ in cells:
+        state, other = states[name]
+        if state == "moved" and other is not None:
+            name = other
+    if name == to:
+        raise SameCell(cell=to)
+    return name
+
+
+async def list_idle(move: Move) -> list[str]:
+    """Return the cells of a move in which no worker runs: the one ends no turns, messages wait in the other."""
+    counts = {
+        cell.name: await cell.connection.fetchval(to_sql(statements.count_workers_alive))
+        for cell in (move.source, move.target)
+    }
+    return [name for name, count in counts.items() if not count]
+
+
+async def check_move(move: Move, key_hashes: Collection[str]) -> None:
+    """Raise `ConfigurationError` with the remedy when the server can't move so; `key_hashes` are of our SECRET_KEYs."""
+    source, target = move.source, move.target
+    await _check_tables(source, target)
+    keys = await _list_key_hashes(source), await _list_key_hashes(target)
+    # Of a cell in which nothing runs now, nobody knows the key.
+    if any(hashes and not hashes & set(key_hashes) for hashes in keys):
+        raise OtherCellKey(source=source.name, target=target.name)
+    (count,) = (await move.fetch(target, statements.count_conversations))[0]
+    if count and (await move.read_state(target))[0] not in {"here", "arriving"}:
+        raise RowsInTarget(target=target.name, count=count)
+    await _check_files(move)
+
+
+async def _check_tables(source: Cell, target: Cell) -> None:
+    sets = []
+    for cell in (source, target):
+        rows = await cell.connection.fetch(to_sql(statements.list_revisions))
+        sets.append({row["revision"] for row in rows})
+    if differences := sets[0] ^ sets[1]:
+        raise OtherTables(source=source.name, target=target.name, what=", ".join(sorted(differences)))
+
+
+async def _list_key_hashes(cell: Cell) -> set[str]:
+    rows = await cell.connection.fetch(to_sql(statements.list_processes_alive))
+    return {key for row in rows for key in row["key_hashes"]}
+
+
+async def _list_stores(cell: Cell) -> Collection[str]:
+    rows = await cell.connection.fetch(to_sql(statements.list_processes_alive))
+    return {row["store"] for row in rows}
+
+
+async def _check_files(move: Move) -> None:
+    files = (await count_content(move)).rows.get("file_records", 0)
+    stores = await _list_stores(move.source), await _list_stores(move.target)
+    if files and stores[0] and stores[1] and set(stores[0]) != set(stores[1]):
+        source_store, target_store = (" and ".join(sorted(store)) for store in stores)
+        raise OtherFiles(files=files, source_store=source_store, target=move.target.name, target_store=target_store)

@@ -1,0 +1,216 @@
+"""The endpoints of the page for a person's chats: listed, read backwards, named, pinned, erased, searched, exported."""
+
+import asyncio
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import StrictBool, StringConstraints
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, Closed, max_body, read_json
+from adapters.web.api.messages import number
+from adapters.web.faults import Fault, invalid
+from adapters.web.guard import app_of
+from adapters.web.page import history
+from adapters.web.page.chat import KEY, PLATFORM, place_in, to_prefix
+from adapters.web.page.sessions import session_of, with_session
+from adapters.web.page.transcript import read_turns
+from agent.app import App
+from agent.journal.files import FILES_HEADING
+from agent.live.channels import DUE, request_stop
+from agent.people.participants import find_user
+from shared.db.driver import Session
+from shared.db.statements import load_statements
+from shared.messages import Permission, Place, Sender
+from shared.models.base import MAX_ID
+from shared.text import cut
+
+statements = load_statements(__file__)
+
+SHOWN_CHATS = 50
+TITLE_CHARS = 80
+MAX_WORDS, MAX_SEARCH_CHARS, SHOWN_MATCHES, MATCHES_OF_CHAT = 8, 200, 40, 5
+SNIPPET_CHARS = 160
+FILES_AT_ONCE = 100
+# How long a turn that was asked to stop is awaited before its chat is erased.
+STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
+# As the transcript names a file that came with a message.
+FILE_LINE = re.compile(r"^- (.+) \(file_id \d+, .*$")
+NO_STORE = {"Cache-Control": "no-store"}
+NO_CHAT = "There is no such chat."
+BUSY = "An answer is being written in this chat; stop it first."
+
+
+class Change(Closed):
+    """The body of `PATCH /page/chats/{chat}`; what is left out stays. An empty title takes the name away."""
+
+    title: Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=120)] | None = None
+    is_pinned: StrictBool | None = None
+
+
+def to_range(who: str) -> dict[str, str]:
+    """Return the bounds between which the channels of this person's chats are."""
+    # The character behind the slash that ends the prefix.
+    return {"first": f"{to_prefix(who)}/", "behind": f"{to_prefix(who)}0"}
+
+
+@with_session
+async def get_chats(request: Request) -> Response:
+    """Return this person's chats behind the cursor `before`: the pinned ones, then the latest."""
+    who = session_of(request)
+    before = read_cursor(who, request.query_params.get("before", ""))
+    async with app_of(request).database.transaction() as session:
+        parameters = to_range(who) | before | {"limit": SHOWN_CHATS + 1}
+        rows = (await session.execute(statements.list_chats, parameters)).all()
+    chats = [
+        {
+            "chat": row.chat,
+            "title": cut(to_title(row.title or ""), TITLE_CHARS),
+            "is_pinned": row.is_pinned,
+            "at": row.last_active_at.isoformat(),
+        }
+        for row in rows[:SHOWN_CHATS]
+    ]
+    last = chats[-1] if len(rows) > SHOWN_CHATS else None
+    cursor = None if last is None else f"{int(last['is_pinned'])}~{last['at']}~{last['chat']}"
+    return JSONResponse({"chats": chats, "before": cursor}, headers=NO_STORE)
+
+
+def read_cursor(who: str, cursor: str) -> dict[str, Any]:
+    """Return the parameters of a cursor that an earlier list has named; empty: from the beginning."""
+    if not cursor:
+        return {"before_pinned": None, "before_at": None, "before_channel": None}
+    pinned, _, rest = cursor.partition("~")
+    at, _, chat = rest.partition("~")
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or pinned not in {"0", "1"} or KEY.fullmatch(chat) is None:
+        raise invalid("before", "take it from the list before")
+    return {"before_pinned": pinned == "1", "before_at": moment, "before_channel": f"{to_prefix(who)}/{chat}"}
+
+
+def to_title(content: str) -> str:
+    """Return the first line of a chat's first message, or the name of its first file."""
+    lines = (line.strip() for line in content.splitlines() if line.strip() not in {"", FILES_HEADING})
+    return FILE_LINE.sub(r"\1", next(lines, ""))
+
+
+@with_session
+async def get_messages(request: Request) -> Response:
+    """Return the newest turns of a chat before the turn `before`, and without it also what is open there."""
+    app, who, place = app_of(request), session_of(request), place_in(request)
+    before = number(request.query_params.get("before", str(MAX_ID)), "before", MAX_ID)
+    async with app.database.transaction() as session:
+        if before < MAX_ID:
+            return JSONResponse(await read_turns(session, app, place.channel, who=who, before=before), headers=NO_STORE)
+        # First: what is answered meanwhile is in both, and not in neither.
+        arrivals = await history.list_arrivals(session, place, f"{to_prefix(who)}:", after_turn=MAX_ID)
+        newest_reply = await history.find_newest_reply(session, place)
+        past = await read_turns(session, app, place.channel, who=who, before=before)
+    newest_reply = max([newest_reply, *(reply["reply_id"] for reply in past["replies"])])
+    return JSONResponse(past | {"open": arrivals, "newest_reply": newest_reply}, headers=NO_STORE)
+
+
+@with_session
+async def change_chat(request: Request) -> Response:
+    """Name a chat, or pin it."""
+    app, place = app_of(request), place_in(request)
+    change = await read_json(request, Change, MAX_JSON_BYTES)
+    async with app.database.transaction() as session:
+        chat = await find_chat(session, session_of(request), place)
+        parameters = {"user_id": chat.user_id, "channel": place.channel}
+        await session.execute(statements.change_chat, parameters | change.model_dump())
+    return JSONResponse({}, headers=NO_STORE)
+
+
+async def find_chat(session: Session, who: str, place: Place) -> Any:
+    """Return the user, the conversation and whether there are replies; raises the 404 when nothing was said there."""
+    row = (await session.execute(statements.find_chat, {"who": who, "channel": place.channel})).one_or_none()
+    if row is None or (row.conversation_id is None and not row.has_replies):
+        raise Fault(404, "not_found", NO_CHAT)
+    return row
+
+
+@with_session
+async def delete_chat(request: Request) -> Response:
+    """Erase a chat with its files, and what was remembered of it; a running turn is stopped first."""
+    app, who, place = app_of(request), session_of(request), place_in(request)
+    async with app.database.transaction() as session:
+        chat = await find_chat(session, who, place)
+    await request_stop(app.database, place, None)
+    outcome, deadline = "busy", app.clock.monotonic() + STOP_SECONDS
+    while (outcome := await erase_chat(app, chat, who, place=place)) in {"busy", "files"}:
+        if app.clock.monotonic() > deadline:
+            raise Fault(409, "busy", BUSY)
+        if outcome == "busy":
+            await asyncio.sleep(LOOK_SECONDS)
+    if outcome == "missing":
+        raise Fault(404, "not_found", NO_CHAT)
+    app.events.notifier.send(DUE, place.key)
+    return JSONResponse({}, headers=NO_STORE)
+
+
+async def erase_chat(app: App, chat: Any, who: str, *, place: Place) -> str:
+    """Delete some of the chat's files from storage, and the chat if these were all; see `parley_erase_web_chat`."""
+    parameters = {"conversation_id": chat.conversation_id, "limit": FILES_AT_ONCE}
+    async with app.database.transaction() as session:
+        files = (await session.execute(statements.list_files_of_chat, parameters)).all()
+    for file in files:
+        await app.files.storage.delete(file.minio_key)
+    parameters = {"user_id": chat.user_id, "who": who, "channel": place.channel, "place_key": place.key}
+    async with app.database.transaction() as session:
+        result = await session.execute(statements.erase_chat, parameters | {"file_ids": [file.id for file in files]})
+        return str(result.scalar_one())
+
+
+@with_session
+async def search(request: Request) -> Response:
+    """Return the newest messages of this person's chats in which all of these words occur."""
+    who, words = session_of(request), request.query_params.get("words", "")[:MAX_SEARCH_CHARS].split()[:MAX_WORDS]
+    if not words:
+        return JSONResponse({"matches": []}, headers=NO_STORE)
+    parameters = to_range(who) | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT}
+    async with app_of(request).database.transaction() as session:
+        rows = await session.execute(statements.search_messages, parameters | {"patterns": [*map(to_pattern, words)]})
+    matches = [
+        {
+            "chat": row.chat,
+            "turn_id": row.turn_id,
+            "is_own": row.role == "user",
+            "snippet": to_snippet(row.content, words),
+            "at": row.created_at.isoformat(),
+        }
+        for row in rows.all()
+    ]
+    return JSONResponse({"matches": matches}, headers=NO_STORE)
+
+
+def to_pattern(word: str) -> str:
+    """Return the pattern for texts that contain this word, whatever it consists of."""
+    escaped = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+def to_snippet(content: str, words: list[str]) -> str:
+    """Return the part of a message around the first of these words."""
+    flat = " ".join(content.split())
+    first = min((at for word in words if (at := flat.lower().find(word.lower())) >= 0), default=0)
+    start = max(0, first - SNIPPET_CHARS // 3)
+    snippet = flat[start : start + SNIPPET_CHARS]
+    return f"{'…' if start else ''}{snippet}{'…' if start + SNIPPET_CHARS < len(flat) else ''}"
+
+
+@with_session
+async def get_state(request: Request) -> Response:
+    """Return what the page has to know of this installation: limits, and for its owners what is not set up yet."""
+    app = app_of(request)
+    async with app.database.transaction() as session:
+        user = await find_user(session, Sender(PLATFORM, session_of(request)))
+    has_model = bool(app.settings.llm_models) or app.settings.debug_mock_responses is not None
+    is_owner = user is not None and user.permission >= Permission.OWNER
+    limits = {"max_bytes": max_body(app), "max_files": MAX_ATTACHMENTS}
+    return JSONResponse({"has_model": has_model, "is_owner": is_owner, **limits}, headers=NO_STORE)

@@ -1,0 +1,86 @@
+// The list of chats beside the conversation, which goes on without end.
+
+import { faultLine, icon, node } from "./view.js";
+import { refusal } from "./stream.js";
+
+const $ = (id) => document.getElementById(id);
+
+const list = { chats: [], before: null, isLoading: false, current: null };
+
+export const titleOf = (chat) => list.chats.find((entry) => entry.chat === chat)?.title ?? "";
+
+export const chatOf = (chat) => list.chats.find((entry) => entry.chat === chat);
+
+// Names or pins a chat; returns why that was refused, null when it was done.
+export async function changeChat(chat, change) {
+  try {
+    const body = JSON.stringify(change);
+    const response = await fetch(`/page/chats/${chat}`, { method: "PATCH", body, headers: { "Content-Type": "application/json" } });
+    if (!response.ok) return await refusal(response);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    return "The server can't be reached; please try again.";
+  }
+  list.chats = list.chats.filter((entry) => !entry.isNew);
+  await loadChats();
+  return null;
+}
+
+export async function loadChats(isMore = false) {
+  if (list.isLoading || (isMore && !list.before)) return;
+  list.isLoading = true;
+  try {
+    const response = await fetch(`/page/chats?before=${isMore ? encodeURIComponent(list.before) : ""}`);
+    if (!response.ok) {
+      $("chats").replaceChildren(node("li", "", faultLine(await refusal(response))));
+      return;
+    }
+    const body = await response.json();
+    const read = new Set(body.chats.map((entry) => entry.chat));
+    // What was said since the list was asked for is not in it.
+    const kept = list.chats.filter((entry) => (isMore || entry.isNew) && !read.has(entry.chat));
+    list.chats = [...kept, ...body.chats];
+    list.before = body.before;
+    draw();
+  } catch (error) {
+    // The conversation says that the connection is lost, and asks for this list again.
+    if (!(error instanceof TypeError)) throw error;
+  } finally {
+    list.isLoading = false;
+  }
+}
+
+export function showCurrent(chat) {
+  list.current = chat;
+  draw();
+}
+
+// A chat in which something was just said: the first one that is not pinned.
+export function touch(chat, title) {
+  const known = list.chats.find((entry) => entry.chat === chat);
+  const rest = list.chats.filter((entry) => entry !== known);
+  if (known?.is_pinned) return;
+  const at = rest.filter((entry) => entry.is_pinned).length;
+  list.chats = [...rest.slice(0, at), known ?? { chat, title, is_pinned: false, isNew: true }, ...rest.slice(at)];
+  draw();
+}
+
+function entry(chat) {
+  const link = node("a", "", chat.title || "New chat", ...(chat.is_pinned ? [icon("pin"), node("span", "unseen", "pinned")] : []));
+  link.href = `#${chat.chat}`;
+  if (chat.chat === list.current) link.setAttribute("aria-current", "page");
+  return node("li", "", link);
+}
+
+function draw() {
+  const title = titleOf(list.current);
+  $("title").textContent = title || "New chat";
+  document.title = title ? `${title} · Parley` : "Parley";
+  $("chats").replaceChildren(...list.chats.map(entry));
+  $("more-chats").hidden = !list.before;
+}
+
+new IntersectionObserver((entries) => {
+  if (entries.some((seen) => seen.isIntersecting)) loadChats(true);
+}, { rootMargin: "300px" }).observe($("more-chats"));
+$("more-chats").addEventListener("click", () => loadChats(true));

@@ -1,0 +1,131 @@
+// The box in which a message is written: its text, which is kept for each chat, and the files that go with it.
+
+import { SHOWN_IMAGES, chip, icon, node, sizeText } from "./view.js";
+
+const $ = (id) => document.getElementById(id);
+const DRAFT = "parley.draft.";
+const MOST_DRAFTS = 50;
+
+// What may be sent with one message; the server says how much.
+const limits = { bytes: Infinity, files: 20 };
+const box = { chat: null, files: [] };
+const pictures = new Map();
+
+export function limit(bytes, files) {
+  Object.assign(limits, { bytes, files });
+}
+
+export function openBox(chat) {
+  box.chat = chat;
+  box.files = [];
+  $("text").value = localStorage.getItem(DRAFT + chat) ?? "";
+  fit();
+}
+
+// Empties the box, and returns what was in it; null when that was nothing.
+export function takeMessage() {
+  const content = $("text").value.trim();
+  const files = box.files;
+  if (!content && !files.length) return null;
+  box.files = [];
+  write("");
+  return { content, files };
+}
+
+// Puts a message back that could not be sent, unless the next one is being written already.
+export function putBack(content, files) {
+  if (!$("text").value.trim()) write(content);
+  if (!box.files.length) box.files = [...files];
+  drawFiles();
+}
+
+export function write(text) {
+  $("text").value = text;
+  keepDraft();
+  fit();
+}
+
+// What is too big is refused here, before it is sent; everything else stays in the box.
+export function pick(files) {
+  const refused = [];
+  for (const file of files) {
+    const size = box.files.reduce((sum, other) => sum + other.size, file.size);
+    if (size > limits.bytes) refused.push(`${file.name} is too big: the files of a message may have ${sizeText(limits.bytes)} together.`);
+    else if (box.files.length >= limits.files) refused.push(`${file.name} is one too many: a message may have ${limits.files} files.`);
+    else box.files = [...box.files, file];
+  }
+  drawFiles();
+  $("box-note").textContent = refused.join(" ");
+  $("box-note").hidden = !refused.length;
+  $("text").focus();
+}
+
+function keepDraft() {
+  const text = $("text").value;
+  const drafts = Object.keys(localStorage).filter((key) => key.startsWith(DRAFT));
+  if (!text) localStorage.removeItem(DRAFT + box.chat);
+  else if (drafts.length < MOST_DRAFTS || localStorage.getItem(DRAFT + box.chat) !== null) localStorage.setItem(DRAFT + box.chat, text);
+}
+
+function fit() {
+  const text = $("text");
+  text.style.height = "auto";
+  text.style.height = `${Math.min(text.scrollHeight, 240)}px`;
+  drawFiles();
+}
+
+function drawFiles() {
+  for (const [file, address] of pictures) {
+    if (!box.files.includes(file)) {
+      URL.revokeObjectURL(address);
+      pictures.delete(file);
+    }
+  }
+  $("picked").replaceChildren(...box.files.map(pickedEntry));
+  $("send").disabled = !$("text").value.trim() && !box.files.length;
+}
+
+function pickedEntry(file, position) {
+  const remove = node("button", "remove", icon("close"));
+  remove.type = "button";
+  remove.setAttribute("aria-label", `Remove ${file.name}`);
+  remove.addEventListener("click", () => {
+    box.files = box.files.filter((_, index) => index !== position);
+    drawFiles();
+    $("text").focus();
+  });
+  const shown = chip(file.name, sizeText(file.size), remove);
+  if (SHOWN_IMAGES.test(file.type)) shown.firstChild.replaceWith(picture(file));
+  return node("li", "", shown);
+}
+
+function picture(file) {
+  if (!pictures.has(file)) pictures.set(file, URL.createObjectURL(file));
+  const image = node("img", "thumbnail");
+  image.src = pictures.get(file);
+  image.alt = "";
+  return image;
+}
+
+const carriesFiles = (event) => Array.from(event.dataTransfer?.types ?? []).includes("Files");
+
+$("text").addEventListener("input", () => { $("box-note").hidden = true; keepDraft(); fit(); });
+$("text").addEventListener("paste", (event) => {
+  if (!event.clipboardData.files.length) return;
+  event.preventDefault();
+  pick(event.clipboardData.files);
+});
+$("attach").addEventListener("click", () => $("files").click());
+$("files").addEventListener("change", () => { pick($("files").files); $("files").value = ""; });
+document.addEventListener("dragover", (event) => {
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  document.body.classList.add("dropping");
+});
+document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
+document.addEventListener("drop", (event) => {
+  document.body.classList.remove("dropping");
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  pick(event.dataTransfer.files);
+});

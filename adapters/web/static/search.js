@@ -1,0 +1,53 @@
+// The search over all chats of the person: by words, as they are typed.
+
+import { faultLine, node } from "./view.js";
+import { refusal } from "./stream.js";
+
+const $ = (id) => document.getElementById(id);
+const WAIT = 250;
+const DAY = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
+
+let waiting = null;
+
+// `open` is called with the chat and the turn of a match.
+export function onMatch(open) {
+  $("matches").addEventListener("click", (event) => {
+    const link = event.target.closest("a");
+    if (!link) return;
+    event.preventDefault();
+    open(link.dataset.chat, Number(link.dataset.turn));
+  });
+}
+
+async function search() {
+  const words = $("search-words").value.trim();
+  $("matches").hidden = !words;
+  $("chat-list").hidden = Boolean(words);
+  if (!words) return;
+  try {
+    const response = await fetch(`/page/search?words=${encodeURIComponent(words)}`);
+    // Meanwhile something else is searched for.
+    if (words !== $("search-words").value.trim()) return;
+    if (!response.ok) {
+      $("matches").replaceChildren(node("li", "", faultLine(await refusal(response))));
+      return;
+    }
+    const { matches } = await response.json();
+    $("matches").replaceChildren(...(matches.length ? matches.map(entry) : [node("li", "none", "Nothing has these words.")]));
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    $("matches").replaceChildren(node("li", "none", "The server can't be reached; please try again."));
+  }
+}
+
+function entry(match) {
+  const facts = `${match.is_own ? "You" : "Parley"} · ${DAY.format(new Date(match.at))}`;
+  const link = node("a", "", node("span", "snippet", match.snippet), node("span", "match-facts", facts));
+  link.href = `#${match.chat}`;
+  link.dataset.chat = match.chat;
+  link.dataset.turn = match.turn_id;
+  return node("li", "", link);
+}
+
+$("search").addEventListener("submit", (event) => { event.preventDefault(); search(); });
+$("search-words").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(search, WAIT); });

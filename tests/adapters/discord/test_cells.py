@@ -1,0 +1,83 @@
+"""A bot whose servers live in two cells: a door that listens for both, and a worker with the same token in each."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import URL
+
+from adapters.cells.moves import move_server, statements
+from adapters.discord.platform import DiscordPlatform
+from tests.adapters.discord.conftest import Scene
+from tests.standins.openai_api import OpenAIStub
+from tests.support.cells import TwoCells, door_settings, open_cells
+from tests.support.chat_scene import ended
+
+
+@pytest.fixture
+async def cells(scene: Scene, postgres: URL, model: OpenAIStub) -> AsyncIterator[TwoCells]:
+    async with open_cells(door_settings(scene.settings), postgres, model, scene.build) as cells:
+        listener = cells.parleys["a"].app.senders["discord"]
+        assert isinstance(listener, DiscordPlatform)
+        listener.cells = cells.cells
+        listening = asyncio.create_task(listener.listen(cells.parleys["a"].app))
+        try:
+            await scene.discord.gateway.until()
+            yield cells
+        finally:
+            await ended(listening)
+
+
+async def move(cells: TwoCells, scene: Scene, source: str = "a", target: str = "b") -> None:
+    async with cells.moving(source, target, scene.guild["id"], platform="discord") as moving:
+        await move_server(moving, lambda _line: None, seconds=60)
+
+
+async def test_a_guild_is_served_by_its_cell_and_moves_with_its_settings(cells: TwoCells, scene: Scene) -> None:
+    await cells.parleys["a"].sql(
+        "INSERT INTO channel_modes (platform_server_id, mode) VALUES (:server, 'always')", server=scene.guild["id"]
+    )
+    first = await scene.ann.says("first", scene.general)
+    await scene.ann.hears(scene.general)
+    await scene.ann.says("alone", scene.ann.dm())
+    await scene.ann.hears(scene.ann.dm())
+
+    written = [asyncio.create_task(scene.bob.says(f"during {number}", scene.general)) for number in range(4)]
+    await move(cells, scene)
+    await asyncio.gather(*written)
+    # No mention is needed there either.
+    await scene.bob.says("after", scene.general)
+    await cells.until("b", "SELECT count(*) = 6 FROM inbox WHERE status = 'answered'")
+    await cells.until("b", "SELECT bool_and(status = 'delivered') FROM outbox")
+
+    heard = "\n".join(await scene.ann.hears(scene.general, 2))
+    for text in ("first", *(f"during {number}" for number in range(4)), "after"):
+        assert heard.count(text) == 1
+    assert await cells.count("a") == 1
+    await scene.discord.until(lambda: scene.discord.commands)
+    assert "tokens" in await (await scene.bob.types("budget", scene.general)).answered()
+    await cells.until("b", "SELECT count(*) = 7 FROM inbox")
+
+    await scene.ann.edits(first, "second")
+    await cells.until("b", "SELECT count(*) = 1 FROM inbox WHERE content = 'second'")
+    await scene.ann.deletes(first)
+    await cells.until("b", "SELECT count(*) = 0 FROM inbox WHERE content = 'second'")
+
+
+async def test_on_the_way_a_command_is_put_off_and_a_message_waits(cells: TwoCells, scene: Scene) -> None:
+    await scene.discord.until(lambda: scene.discord.commands)
+    # Where the server comes from, no mention is needed.
+    await cells.parleys["a"].sql(
+        "INSERT INTO channel_modes (platform_server_id, mode) VALUES (:server, 'always')", server=scene.guild["id"]
+    )
+    async with cells.moving("a", "b", scene.guild["id"], platform="discord") as moving:
+        await moving.fetch(moving.target, statements.begin_arrival, "a")
+        await moving.fetch(moving.source, statements.begin_departure, "b")
+        await cells.until_routed("discord", scene.guild["id"], "a", "b")
+        interaction = await scene.ann.types("budget", scene.general)
+        assert "is being moved" in await interaction.answered()
+        await scene.ann.says("hello", scene.general)
+        await cells.until("b", "SELECT count(*) = 1 FROM inbox WHERE status = 'waiting'")
+        await move_server(moving, lambda _line: None, seconds=60)
+    assert len(await scene.ann.hears(scene.general)) == 1
+    assert await cells.count("a") == 0

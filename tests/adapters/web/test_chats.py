@@ -1,0 +1,112 @@
+"""What people do with their chats on the page: find, name, pin, erase, export. Over HTTP, as the page does it."""
+
+import asyncio
+from typing import Any
+
+from tests.adapters.web.conftest import Site
+from tests.adapters.web.test_chat import messages_of, sends
+from tests.standins.openai_api import Answer
+from tests.standins.openai_api.script import gated_answer
+
+
+async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor(site: Site) -> None:
+    bodies: list[Any] = [{"title": "x" * 121}, {"is_pinned": "yes"}, {"colour": "red"}, []]
+    async with site.browser("ann") as ann:
+        for number in range(3):
+            await sends(ann, f"about {number}", chat=f"c{number}", event_id=f"e{number}")
+        await ann.patch("/page/chats/c0", json={"is_pinned": True})
+        await ann.patch("/page/chats/c1", json={"title": " Tea <b> "})
+        chats = (await ann.get("/page/chats")).json()["chats"]
+        behind = await ann.get("/page/chats", params={"before": f"1~{chats[0]['at']}~c0"})
+        later = await ann.get("/page/chats", params={"before": f"0~{chats[1]['at']}~c2"})
+        await ann.patch("/page/chats/c1", json={"title": ""})
+        unnamed = (await ann.get("/page/chats")).json()["chats"]
+        refused = [(await ann.patch("/page/chats/c1", json=body)).status_code for body in bodies]
+        missing = await ann.patch("/page/chats/nothing", json={"title": "x"})
+        cursors = [
+            (await ann.get("/page/chats", params={"before": cursor})).status_code
+            for cursor in ("x", "1~today~c", "2~2026-01-01T00:00:00+00:00~c", "1~2026-01-01T00:00:00~c", "1~~")
+        ]
+
+    assert [(chat["chat"], chat["title"], chat["is_pinned"]) for chat in chats] == [
+        ("c0", "about 0", True),
+        ("c2", "about 2", False),
+        ("c1", "Tea <b>", False),
+    ]
+    assert [chat["chat"] for chat in behind.json()["chats"]] == ["c2", "c1"]
+    assert [chat["chat"] for chat in later.json()["chats"]] == ["c1"]
+    assert unnamed[2]["title"] == "about 1"
+    assert (refused, missing.status_code, cursors) == ([400] * 4, 404, [400] * 5)
+
+
+async def test_an_erased_chat_leaves_nothing_but_the_ledger(site: Site) -> None:
+    site.parley.model.play([Answer("Noted.")])
+    files = {"files": ("list.txt", b"oolong", "text/plain")}
+    async with site.browser("ann") as ann, site.browser("bob") as bob:
+        await ann.post("/chat/messages", data={"chat": "c1", "event_id": "e1", "content": "my secret tea"}, files=files)
+        await sends(ann, "another chat", chat="c2", event_id="e2")
+        await sends(ann, "/help", chat="c1", event_id="e3")
+        await ann.patch("/page/chats/c1", json={"title": "Tea"})
+        await sends(bob, "hello", chat="c1", event_id="e4")
+        async with asyncio.timeout(20):
+            while await site.parley.value("SELECT count(*) FROM unremembered_turns"):
+                await site.parley.value("SELECT 1")
+        deleted = await ann.delete("/page/chats/c1")
+        again = await ann.delete("/page/chats/c1")
+        left: Any = await messages_of(ann, "c1")
+        other: Any = await messages_of(ann, "c2")
+
+    assert (deleted.status_code, again.status_code) == (200, 404)
+    assert (left["turns"], left["replies"], len(other["turns"])) == ([], [], 1)
+    for table in ("messages", "memories", "inbox", "outbox", "file_records", "web_chats", "web_replies", "turn_events"):
+        rows = await site.parley.sql(f"SELECT t::text FROM {table} AS t")  # noqa: S608  # our own names
+        assert not any("secret" in row[0] or "list.txt" in row[0] or "Tea" in row[0] for row in rows), table
+    files_left = [path for path in (site.parley.app.settings.parley_home / "files").rglob("*") if path.is_file()]
+    assert files_left == []
+    assert await site.parley.value("SELECT count(*) FROM token_logs WHERE purpose = 'answer'") == 3
+    assert await site.parley.value("SELECT count(*) FROM conversations") == 2
+
+
+async def test_a_chat_whose_answer_is_being_written_is_stopped_and_erased(site: Site) -> None:
+    _, endless = gated_answer("never")
+    site.parley.model.play(endless)
+    async with site.browser("ann") as ann:
+        asking = asyncio.create_task(sends(ann, "think hard", chat="c1"))
+        await site.parley.model.until(1)
+        deleted = await ann.delete("/page/chats/c1")
+        await asking
+
+    assert deleted.status_code == 200
+    assert await site.parley.value("SELECT count(*) FROM turns") == 0
+    assert await site.parley.value("SELECT count(*) FROM budget_reservations") == 0
+
+
+async def test_messages_are_found_by_their_words_and_exported(site: Site) -> None:
+    async with site.browser("ann") as ann:
+        await sends(ann, "Oolong is 100% my favourite_tea\\", chat="c1", event_id="e1")
+        await sends(ann, "pots", chat="c2", event_id="e2")
+        found = {
+            words: [
+                (match["chat"], match["is_own"])
+                for match in (await ann.get("/page/search", params={"words": words})).json()["matches"]
+            ]
+            for words in ("OOLONG favour", "100%", "%", "favourite_tea\\", "oolong pots", "", "_o")
+        }
+        markdown = await ann.get("/page/chats/c1/export", params={"format": "md"})
+        exported = await ann.get("/page/chats/c1/export", params={"format": "json"})
+        wrong = await ann.get("/page/chats/c1/export", params={"format": "exe"})
+
+    both = [("c1", False), ("c1", True)]
+    assert {words: sorted(matches) for words, matches in found.items()} == {
+        "OOLONG favour": both,
+        "100%": both,
+        "%": both,
+        "favourite_tea\\": both,
+        "oolong pots": [],
+        "": [],
+        "_o": [],
+    }
+    assert "Oolong is 100% my favourite_tea" in markdown.text
+    assert markdown.headers["content-disposition"].startswith('attachment; filename="chat-c1.md"')
+    assert [message["role"] for message in exported.json()] == ["user", "assistant"]
+    assert wrong.status_code == 400

@@ -1,0 +1,180 @@
+"""What people do with chats, files and keys on the page, in a real browser."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from playwright.async_api import Browser, Page, expect
+
+from tests.adapters.web.conftest import Site, open_site
+from tests.adapters.web.test_chat import sends
+from tests.adapters.web.test_page import Window, browser_address, chromium, open_window, window
+from tests.adapters.web.test_page_past import write_long_chat
+from tests.standins.openai_api import Answer
+from tests.standins.openai_api.script import gated_answer
+from tests.support.pictures import picture
+from tests.support.source_tree import ROOT
+
+__all__ = ["browser_address", "chromium", "window"]
+
+ARTIFACTS = ROOT / "tests/artifacts"
+AXE = ROOT / "tests/adapters/web/vendor/axe.min.js"
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+ANSWER = """## What I found
+
+A [link](https://example.org), `code` and a list:
+
+- [x] done
+- [ ] to do
+
+| tea | cups |
+|-----|-----:|
+| oolong | 3 |
+
+> Quoted.
+
+```python
+def brew(cups: int) -> str:
+    return f"{cups} cups"  # enough
+```
+"""
+
+
+async def test_a_chat_is_renamed_pinned_exported_and_erased(site: Site, chromium: Browser) -> None:
+    await write_long_chat(site.parley, turns=100, chats=3)
+    async with open_window(chromium, site.link("ann")) as window:
+        page = window.page
+        await page.locator("#chats a").nth(2).click()
+        await expect(page.locator(".bubble")).to_have_text("question 1")
+        await page.get_by_role("button", name="This chat").click()
+        await page.get_by_role("button", name="Rename").click()
+        await page.get_by_label("New name").fill("<b>Tea</b>")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#title")).to_have_text("<b>Tea</b>")
+        await page.get_by_role("button", name="This chat").click()
+        await page.get_by_role("button", name="Pin", exact=True).click()
+        await expect(page.locator("#chats a").first).to_contain_text("<b>Tea</b>")
+
+        await page.locator("#chats a").first.click()
+        await expect(page.locator(".bubble")).to_have_text("question 1")
+        await page.get_by_role("button", name="This chat").click()
+        async with page.expect_download() as download_info:
+            await page.get_by_text("Export as Markdown").click()
+        assert "answer 1" in (await (await download_info.value).path()).read_text()
+        await page.get_by_role("button", name="Delete").click()
+        await page.get_by_label("Delete this chat?").get_by_role("button", name="Delete").click()
+        await expect(page.locator("#welcome")).to_be_visible()
+        await expect(page.locator("#chats a")).to_have_count(3)
+        await expect(page.locator("#text")).to_be_focused()
+    assert await site.parley.value("SELECT count(*) FROM conversations") == 3
+
+
+async def test_a_match_of_the_search_opens_its_chat_where_it_stands(site: Site, chromium: Browser) -> None:
+    await write_long_chat(site.parley, turns=100, chats=1)
+    async with open_window(chromium, site.link("ann")) as window:
+        page = window.page
+        await page.get_by_label("Search all chats").fill("question 7")
+        await page.locator("#matches a", has_text="question 7").last.click()
+        await expect(page.locator(".match")).to_contain_text("answer 7")
+        await expect(page.locator(".match")).to_be_in_viewport()
+        await page.get_by_label("Search all chats").fill("nowhere to be found")
+        await expect(page.locator("#matches")).to_have_text("Nothing has these words.")
+        await page.get_by_label("Search all chats").fill("")
+        await expect(page.locator("#chats a")).to_have_count(2)
+
+
+async def test_files_are_shown_before_they_are_sent_and_refused_when_they_are_too_big(
+    window: Window, tmp_path: Path
+) -> None:
+    (tmp_path / "tea.png").write_bytes(picture())
+    (tmp_path / "big.bin").write_bytes(bytes(4_000_000))
+    await window.page.locator("#text").fill("look")
+    await window.page.set_input_files("#files", [tmp_path / "big.bin", tmp_path / "tea.png"])
+
+    await expect(window.page.locator("#box-note")).to_contain_text("big.bin is too big")
+    await expect(window.page.locator("#picked .chip-name")).to_have_text("tea.png")
+    thumbnail = window.page.locator("#picked img.thumbnail")
+    await expect(thumbnail).to_be_visible()
+    assert await thumbnail.evaluate("image => image.naturalWidth > 0")
+    await expect(window.page.locator("#text")).to_have_value("look")
+    await window.page.locator("#text").press("Enter")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await window.page.reload()
+    sent = window.page.locator(".person a.download img")
+    await expect(sent).to_be_visible()
+    assert await sent.evaluate("image => image.decode().then(() => image.naturalWidth > 0)")
+
+
+async def test_keys_stop_an_answer_and_lead_to_the_box(window: Window, site: Site) -> None:
+    await window.page.keyboard.press("Tab")
+    await expect(window.page.locator("#skip")).to_be_focused()
+    await window.page.keyboard.press("Enter")
+    await expect(window.page.locator("#text")).to_be_focused()
+    assert window.page.url == f"{site.url}/#{window.page.url.partition('#')[2]}"
+    _, endless = gated_answer("never")
+    site.parley.model.play(endless)
+    await window.page.keyboard.type("think hard")
+    await window.page.keyboard.press("Enter")
+    await site.parley.model.until(1)
+    await window.page.keyboard.press("Escape")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await expect(window.page.locator("#text")).to_be_focused()
+
+    site.parley.model.play([Answer("Thought.")])
+    await window.page.get_by_role("button", name="Ask again").click()
+    await expect(window.answer().locator(".text")).to_have_text("Thought.")
+    await expect(window.page.locator(".person .bubble")).to_have_text(["think hard", "think hard"])
+    await expect(window.page.get_by_role("button", name="Ask again")).to_have_count(0)
+    await window.page.locator("#text").press("ArrowUp")
+    await expect(window.page.locator("#text")).to_have_value("think hard")
+
+
+async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: Site, chromium: Browser) -> None:
+    ARTIFACTS.mkdir(exist_ok=True)
+    tool = ("calculator__calculate", {"expression": "2+2"})
+    site.parley.model.play([Answer(tool_calls=[tool]), Answer(ANSWER)])
+    async with site.browser("ann") as ann:
+        await sends(ann, "What is there for tea?")
+    for width in (1280, 360):
+        size = {"width": width, "height": 800}
+        async with open_window(chromium, site.link("ann"), viewport=size, reduced_motion="reduce") as window:
+            page = window.page
+            if width == 360:
+                await page.locator("#menu").click()
+            await page.locator("#chats a").click()
+            await expect(page.locator(".hljs-keyword").first).to_be_visible()
+            await page.evaluate(AXE.read_text("utf-8"))
+            for scheme in SCHEMES:
+                await page.emulate_media(color_scheme=scheme)
+                await examine(page, f"chat-{width}-{scheme}")
+            assert await page.evaluate("document.documentElement.scrollWidth") == width
+            if width == 360:
+                await page.locator("#menu").click()
+                await page.get_by_label("Search all chats").fill("tea")
+                await expect(page.locator("#matches a").first).to_be_visible()
+                await examine(page, "search-360-dark")
+                continue
+            await page.get_by_role("button", name="This chat").click()
+            await examine(page, "menu-1280-dark")
+            await page.get_by_role("button", name="Delete").click()
+            await examine(page, "delete-1280-dark")
+
+
+async def examine(page: Page, name: str) -> None:
+    """Let axe look at the page, and keep a picture of it."""
+    found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+    problems = [(entry["id"], [node["target"] for node in entry["nodes"]]) for entry in found["violations"]]
+    assert problems == [], name
+    await page.screenshot(path=ARTIFACTS / f"{name}.png")
+
+
+async def test_only_the_owner_is_told_how_a_model_is_set_up(site: Site, chromium: Browser) -> None:
+    settings = site.parley.app.settings.model_copy(update={"llm_models": ()})
+    async with open_site(site.parley, replace(site.parley.app, settings=settings)) as bare:
+        async with bare.browser("ann") as ann:
+            await sends(ann, "hello")
+        for level, shown, hidden in (("guest", "others", "owner"), ("owner", "owner", "others")):
+            await site.parley.sql("UPDATE users SET permission_level = :level", level=level)
+            async with open_window(chromium, bare.link("ann")) as window:
+                await expect(window.page.locator(f"#no-model-{shown}")).to_be_visible()
+                await expect(window.page.locator(f"#no-model-{hidden}")).to_be_hidden()

@@ -1,0 +1,132 @@
+"""What the page shows of what was said before, and of what other windows say, in a real browser."""
+
+import asyncio
+
+from playwright.async_api import Browser, expect
+
+from tests.adapters.web.conftest import Site
+from tests.adapters.web.test_page import Window, browser_address, chromium, open_window, window
+from tests.standins.openai_api import Answer
+from tests.support.parley import Parley
+
+__all__ = ["browser_address", "chromium", "window"]
+
+# A chat of so many turns as it is when retention has deleted all events, and chats with one turn each.
+LONG_CHAT = """
+WITH person AS (
+    INSERT INTO users (display_name) VALUES ('Ann') RETURNING id
+), link AS (
+    INSERT INTO user_platform_links (user_id, platform, platform_user_id) SELECT id, 'web', 'ann' FROM person
+), places AS (
+    INSERT INTO conversations (platform, platform_channel_id, is_direct, user_id, last_active_at)
+    SELECT 'web', 'ann/' || name, true, person.id, now() - age * interval '1 day'
+    FROM person, (
+        SELECT 'long' AS name, 0 AS age UNION ALL SELECT 'c' || n, n FROM generate_series(1, :chats) AS n
+    ) AS chat
+    RETURNING id, platform_channel_id, user_id
+), drawn AS (
+    SELECT nextval('turns_id_seq') AS turn_id, n, places.id AS place_id, user_id
+    FROM places, generate_series(1, CASE WHEN platform_channel_id = 'ann/long' THEN :turns ELSE 1 END) AS n
+    ORDER BY n
+), begun AS (
+    INSERT INTO turns (id, conversation_id, user_id, status, finished, finished_at, model)
+    SELECT turn_id, place_id, user_id, 'answered', true, now(), 'openai/stub' FROM drawn ORDER BY turn_id
+)
+INSERT INTO messages (conversation_id, turn_id, seq, user_id, role, content)
+SELECT place_id, turn_id, seq, user_id, CASE seq WHEN 0 THEN 'user' ELSE 'assistant' END,
+       CASE seq WHEN 0 THEN 'question ' || n ELSE 'answer ' || n || repeat(E'\\n\\nMore of it.', 3) END
+FROM drawn, generate_series(0, 1) AS seq
+"""
+
+
+async def write_long_chat(parley: Parley, *, turns: int, chats: int) -> None:
+    await parley.sql(LONG_CHAT, turns=turns, chats=chats)
+
+
+async def test_a_chat_of_2000_messages_opens_at_its_end_and_goes_back_without_end(
+    site: Site, chromium: Browser
+) -> None:
+    await write_long_chat(site.parley, turns=1000, chats=120)
+    async with open_window(chromium, site.link("ann")) as window:
+        page = window.page
+        await page.locator("#chats a").first.click()
+        await expect(page.locator(".person .bubble").last).to_have_text("question 1000")
+        await expect(window.answer()).to_be_in_viewport()
+        assert await page.locator(".message").count() == 60
+
+        # What is read stays where it is while earlier messages come before it.
+        await page.locator("#scroll").evaluate("pane => { pane.scrollTop = 300 }")
+        seen = page.locator(".bubble", has_text="question 972")
+        before = await seen.evaluate("bubble => bubble.getBoundingClientRect().top")
+        await expect(page.locator(".bubble", has_text="question 941")).to_be_attached()
+        assert abs(await seen.evaluate("bubble => bubble.getBoundingClientRect().top") - before) < 2
+        async with asyncio.timeout(60):
+            while await page.locator("#earlier").is_visible() and await page.locator(".message").count() < 2000:
+                await page.locator("#scroll").evaluate("pane => { pane.scrollTop = 0 }")
+        await expect(page.locator(".message")).to_have_count(2000)
+        await expect(page.locator(".bubble").first).to_have_text("question 1")
+        await expect(page.locator("#earlier")).to_be_hidden()
+
+        await expect(page.locator("#chats a")).to_have_count(50)
+        async with asyncio.timeout(60):
+            while await page.locator("#more-chats").is_visible():
+                await page.locator("#chats").evaluate("chats => chats.lastElementChild.scrollIntoView()")
+                await page.locator("#more-chats").evaluate("button => button.scrollIntoView()")
+        await expect(page.locator("#chats a")).to_have_count(121)
+
+
+async def test_text_so_far_arrives_after_a_reload_and_in_another_window(window: Window, site: Site) -> None:
+    go_on = asyncio.Event()
+    site.parley.model.play([Answer("It begins like this. ", chunk_chars=4, end=go_on), Answer("So it goes on.")])
+    await window.says("tell me")
+    text = window.answer().locator(".text")
+    await expect(text).to_contain_text("like")
+    await window.page.reload()
+    await expect(text).to_contain_text("It begins like")
+
+    second = await window.context.new_page()
+    await second.goto(window.page.url)
+    other = second.locator(".message.agent").last
+    await expect(other.locator(".text")).to_contain_text("It begins like")
+    go_on.set()
+    for answer in (window.answer(), other):
+        await expect(answer).to_have_attribute("aria-busy", "false")
+        await expect(answer.locator(".text")).to_have_text("It begins like this.")
+
+    # What either window says is followed by the other one, and so are commands.
+    await window.says("and then?")
+    await window.page.bring_to_front()
+    await expect(window.answer().locator(".text")).to_have_text("So it goes on.")
+    await expect(window.page.locator(".message")).to_have_count(4)
+    await window.says("/help")
+    await expect(window.page.locator(".message")).to_have_count(6)
+    await second.bring_to_front()
+    await expect(second.locator(".person .bubble").nth(1)).to_have_text("and then?")
+    await expect(second.locator(".message")).to_have_count(6)
+    await second.reload()
+    await expect(second.locator(".message")).to_have_count(6)
+    await expect(second.locator(".person .bubble").last).to_have_text("/help")
+    await expect(second.locator(".message.agent").last).to_contain_text("/memory")
+
+
+async def test_what_was_begun_to_write_is_kept_for_each_chat(window: Window, site: Site) -> None:
+    box = window.page.locator("#text")
+    await window.says("about tea")
+    await expect(window.answer().locator(".text")).to_have_text("You said: about tea")
+    await box.fill("and about po")
+    await window.page.locator("#new-chat").click()
+    await expect(box).to_have_value("")
+    await box.fill("something else")
+    await window.page.locator("#chats a", has_text="about tea").click()
+    await expect(box).to_have_value("and about po")
+    await window.page.reload()
+    await expect(box).to_have_value("and about po")
+    await box.press("Enter")
+    await expect(box).to_have_value("")
+
+    # What is refused is in the box again.
+    await box.fill("x" * 100_001)
+    await box.press("Enter")
+    await expect(window.page.locator(".fault")).to_contain_text("at most 100000 characters")
+    assert len(await box.input_value()) == 100_001
+    window.complaints = [complaint for complaint in window.complaints if "400 (Bad Request)" not in complaint]

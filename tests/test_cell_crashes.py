@@ -1,0 +1,166 @@
+"""Whoever moves a server dies at any step, and the next one goes on: nothing is lost, nothing is answered twice."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import pytest
+from sqlalchemy import URL
+
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
+from tests.support.cells import SERVER, TwoCells, door_settings, open_cells
+from tests.support.connections import connected, until_somebody_waits
+from tests.support.forks import get_command
+from tests.support.source_tree import ROOT
+
+Point = Callable[[TwoCells], AbstractAsyncContextManager[int]]
+
+
+@pytest.fixture
+async def cells(settings: Settings, postgres: URL, model: OpenAIStub) -> AsyncIterator[TwoCells]:
+    async with open_cells(door_settings(settings), postgres, model) as cells:
+        yield cells
+
+
+async def start_mover(cells: TwoCells, home: Path) -> asyncio.subprocess.Process:
+    """Start `parley server move` as a process of its own."""
+    return await asyncio.create_subprocess_exec(
+        *get_command(),
+        *("server", "move", "test", SERVER, "--to", "b", "--yes"),
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **cells.environment(home)},
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+
+
+@asynccontextmanager
+async def stopped_by(cells: TwoCells, cell: str, statement: str) -> AsyncIterator[int]:
+    """Hold a lock that the mover waits for; yield the number of its session there once it does."""
+    async with connected(cells.addresses[cell]) as holder:
+        # The mover is a process, which may take its time to start.
+        await holder.execute("SET idle_in_transaction_session_timeout = 0")
+        transaction = holder.transaction()
+        await transaction.start()
+        await holder.execute(statement)
+        try:
+            yield holder.get_server_pid()
+        finally:
+            await transaction.rollback()
+
+
+def after_the_arrival(cells: TwoCells) -> AbstractAsyncContextManager[int]:
+    return stopped_by(cells, "a", "LOCK TABLE cell_servers IN SHARE MODE")
+
+
+def while_rows_are_copied(cells: TwoCells) -> AbstractAsyncContextManager[int]:
+    return stopped_by(cells, "b", "LOCK TABLE memories IN SHARE MODE")
+
+
+def before_the_first_commit(cells: TwoCells) -> AbstractAsyncContextManager[int]:
+    return stopped_by(cells, "b", "LOCK TABLE inbox IN ROW EXCLUSIVE MODE")
+
+
+@asynccontextmanager
+async def between_the_commits(cells: TwoCells) -> AsyncIterator[int]:
+    async with connected(cells.addresses["a"]) as owner:
+        await owner.execute(
+            """
+            CREATE FUNCTION wait_at_the_commit() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN IF NEW.state = 'moved' THEN PERFORM pg_advisory_xact_lock(1); END IF; RETURN NULL; END $$;
+            CREATE CONSTRAINT TRIGGER wait_at_the_commit AFTER UPDATE ON cell_servers DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION wait_at_the_commit();
+            """
+        )
+    async with stopped_by(cells, "a", "SELECT pg_advisory_xact_lock(1)") as holder:
+        yield holder
+
+
+POINTS: tuple[tuple[str, Point], ...] = (
+    ("a", after_the_arrival),
+    ("b", while_rows_are_copied),
+    ("b", before_the_first_commit),
+    ("a", between_the_commits),
+)
+
+
+@pytest.mark.parametrize(("cell", "point"), POINTS, ids=lambda value: getattr(value, "__name__", value))
+async def test_a_move_that_was_killed_is_ended_by_the_next_one(
+    cells: TwoCells, cell: str, point: Point, tmp_path: Path
+) -> None:
+    assert await cells.ask("before", "before") == "You said: ann: before"
+    await cells.until_remembered("a")
+
+    async with point(cells) as holder:
+        mover = await start_mover(cells, tmp_path)
+        async with connected(cells.addresses[cell]) as watcher:
+            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder))
+            ending = asyncio.create_task(mover.communicate())
+            await asyncio.wait({waiting_for, ending}, return_when=asyncio.FIRST_COMPLETED)
+            assert waiting_for.done(), ending.result()
+            mover.send_signal(signal.SIGKILL)
+            await ending
+            # Its machine is gone: the server ends its sessions.
+            await watcher.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", holder
+            )
+    # Whoever comes now is served, or waits for the end of the move; an event that comes again is no second one.
+    waiting = [
+        asyncio.create_task(cells.ask(event_id, event_id, platform_channel_id=channel))
+        for event_id, channel in (
+            ("before", "general"),
+            ("meanwhile", "general"),
+            ("meanwhile", "general"),
+            ("later", "b"),
+        )
+    ]
+    for event_id in ("meanwhile", "later"):
+        await cells.until_stored(event_id)
+    mover = await start_mover(cells, tmp_path)
+    out, err = await mover.communicate()
+    assert mover.returncode == 0, err.decode()
+    assert "lives in b now" in out.decode()
+
+    said = ["before", "meanwhile", "meanwhile", "later"]
+    assert await asyncio.gather(*waiting) == [f"You said: ann: {text}" for text in said]
+    assert len(cells.parleys["a"].model.requests) == 3
+    assert await cells.count("a") == await cells.count("a", "turns") == await cells.count("a", "conversations") == 0
+    assert [tuple(row) for row in await cells.sql("b", "SELECT status, count(*) FROM inbox GROUP BY 1")] == [
+        ("answered", 3)
+    ]
+    assert await cells.count("b", "turns") == 3
+
+
+async def test_a_move_that_was_killed_while_a_turn_ran_is_ended_by_the_next_one(
+    cells: TwoCells, tmp_path: Path
+) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    model, script = cells.parleys["a"].model, cells.parleys["a"].model.script
+
+    async def wait(body: Any, number: int) -> Any:
+        if "slow" in str(body["messages"][-1]["content"]):
+            begun.set()
+            await may_end.wait()
+        return script(body, number)
+
+    model.play(wait)
+    slow = asyncio.create_task(cells.ask("slow", "slow"))
+    await begun.wait()
+    mover = await start_mover(cells, tmp_path)
+    late = asyncio.create_task(cells.ask("late", "late"))
+    await cells.until("a", "SELECT EXISTS (SELECT FROM cell_servers WHERE state = 'leaving')")
+    mover.send_signal(signal.SIGKILL)
+    await mover.wait()
+    may_end.set()
+    assert await slow == "You said: ann: slow"
+
+    mover = await start_mover(cells, tmp_path)
+    await mover.communicate()
+    assert mover.returncode == 0
+    assert await late == "You said: ann: late"
+    assert len(model.requests) == 2
+    assert await cells.count("a") == 0
