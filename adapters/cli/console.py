@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from shared.redaction import redact_text
-from shared.text import harmless
+from shared.text import CONTROLS, harmless
 
 # rich is imported by what draws with it: most commands write plain lines.
 if TYPE_CHECKING:
@@ -64,15 +64,16 @@ def end_json(code: int) -> None:
     """Write what was kept as one JSON text, if the command was given `--json`."""
     if (output := _output.get()) is not None:
         _output.set(None)
-        typer.echo(json.dumps(output.to_value(code), default=str, ensure_ascii=False, indent=2))
+        _write_json(output.to_value(code))
 
 
-def say(text: str = "") -> None:
-    """Write one line to stdout."""
+def say(text: str = "", *, label: str = "") -> None:
+    """Write one line to stdout; a label of ours, which may have a colour, stands before it."""
     if (output := _output.get()) is not None:
-        output.sentences.append(text)
+        output.sentences.append(label + text)
     else:
-        typer.echo(text)
+        # Also what our commands say holds names that others chose.
+        typer.echo(label + harmless(text))
 
 
 def complain(text: str) -> None:
@@ -90,7 +91,13 @@ def show_json(value: Any) -> None:
     if (output := _output.get()) is not None:
         output.value = value
     else:
-        typer.echo(json.dumps(value, default=str, ensure_ascii=False, indent=2))
+        _write_json(value)
+
+
+def _write_json(value: Any) -> None:
+    text = json.dumps(value, default=str, ensure_ascii=False, indent=2)
+    # JSON's own rules leave the controls beyond ASCII as they are.
+    typer.echo(CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text))
 
 
 def keep_rows(rows: Sequence[Mapping[str, object]]) -> None:
@@ -107,7 +114,7 @@ def show_fields(fields: Mapping[str, object], *, values: Mapping[str, object] | 
     width = max(map(len, fields), default=0)
     for name, value in fields.items():
         if value is not None:
-            typer.echo(f"{name:{width}}  {value}")
+            typer.echo(harmless(f"{name:{width}}  {value}"))
 
 
 def seconds_since_start(pid: int) -> float | None:
@@ -161,12 +168,12 @@ def show_table(
 
     table = make_table(*columns)
     for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("" if cell is None else harmless(str(cell))) for cell in row))
     # A pipe has no width, and whole lines are easier to search than wrapped ones.
     console = Console(width=None if sys.stdout.isatty() else 1000)
     with console.capture() as capture:
         console.print(table)
-    say("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 def _to_keys(fields: Mapping[str, object]) -> dict[str, object]:

@@ -50,7 +50,7 @@ def examine(
         async for finding in _examine(call):
             findings.append(finding)
             level = typer.style(f"{finding.level:4}", COLOURS[finding.level])
-            say(f"{level}  {finding.subject:9} {finding.text}")
+            say(f"  {finding.subject:9} {finding.text}", label=level)
 
     with progress("looking at everything"):
         asyncio.run(show())

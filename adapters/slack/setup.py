@@ -1,6 +1,7 @@
 """What `parley setup` asks for Slack."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,7 +28,10 @@ def introduce(settings: Settings, folder: Path) -> str:
     manifest = build_manifest(own, settings.public_url, name="Parley", is_http=False, has_panel=False)
     path = folder / MANIFEST
     try:
-        path.write_text(f"{json.dumps(manifest, indent=2)}\n", "utf-8")
+        # Where others may write, too, a link there could lead to any file of ours.
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(file, "w", encoding="utf-8") as stream:
+            stream.write(f"{json.dumps(manifest, indent=2)}\n")
     except OSError as error:
         raise ConfigurationError(f"{path} can't be written: {error.strerror}.") from None
     return (

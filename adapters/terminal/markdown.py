@@ -11,6 +11,8 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
+from shared.text import harmless
+
 # Longer lines are hard to read, however wide the window is.
 MOST_COLUMNS = 100
 # What stands out on a dark screen and on a bright one, which the library's own styles do not.
@@ -64,7 +66,8 @@ class _Block:
         if any(is_full):
             lines = lines[is_full.index(True) : len(lines) - is_full[::-1].index(True)]
         for line in lines[-max(1, console.height - 2) :] if self._is_tail else lines:
-            yield from line
+            # Markdown makes characters, too: of &#x202e; one that turns the direction of what follows.
+            yield from (Segment(harmless(segment.text), segment.style) for segment in line)
             yield Segment.line()
 
 

@@ -75,7 +75,7 @@ class PlainOutput:
 
     def note(self, text: str) -> None:
         """Write a line to stderr."""
-        print(text, file=sys.stderr, flush=True)  # noqa: T201  # the terminal is this adapter's platform
+        print(harmless(text), file=sys.stderr, flush=True)  # noqa: T201  # the terminal is this adapter's platform
 
     def write(self, text: str) -> None:
         """Write the whole answer to a command."""
@@ -136,7 +136,7 @@ class LiveOutput:
     def note(self, text: str) -> None:
         """Write a dim line."""
         self._screen.end()
-        self._console.print(Text(text, style="dim"))
+        self._console.print(Text(harmless(text), style="dim"))
 
     def write(self, text: str) -> None:
         """Write the whole answer to a command, which is no Markdown."""

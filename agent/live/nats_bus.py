@@ -36,7 +36,6 @@ log = get_logger()
 logging.getLogger("nats").setLevel(logging.CRITICAL)
 
 PURPOSE: Final = b"parley bus"
-CARRIED: Final = frozenset({TURNS, JOBS})
 ANY_WORKER = ""
 # Of what is sent; encrypting takes a third more. Servers take a megabyte by default.
 MOST_CHARS, MOST_BYTES = 100_000, 250_000
@@ -120,6 +119,8 @@ async def connect(settings: Settings, closed_cb: Callback | None = None, on_drop
                 tls=encryption,
                 no_echo=True,
                 ping_interval=PING_SECONDS,
+                # Otherwise it waits for a server that reads nothing when much is on its way, and can't be cancelled.
+                pending_size=0,
                 allow_reconnect=False,
                 # Each server is tried twice, at once: when to try again is ours to say.
                 max_reconnect_attempts=1,
@@ -147,6 +148,7 @@ class NatsBus:
         self._by_database, self._vault = DatabaseBus(database), Vault(secret_keys, PURPOSE)
         # While notes go by the server.
         self._client: Client | None = None
+        self._lost = asyncio.Event()
         self._prefix = ""
         self._has_worker = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -167,16 +169,17 @@ class NatsBus:
 
     async def carry(self, notes: Sequence[Note]) -> None:
         """Send notes in their order, by NOTIFY those that the server does not take now."""
-        rest, client = notes, self._client
-        if client is not None:
+        if self._client is not None:
             try:
-                rest = await self._publish(client, notes)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._publish(self._client, notes)
             except FAILURES:
                 # Also what has arrived is sent again: whoever has it knows by the numbers.
                 self._client = None
-                await leave(client)
-        if rest:
-            await self._by_database.carry(rest)
+                self._lost.set()
+            else:
+                return
+        await self._by_database.carry(notes)
 
     async def close(self) -> None:
         """Leave the server."""
@@ -184,15 +187,15 @@ class NatsBus:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _publish(self, client: Client, notes: Sequence[Note]) -> list[Note]:
-        for batch in split([note for channel, note in notes if channel == TURNS]):
+    async def _publish(self, client: Client, notes: Sequence[Note]) -> None:
+        for number, batch in enumerate(split([note for channel, note in notes if channel == TURNS])):
+            if number:
+                await client.flush()
             await self._publish_one(client, TURNS, batch)
         for _ in [channel for channel, _ in notes if channel == JOBS]:
             await self._publish_one(client, JOBS, [ANY_WORKER])
-        # The server has them when it answers: so many are on their way at most.
-        await client.flush(ANSWER_SECONDS)  # type: ignore[arg-type]  # it is only waited for
-        # Whether somebody waits for an answer is asked of all processes, also of those that are not connected.
-        return [note for note in notes if note[0] not in CARRIED]
+        # The server has them when it answers: one message of notes is on its way at most.
+        await client.flush()
 
     async def _publish_one(self, client: Client, channel: str, notes: Sequence[str]) -> None:
         subject = f"{self._prefix}.{channel}"
@@ -202,12 +205,12 @@ class NatsBus:
     async def _keep(self, hearer: Hearer) -> None:
         wait, is_told = FIRST_WAIT_SECONDS, False
         while True:
-            lost, cause = asyncio.Event(), ""
+            self._lost, cause = asyncio.Event(), ""
             try:
-                async with self._connected(hearer, lost) as client:
+                async with self._connected(hearer, self._lost) as client:
                     log.info("bus_connected", server=describe(client), subjects=f"{self._prefix}.>")
                     wait, is_told = FIRST_WAIT_SECONDS, False
-                    await self._use(client, hearer, lost)
+                    await self._use(client, hearer, self._lost)
                     cause = str(client.last_error or "")
             except FAILURES as error:
                 cause = str(error) or type(error).__name__

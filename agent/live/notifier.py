@@ -25,6 +25,8 @@ from shared.db.statements import load_statements
 statements = load_statements(__file__)
 
 PAUSE_SECONDS, CLOSE_SECONDS = 0.005, 2.0
+# A session that is silent for longer may be lost, which it takes 10 s to be sure of; notes go by the pool meanwhile.
+NOTIFY_SECONDS = 3.0
 
 
 class JobClaim(Protocol):
@@ -72,9 +74,21 @@ class HearingSession:
     def __init__(self) -> None:
         self.connection: asyncpg.Connection | None = None
         self.in_turn = asyncio.Lock()
+        self._overdue: asyncio.Task[bool] | None = None
 
     async def notify(self, parameters: dict[str, Any]) -> bool:
         """Send notes; return False if it can't now."""
+        if self._overdue is not None and not self._overdue.done():
+            return False
+        sending = asyncio.create_task(self._notify(parameters), name="notify")
+        await asyncio.wait({sending}, timeout=NOTIFY_SECONDS)
+        if not sending.done():
+            # Not cancelled, which would end the session: the server may only be slow.
+            self._overdue = sending
+            return False
+        return sending.result()
+
+    async def _notify(self, parameters: dict[str, Any]) -> bool:
         async with self.in_turn:
             if self.connection is None:
                 return False

@@ -17,6 +17,7 @@ from adapters.terminal.files import find_dragged, find_file, to_path
 from adapters.terminal.output import LiveOutput, OneAnswer, Output, PlainOutput
 from agent.journal.steps import Event
 from shared.errors import Refusal
+from shared.text import CONTROLS
 from tests.adapters.cli.shell import Shell
 from tests.support.folders import temporary_folder
 from tests.support.keyboard import Keyboard, at_keyboard, to_screen
@@ -197,6 +198,32 @@ def test_text_of_a_model_contains_no_control_characters(capsys: pytest.CaptureFi
 
     assert capsys.readouterr().out == "]0;ownedabcd\nline\n"
     assert Screen().shows(message(text)) == "]0;ownedabcd line\n"
+
+
+def test_markdown_makes_no_control_characters() -> None:
+    text = "a&#x202e;b `&#27;` &#27;]0;t&#7; [c](http://x/&#x2066;)\n\n| d&#x9b;1m&#x2067; |\n|-|\n"
+    screen = Screen()
+    screen.shows(delta(text), message(text))
+
+    # What we write ourselves begins with ESC [.
+    assert set(CONTROLS.findall(screen.written.replace("\x1b[", ""))) <= {"\r"}
+
+
+@pytest.mark.parametrize("output", [OneAnswer, PlainOutput])
+def test_what_is_no_answer_controls_no_terminal_either(
+    output: type[PlainOutput], capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = message("Send \x1b]52;c;QQ==\x07 it?")
+    question[1]["confirmation"] = {}
+    tell(output(), question)
+    output().note("There is no file \x1b[2Jx.")
+
+    capture = capsys.readouterr()
+    assert "Send ]52;c;QQ== it?\n" in capture.out + capture.err
+    assert capture.err.endswith("There is no file [2Jx.\n")
+    screen = Screen()
+    screen.output.note("\x1b]0;t\x07")
+    assert "\x1b]0" not in screen.written
 
 
 def test_a_pipe_gets_the_answer_alone_and_notes_go_beside_it(capsys: pytest.CaptureFixture[str]) -> None:

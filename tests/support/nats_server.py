@@ -3,8 +3,9 @@
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,6 +46,16 @@ class NatsServer:
             with suppress(ProcessLookupError):
                 self.process.kill()
             await self.process.wait()
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Let it take and say nothing during the block, as a machine that is overloaded."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     async def _is_open(self) -> bool:
         with suppress(OSError):

@@ -20,7 +20,7 @@ class Interview:
     """Asks one question after another; with `takes_defaults` nothing is asked, and each answer is the default."""
 
     def __init__(self, *, takes_defaults: bool = False) -> None:
-        self._takes_defaults = takes_defaults
+        self.takes_defaults = takes_defaults
         self.is_at_keyboard = sys.stdin.isatty() and not takes_defaults
 
     def tell(self, text: str, indent: str = "") -> None:
@@ -37,10 +37,10 @@ class Interview:
 
         `about` is said above the question.
         """
-        if about and not self._takes_defaults:
+        if about and not self.takes_defaults:
             self.tell(about)
         text = f"{question} [{default}]: " if default else f"{question}: "
-        if self._takes_defaults:
+        if self.takes_defaults:
             return default
         if not self.is_at_keyboard:
             say(text)
@@ -90,7 +90,7 @@ class Interview:
             self._end_pipe()
 
     def _list(self, question: str, options: Sequence[str]) -> None:
-        if not self._takes_defaults:
+        if not self.takes_defaults:
             self.tell(f"\n{question}")
             for number, option in enumerate(options, 1):
                 self.tell(f"  {number}  {option}", "     ")

@@ -98,6 +98,9 @@ def _ask_for_keys(interview: Interview, values: Values, *, about: str = "") -> V
     for name in names:
         if key := interview.ask(name, about=about, is_secret=True):
             values = {**values, name: key}
+        elif name == OPENAI_KEY and values.get(BASE_URL) and not interview.takes_defaults:
+            # The key that is set may be another server's.
+            values = {**values, name: ""}
     return values
 
 

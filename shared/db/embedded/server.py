@@ -193,12 +193,22 @@ class EmbeddedServer:
         """Make the data folder under another name, so that what was interrupted is never taken for a database."""
         for path in self.home.glob(f"{UNFINISHED}*"):
             shutil.rmtree(path, ignore_errors=True)
-        folder = Path(mkdtemp(prefix=UNFINISHED, dir=self.home))
+        # A volume that is mounted there, or a link to one, can't be replaced: it is made in place.
+        is_elsewhere = self.folder.is_symlink() or self.folder.is_mount()
+        folder = self.folder if is_elsewhere else Path(mkdtemp(prefix=UNFINISHED, dir=self.home))
         if self._user.is_other:
             os.chown(folder, self._user.uid, self._user.gid)
         options = ["--auth-local=peer", "--auth-host=reject", "--encoding=utf8", "--no-instructions"]
         self._run("initdb", [*options, "-U", "postgres", "-D", str(folder)])
+        if is_elsewhere:
+            return
         folder.rename(self.folder)
+        # A name that a loss of power takes back would be removed as unfinished.
+        home = os.open(self.home, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(home)
+        finally:
+            os.close(home)
 
     def _wait_until_ready(self) -> int:
         end = monotonic() + START_SECONDS

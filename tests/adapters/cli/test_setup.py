@@ -4,16 +4,19 @@ import asyncio
 import json
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from adapters.cli.setup.env_file import write_env
+from shared.errors import ConfigurationError
 from tests.adapters.cli.shell import Finished, Shell
 from tests.standins.discord import DiscordStandIn
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import SlackStandIn
 from tests.support.keyboard import at_keyboard
 
-OTHER, DISCORD, SLACK, NOTHING = "7", "1", "2", ""
+OLLAMA, OTHER, DISCORD, SLACK, NOTHING = "6", "7", "1", "2", ""
 ANN = "80351110224678912"
 
 
@@ -83,6 +86,47 @@ async def test_options_answer_for_a_script(shell: Shell) -> None:
         "DEFAULT_GUEST_TOKEN_BUDGET": "10000",
     }
     (shell.folder / ".env").unlink()
+
+
+async def test_a_new_server_gets_no_key_that_was_set_before_and_links_are_not_written_through(shell: Shell) -> None:
+    target, link = shell.folder / "target", shell.folder / "slack-manifest.json"
+    target.write_text("mine")
+    link.unlink(missing_ok=True)
+    link.symlink_to(target)
+    async with OpenAIStub([Answer("ready")]) as models:
+        lines = (OTHER, "small", models.base_url, NOTHING, SLACK)
+        result = await set_up(shell, *lines, settings={"OPENAI_API_KEY": "sk-of-before"})
+
+        assert "answered with" in result.out
+        assert "sk-of-before" not in str([request.headers for request in models.requests])
+    assert (result.code, target.read_text()) == (2, "mine")
+    assert "slack-manifest.json can't be written" in result.err
+    link.unlink()
+
+
+async def test_a_server_s_names_of_models_control_no_terminal(fresh: Shell) -> None:
+    body = json.dumps({"models": [{"name": f"\x1b]0;{name}\x07"} for name in "ab"]}).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        result = await set_up(fresh, OLLAMA, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "9")
+
+    assert "1  ]0;a\n" in result.out
+    assert "\x1b" not in result.out + result.err
+
+
+def test_what_env_would_read_differently_is_not_written(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    with pytest.raises(ConfigurationError, match="TOKEN"):
+        write_env(file, {"A": "1", "TOKEN": "a${HOME}"})
+    with pytest.raises(ConfigurationError, match="can't be written"):
+        write_env(Path("/proc/parley/.env"), {"A": "1"})
+
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_wrong_token_is_refused_with_the_reason_and_nothing_is_written(fresh: Shell) -> None:

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from adapters.cli.check_database import Installation, check_bus
 from adapters.web.app import build_web
 from agent.journal.steps import Event
-from agent.live.channels import JOBS, TURNS
+from agent.live.channels import JOBS, READERS, TURNS
 from agent.live.nats_bus import FAILURES, MOST_BYTES, MOST_CHARS, PURPOSE, connect, find_prefix, leave, split
 from shared.credentials.vault import Vault
 from shared.db.database import Address
@@ -248,6 +248,41 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_stream_costs_what_was_
         await until(lambda: bool(door.app.events.notifier.bus.is_connected))
         await until_no_notes(pair)
         assert shown(await pair.read()) == TEXT
+
+
+async def test_whoever_asks_for_a_reader_waits_for_no_server_that_hangs(
+    pair: Pair, bused: Settings, address: Address, model: OpenAIStub
+) -> None:
+    teller = Teller()
+    model.play(teller.answer)
+    accepted = await pair.door.accept("hello", wants_stream=True)
+    reading = asyncio.create_task(pair.door.app.events.response(accepted.inbox_id))
+    await until(lambda: bool(model.requests))
+    notes: list[str] = []
+    async with open_parley(bused, address, model, works=False) as asker, connected(address) as listening:
+        for channel in (TURNS, READERS):
+            await listening.add_listener(channel, lambda *note: notes.append(str(note[2])))
+        await until(lambda: bool(asker.app.events.notifier.bus.is_connected))
+        with pair.server.hanging():
+            asker.app.events.notifier.send(TURNS, json.dumps({"inbox": []}))
+            assert await asker.app.events.is_awaited([accepted.inbox_id], 30)
+            await until(lambda: TURNS in notes)
+    assert notes.index(READERS) < notes.index(TURNS)
+    teller.is_read.set()
+    teller.may_end.set()
+    await reading
+
+
+async def test_a_server_that_hangs_is_left_also_when_it_takes_no_more(pair: Pair) -> None:
+    notifier = pair.door.app.events.notifier
+    with pair.server.hanging():
+        # More than the system keeps for it.
+        for number in range(2500):
+            notifier.send(TURNS, str(number) + "x" * 7000)
+        await until(lambda: len(pair.notified) >= 2500)
+        assert not notifier.bus.is_connected
+    await until(lambda: bool(notifier.bus.is_connected))
+    await until_no_notes(pair)
 
 
 async def until_no_notes(pair: Pair) -> None:

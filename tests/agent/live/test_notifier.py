@@ -1,6 +1,8 @@
 """Notes by NOTIFY: they wait for nothing that turns need."""
 
 import asyncio
+import os
+import signal
 from contextlib import AsyncExitStack
 
 from agent.live.channels import TURNS
@@ -20,3 +22,22 @@ async def test_a_note_waits_for_no_connection_that_turns_have(parley: Parley) ->
 
         async with asyncio.timeout(10):
             await heard.wait()
+
+
+async def test_notes_go_by_the_pool_while_the_session_that_listens_is_silent(parley: Parley) -> None:
+    database, session = parley.app.database, parley.app.events.session
+    silent, heard = session.connection, asyncio.Event()
+    assert silent is not None
+    pid = silent.get_server_pid()
+    async with connected(database.address) as other:
+        await other.add_listener(TURNS, lambda *_: heard.set())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            parley.app.events.notifier.send(TURNS, '{"inbox": [1], "end": true}')
+            async with asyncio.timeout(30):
+                await heard.wait()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    # It is not known yet that it is lost.
+    assert session.connection is silent

@@ -131,6 +131,19 @@ def test_a_path_that_is_too_long_for_the_socket_stops_the_start_with_the_remedy(
     assert not (long / "postgres").exists()
 
 
+def test_a_link_to_an_empty_folder_elsewhere_is_where_it_is_made() -> None:
+    with tempfile.TemporaryDirectory(prefix="parley-test-", ignore_cleanup_errors=True) as folder:
+        elsewhere, own = Path(folder) / "disk", Path(folder) / "home"
+        elsewhere.mkdir(mode=0o700)
+        own.mkdir()
+        (own / "postgres").symlink_to(elsewhere)
+        start_postgres(own)
+        find_server(own).detach()
+
+        assert (elsewhere / "PG_VERSION").exists()
+        assert (own / "postgres").is_symlink()
+
+
 def test_a_server_that_somebody_has_started_open_is_started_anew(tmp_path: Path) -> None:
     folder, programs = tmp_path / "postgres", find_programs()
     assert programs is not None
