@@ -219,14 +219,15 @@ async def test_nobody_but_the_program_may_call_them(owner: asyncpg.Connection) -
     )
 
     assert len({row["proname"] for row in rows}) >= 10
-    # Triggers, what a migration runs, and what admins and other functions call, run with the rights of their owner.
-    triggers = {path.stem for path in (ROOT / "migrations/schema/functions/triggers").glob("*.sql")}
+    # Triggers, what a migration runs, what moves a server between cells, and what admins and other functions call, run
+    # with the rights of their owner.
+    functions = ROOT / "migrations/schema/functions"
+    triggers = {path.stem for path in (functions / "triggers").glob("*.sql")}
+    of_moves = "begin_departure end_departure settle_server begin_arrival end_arrival remove_server count_server"
+    of_rows = "give_people give_rows take_people take_rows server_tables number_cell last_ids pass_ids"
+    others = "bind_owner drop_vectors erase_in_discord erase_in_slack memories_by_user"
     assert {row["proname"] for row in rows if not row["ours"]} == triggers | {
-        "parley_bind_owner",
-        "parley_drop_vectors",
-        "parley_erase_in_discord",
-        "parley_erase_in_slack",
-        "parley_memories_by_user",
+        f"parley_{name}" for name in f"{of_moves} {of_rows} {others}".split()
     }
     definers = [row for row in rows if row["prosecdef"]]
     assert all(any(re.match("search_path=.*pg_temp$", option) for option in row["proconfig"]) for row in definers)
