@@ -25,6 +25,8 @@ const TASK = /^\[([ xX])\] /;
 // What stands elsewhere may change what was drawn before.
 const REFERS_BACK = /\[\^|^ {0,3}\[[^\]]+\]:/m;
 const MOST_COLOURED = 40_000;
+// Some grammars take time that grows with the square of a line, or of a word.
+const LONG_LINE = /[^\n]{1000}/;
 
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true }).use(footnote);
 const { rules } = markdown.renderer;
@@ -177,7 +179,7 @@ export function codeBlock(text, language = "", shown = language) {
   const code = element("code", "", text);
   const frame = element("pre", "", code);
   frame.tabIndex = 0;
-  if (language && text.length <= MOST_COLOURED) colour(code, text, language);
+  if (language && text.length <= MOST_COLOURED && !LONG_LINE.test(text)) colour(code, text, language);
   return element("div", "code", element("div", "code-head", element("span", "", shown), copyButton(() => text)), frame);
 }
 
