@@ -5,11 +5,11 @@ import re
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import StrictBool, StringConstraints
+from pydantic import AfterValidator, StrictBool, StringConstraints
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, Closed, max_body, read_json
+from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, YEARS, Closed, max_body, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault, invalid
 from adapters.web.guard import app_of
@@ -25,7 +25,7 @@ from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Permission, Place, Sender
 from shared.models.base import MAX_ID
-from shared.text import cut
+from shared.text import clean, cut
 
 statements = load_statements(__file__)
 
@@ -46,7 +46,10 @@ BUSY = "An answer is being written in this chat; stop it first."
 class Change(Closed):
     """The body of `PATCH /page/chats/{chat}`; what is left out stays. An empty title takes the name away."""
 
-    title: Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=120)] | None = None
+    title: (
+        Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=120), AfterValidator(clean)]
+        | None
+    ) = None
     is_pinned: StrictBool | None = None
 
 
@@ -88,7 +91,13 @@ def read_cursor(who: str, cursor: str) -> dict[str, Any]:
         moment = datetime.fromisoformat(at)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None or pinned not in {"0", "1"} or KEY.fullmatch(chat) is None:
+    if (
+        moment is None
+        or moment.tzinfo is None
+        or moment.year not in YEARS
+        or pinned not in {"0", "1"}
+        or KEY.fullmatch(chat) is None
+    ):
         raise invalid("before", "take it from the list before")
     return {"before_pinned": pinned == "1", "before_at": moment, "before_channel": f"{to_prefix(who)}/{chat}"}
 

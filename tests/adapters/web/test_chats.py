@@ -25,7 +25,14 @@ async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor
         missing = await ann.patch("/page/chats/nothing", json={"title": "x"})
         cursors = [
             (await ann.get("/page/chats", params={"before": cursor})).status_code
-            for cursor in ("x", "1~today~c", "2~2026-01-01T00:00:00+00:00~c", "1~2026-01-01T00:00:00~c", "1~~")
+        bare = await ann.patch("/page/chats/c2", json={"title": "\x00"})
+            for cursor in (
+                "0~0001-01-01T00:00:00+23:59~c",
+                "1~today~c",
+                "2~2026-01-01T00:00:00+00:00~c",
+                "1~2026-01-01T00:00:00~c",
+                "1~~",
+            )
         ]
 
     assert [(chat["chat"], chat["title"], chat["is_pinned"]) for chat in chats] == [
@@ -41,6 +48,7 @@ async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor
 
 async def test_an_erased_chat_leaves_nothing_but_the_ledger(site: Site) -> None:
     site.parley.model.play([Answer("Noted.")])
+    assert (bare.status_code, unnamed[1]["title"]) == (200, "about 2")
     files = {"files": ("list.txt", b"oolong", "text/plain")}
     async with site.browser("ann") as ann, site.browser("bob") as bob:
         await ann.post("/chat/messages", data={"chat": "c1", "event_id": "e1", "content": "my secret tea"}, files=files)
