@@ -164,13 +164,17 @@ async def delete_chat(request: Request) -> Response:
 
 
 async def erase_chat(app: App, chat: Any, who: str, *, place: Place) -> str:
-    """Delete some of the chat's files from storage, and the chat if these were all; see `parley_erase_web_chat`."""
-    parameters = {"conversation_id": chat.conversation_id, "limit": FILES_AT_ONCE}
+    """Erase the chat, or if it has files, delete some of them from storage before; see `parley_erase_web_chat`."""
+    parameters = {"user_id": chat.user_id, "who": who, "channel": place.channel, "place_key": place.key}
+    file_parameters = {"conversation_id": chat.conversation_id, "limit": FILES_AT_ONCE}
     async with app.database.transaction() as session:
-        files = (await session.execute(statements.list_files_of_chat, parameters)).all()
+        result = await session.execute(statements.erase_chat, parameters | {"file_ids": []})
+        # Of a chat that stays, because a turn goes on in it, no file may be lost.
+        if (outcome := str(result.scalar_one())) != "files":
+            return outcome
+        files = (await session.execute(statements.list_files_of_chat, file_parameters)).all()
     for file in files:
         await app.files.storage.delete(file.minio_key)
-    parameters = {"user_id": chat.user_id, "who": who, "channel": place.channel, "place_key": place.key}
     async with app.database.transaction() as session:
         result = await session.execute(statements.erase_chat, parameters | {"file_ids": [file.id for file in files]})
         return str(result.scalar_one())
@@ -180,6 +184,29 @@ async def erase_chat(app: App, chat: Any, who: str, *, place: Place) -> str:
 async def search(request: Request) -> Response:
     """Return the newest messages of this person's chats in which all of these words occur."""
     who, words = session_of(request), request.query_params.get("words", "")[:MAX_SEARCH_CHARS].split()[:MAX_WORDS]
+class Searches:
+    """The searches that run and wait in this process: one person's keep nobody else's connections to the database."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(SEARCHES_AT_ONCE)
+        self._open: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def slot(self, who: str) -> AsyncGenerator[None]:
+        """Wait until this person may search; raises a 429 when too many searches of theirs wait already."""
+        own, number = self._open.get(who, (asyncio.Lock(), 0))
+        if number >= SEARCHES_OF_PERSON:
+            raise Fault(429, "too_many_searches", "Your earlier searches are still running; please try again soon.")
+        self._open[who] = own, number + 1
+        try:
+            async with own, self._slots:
+                yield
+        finally:
+            own, number = self._open.pop(who)
+            if number > 1:
+                self._open[who] = own, number - 1
+
+
     if not words:
         return JSONResponse({"matches": []}, headers=NO_STORE)
     parameters = to_range(who) | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT}
