@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -33,6 +35,8 @@ SHOWN_CHATS = 50
 TITLE_CHARS = 80
 MAX_WORDS, MAX_SEARCH_CHARS, SHOWN_MATCHES, MATCHES_OF_CHAT = 8, 200, 40, 5
 SNIPPET_CHARS = 160
+# A search reads all that its person has said: so many run at once in a process, and one of each person.
+SEARCHES_AT_ONCE, SEARCHES_OF_PERSON = 2, 4
 FILES_AT_ONCE = 100
 # How long a turn that was asked to stop is awaited before its chat is erased.
 STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
@@ -180,10 +184,6 @@ async def erase_chat(app: App, chat: Any, who: str, *, place: Place) -> str:
         return str(result.scalar_one())
 
 
-@with_session
-async def search(request: Request) -> Response:
-    """Return the newest messages of this person's chats in which all of these words occur."""
-    who, words = session_of(request), request.query_params.get("words", "")[:MAX_SEARCH_CHARS].split()[:MAX_WORDS]
 class Searches:
     """The searches that run and wait in this process: one person's keep nobody else's connections to the database."""
 
@@ -207,10 +207,15 @@ class Searches:
                 self._open[who] = own, number - 1
 
 
+@with_session
+async def search(request: Request) -> Response:
+    """Return the newest messages of this person's chats in which all of these words occur."""
+    who, words = session_of(request), request.query_params.get("words", "")[:MAX_SEARCH_CHARS].split()[:MAX_WORDS]
     if not words:
         return JSONResponse({"matches": []}, headers=NO_STORE)
     parameters = to_range(who) | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT}
-    async with app_of(request).database.transaction() as session:
+    searches: Searches = request.app.state.searches
+    async with searches.slot(who), app_of(request).database.transaction() as session:
         rows = await session.execute(statements.search_messages, parameters | {"patterns": [*map(to_pattern, words)]})
     matches = [
         {
