@@ -40,7 +40,7 @@ plain
 ```java
 int x = 1; // LONG
 ```
-""".replace("LONG", "a" * 1000)
+""".replace("LONG", "a" * 400)
 ATTACKS = """[a](JaVaScRiPt:alert(1)) [b](vbscript:x) [c](//evil.example/c) [g](#hash) [h](/chat/stop)
 ![d](data:image/svg+xml,<svg/onload=alert(1)>) ![f](https://evil.example/files/1?until=9&signature=x)
 <form action=/chat/stop><input name=x></form> <style>*{display:none}</style> <a id="log" name="text">clobber</a>
