@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -75,6 +76,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
     # No redirect for an extra slash: it would lose the body of a POST.
     web.router.redirect_slashes = False
     web.state.parley, web.state.cells = app, cells
+    web.state.large_bodies = Counter()
     web.state.workers, web.state.configured_workers = LiveWorkers(), workers
     web.state.workers_of_cells = {}
     web.state.searches = chats.Searches()

@@ -17,4 +17,4 @@ SELECT greatest(0, count(*) - 1) AS failovers, coalesce(sum(lost_answers), 0) AS
 FROM database_histories;
 
 -- name: use_token
-SELECT user_id, account, accounts, scopes FROM parley_use_token(:token);
+SELECT user_id, account, accounts, scopes FROM parley_use_token(:token_hash);

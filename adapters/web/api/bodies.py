@@ -3,7 +3,9 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 from uuid import uuid4
@@ -21,6 +23,7 @@ from pydantic import (
 from starlette.requests import Request
 
 from adapters.web.faults import Fault, from_validation
+from adapters.web.tokens import Person
 from agent.app import App
 from shared.credentials.people import Credentials, check_name, check_value
 from shared.errors import Refusal
@@ -34,8 +37,12 @@ LARGE_BYTES = 256_000
 # How many bytes of an oversize body are read and dropped before the response: a client whose connection is closed while
 # it sends never sees the response.
 DRAINED = 4
+# Of one person at a time in a process, which holds each of them whole.
+MAX_LARGE_BODIES = 4
+ONE_AFTER_ANOTHER = f"{MAX_LARGE_BODIES} large requests of yours are arriving at this moment; send this one after them."
 MAX_CONTENT = 100_000
 MAX_NAME = 200
+MAX_ADDRESS = 4000
 MAX_PLACE_CHARS = 2400
 ADAPTER = "http"
 MAX_ATTACHMENTS = 20
@@ -51,10 +58,34 @@ Model = TypeVar("Model", bound=BaseModel)
 async def read_json(request: Request, model: type[Model], max_bytes: int) -> Model:
     """Return the body as this model; raises a `Fault` that names what is wrong."""
     require_type(request, "application/json")
-    body = b"".join([chunk async for chunk in capped(request, max_bytes)])
-    if len(body) > LARGE_BYTES:
-        return await asyncio.to_thread(parse, body, model)
-    return parse(body, model)
+    with within_share(request):
+        body = b"".join([chunk async for chunk in capped(request, max_bytes)])
+        if len(body) > LARGE_BYTES:
+            return await asyncio.to_thread(parse, body, model)
+        return parse(body, model)
+
+
+@contextmanager
+def within_share(request: Request) -> Iterator[None]:
+    """Count a large body of a person's token while it arrives, slowly perhaps; raises the 429 for one too many.
+
+    The API_TOKEN speaks for many people and has no such limit.
+    """
+    person: Person | None = getattr(request.state, "person", None)
+    length = request.headers.get("content-length", "")
+    if person is None or (length.isdigit() and int(length[:20]) <= LARGE_BYTES):
+        yield
+        return
+    counts: Counter[str] = request.app.state.large_bodies
+    if counts[person.account] >= MAX_LARGE_BODIES:
+        raise Fault(429, "too_many_requests", ONE_AFTER_ANOTHER, headers={"Retry-After": "1"})
+    counts[person.account] += 1
+    try:
+        yield
+    finally:
+        counts[person.account] -= 1
+        if not counts[person.account]:
+            del counts[person.account]
 
 
 def parse(body: bytes, model: type[Model]) -> Model:
@@ -68,7 +99,8 @@ def parse(body: bytes, model: type[Model]) -> Model:
         fault = error
     # The strict parser refuses a lone surrogate (half an emoji).
     try:
-        value = json.loads(body)
+        # As UTF-8 alone: in another encoding the brackets that `check_shape` counts may hide.
+        value = json.loads(body.decode("utf-8-sig", "surrogatepass"))
     except (ValueError, RecursionError):
         raise from_validation(fault) from None
     try:
@@ -160,6 +192,14 @@ def check_place(place: Place) -> None:
         )
 
 
+def require_place(place: Place) -> None:
+    """Raise the 400 for a place whose names are too long together."""
+    try:
+        check_place(place)
+    except ValueError as error:
+        raise Fault(400, "invalid_request", f"Too long: {error}.") from None
+
+
 def _check(rule: Callable[[str], str]) -> Callable[[str], str]:
     def checked(value: str) -> str:
         try:
@@ -177,7 +217,7 @@ Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_CONTENT), Af
 CredentialName = Annotated[str, AfterValidator(_check(check_name))]
 Credential = Annotated[str, Field(strict=True), AfterValidator(_check(check_value))]
 Moment = Annotated[datetime, BeforeValidator(_from_text), AfterValidator(_in_utc)]
-WebAddress = Annotated[str, StringConstraints(strict=True, max_length=4000, pattern=r"^https?://\S+$")]
+WebAddress = Annotated[str, StringConstraints(strict=True, max_length=MAX_ADDRESS, pattern=r"^https?://\S+$")]
 Flag = Annotated[bool, Field(strict=True)]
 
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive
 
 from adapters.web.api import sse
-from adapters.web.api.bodies import ADAPTER, SentMessage, max_body, read_json
+from adapters.web.api.bodies import ADAPTER, SentMessage, max_body, read_json, require_place
 from adapters.web.api.uploads import discard, store_sent
 from adapters.web.faults import Fault, invalid
 from adapters.web.guard import APP, app_of, apps_of, person_of, with_scope
@@ -78,6 +78,8 @@ async def answer_message(request: Request, body: SentMessage, app: App) -> Respo
     message = body.to_incoming(files, wants_stream=is_stream, credentials=app.credentials)
     accepted = await accept_once(app, message)
     is_named = body.platform_event_id is not None
+    # They are stored, have 40 MB perhaps, and the turn may take minutes.
+    body.attachments.clear()
     if is_stream:
         on_closed = partial(cancel_request, request, accepted, message, is_named=is_named)
         return sse.follow(app.events.follow(accepted.inbox_id), on_closed)
@@ -100,7 +102,9 @@ def as_person(body: SentMessage, person: Person) -> SentMessage:
         "platform_channel_id": f"{own}/{body.platform_channel_id}",
         "platform_event_id": f"{own}:{body.platform_event_id}" if body.platform_event_id is not None else None,
     }
-    return body.model_copy(update=fields)
+    own_body = body.model_copy(update=fields)
+    require_place(own_body.place)
+    return own_body
 
 
 async def accept_once(app: App, message: IncomingMessage) -> Accepted:

@@ -35,7 +35,7 @@ STATUSES = {
     410: "The file is known, and its content is lost or damaged.",
     413: "The body is too large.",
     415: "The body has another content type, or is compressed.",
-    429: "The budget is used up, or held by requests that are still running.",
+    429: "The budget is used up, or held by requests that are still running; or too many large ones arrive together.",
     431: "The address and the headers are too large.",
     500: "A bug; the log has its traceback under the id in the sentence.",
     503: "Something that is needed is away just now; Retry-After says when to try again.",
@@ -120,7 +120,7 @@ OPERATIONS: tuple[Operation, ...] = (
         answer=AgentResponse,
         body=SentMessage,
         parameters=(CLOSE,),
-        errors=(409,),
+        errors=(409, 429),
         stream=EVENTS,
     ),
     Operation(

@@ -47,6 +47,13 @@ BEGIN
     IF expires <= now() THEN
         RAISE EXCEPTION 'the end % has passed already', to_char(expires, 'YYYY-MM-DD HH24:MI TZ');
     END IF;
+    -- The account of all requests to the API that name nobody.
+    IF EXISTS (
+        SELECT FROM public.user_platform_links AS l
+        WHERE l.user_id = v_id AND l.platform = 'openai' AND l.platform_user_id = 'anonymous'
+    ) THEN
+        RAISE EXCEPTION 'a token speaks for one person, and anonymous is everybody whom a program does not name';
+    END IF;
     IF NOT EXISTS (SELECT FROM public.user_platform_links AS l WHERE l.user_id = v_id AND l.platform = 'openai') THEN
         PERFORM public.parley_link_account(v_id, 'openai', 'token-' || gen_random_uuid());
     END IF;
@@ -58,8 +65,9 @@ $$;
 COMMENT ON FUNCTION admin.create_token IS
     'Makes a token for the API that speaks for one person, and shows it this once: admin.create_token(''discord'', ''ann'', ''read'', now() + interval ''90 days'').';
 
+-- With the rights of its owner: an admin who could write a hash could put a token of their own in the place of somebody's.
 CREATE FUNCTION admin.revoke_token(token bigint) RETURNS text
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE public.api_tokens SET revoked_at = now(), token_hash = NULL WHERE id = token AND revoked_at IS NULL;
     IF NOT FOUND THEN
@@ -69,6 +77,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION admin.revoke_token IS 'Ends a token for the API, at once and for ever: admin.revoke_token(3).';
+REVOKE EXECUTE ON FUNCTION admin.revoke_token FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION admin.revoke_token TO parley_app, parley_admin;
 
 CREATE VIEW admin.tokens AS
 SELECT t.id, t.user_id, coalesce(u.display_name, l.platform || ':' || l.platform_user_id) AS person, t.name, t.scopes,
@@ -81,14 +91,14 @@ COMMENT ON VIEW admin.tokens IS 'Tokens of persons for the API, without the toke
 GRANT SELECT ON admin.tokens TO parley_app;
 
 -- For whom a token speaks, what it may, and the person's accounts; no row: there is none, or it has ended.
-CREATE FUNCTION public.parley_use_token(p_token text)
+CREATE FUNCTION public.parley_use_token(p_token_hash bytea)
 RETURNS TABLE (user_id bigint, account text, accounts text[], scopes text[])
 LANGUAGE plpgsql AS $$
 DECLARE
     v_token public.api_tokens;
 BEGIN
     SELECT * INTO v_token FROM public.api_tokens AS t
-    WHERE t.token_hash = sha256(convert_to(p_token, 'UTF8')) AND (t.expires_at IS NULL OR t.expires_at > now());
+    WHERE t.token_hash = p_token_hash AND (t.expires_at IS NULL OR t.expires_at > now());
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -104,7 +114,8 @@ END
 $$;
 COMMENT ON FUNCTION public.parley_use_token IS 'For whom a token of the API speaks, and what it may; no row: it has ended.';
 REVOKE EXECUTE ON FUNCTION public.parley_use_token FROM PUBLIC, parley_admin;
-REVOKE SELECT ON api_tokens FROM parley_admin;
+REVOKE SELECT, UPDATE ON api_tokens FROM parley_admin;
+GRANT UPDATE (name, scopes, expires_at) ON api_tokens TO parley_admin;
 GRANT SELECT (id, user_id, name, scopes, expires_at, last_used_at, revoked_at, created_at) ON api_tokens TO parley_admin;
 
 CREATE FUNCTION public.parley_export_in_web(p_user_id bigint) RETURNS jsonb

@@ -2,15 +2,23 @@
 
 import asyncio
 import base64
+import gc
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 from secrets import randbelow
+from typing import Any
 from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
+from adapters.web.api.bodies import MAX_LARGE_BODIES, SentFile
+from adapters.web.api.openai.bodies import ImageAddress
+from adapters.web.api.openai.response_bodies import InputImage
 from adapters.web.guard import MAX_HEAD_BYTES
 from tests.adapters.web.conftest import Site
+from tests.standins.openai_api.script import gated_answer
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: parley\r\n"
 CHUNKED = b"POST /healthz HTTP/1.1\r\nHost: parley\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
@@ -137,3 +145,126 @@ async def test_the_files_of_a_request_are_kept_together_or_not_at_all(site: Site
 
     assert response.status_code == 400
     assert stored_files(site) == []
+
+
+def image(address: str) -> dict[str, Any]:
+    """Return a request for a completion, about an image at this address."""
+    part = {"type": "image_url", "image_url": {"url": address}}
+    return {"user": "ann", "messages": [{"role": "user", "content": [part]}]}
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("data:text/plain," + "%41" * 900_000, "messages: content of more than 256,000 characters has to be in base64"),
+        ("http://parley.invalid/" + "a" * 2_000_000, "messages: a web address may have 4,000 characters"),
+    ],
+    ids=["escapes", "address"],
+)
+async def test_an_address_that_would_fill_the_memory_or_a_table_is_refused(site: Site, url: str, sentence: str) -> None:
+    response = await site.client.post("/v1/chat/completions", json=image(url))
+
+    assert (response.status_code, response.json()["error"]["message"]) == (400, sentence)
+
+
+async def test_base64_with_a_space_behind_each_byte_takes_as_little_memory_as_without(site: Site) -> None:
+    content = "QQ" + "A A " * 700_000
+    tracemalloc.start()
+    try:
+        response = await site.client.post("/v1/chat/completions", json=image(f"data:text/plain;base64,{content}AA"))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert response.status_code == 200
+    # The client has its copies, too. A list of the pieces alone would take four bytes for each one of the text.
+    assert peak < 7 * len(content)
+
+
+async def test_brackets_can_t_hide_in_another_encoding(site: Site) -> None:
+    # Half of the sign looks like a quotation mark to whoever counts bytes.
+    body = f'{{"input":"\u2200","tools":{"[" * 900}{"]" * 900}}}'.encode("utf-16-le")
+
+    response = await site.client.post("/v1/responses", content=body, headers={"Content-Type": "application/json"})
+
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_json")
+
+
+async def test_a_conversation_whose_name_no_index_can_keep_is_refused_at_every_address(
+    site: Site, owner: asyncpg.Connection
+) -> None:
+    name = "".join(chr(0x10000 + randbelow(0x100000)) for _ in range(500))
+    named = {"metadata": {"conversation_id": name}}
+    question = {"messages": [{"role": "user", "content": "x"}], "metadata": {"conversation_id": name[:200]}}
+    await site.posts("hello")
+    own = {"Authorization": "Bearer " + await owner.fetchval("SELECT admin.create_token('test', 'ann')")}
+    # Together with the account that comes before them, they are too long.
+    place = {"platform_channel_id": name[:110], "platform_thread_id": name[110:197], "content": "x"}
+
+    responses = [
+        await site.client.post("/v1/responses", json={"input": "x", "user": "ann", **named}),
+        await site.client.post("/v1/responses", json={"input": "x", **named}, headers=own),
+        await site.client.post("/v1/chat/completions", json={"user": name[200:400], **question}),
+        await site.client.post(
+            "/v1/messages", json={"platform": "test", "platform_user_id": "ann", **place}, headers=own
+        ),
+    ]
+
+    assert [response.status_code for response in responses] == [400] * 4
+    assert all("2,400 characters together" in response.text for response in responses)
+
+
+async def test_the_files_of_a_request_are_not_held_while_its_turn_runs(site: Site) -> None:
+    hold, script = gated_answer("At last.")
+    site.parley.model.play(script)
+    content = base64.b64encode(b"a" * 5000).decode()
+    address = f"data:text/plain;base64,{content}"
+    items = [{"role": "user", "content": [{"type": "input_image", "image_url": address}]}]
+    requests = [
+        asyncio.create_task(site.posts("hi", attachments=[{"filename": "a.txt", "data": content}])),
+        asyncio.create_task(site.client.post("/v1/chat/completions", json=image(address))),
+        asyncio.create_task(site.client.post("/v1/responses", json={"input": items, "user": "ann"})),
+    ]
+
+    try:
+        async with asyncio.timeout(10):
+            while await site.parley.value("SELECT count(*) FROM file_records WHERE status = 'stored'") < len(requests):
+                pass
+            while any(isinstance(value, SentFile | ImageAddress | InputImage) for value in gc.get_objects()):
+                await site.parley.value("SELECT 1")
+    finally:
+        hold.set()
+    assert [response.status_code for response in await asyncio.gather(*requests)] == [200] * len(requests)
+
+
+async def test_a_person_s_token_has_few_large_requests_on_their_way_at_once(
+    site: Site, owner: asyncpg.Connection
+) -> None:
+    await site.posts("hello")
+    token = await owner.fetchval("SELECT admin.create_token('test', 'ann')")
+    head = (
+        f"POST /v1/responses HTTP/1.1\r\nHost: parley\r\nAuthorization: Bearer {token}\r\nExpect: 100-continue\r\n"
+        "Content-Type: application/json\r\nContent-Length: 2000000\r\n\r\n"
+    )
+    large = {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a" * 99_000}] * 4}]}
+    own = {"Authorization": f"Bearer {token}"}
+    address = urlsplit(site.url)
+    writers = []
+    for _ in range(MAX_LARGE_BODIES):
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writers.append(writer)
+        writer.write(head.encode())
+        # The server asks for the body: it has begun with the request.
+        assert b"100 Continue" in await reader.readline()
+
+    refused = await site.client.post("/v1/responses", json=large, headers=own)
+    small = await site.client.post("/v1/responses", json={"input": "hi"}, headers=own)
+    of_all = await site.client.post("/v1/responses", json=large)
+    for writer in writers:
+        writer.close()
+    async with asyncio.timeout(10):
+        while (later := await site.client.post("/v1/responses", json=large, headers=own)).status_code == 429:
+            pass
+
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert [response.status_code for response in (small, of_all, later)] == [200] * 3

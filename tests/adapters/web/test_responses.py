@@ -47,6 +47,19 @@ async def test_a_text_is_answered(client: AsyncOpenAI) -> None:
     assert response.usage.input_tokens_details.cached_tokens == 0
 
 
+async def test_the_same_key_after_two_answers_to_nobody_is_two_turns(client: AsyncOpenAI, site: Site) -> None:
+    first, second = await ask(client, "My code is 4711"), await ask(client, "My code is 1234")
+    key = {"Idempotency-Key": "1"}
+
+    after_first = await ask(client, "What is it?", previous_response_id=first.id, extra_headers=key)
+    after_second = await ask(client, "What is it?", previous_response_id=second.id, extra_headers=key)
+    again = await ask(client, "What is it?", previous_response_id=second.id, extra_headers=key)
+
+    assert len({after_first.id, after_second.id, again.id}) == 2
+    assert again.id == after_second.id
+    assert "4711" not in str(prompt(site))
+
+
 async def test_a_response_is_streamed_in_the_official_sequence(client: AsyncOpenAI, site: Site) -> None:
     site.parley.model.play([Answer("Told in many small pieces.", chunk_delay=0.06)])
 

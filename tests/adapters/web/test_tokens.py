@@ -161,9 +161,41 @@ async def test_the_token_itself_is_nowhere_in_the_database(owner: asyncpg.Connec
     assert token not in str(dict(row))
     assert token.removeprefix("parley_") not in str(dict(row))
     assert await owner.fetchval("SELECT token_hash = sha256(convert_to($1, 'UTF8')) FROM api_tokens", token)
+    # Nor does a statement hold it, which the database may log.
+    arguments = await owner.fetchval("SELECT pg_get_function_arguments('parley_use_token'::regproc)")
+    assert arguments == "p_token_hash bytea"
     for wrong in ("admin", "chat,owner", ""):
         with pytest.raises(asyncpg.RaiseError, match="there is no scope"):
             await owner.fetchval("SELECT admin.create_token('test', 'ann', $1)", wrong)
+
+
+async def test_an_admin_can_t_put_a_token_of_their_own_in_the_place_of_another(
+    owner: asyncpg.Connection, token: str, ann: httpx.AsyncClient
+) -> None:
+    for role in ("parley_admin", "parley_readonly"):
+        await owner.execute(f"SET ROLE {role}")
+        for statement in (
+            "UPDATE api_tokens SET token_hash = sha256('mine')",
+            "UPDATE api_tokens SET user_id = user_id",
+            "SELECT token_hash FROM api_tokens",
+            "SELECT * FROM parley_use_token(sha256('mine'))",
+        ):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await owner.execute(statement)
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await owner.execute("SELECT admin.revoke_token(1)")
+    await owner.execute("SET ROLE parley_admin")
+    await owner.execute("UPDATE api_tokens SET scopes = '{read}', expires_at = now() + interval '1 day'")
+    assert (await ann.get("/v1/models")).status_code == 200
+    await owner.execute("SELECT admin.revoke_token(1)")
+    assert (await ann.get("/v1/models")).status_code == 401
+
+
+async def test_nobody_has_no_token(site: Site, owner: asyncpg.Connection) -> None:
+    await site.client.post("/v1/responses", json={"input": "x"})
+
+    with pytest.raises(asyncpg.RaiseError, match="anonymous is everybody"):
+        await owner.fetchval("SELECT admin.create_token('openai', 'anonymous')")
 
 
 @pytest.mark.parametrize("wrong", ["parley_", f"parley_{'0' * 64}", "parley_' OR '1'='1", "test-toke", "ä"])

@@ -121,15 +121,23 @@ class ResponseFormat(Open):
 StopText = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200), AfterValidator(clean)]
 
 
-class ChatRequest(Open):
-    """The body of `POST /v1/chat/completions`."""
+class AgentRequest(Open):
+    """What completions and responses are asked with alike."""
 
     model: Name = "parley"
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10_000)]
     user: LooseName | None = None
     safety_identifier: LooseName | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    stream: Flag | None = None
+    tools: Any = None
+    top_logprobs: Any = None
+
+
+class ChatRequest(AgentRequest):
+    """The body of `POST /v1/chat/completions`."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=10_000)]
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     seed: Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)] | None = None
@@ -139,17 +147,14 @@ class ChatRequest(Open):
     max_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
     metadata: dict[str, LooseName] | None = None
-    stream: Flag | None = None
     stream_options: StreamOptions | None = None
     n: One | None = None
     response_format: ResponseFormat | None = None
     modalities: list[TextAlone] | None = None
-    tools: Any = None
     functions: Any = None
     # What can't be passed on to every model, or has no place in an agent's answer.
     logit_bias: Any = None
     logprobs: Any = None
-    top_logprobs: Any = None
     top_k: Any = None
     min_p: Any = None
     repetition_penalty: Any = None

@@ -42,8 +42,11 @@ async def post_completion(request: Request) -> Response:
     message = await to_incoming(app, body, sender, key=request.headers.get(KEY_HEADER))
     accepted = await accept_once(app, message)
     completion_id, created = f"chatcmpl-{accepted.inbox_id}", int(app.clock.now().timestamp())
-    if body.stream:
-        with_usage = body.stream_options is not None and body.stream_options.include_usage
+    is_streamed, stream_options = body.stream, body.stream_options
+    # Its files, 40 MB perhaps, are stored, and the turn may take minutes.
+    del body
+    if is_streamed:
+        with_usage = stream_options is not None and stream_options.include_usage
         return await stream_turn(
             request, accepted, message, writer=ChunkWriter(completion_id, created, with_usage=with_usage)
         )

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from starlette.requests import Request
 
-from adapters.web.api.bodies import MAX_NAME
+from adapters.web.api.bodies import MAX_NAME, require_place
 from adapters.web.api.openai.bodies import ChatMessage, ChatRequest, FilePart
 from adapters.web.api.openai.files import store_parts
 from adapters.web.faults import Fault, invalid
@@ -50,7 +50,8 @@ async def to_incoming(
     conversation_id = (body.metadata or {}).get("conversation_id") if sender else None
     if sender is None:
         # Nobody shares a place or an event with somebody else, not even by the same key.
-        digest = _digest(key or "", body.model_dump_json()) if key else uuid4().hex
+        lines = [f"{line.role} {line.content}" for line in thread.history] if thread else []
+        digest = _digest(key, body.model_dump_json(), *lines) if key else uuid4().hex
         event_id = channel = f"{NOBODY}/{digest}"
         refuse_files(message, place)
     else:
@@ -58,10 +59,12 @@ async def to_incoming(
         # Clients repeat it each time, so a yes to a question finds the place in which it was asked.
         first = next(message.text for message in body.messages if message.role == "user")
         channel = thread.channel if thread else to_channel(sender, conversation_id or _digest(first))
+    chat = Place(PLATFORM, None, channel, is_direct=True)
+    require_place(chat)
     return IncomingMessage(
         adapter="http",
         sender=sender or Sender(PLATFORM, NOBODY),
-        place=Place(PLATFORM, None, channel, is_direct=True),
+        place=chat,
         event_id=event_id,
         content=message.text,
         sent_at=None,

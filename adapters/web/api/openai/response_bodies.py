@@ -6,6 +6,7 @@ from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from adapters.web.api.bodies import Flag, LooseName, Name, Text
 from adapters.web.api.openai.bodies import (
+    AgentRequest,
     ChatMessage,
     ChatRequest,
     FileContent,
@@ -134,10 +135,9 @@ MetadataKey = Annotated[str, StringConstraints(max_length=64)]
 MetadataValue = Annotated[str, StringConstraints(strict=True, max_length=512)]
 
 
-class ResponseRequest(Open):
+class ResponseRequest(AgentRequest):
     """The body of `POST /v1/responses`."""
 
-    model: Name = "parley"
     input: Annotated[
         Annotated[Text, Tag("text")] | Annotated[list[InputItem], Field(min_length=1, max_length=10_000), Tag("items")],
         Discriminator(lambda value: "items" if isinstance(value, list) else "text"),
@@ -147,21 +147,14 @@ class ResponseRequest(Open):
     conversation: Name | NamedConversation | None = None
     metadata: Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)] | None = None
     store: Flag | None = None
-    stream: Flag | None = None
-    user: LooseName | None = None
-    safety_identifier: LooseName | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     max_output_tokens: Annotated[int, Field(strict=True, ge=1)] | None = None
     text: TextOptions | None = None
-    tools: Any = None
     # What has no place in an agent's answer.
     background: Any = None
     context_management: Any = None
     max_tool_calls: Any = None
     moderation: Any = None
     prompt: Any = None
-    top_logprobs: Any = None
 
     @property
     def is_stored(self) -> bool:

@@ -78,9 +78,12 @@ async def post_response(request: Request) -> Response:
         metadata=metadata,
         previous_id=body.previous_response_id,
         is_stored=body.is_stored,
-        options=body,
+        options=body.model_copy(update={"input": ""}),
     )
-    if body.stream:
+    is_streamed = body.stream
+    # The files, 40 MB perhaps, are stored, and the turn may take minutes.
+    del body, chat
+    if is_streamed:
         return await stream_turn(request, accepted, message, writer=ResponseWriter(head))
     answer, headers = await find_answer(request, accepted, message)
     return JSONResponse(of_answer(head, answer), headers=headers)
