@@ -79,6 +79,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
     web.state.large_bodies = Counter()
     web.state.workers, web.state.configured_workers = LiveWorkers(), workers
     web.state.workers_of_cells = {}
+    web.state.searches = chats.Searches()
     # Set when the server is about to end: streams that would go on for ever end then.
     web.state.closing = asyncio.Event()
     return web

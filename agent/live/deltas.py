@@ -15,6 +15,8 @@ from shared.credentials.vault import Undecryptable, Vault
 from shared.text import clean
 
 BATCH_SECONDS = 0.05
+# Whoever comes late while a step is told again waits so long for the next time: anybody may ask, as often as they like.
+REPEAT_SECONDS = 1.0
 # A notification can hold 8,000 bytes; encrypted, one character takes up to sixteen of them, and the inbox ids stand
 # there twice.
 DELTA_CHARS = 300
@@ -57,6 +59,8 @@ class DeltaSender:
         # The text of this step, for those who come late.
         self._step: list[str] = []
         self._pause: asyncio.TimerHandle | None = None
+        self._repeat_pause: asyncio.TimerHandle | None = None
+        self._is_repeat_due = False
 
     def add(self, text: str) -> None:
         """Send this text within 50 ms."""
@@ -73,9 +77,19 @@ class DeltaSender:
 
     def repeat(self) -> None:
         """Send the text of this step again from its beginning, because somebody has begun to read."""
+        if self._repeat_pause is not None:
+            self._is_repeat_due = True
+            return
+        self._repeat_pause = asyncio.get_running_loop().call_later(REPEAT_SECONDS, self._end_repeat_pause)
         self._waiting = list(self._step)
         self._is_reset = True
         self._send_soon()
+
+    def _end_repeat_pause(self) -> None:
+        is_due, self._repeat_pause, self._is_repeat_due = self._is_repeat_due, None, False
+        # Whoever came after the end of the step has read it in the tables.
+        if is_due and self._step:
+            self.repeat()
 
     def end_step(self) -> None:
         """Send the rest of the text at once; what follows is another step's."""

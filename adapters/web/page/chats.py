@@ -2,14 +2,16 @@
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import StrictBool, StringConstraints
+from pydantic import AfterValidator, StrictBool, StringConstraints
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, Closed, max_body, read_json
+from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, YEARS, Closed, max_body, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault, invalid
 from adapters.web.guard import app_of
@@ -25,7 +27,7 @@ from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Permission, Place, Sender
 from shared.models.base import MAX_ID
-from shared.text import cut
+from shared.text import clean, cut
 
 statements = load_statements(__file__)
 
@@ -33,6 +35,8 @@ SHOWN_CHATS = 50
 TITLE_CHARS = 80
 MAX_WORDS, MAX_SEARCH_CHARS, SHOWN_MATCHES, MATCHES_OF_CHAT = 8, 200, 40, 5
 SNIPPET_CHARS = 160
+# A search reads all that its person has said: so many run at once in a process, and one of each person.
+SEARCHES_AT_ONCE, SEARCHES_OF_PERSON = 2, 4
 FILES_AT_ONCE = 100
 # How long a turn that was asked to stop is awaited before its chat is erased.
 STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
@@ -46,7 +50,10 @@ BUSY = "An answer is being written in this chat; stop it first."
 class Change(Closed):
     """The body of `PATCH /page/chats/{chat}`; what is left out stays. An empty title takes the name away."""
 
-    title: Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=120)] | None = None
+    title: (
+        Annotated[str, StringConstraints(strict=True, strip_whitespace=True, max_length=120), AfterValidator(clean)]
+        | None
+    ) = None
     is_pinned: StrictBool | None = None
 
 
@@ -88,7 +95,13 @@ def read_cursor(who: str, cursor: str) -> dict[str, Any]:
         moment = datetime.fromisoformat(at)
     except ValueError:
         moment = None
-    if moment is None or moment.tzinfo is None or pinned not in {"0", "1"} or KEY.fullmatch(chat) is None:
+    if (
+        moment is None
+        or moment.tzinfo is None
+        or moment.year not in YEARS
+        or pinned not in {"0", "1"}
+        or KEY.fullmatch(chat) is None
+    ):
         raise invalid("before", "take it from the list before")
     return {"before_pinned": pinned == "1", "before_at": moment, "before_channel": f"{to_prefix(who)}/{chat}"}
 
@@ -155,16 +168,43 @@ async def delete_chat(request: Request) -> Response:
 
 
 async def erase_chat(app: App, chat: Any, who: str, *, place: Place) -> str:
-    """Delete some of the chat's files from storage, and the chat if these were all; see `parley_erase_web_chat`."""
-    parameters = {"conversation_id": chat.conversation_id, "limit": FILES_AT_ONCE}
+    """Erase the chat, or if it has files, delete some of them from storage before; see `parley_erase_web_chat`."""
+    parameters = {"user_id": chat.user_id, "who": who, "channel": place.channel, "place_key": place.key}
+    file_parameters = {"conversation_id": chat.conversation_id, "limit": FILES_AT_ONCE}
     async with app.database.transaction() as session:
-        files = (await session.execute(statements.list_files_of_chat, parameters)).all()
+        result = await session.execute(statements.erase_chat, parameters | {"file_ids": []})
+        # Of a chat that stays, because a turn goes on in it, no file may be lost.
+        if (outcome := str(result.scalar_one())) != "files":
+            return outcome
+        files = (await session.execute(statements.list_files_of_chat, file_parameters)).all()
     for file in files:
         await app.files.storage.delete(file.minio_key)
-    parameters = {"user_id": chat.user_id, "who": who, "channel": place.channel, "place_key": place.key}
     async with app.database.transaction() as session:
         result = await session.execute(statements.erase_chat, parameters | {"file_ids": [file.id for file in files]})
         return str(result.scalar_one())
+
+
+class Searches:
+    """The searches that run and wait in this process: one person's keep nobody else's connections to the database."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(SEARCHES_AT_ONCE)
+        self._open: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def slot(self, who: str) -> AsyncGenerator[None]:
+        """Wait until this person may search; raises a 429 when too many searches of theirs wait already."""
+        own, number = self._open.get(who, (asyncio.Lock(), 0))
+        if number >= SEARCHES_OF_PERSON:
+            raise Fault(429, "too_many_searches", "Your earlier searches are still running; please try again soon.")
+        self._open[who] = own, number + 1
+        try:
+            async with own, self._slots:
+                yield
+        finally:
+            own, number = self._open.pop(who)
+            if number > 1:
+                self._open[who] = own, number - 1
 
 
 @with_session
@@ -174,7 +214,8 @@ async def search(request: Request) -> Response:
     if not words:
         return JSONResponse({"matches": []}, headers=NO_STORE)
     parameters = to_range(who) | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT}
-    async with app_of(request).database.transaction() as session:
+    searches: Searches = request.app.state.searches
+    async with searches.slot(who), app_of(request).database.transaction() as session:
         rows = await session.execute(statements.search_messages, parameters | {"patterns": [*map(to_pattern, words)]})
     matches = [
         {

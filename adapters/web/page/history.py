@@ -9,11 +9,13 @@ from agent.commands import CommandReply
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Place
+from shared.text import cut
 
 statements = load_statements(__file__)
 
 # A credential may stand in such a line.
 CREDENTIAL_COMMAND = "/credential"
+LINE_CHARS = 2000
 
 
 async def list_arrivals(
@@ -52,7 +54,7 @@ async def keep_reply(
         "files": [{"file_id": file.file_id} for file in reply.files],
         "commands": [asdict(choice) for choice in reply.choices],
     }
-    parameters = {"channel": place.channel, "who": who, "event_id": event_id, "line": line.strip()}
+    parameters = {"channel": place.channel, "who": who, "event_id": event_id, "line": cut(line.strip(), LINE_CHARS)}
     await session.execute(statements.keep_reply, parameters | {"reply": json.dumps(content)})
 
 

@@ -54,7 +54,10 @@ async def get_page(request: Request) -> Response:
         return _enter(request, who)
     if who is None:
         return _note("This page is opened by a link", NEW_LINK, 401)
-    response = HTMLResponse((STATIC / "index.html").read_bytes(), headers=NO_STORE)
+    # So that the page can tell what another person has left in this browser.
+    person = hashlib.sha256(who.encode()).hexdigest()[:16]
+    page = (STATIC / "index.html").read_text("utf-8").replace("<html ", f'<html data-person="{person}" ', 1)
+    response = HTMLResponse(page, headers=NO_STORE)
     # Each visit extends the session by 30 days.
     give_session(app, response, who)
     return response

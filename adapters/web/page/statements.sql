@@ -99,10 +99,15 @@ SELECT id, turn_id, event_id, line, reply, created_at FROM web_replies
 WHERE platform_channel_id = :channel AND turn_id >= :first AND turn_id < :before ORDER BY id;
 
 -- name: keep_reply
--- Of a person who was just erased nothing is kept. A chat keeps its newest 500.
+-- Of a person who was just erased nothing is kept. A chat keeps its newest 500, a person 2,000.
 WITH surplus AS (
     DELETE FROM web_replies WHERE platform_channel_id = :channel AND id <= (
         SELECT id FROM web_replies WHERE platform_channel_id = :channel ORDER BY id DESC LIMIT 1 OFFSET 499
+    )
+), surplus_of_person AS (
+    DELETE FROM web_replies USING user_platform_links AS own
+    WHERE own.platform = 'web' AND own.platform_user_id = :who AND web_replies.user_id = own.user_id AND web_replies.id <= (
+        SELECT id FROM web_replies WHERE user_id = own.user_id ORDER BY id DESC LIMIT 1 OFFSET 1999
     )
 )
 INSERT INTO web_replies (user_id, platform_channel_id, turn_id, event_id, line, reply)

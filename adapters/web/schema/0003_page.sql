@@ -41,7 +41,7 @@ COMMENT ON COLUMN web_replies.event_id IS 'The page''s id of the command.';
 COMMENT ON COLUMN web_replies.line IS 'The command.';
 COMMENT ON COLUMN web_replies.reply IS 'Its answer: {content, files, commands}.';
 COMMENT ON COLUMN web_replies.created_at IS 'When the row was made.';
-CREATE INDEX ix_web_replies_user_id ON web_replies (user_id);
+CREATE INDEX ix_web_replies_user_id ON web_replies (user_id, id);
 CREATE INDEX ix_web_replies_of_chat ON web_replies (platform_channel_id COLLATE "C", id);
 -- A person's chats: their channels begin with the person's id.
 CREATE INDEX ix_conversations_web ON conversations (platform_channel_id COLLATE "C") WHERE platform = 'web';

@@ -4,7 +4,15 @@ import { SHOWN_IMAGES, chip, icon, node, sizeText } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const DRAFT = "parley.draft.";
+const OWNER = "parley.person";
 const MOST_DRAFTS = 50;
+
+// What another person has left in this browser is nobody's concern.
+const { person } = document.documentElement.dataset;
+if (localStorage.getItem(OWNER) !== person) {
+  for (const key of Object.keys(localStorage).filter((name) => name.startsWith("parley."))) localStorage.removeItem(key);
+  localStorage.setItem(OWNER, person);
+}
 
 // What may be sent with one message; the server says how much.
 const limits = { bytes: Infinity, files: 20 };
@@ -65,6 +73,10 @@ function keepDraft() {
   const drafts = Object.keys(localStorage).filter((key) => key.startsWith(DRAFT));
   if (!text) localStorage.removeItem(DRAFT + box.chat);
   else if (drafts.length < MOST_DRAFTS || localStorage.getItem(DRAFT + box.chat) !== null) localStorage.setItem(DRAFT + box.chat, text);
+}
+
+export function dropDraft(chat) {
+  localStorage.removeItem(DRAFT + chat);
 }
 
 function fit() {

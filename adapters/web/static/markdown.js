@@ -12,19 +12,21 @@ const ALLOWED = {
     "a", "blockquote", "br", "code", "em", "h2", "h3", "h4", "h5", "h6", "hr", "img", "input", "li", "ol", "p", "pre", "s", "section",
     "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
   ],
-  ALLOWED_ATTR: ["alt", "checked", "class", "dir", "disabled", "href", "loading", "rel", "src", "start", "target", "type"],
+  ALLOWED_ATTR: ["alt", "checked", "class", "disabled", "href", "loading", "rel", "src", "start", "target", "type"],
   ALLOWED_URI_REGEXP: /^(?:https?:\/\/|\/files\/)/i,
-  ADD_URI_SAFE_ATTR: ["checked", "dir", "disabled", "loading", "rel", "start", "target", "type"],
+  ADD_URI_SAFE_ATTR: ["checked", "disabled", "loading", "rel", "start", "target", "type"],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_DOM_FRAGMENT: true,
 };
 const COLOURS = { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true };
-const DIRECTED = new Set(["paragraph_open", "heading_open", "list_item_open", "blockquote_open", "th_open", "td_open"]);
+const DIRECTED = "p, h2, h3, h4, h5, h6, li, blockquote, th, td";
 const TASK = /^\[([ xX])\] /;
 // What stands elsewhere may change what was drawn before.
 const REFERS_BACK = /\[\^|^ {0,3}\[[^\]]+\]:/m;
 const MOST_COLOURED = 40_000;
+// Some grammars take time that grows with the square of a line, or of a word.
+const LONG_LINE = /[^\n]{400}/;
 
 const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true }).use(footnote);
 const { rules } = markdown.renderer;
@@ -44,7 +46,6 @@ function ourFile(address, isAnyHost = false) {
 
 markdown.core.ruler.push("page", ({ tokens, env }) => {
   tokens.forEach((token, at) => {
-    if (DIRECTED.has(token.type)) token.attrSet("dir", "auto");
     if (token.type === "heading_open") token.tag = tokens[at + 2].tag = levelOf(Number(token.tag[1]), env.outline ?? []);
     const style = token.attrGet("style");
     if (style) {
@@ -102,6 +103,8 @@ export function render(text) {
 
 function build(text, outline, isGrowing = false) {
   const fragment = DOMPurify.sanitize(markdown.render(text, { outline }), ALLOWED);
+  // Now that all of it is there: browsers look for the direction again with each child that comes.
+  for (const block of fragment.querySelectorAll(DIRECTED)) block.dir = "auto";
   for (const code of fragment.querySelectorAll("pre > code")) {
     const language = /^language-([\w+#.-]{1,30})/.exec(code.className)?.[1] ?? "";
     code.parentNode.replaceWith(codeBlock(code.textContent.replace(/\n$/, ""), isGrowing ? "" : language, language));
@@ -177,7 +180,7 @@ export function codeBlock(text, language = "", shown = language) {
   const code = element("code", "", text);
   const frame = element("pre", "", code);
   frame.tabIndex = 0;
-  if (language && text.length <= MOST_COLOURED) colour(code, text, language);
+  if (language && text.length <= MOST_COLOURED && !LONG_LINE.test(text)) colour(code, text, language);
   return element("div", "code", element("div", "code-head", element("span", "", shown), copyButton(() => text)), frame);
 }
 

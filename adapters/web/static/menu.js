@@ -1,6 +1,7 @@
 // What can be done with the open chat: naming, pinning, exporting, erasing.
 
 import { changeChat, chatOf, loadChats } from "./chats.js";
+import { dropDraft } from "./composer.js";
 import { faultLine } from "./view.js";
 import { refusal } from "./stream.js";
 
@@ -50,6 +51,7 @@ $("delete-form").addEventListener("submit", async (event) => {
     $("delete-form").prepend(faultLine(reason));
     return;
   }
+  dropDraft(menu.chat);
   $("delete-dialog").close();
   await loadChats();
   menu.leave();

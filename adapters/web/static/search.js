@@ -5,6 +5,7 @@ import { refusal } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
 const WAIT = 250;
+const BUSY_WAIT = 1000;
 const DAY = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
 
 let waiting = null;
@@ -28,6 +29,12 @@ async function search() {
     const response = await fetch(`/page/search?words=${encodeURIComponent(words)}`);
     // Meanwhile something else is searched for.
     if (words !== $("search-words").value.trim()) return;
+    if (response.status === 429) {
+      // What was typed before is still being searched for.
+      clearTimeout(waiting);
+      waiting = setTimeout(search, BUSY_WAIT);
+      return;
+    }
     if (!response.ok) {
       $("matches").replaceChildren(node("li", "", faultLine(await refusal(response))));
       return;

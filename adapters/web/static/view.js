@@ -5,7 +5,8 @@ import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 export const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
-const ATTACHED = /\n*\[Attached files:\]\n([\s\S]*)$/;
+// Looks at each row of line breaks once: a text may have a hundred thousand.
+const ATTACHED = /(?<!\n)\n*\[Attached files:\]\n([\s\S]*)$/;
 const ATTACHED_LINE = /^- (.+) \(file_id \d+, ([^()]*), [^,()]*\)$/gm;
 const SLOWEST_FRAME = 400;
 

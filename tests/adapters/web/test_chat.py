@@ -118,6 +118,10 @@ async def test_another_site_s_page_may_not_ask(site: Site) -> None:
         for headers in foreign:
             assert refusal(await browser.post("/chat/stop", headers=headers)).startswith("403 wrong_origin")
             assert refusal(await browser.delete("/page/chats/c1", headers=headers)).startswith("403 wrong_origin")
+            if headers:
+                assert refusal(await browser.get("/page/chats", headers=headers)).startswith("403 wrong_origin")
+        # Without TLS a browser names neither with what it only reads.
+        assert (await browser.get("/page/chats")).status_code == 200
         own = await browser.post("/chat/stop", json={"chat": "c1"}, headers={"Origin": site.url})
         assert own.json() == {"stopped": False}
 

@@ -1,12 +1,17 @@
 """What people do with their chats on the page: find, name, pin, erase, export. Over HTTP, as the page does it."""
 
 import asyncio
+import itertools
 from typing import Any
+from urllib.parse import urlsplit
 
+from adapters.web.page.chat import place_of
+from adapters.web.page.chats import erase_chat, find_chat
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import messages_of, sends
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
+from tests.support.connections import connected
 
 
 async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor(site: Site) -> None:
@@ -20,12 +25,19 @@ async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor
         behind = await ann.get("/page/chats", params={"before": f"1~{chats[0]['at']}~c0"})
         later = await ann.get("/page/chats", params={"before": f"0~{chats[1]['at']}~c2"})
         await ann.patch("/page/chats/c1", json={"title": ""})
+        bare = await ann.patch("/page/chats/c2", json={"title": "\x00"})
         unnamed = (await ann.get("/page/chats")).json()["chats"]
         refused = [(await ann.patch("/page/chats/c1", json=body)).status_code for body in bodies]
         missing = await ann.patch("/page/chats/nothing", json={"title": "x"})
         cursors = [
             (await ann.get("/page/chats", params={"before": cursor})).status_code
-            for cursor in ("x", "1~today~c", "2~2026-01-01T00:00:00+00:00~c", "1~2026-01-01T00:00:00~c", "1~~")
+            for cursor in (
+                "0~0001-01-01T00:00:00+23:59~c",
+                "1~today~c",
+                "2~2026-01-01T00:00:00+00:00~c",
+                "1~2026-01-01T00:00:00~c",
+                "1~~",
+            )
         ]
 
     assert [(chat["chat"], chat["title"], chat["is_pinned"]) for chat in chats] == [
@@ -36,6 +48,7 @@ async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor
     assert [chat["chat"] for chat in behind.json()["chats"]] == ["c2", "c1"]
     assert [chat["chat"] for chat in later.json()["chats"]] == ["c1"]
     assert unnamed[2]["title"] == "about 1"
+    assert (bare.status_code, unnamed[1]["title"]) == (200, "about 2")
     assert (refused, missing.status_code, cursors) == ([400] * 4, 404, [400] * 5)
 
 
@@ -79,6 +92,61 @@ async def test_a_chat_whose_answer_is_being_written_is_stopped_and_erased(site: 
     assert deleted.status_code == 200
     assert await site.parley.value("SELECT count(*) FROM turns") == 0
     assert await site.parley.value("SELECT count(*) FROM budget_reservations") == 0
+
+
+async def test_a_chat_that_can_not_be_erased_keeps_its_files(site: Site) -> None:
+    gate, gated = gated_answer("Done.")
+    site.parley.model.play(gated)
+    files = {"files": ("list.txt", b"oolong", "text/plain")}
+    app, place = site.parley.app, place_of("ann", "c1")
+    async with site.browser("ann") as ann:
+        fields = {"chat": "c1", "event_id": "e1", "content": "think hard"}
+        asking = asyncio.create_task(ann.post("/chat/messages", data=fields, files=files))
+        await site.parley.model.until(1)
+        async with app.database.transaction() as session:
+            chat = await find_chat(session, "ann", place)
+        outcome = await erase_chat(app, chat, "ann", place=place)
+        gate.set()
+        await asking
+        shown: Any = await messages_of(ann, "c1")
+        link = urlsplit(shown["turns"][0]["events"][0]["files"][0]["url"])
+        file = await ann.get(f"{link.path}?{link.query}")
+
+    assert (outcome, file.status_code, file.content) == ("busy", 200, b"oolong")
+
+
+async def test_commands_are_kept_within_limits(site: Site) -> None:
+    async with site.browser("ann") as ann:
+        await sends(ann, "/help", chat="c1", event_id="e1")
+        await site.parley.sql(
+            "INSERT INTO web_replies (user_id, platform_channel_id, turn_id, event_id, line, reply) SELECT user_id,"
+            " platform_channel_id || n, 0, 'e', line, reply FROM web_replies, generate_series(1, 2010) AS n"
+        )
+        await sends(ann, "/help " + "x" * 90_000, chat="c2", event_id="e2")
+
+    assert await site.parley.value("SELECT count(*) FROM web_replies") == 2000
+    assert await site.parley.value("SELECT max(length(line)) FROM web_replies") == 2000
+
+
+async def test_the_searches_of_one_person_leave_the_database_to_others(site: Site) -> None:
+    async with (
+        site.browser("ann") as ann,
+        site.browser("bob") as bob,
+        connected(site.parley.app.database.address) as other,
+    ):
+        await sends(ann, "hello")
+        lock = other.transaction()
+        await lock.start()
+        await other.execute("LOCK TABLE messages")
+        searches = [asyncio.create_task(ann.get("/page/search", params={"words": "x"})) for _ in range(30)]
+        state = await bob.get("/page/state")
+        refused = [await done for done in itertools.islice(asyncio.as_completed(searches), 26)]
+        await lock.rollback()
+        responses = await asyncio.gather(*searches)
+
+    assert state.status_code == 200
+    assert {response.status_code for response in refused} == {429}
+    assert sorted(response.status_code for response in responses) == [200] * 4 + [429] * 26
 
 
 async def test_messages_are_found_by_their_words_and_exported(site: Site) -> None:

@@ -130,3 +130,23 @@ async def test_what_was_begun_to_write_is_kept_for_each_chat(window: Window, sit
     await expect(window.page.locator(".fault")).to_contain_text("at most 100000 characters")
     assert len(await box.input_value()) == 100_001
     window.complaints = [complaint for complaint in window.complaints if "400 (Bad Request)" not in complaint]
+
+
+async def test_no_draft_is_left_of_an_erased_chat_or_for_another_person(window: Window, site: Site) -> None:
+    box = window.page.locator("#text")
+    await window.says("about tea")
+    await expect(window.answer().locator(".text")).to_have_text("You said: about tea")
+    await box.fill("about my secret")
+    await window.page.get_by_role("button", name="This chat").click()
+    await window.page.get_by_role("button", name="Delete").click()
+    await window.page.get_by_label("Delete this chat?").get_by_role("button", name="Delete").click()
+    await expect(box).to_have_value("")
+    assert "secret" not in await window.page.evaluate("JSON.stringify(localStorage)")
+    await box.fill("my own thoughts")
+    chat = window.page.url.partition("#")[2]
+    await window.page.goto(site.link("bob"))
+    await window.page.wait_for_url(lambda url: "key=" not in url)
+    await window.page.goto(f"{site.url}/#{chat}")
+    await expect(window.page.locator("#welcome")).to_be_visible()
+    await expect(box).to_have_value("")
+    assert "thoughts" not in await window.page.evaluate("JSON.stringify(localStorage)")

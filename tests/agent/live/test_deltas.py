@@ -1,0 +1,40 @@
+"""The text of a running turn, for those who come late."""
+
+import asyncio
+import itertools
+from typing import Any
+
+from agent.live.deltas import DeltaSender
+
+
+async def test_whoever_asks_again_and_again_is_told_the_text_of_a_step_now_and_then() -> None:
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    sender = DeltaSender(sent.put_nowait, itertools.count().__next__, is_reset=False)
+    sender.add("It begins")
+    sender.repeat()
+    deltas = [(await sent.get())["delta"] for _ in range(2)]
+    sender.repeat()
+    sender.add(" like this.")
+    sender.repeat()
+    deltas += [(await sent.get())["delta"] for _ in range(2)]
+
+    assert deltas == [
+        {"text": "It begins"},
+        {"text": "It begins", "reset": True},
+        {"text": " like this."},
+        {"text": "It begins like this.", "reset": True},
+    ]
+
+
+async def test_a_step_that_has_ended_meanwhile_is_not_told_again() -> None:
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    sender = DeltaSender(sent.put_nowait, itertools.count().__next__, is_reset=False)
+    sender.add("First.")
+    sender.repeat()
+    sender.repeat()
+    sender.end_step()
+    sender.add("Second.")
+    sender.end_step()
+
+    deltas = [(await sent.get())["delta"]["text"] for _ in range(3)]
+    assert deltas == ["First.", "First.", "Second."]
