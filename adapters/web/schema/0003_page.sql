@@ -66,6 +66,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION public.parley_export_in_page IS
     'What the chat page keeps of a person beside messages: names of chats, and commands with their answers.';
+REVOKE EXECUTE ON FUNCTION public.parley_export_in_page FROM PUBLIC;
 
 -- Erases a chat of the page: what was said in it, what was remembered of it, what is planned in it, and the rows of its
 -- files. What the person asked to remember stays. Answers `busy`, and changes nothing, while a turn runs there: it holds
@@ -119,4 +120,4 @@ END
 $$;
 COMMENT ON FUNCTION public.parley_erase_web_chat IS
     'Erases a chat of the page with what was remembered of it; tells erased, missing, busy, or that files are left.';
-REVOKE EXECUTE ON FUNCTION public.parley_erase_web_chat FROM parley_admin;
+REVOKE EXECUTE ON FUNCTION public.parley_erase_web_chat FROM PUBLIC, parley_admin;
