@@ -1,7 +1,7 @@
 // The chat page: sends what is typed, follows the events of each turn, finds back after a lost connection or a reload.
 
 import { loadChats, showCurrent, touch } from "./chats.js";
-import { limit, openBox, putBack, takeMessage, write } from "./composer.js";
+import { limit, noteArrived, noteEnd, noteUnsent, openBox, putBack, takeMessage, write } from "./composer.js";
 import { openMemories } from "./memories.js";
 import { openMenuOf } from "./menu.js";
 import { pastNodes, replyNodes } from "./past.js";
@@ -208,6 +208,7 @@ async function follow(chat, address, response, placeholder, sent) {
       response ??= await fetch(address);
       if (response.ok) {
         offline(false);
+        sent?.hasArrived();
         await read(chat, response, turn, () => { failures = 0; });
       } else if (response.status === 404 && sent) {
         response = await sent.post();
@@ -249,6 +250,7 @@ function refused(chat, address, view, reason, sent) {
   ended(chat, address);
   if (page.chat !== chat) return;
   if (sent) {
+    sent.hasArrived();
     sent.node.remove();
     putBack(sent.content, sent.files);
   }
@@ -285,7 +287,10 @@ function say(content, files, confirmation) {
   refresh();
   toEnd(true);
   const body = form(chat, eventId, content, files, confirmation);
-  deliver(chat, eventId, view, { content, files, node: shown, post: () => fetch("/chat/messages", { method: "POST", body }) });
+  noteUnsent(chat, eventId, confirmation ? "" : content);
+  const hasArrived = () => noteArrived(chat, eventId);
+  const post = () => fetch("/chat/messages", { method: "POST", body });
+  deliver(chat, eventId, view, { content, files, node: shown, post, hasArrived });
 }
 
 async function deliver(chat, eventId, view, sent) {
@@ -300,6 +305,7 @@ async function deliver(chat, eventId, view, sent) {
     if (!(error instanceof TypeError)) throw error;
   }
   await follow(chat, address, response, view, sent);
+  noteEnd(eventId);
 }
 
 function form(chat, eventId, content, files, confirmation) {

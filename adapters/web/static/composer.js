@@ -4,6 +4,7 @@ import { SHOWN_IMAGES, chip, icon, node, sizeText } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const DRAFT = "parley.draft.";
+const UNSENT = "parley.unsent.";
 const OWNER = "parley.person";
 const MOST_DRAFTS = 50;
 
@@ -18,6 +19,8 @@ if (localStorage.getItem(OWNER) !== person) {
 const limits = { bytes: Infinity, files: 20 };
 const box = { chat: null, files: [] };
 const pictures = new Map();
+// The messages that this page is trying to send.
+const underway = new Set();
 
 export function limit(bytes, files) {
   Object.assign(limits, { bytes, files });
@@ -26,8 +29,32 @@ export function limit(bytes, files) {
 export function openBox(chat) {
   box.chat = chat;
   box.files = [];
-  $("text").value = localStorage.getItem(DRAFT + chat) ?? "";
-  fit();
+  // What the server never got, because the page or the chat was left meanwhile, goes back into the box.
+  const unsent = Object.entries(readUnsent(chat)).filter(([eventId]) => !underway.has(eventId));
+  for (const [eventId] of unsent) noteArrived(chat, eventId);
+  write([...unsent.map(([, content]) => content), localStorage.getItem(DRAFT + chat) ?? ""].filter(Boolean).join("\n\n"));
+}
+
+const readUnsent = (chat) => JSON.parse(localStorage.getItem(UNSENT + chat) ?? "{}");
+
+function writeUnsent(chat, messages) {
+  if (Object.keys(messages).length) localStorage.setItem(UNSENT + chat, JSON.stringify(messages));
+  else localStorage.removeItem(UNSENT + chat);
+}
+
+// Keeps the text of a message until it has arrived.
+export function noteUnsent(chat, eventId, content) {
+  underway.add(eventId);
+  if (content) writeUnsent(chat, { ...readUnsent(chat), [eventId]: content });
+}
+
+export function noteArrived(chat, eventId) {
+  const { [eventId]: _, ...others } = readUnsent(chat);
+  writeUnsent(chat, others);
+}
+
+export function noteEnd(eventId) {
+  underway.delete(eventId);
 }
 
 // Empties the box, and returns what was in it; null when that was nothing.
@@ -77,6 +104,7 @@ function keepDraft() {
 
 export function dropDraft(chat) {
   localStorage.removeItem(DRAFT + chat);
+  localStorage.removeItem(UNSENT + chat);
 }
 
 function fit() {
