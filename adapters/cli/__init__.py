@@ -6,7 +6,7 @@ import typer
 
 from adapters.cli.clicks import ClickException, completion_init
 from adapters.cli.console import end_json, say
-from adapters.cli.endings import DONE, report_error
+from adapters.cli.endings import DONE, flush_output, report_error
 from adapters.cli.registry import Registry
 from shared import __version__
 from shared.errors import ParleyError
@@ -45,4 +45,5 @@ def main() -> None:
     except (ClickException, KeyboardInterrupt, typer.Abort, ParleyError) as error:
         code = report_error(error)
     end_json(code)
+    flush_output()
     sys.exit(code)

@@ -1,5 +1,6 @@
 """How a command ends: its exit code, and the sentence for an error."""
 
+import os
 import sys
 
 import typer
@@ -39,3 +40,13 @@ def report_error(error: BaseException) -> int:
             # The hook of the log writes it with its traceback.
             sys.excepthook(type(error), error, error.__traceback__)
             return REFUSED
+
+
+def flush_output() -> None:
+    """Write what is left for stdout and stderr; where nobody reads it any more, that is no error of the command."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # The end of the interpreter writes what is left once more, and would end with a code of its own.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import monotonic
 
 from adapters.cli.console import complain
-from adapters.cli.endings import DONE, report_error
+from adapters.cli.endings import DONE, flush_output, report_error
 from adapters.cli.watchdog import EXIT_STATUS
 from agent.queue.job import GRACE_SECONDS
 from shared.db.embedded.server import stop_servers
@@ -110,6 +110,7 @@ class Supervisor:
                     self._stop_at = float("inf")
                 self._wait(wake)
                 self._reap()
+        flush_output()
         return self._code
 
     def _list_running(self) -> list[_Place]:
@@ -139,7 +140,7 @@ class Supervisor:
         process.started_at, process.oom_kills = monotonic(), _count_oom_kills()
         process.starts += 1
         read_end, write_end = os.pipe()
-        _flush()
+        flush_output()
         supervisor = os.getpid()
         # A signal comes before the fork, which is not made then, or when this process knows the fork and can tell it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD))
@@ -270,16 +271,9 @@ def _become(child: Child, program: Program, mask: set[signal.Signals | int]) -> 
         if (error := sys.exc_info()[1]) is not None:
             code = report_error(error)
         stop_servers()
-        _flush()
+        flush_output()
         # The end of the interpreter would run what the supervisor has registered for its own.
         os._exit(code)
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        # Nobody may read it any more.
-        with suppress(OSError):
-            stream.flush()
 
 
 def _to_exit_code(code: int) -> int:

@@ -54,7 +54,7 @@ async function load(chat) {
     return;
   }
   const body = await response.json();
-  $("log").append(...pastNodes(body, keepTurn));
+  $("log").append(...pastNodes(body, keepTurn, { isNewest: true }));
   goOn(body);
   page.newest.reply = body.newest_reply;
   for (const message of body.open) arrive(message, message.turn_id !== null);
@@ -103,7 +103,7 @@ async function loadEarlier() {
     const body = await response.json();
     const first = $("log").firstElementChild;
     const top = first?.getBoundingClientRect().top;
-    $("log").prepend(...pastNodes(body, () => {}));
+    $("log").prepend(...pastNodes(body, () => {}, { isNewest: false }));
     goOn(body);
     if (first) $("scroll").scrollTop += first.getBoundingClientRect().top - top;
   } catch (error) {

@@ -2,14 +2,17 @@
 
 import { TurnView, personMessage } from "./view.js";
 
-// Returns the nodes of a page of the transcript in their order; `keep` is given each turn with its view.
-export function pastNodes(body, keep) {
+// Returns the nodes of a page of the transcript in their order; `keep` is given each turn with its view. Only what was said
+// last can still be answered by its buttons.
+export function pastNodes(body, keep, { isNewest }) {
   const entries = [
     ...body.turns.map((turn) => ({ at: turn.turn_id, last: -1, nodes: () => turnNodes(turn, keep) })),
     ...body.replies.map((reply) => ({ at: reply.turn_id, last: reply.reply_id, nodes: () => replyNodes(reply) })),
   ];
   entries.sort((one, other) => one.at - other.at || one.last - other.last);
-  return entries.flatMap((entry) => entry.nodes());
+  const nodes = entries.map((entry) => entry.nodes());
+  for (const past of (isNewest ? nodes.slice(0, -1) : nodes).flat()) past.querySelector(".choices, .again")?.remove();
+  return nodes.flat();
 }
 
 function turnNodes(turn, keep) {
