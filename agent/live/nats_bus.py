@@ -30,6 +30,7 @@ from shared.db.connections import PROGRAM_NAME
 from shared.db.database import Address, Database
 from shared.log import get_logger
 from shared.settings import Settings
+from shared.tasks import run_with_timeout
 
 log = get_logger()
 # What it says, we say.
@@ -171,8 +172,7 @@ class NatsBus:
         """Send notes in their order, by NOTIFY those that the server does not take now."""
         if self._client is not None:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._publish(self._client, notes)
+                await run_with_timeout(ANSWER_SECONDS, self._publish(self._client, notes))
             except FAILURES:
                 # Also what has arrived is sent again: whoever has it knows by the numbers.
                 self._client = None
@@ -308,4 +308,4 @@ def split(notes: Iterable[str]) -> Iterator[list[str]]:
 async def leave(client: Client) -> None:
     """Close the connection; a server that is silent is not waited for."""
     with contextlib.suppress(*FAILURES):
-        await asyncio.wait_for(client.close(), CLOSE_SECONDS)
+        await run_with_timeout(CLOSE_SECONDS, client.close())

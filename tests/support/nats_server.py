@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -52,6 +53,9 @@ class NatsServer:
         """Let it take and say nothing during the block, as a machine that is overloaded."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
+        # Its threads stop when each of them gets to know: until then it may still take something.
+        while not Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].startswith(" T"):
+            time.sleep(0.001)
         try:
             yield
         finally:
