@@ -141,7 +141,7 @@ class Bus(Protocol):
 class DatabaseBus:
     """Carries notes by NOTIFY, which the hearer's session hears, whatever else carries notes.
 
-    They go by that session, too: the connections of the pool are in use while turns begin, and readers wait for none.
+    What readers wait for goes by that session, too: the connections of the pool are in use while turns begin.
     """
 
     is_connected = None
@@ -161,7 +161,8 @@ class DatabaseBus:
         """Send notes by one statement."""
         channels, texts = map(list, zip(*notes, strict=True))
         parameters = {"channels": channels, "notes": texts, "jobs": JOBS}
-        if not await self._session.notify(parameters):
+        # Jobs are told of in their turn for a connection: while all are in use, all workers are busy, too.
+        if JOBS in channels or not await self._session.notify(parameters):
             async with self._database.statement() as session:
                 await session.execute(statements.notify, parameters)
 
