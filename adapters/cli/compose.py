@@ -14,7 +14,7 @@ from agent.agents.delegation.child_turn import end_orphans
 from agent.agents.delegation.provider import AgentTools
 from agent.app import App, NeedsApp, ToolSources
 from agent.live.listener import Listener
-from agent.live.notifier import Bus, DatabaseBus
+from agent.live.notifier import Bus
 from agent.llm.router import Router
 from agent.outflow.reply import OutflowRules, Secrets
 from agent.people.billing.budget import store_defaults
@@ -118,10 +118,10 @@ async def open_app(
         yield app
 
 
-def open_bus(settings: Settings, database: Database, secret_keys: Sequence[str]) -> Bus:
-    """Return what carries notes to the other processes."""
+def open_bus(settings: Settings, database: Database, secret_keys: Sequence[str]) -> Bus | None:
+    """Return what carries notes to the other processes beside the database, None where nothing does."""
     if settings.bus_url is None:
-        return DatabaseBus(database)
+        return None
     # An extra, which takes a tenth of a second to import.
     from agent.live.nats_bus import NatsBus
 

@@ -19,7 +19,7 @@ from agent.journal.responses import find_response
 from agent.journal.steps import Event, TurnKey
 from agent.live.channels import TURNS, TurnNote, read_note
 from agent.live.deltas import DeltaSender, DeltaVault
-from agent.live.notifier import Bus, DatabaseBus, Notifier
+from agent.live.notifier import Bus, Notifier
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
@@ -284,7 +284,7 @@ class TurnReaders:
     ) -> None:
         self._database, self._vault = database, DeltaVault(secret_keys)
         self._rules = rules or OutflowRules()
-        self._origin, self.notifier = uuid4().hex, Notifier(bus or DatabaseBus(database))
+        self._origin, self.notifier = uuid4().hex, Notifier(database, bus)
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()
         self._here: set[int] = set()

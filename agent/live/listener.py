@@ -19,7 +19,7 @@ from agent.journal.steps import Event
 from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.live.failovers import Failovers
-from agent.live.notifier import Bus, DatabaseBus, HearingSession, Notifier
+from agent.live.notifier import Bus, HearingSession
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Database, DatabaseLost
@@ -66,8 +66,6 @@ class Listener(TurnReaders):
         self._cancelling: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self.session = HearingSession()
-        # By the database alone, and behind no other notes: on silence a turn is stopped.
-        self._questions = Notifier(DatabaseBus(database))
         # The readers of what scheduled jobs send, by the key of the place.
         self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.failovers = Failovers(database)
@@ -80,13 +78,12 @@ class Listener(TurnReaders):
         """Open the connection, as soon as the database accepts it; it is kept until `close`."""
         connection = await self._open_again()
         self._task = asyncio.create_task(self._keep(connection), name="event listener")
-        await self.notifier.bus.start(self)
-        await self._questions.bus.start(self)
+        await self.notifier.start(self)
 
     async def close(self) -> None:
         """Stop listening."""
         if self._task is not None:
-            await asyncio.gather(self.notifier.close(), self._questions.close())
+            await self.notifier.close()
             self._task.cancel()
             await asyncio.gather(self._task, *filter(None, [self._cancelling]), return_exceptions=True)
 
@@ -115,7 +112,7 @@ class Listener(TurnReaders):
         note: dict[str, Any] = {}
         with self._queue(inbox_id) as queue:
             if is_late:
-                self._questions.send(READERS, json.dumps({"text_of": inbox_id}))
+                self.notifier.send(READERS, json.dumps({"text_of": inbox_id}))
             while True:
                 # Later events may be stored already, but deltas before them still wait in the queue.
                 events = await self._read_events(inbox_id, outage, after=last, last=note.get("last_seq"))
@@ -150,7 +147,7 @@ class Listener(TurnReaders):
         token = uuid4().hex
         event = self._asked[token] = asyncio.Event()
         try:
-            self._questions.send(READERS, json.dumps({"asked": token, "inbox": list(inbox_ids)}))
+            self.notifier.send(READERS, json.dumps({"asked": token, "inbox": list(inbox_ids)}))
             await asyncio.wait_for(event.wait(), seconds)
         except TimeoutError:
             return self._has_reader(inbox_ids)
@@ -287,7 +284,7 @@ class Listener(TurnReaders):
         if (event := self._asked.get(note.get("here", ""))) is not None:
             event.set()
         elif "asked" in note and self._has_reader(note.get("inbox", ())):
-            self._questions.send(READERS, json.dumps({"here": note["asked"]}))
+            self.notifier.send(READERS, json.dumps({"here": note["asked"]}))
         elif (text := self._vault.senders.get(note.get("text_of", 0))) is not None:
             text.repeat()
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from agent.live.channels import JOBS
+from agent.live.channels import JOBS, TURNS
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Connection
 from shared.db.errors import REFUSED
@@ -170,21 +170,58 @@ class DatabaseBus:
         """Do nothing."""
 
 
-class Notifier:
-    """Sends the notes of this process; those that arrive while others are being sent, or just after, go together."""
+class Lane:
+    """Sends notes one after the other; those that arrive while others are being sent, or just after, go together."""
 
     def __init__(self, bus: Bus) -> None:
-        self.bus = bus
+        self._bus = bus
         self._notes: dict[Note, None] = {}
-        self._jobs = itertools.count()
-        self.workers: list[JobTaker] = []
         self._sending: asyncio.Task[None] | None = None
 
-    def send(self, channel: str, note: str) -> None:
-        """Send a note to all who listen to the channel, after those that were sent before."""
-        self._notes[channel, note] = None
+    def send(self, note: Note) -> None:
+        """Send a note, after those that were sent before."""
+        self._notes[note] = None
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send(), name="notes")
+
+    async def close(self) -> None:
+        """Send what is left, unless it is not taken within two seconds."""
+        if self._sending is not None:
+            await asyncio.wait({self._sending}, timeout=CLOSE_SECONDS)
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+
+    async def _send(self) -> None:
+        while self._notes:
+            notes = list(self._notes)
+            self._notes.clear()
+            with contextlib.suppress(DatabaseLost, *REFUSED):
+                await self._bus.carry(notes)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+class Notifier:
+    """Sends the notes of this process: of turns and jobs by the bus, all others by the database."""
+
+    def __init__(self, database: Database, bus: Bus | None = None) -> None:
+        self._by_database = DatabaseBus(database)
+        self.bus: Bus = bus or self._by_database
+        # Notes of turns stand behind none of jobs, which wait for a connection of the pool; questions for readers stand
+        # behind neither, because on silence a turn is stopped.
+        self._lanes = {TURNS: Lane(self.bus), JOBS: Lane(self.bus)}
+        self._others = Lane(self._by_database)
+        self._jobs = itertools.count()
+        self.workers: list[JobTaker] = []
+
+    async def start(self, hearer: Hearer) -> None:
+        """Let the hearer be told the notes of others."""
+        await self._by_database.start(hearer)
+        if self.bus is not self._by_database:
+            await self.bus.start(hearer)
+
+    def send(self, channel: str, note: str) -> None:
+        """Send a note to all who listen to the channel, after those that were sent there before."""
+        self._lanes.get(channel, self._others).send((channel, note))
 
     def announce_job(self) -> None:
         """Tell one worker that there is a job: that of this process while it has little to do, otherwise any one."""
@@ -201,17 +238,6 @@ class Notifier:
         return next((worker for worker in self.workers if worker.is_near), None)
 
     async def close(self) -> None:
-        """Send what is left, unless it is not taken within two seconds."""
-        if self._sending is not None:
-            await asyncio.wait({self._sending}, timeout=CLOSE_SECONDS)
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+        """Send what is left, and leave the bus."""
+        await asyncio.gather(*(lane.close() for lane in (*self._lanes.values(), self._others)))
         await self.bus.close()
-
-    async def _send(self) -> None:
-        while self._notes:
-            notes = list(self._notes)
-            self._notes.clear()
-            with contextlib.suppress(DatabaseLost, *REFUSED):
-                await self.bus.carry(notes)
-            await asyncio.sleep(PAUSE_SECONDS)

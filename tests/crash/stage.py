@@ -16,7 +16,7 @@ import asyncpg
 from sqlalchemy import URL
 
 from agent.journal.responses import find_response
-from agent.live.notifier import DatabaseBus, Notifier
+from agent.live.notifier import Notifier
 from agent.queue.inbox import Inbox
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
@@ -130,7 +130,7 @@ class Stage:
 
     async def accepts(self, content: str, **fields: Any) -> int:
         """Store a message from the fake platform; return its inbox id."""
-        inbox = Inbox(self.database, Notifier(DatabaseBus(self.database)))
+        inbox = Inbox(self.database, Notifier(self.database))
         return (await inbox.accept(message(content, adapter="fake", **fields))).inbox_id
 
     async def response(self, inbox_id: int) -> AgentResponse:

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from adapters.cli.compose import open_app
 from adapters.cli.worker import build_worker
 from agent.app import App
-from agent.live.notifier import DatabaseBus, Notifier
+from agent.live.notifier import Notifier
 from agent.queue.inbox import Inbox
 from agent.queue.outbox import Senders
 from shared.db.database import Address, Database, DatabaseLost
@@ -41,7 +41,7 @@ def replaced(app: App, **parts: Any) -> App:
 
 async def accept_patiently(database: Database, event: IncomingMessage) -> int:
     """Store an event as an adapter does: retry until it is stored, and only then acknowledge."""
-    inbox = Inbox(database, Notifier(DatabaseBus(database)))
+    inbox = Inbox(database, Notifier(database))
     while True:
         try:
             return (await inbox.accept(event)).inbox_id

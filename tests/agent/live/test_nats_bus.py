@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from adapters.cli.check_database import Installation, check_bus
 from adapters.web.app import build_web
 from agent.journal.steps import Event
-from agent.live.channels import JOBS, READERS, TURNS
+from agent.live.channels import DUE, JOBS, READERS, TURNS
 from agent.live.nats_bus import FAILURES, MOST_BYTES, MOST_CHARS, PURPOSE, connect, find_prefix, leave, split
 from shared.credentials.vault import Vault
 from shared.db.database import Address
@@ -271,6 +271,14 @@ async def test_whoever_asks_for_a_reader_waits_for_no_server_that_hangs(
     teller.is_read.set()
     teller.may_end.set()
     await reading
+
+
+async def test_what_is_no_note_of_turns_or_jobs_goes_by_the_database(pair: Pair, address: Address) -> None:
+    places: list[str] = []
+    async with connected(address) as listening:
+        await listening.add_listener(DUE, lambda *note: places.append(str(note[3])))
+        pair.door.app.events.notifier.send(DUE, "web::ann/tea:")
+        await until(lambda: places == ["web::ann/tea:"])
 
 
 async def test_a_server_that_hangs_is_left_also_when_it_takes_no_more(pair: Pair) -> None:

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 from sqlalchemy import text
 
-from agent.live.notifier import DatabaseBus, Notifier
+from agent.live.notifier import Notifier
 from agent.queue.edits import change_message
 from agent.queue.inbox import Inbox
 from agent.queue.job import Job, Limits
@@ -36,7 +36,7 @@ async def test_a_worker_takes_the_jobs_of_others_while_its_own_process_waits_for
         worker = Worker(parley.app.database, SystemClock(), turns.run, limits=Limits(grace_seconds=0))
         parley.app.events.notifier.add_worker(worker.jobs)
         # Another process stores messages, too.
-        other = Inbox(parley.app.database, Notifier(DatabaseBus(parley.app.database)))
+        other = Inbox(parley.app.database, Notifier(parley.app.database))
         async with working(worker):
             while not worker.jobs.is_near:  # noqa: ASYNC110  # it tells nobody that it has begun
                 await asyncio.sleep(0.02)
