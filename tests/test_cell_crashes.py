@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any
 
 import pytest
 from sqlalchemy import URL
@@ -138,18 +137,7 @@ async def test_a_move_that_was_killed_is_ended_by_the_next_one(
 async def test_a_move_that_was_killed_while_a_turn_ran_is_ended_by_the_next_one(
     cells: TwoCells, tmp_path: Path
 ) -> None:
-    begun, may_end = asyncio.Event(), asyncio.Event()
-    model, script = cells.parleys["a"].model, cells.parleys["a"].model.script
-
-    async def wait(body: Any, number: int) -> Any:
-        if "slow" in str(body["messages"][-1]["content"]):
-            begun.set()
-            await may_end.wait()
-        return script(body, number)
-
-    model.play(wait)
-    slow = asyncio.create_task(cells.ask("slow", "slow"))
-    await begun.wait()
+    slow, may_end = await cells.begin_slow_turn()
     mover = await start_mover(cells, tmp_path)
     late = asyncio.create_task(cells.ask("late", "late"))
     await cells.until("a", "SELECT EXISTS (SELECT FROM cell_servers WHERE state = 'leaving')")
@@ -162,5 +150,5 @@ async def test_a_move_that_was_killed_while_a_turn_ran_is_ended_by_the_next_one(
     await mover.communicate()
     assert mover.returncode == 0
     assert await late == "You said: ann: late"
-    assert len(model.requests) == 2
+    assert len(cells.parleys["a"].model.requests) == 2
     assert await cells.count("a") == 0

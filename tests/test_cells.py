@@ -105,18 +105,7 @@ async def test_what_was_said_before_a_move_is_known_after_it_whatever_the_direct
 
 
 async def test_a_turn_that_runs_ends_where_it_began_and_a_new_message_waits_for_the_move(cells: TwoCells) -> None:
-    model, script = cells.parleys["a"].model, cells.parleys["a"].model.script
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def wait(body: Any, number: int) -> Any:
-        if "slow" in str(body["messages"][-1]["content"]):
-            begun.set()
-            await may_end.wait()
-        return script(body, number)
-
-    model.play(wait)
-    slow = asyncio.create_task(cells.ask("slow", "slow"))
-    await begun.wait()
+    slow, may_end = await cells.begin_slow_turn()
     async with cells.moving() as move:
         with pytest.raises(StillOpen, match=r"1 messages, 1 turns, 1 model calls.*Run it again"):
             await move_server(move, lambda _line: None, seconds=0)

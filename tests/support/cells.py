@@ -56,6 +56,22 @@ class TwoCells:
         text: str = response.json()["content"]
         return text
 
+    async def begin_slow_turn(self) -> tuple[asyncio.Task[str], asyncio.Event]:
+        """Begin a turn in cell a that answers "slow"; return the task that waits for it, and what lets it end."""
+        model, has_begun, may_end = self.parleys["a"].model, asyncio.Event(), asyncio.Event()
+        script = model.script
+
+        async def wait(body: Any, number: int) -> Any:
+            if "slow" in str(body["messages"][-1]["content"]):
+                has_begun.set()
+                await may_end.wait()
+            return script(body, number)
+
+        model.play(wait)
+        slow = asyncio.create_task(self.ask("slow", "slow"))
+        await has_begun.wait()
+        return slow, may_end
+
     @asynccontextmanager
     async def moving(
         self, source: str = "a", target: str = "b", server: str = SERVER, *, platform: str = "test"

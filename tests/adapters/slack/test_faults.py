@@ -24,6 +24,13 @@ VALUES ('slack', :team, :channel, :ts, false), ('slack', :team, :dm, NULL, true)
 FAILED = "SELECT count(*) FROM outbox WHERE status = 'failed'"
 
 
+async def until_noted(scene: Scene) -> None:
+    """Let Ann say hello, and wait for the answer and for the mark from which catching up begins."""
+    await scene.ann.direct("hello")
+    await scene.ann.hears()
+    await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+
+
 async def test_a_channel_that_is_posted_to_too_often_is_left_alone_for_as_long_as_slack_asks(office: Scene) -> None:
     office.model.play([Answer("One."), Answer("Two."), Answer("Three.")])
     office.slack.fail("chat.postMessage", retry_after=2)
@@ -227,9 +234,7 @@ async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
 ) -> None:
     model.play([Answer("Hi."), Answer("Caught up.")])
     async with scene.opened(address, model):
-        await scene.ann.direct("hello")
-        await scene.ann.hears()
-        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+        await until_noted(scene)
     await scene.slack.socket.until_gone()
     await scene.ann.direct("are you there?", is_heard=False)
 
@@ -274,9 +279,7 @@ async def test_every_place_of_a_busy_workspace_is_caught_up_with(
         for number, person in enumerate(people)
     ]
     async with scene.opened(address, model):
-        await scene.ann.direct("hello")
-        await scene.ann.hears()
-        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+        await until_noted(scene)
         # What began the threads is read again, and was for nobody.
         await scene.sql("UPDATE shards SET seen_id = '1.000000'")
     await scene.slack.socket.until_gone()
@@ -301,9 +304,7 @@ async def test_a_time_that_is_still_to_come_or_says_little_stops_no_catch_up(
 ) -> None:
     model.play([Answer("Hi.")] * 2)
     async with scene.opened(address, model):
-        await scene.ann.direct("hello")
-        await scene.ann.hears()
-        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+        await until_noted(scene)
     await scene.slack.socket.until_gone()
     await scene.ann.direct("are you there?", is_heard=False)
     async with connected(address, as_owner=False) as program:
@@ -320,9 +321,7 @@ async def test_what_lies_further_back_than_the_setting_says_is_left(
 ) -> None:
     model.play([Answer("Hi.")] * 3)
     async with scene.opened(address, model):
-        await scene.ann.direct("hello")
-        await scene.ann.hears()
-        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+        await until_noted(scene)
         await scene.sql("UPDATE shards SET seen_id = '1.000000'")
     await scene.slack.socket.until_gone()
     long_ago = {"ts": stamp(datetime.now(UTC).timestamp() - 7200)}

@@ -130,8 +130,8 @@ def test_settings_that_would_answer_an_event_twice_or_lose_its_answer_are_refuse
         settings_from(variables)
 
 
-async def test_a_worker_removes_by_itself(brief: Settings, address: Address, model: OpenAIStub) -> None:
-    await write_past(address, turns=20, days=100)
+async def until_a_worker_has_removed(brief: Settings, address: Address, model: OpenAIStub) -> None:
+    """Let a worker run until it has removed the rows of the past."""
     async with open_parley(brief, address, model, works=False) as parley:
         working = asyncio.create_task(build_worker(parley.app, maintenance_seconds=0.05).run())
         async with asyncio.timeout(30):
@@ -139,6 +139,11 @@ async def test_a_worker_removes_by_itself(brief: Settings, address: Address, mod
                 await asyncio.sleep(0.02)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+
+
+async def test_a_worker_removes_by_itself(brief: Settings, address: Address, model: OpenAIStub) -> None:
+    await write_past(address, turns=20, days=100)
+    await until_a_worker_has_removed(brief, address, model)
 
 
 async def test_a_part_of_the_maintenance_that_the_database_refuses_stops_no_other(
@@ -147,13 +152,7 @@ async def test_a_part_of_the_maintenance_that_the_database_refuses_stops_no_othe
     await write_past(address, turns=20, days=100)
     async with connected(address) as owner:
         await owner.execute("REVOKE EXECUTE ON FUNCTION parley_make_partitions FROM parley_app")
-    async with open_parley(brief, address, model, works=False) as parley:
-        working = asyncio.create_task(build_worker(parley.app, maintenance_seconds=0.05).run())
-        async with asyncio.timeout(30):
-            while (await count_rows(address, "token_logs"))["token_logs"] > 20:  # noqa: ASYNC110  # rows tell nobody
-                await asyncio.sleep(0.02)
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+    await until_a_worker_has_removed(brief, address, model)
 
 
 async def test_a_cancelled_job_that_is_resumed_while_old_ones_are_removed_stays(
