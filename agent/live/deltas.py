@@ -77,6 +77,10 @@ class DeltaSender:
 
     def repeat(self) -> None:
         """Send the text of this step again from its beginning, because somebody has begun to read."""
+        # Whoever comes when no text was sent, or after the end of the step, reads all of it in the tables. A delta then
+        # would have a higher number than the events that end the turn, and who got it would wait for ever.
+        if not self._step:
+            return
         if self._repeat_pause is not None:
             self._is_repeat_due = True
             return
@@ -87,8 +91,7 @@ class DeltaSender:
 
     def _end_repeat_pause(self) -> None:
         is_due, self._repeat_pause, self._is_repeat_due = self._is_repeat_due, None, False
-        # Whoever came after the end of the step has read it in the tables.
-        if is_due and self._step:
+        if is_due:
             self.repeat()
 
     def end_step(self) -> None:
