@@ -101,6 +101,9 @@ def page_routes() -> list[Route]:
         Route("/page/chats/{chat}/messages/{message}/events", chat.get_message_events),
         Route("/page/chats/{chat}/arrivals", chat.get_arrivals),
         Route("/page/chats/{chat}/export", lazy("adapters.web.page.exports", "export_chat")),
+        Route("/page/chats/{chat}/branches", lazy("adapters.web.branches.branches", "begin_branch"), methods=["POST"]),
+        Route("/page/chats/{chat}/branch", lazy("adapters.web.branches.branches", "get_branch")),
+        Route("/page/chats/{chat}/branch", lazy("adapters.web.branches.branches", "choose_branch"), methods=["PUT"]),
         Route("/page/search", chats.search),
         Route("/page/state", chats.get_state),
     ]

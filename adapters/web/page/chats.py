@@ -123,9 +123,11 @@ async def get_messages(request: Request) -> Response:
         # First: what is answered meanwhile is in both, and not in neither.
         arrivals = await history.list_arrivals(session, place, f"{to_prefix(who)}:", after_turn=MAX_ID)
         newest_reply = await history.find_newest_reply(session, place)
+        branch = await history.find_branch(session, place)
         past = await read_turns(session, app, place.channel, who=who, before=before)
     newest_reply = max([newest_reply, *(reply["reply_id"] for reply in past["replies"])])
-    return JSONResponse(past | {"open": arrivals, "newest_reply": newest_reply}, headers=NO_STORE)
+    newest = {"open": arrivals, "newest_reply": newest_reply, "branch": branch}
+    return JSONResponse(past | newest, headers=NO_STORE)
 
 
 @with_session

@@ -1,6 +1,6 @@
 // The list of chats beside the conversation, which goes on without end.
 
-import { faultLine, icon, node } from "./view.js";
+import { faultLine, icon, node } from "./nodes.js";
 import { refusal } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);

@@ -2,7 +2,7 @@
 
 import { changeChat, chatOf, loadChats } from "./chats.js";
 import { dropDraft } from "./composer.js";
-import { faultLine } from "./view.js";
+import { faultLine } from "./nodes.js";
 import { refusal } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);

@@ -1,30 +1,15 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
+import { againButton, arrows, choiceButton, editButton } from "./acts.js";
 import { credentialForm } from "./credentials.js";
 import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
+import { icon, node } from "./nodes.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 export const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 // Looks at each row of line breaks once: a text may have a hundred thousand.
 const ATTACHED = /(?<!\n)\n*\[Attached files:\]\n([\s\S]*)$/;
 const ATTACHED_LINE = /^- (.+) \(file_id \d+, ([^()]*), [^,()]*\)$/gm;
 const SLOWEST_FRAME = 400;
-
-export function node(name, className, ...children) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-}
-
-export function icon(name) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("aria-hidden", "true");
-  const use = document.createElementNS(SVG, "use");
-  use.setAttribute("href", `#i-${name}`);
-  svg.append(use);
-  return svg;
-}
 
 export function sizeText(bytes) {
   if (bytes === null || bytes === undefined) return "";
@@ -56,7 +41,8 @@ export function download(file) {
 
 const TIME = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
 
-export function personMessage(content, files, at) {
+// `canEdit`: a command is only given, and nothing stands in its place.
+export function personMessage(content, files, { at, canEdit = true } = {}) {
   const attached = ATTACHED.exec(content);
   const shown = attached ? content.slice(0, attached.index) : content;
   const named = Array.from((attached?.[1] ?? "").matchAll(ATTACHED_LINE), (found) => ({ filename: found[1], size: found[2] }));
@@ -74,7 +60,8 @@ export function personMessage(content, files, at) {
     message.append(node("div", "chips", ...chips));
   }
   const time = node("time", "facts", TIME.format(at ? new Date(at) : new Date()));
-  message.append(node("div", "acts", time, ...(shown.trim() ? [copyButton(() => shown)] : [])));
+  const acts = shown.trim() ? [copyButton(() => shown), ...(canEdit && !shown.startsWith("/") ? [editButton()] : [])] : [];
+  message.append(node("div", "acts", time, ...acts));
   return message;
 }
 
@@ -109,24 +96,6 @@ export class ToolCard {
   leave() {
     if (this.state.classList.contains("running")) this.mark("fault", "unknown");
   }
-}
-
-// A click says it as if it had been typed; a question for confirmation is answered by its id, whatever was said since.
-function choiceButton(text, confirmation, label = text) {
-  const button = node("button", "choice", label);
-  button.type = "button";
-  button.addEventListener("click", () => {
-    button.dispatchEvent(new CustomEvent("choice", { bubbles: true, detail: { text, confirmation } }));
-  });
-  return button;
-}
-
-// Says the message before this answer once more; what was said stays.
-function againButton() {
-  const button = node("button", "again", "Ask again");
-  button.type = "button";
-  button.addEventListener("click", () => button.dispatchEvent(new CustomEvent("again", { bubbles: true })));
-  return button;
 }
 
 function pretty(value) {
@@ -211,9 +180,14 @@ export class TurnView {
     const acts = [];
     if (facts.length) acts.push(node("span", "facts", facts.join(" · ")));
     if (this.text.trim()) acts.push(copyButton(() => this.text));
-    // Of a budget that is used up the answer has buttons of its own.
-    if (event.error && event.error !== "budget_exhausted") acts.push(againButton());
+    // Of a budget that is used up the answer has buttons of its own; a command is given once.
+    if (this.node.dataset.turn && event.error !== "budget_exhausted") acts.push(againButton(event.error ? "Ask again" : "Try again"));
     if (acts.length) this.body.append(node("div", "acts", ...acts));
+    if (this.branch) this.showVersions(this.branch);
+  }
+
+  showVersions(branch) {
+    if (!this.body.querySelector(".arrows")) this.body.querySelector(":scope > .acts")?.append(arrows(branch));
   }
 
   think(text) {
@@ -247,16 +221,4 @@ export class TurnView {
     const spent = performance.now() - begun;
     this.drawAfter = performance.now() + Math.min(SLOWEST_FRAME, 4 * spent);
   }
-}
-
-export function faultLine(text, label, action) {
-  const line = node("p", "fault", icon("fault"), node("span", "", text));
-  line.setAttribute("role", "alert");
-  if (action) {
-    const button = node("button", "", label);
-    button.type = "button";
-    button.addEventListener("click", () => { line.remove(); action(); });
-    line.append(button);
-  }
-  return line;
 }

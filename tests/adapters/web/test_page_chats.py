@@ -123,7 +123,7 @@ async def test_keys_stop_an_answer_and_lead_to_the_box(window: Window, site: Sit
     site.parley.model.play([Answer("Thought.")])
     await window.page.get_by_role("button", name="Ask again").click()
     await expect(window.answer().locator(".text")).to_have_text("Thought.")
-    await expect(window.page.locator(".person .bubble")).to_have_text(["think hard", "think hard"])
+    await expect(window.page.locator(".person .bubble")).to_have_text(["think hard"])
     await expect(window.page.get_by_role("button", name="Ask again")).to_have_count(0)
     await window.page.locator("#text").press("ArrowUp")
     await expect(window.page.locator("#text")).to_have_value("think hard")
@@ -143,7 +143,6 @@ async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: 
                 await page.locator("#menu").click()
             await page.locator("#chats a").click()
             await expect(page.locator(".hljs-keyword").first).to_be_visible()
-            await page.evaluate(AXE.read_text("utf-8"))
             for scheme in SCHEMES:
                 await page.emulate_media(color_scheme=scheme)
                 await examine(page, f"chat-{width}-{scheme}")
@@ -162,6 +161,8 @@ async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: 
 
 async def examine(page: Page, name: str) -> None:
     """Let axe look at the page, and keep a picture of it."""
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE.read_text("utf-8"))
     found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
     problems = [(entry["id"], [node["target"] for node in entry["nodes"]]) for entry in found["violations"]]
     assert problems == [], name
