@@ -77,6 +77,10 @@ class DeltaSender:
 
     def repeat(self) -> None:
         """Send the text of this step again from its beginning, because somebody has begun to read."""
+        # Behind the end of a step its events have their numbers already: a reader who is told of a higher one before
+        # they are stored would never ask for them.
+        if not self._step:
+            return
         if self._repeat_pause is not None:
             self._is_repeat_due = True
             return
@@ -88,7 +92,7 @@ class DeltaSender:
     def _end_repeat_pause(self) -> None:
         is_due, self._repeat_pause, self._is_repeat_due = self._is_repeat_due, None, False
         # Whoever came after the end of the step has read it in the tables.
-        if is_due and self._step:
+        if is_due:
             self.repeat()
 
     def end_step(self) -> None:

@@ -33,6 +33,8 @@ async def test_a_step_that_has_ended_meanwhile_is_not_told_again() -> None:
     sender.repeat()
     sender.repeat()
     sender.end_step()
+    # Its answer has a number, and is being stored.
+    sender.repeat()
     sender.add("Second.")
     sender.end_step()
 
