@@ -39,6 +39,7 @@ ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 RESPONSES = "adapters.web.api.openai.responses"
+FEEDBACK = "adapters.web.feedback.feedback"
 
 
 def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cells: "Cells | None" = None) -> Starlette:
@@ -104,6 +105,11 @@ def page_routes() -> list[Route]:
         Route("/page/chats/{chat}/branches", lazy("adapters.web.branches.branches", "begin_branch"), methods=["POST"]),
         Route("/page/chats/{chat}/branch", lazy("adapters.web.branches.branches", "get_branch")),
         Route("/page/chats/{chat}/branch", lazy("adapters.web.branches.branches", "choose_branch"), methods=["PUT"]),
+        Route(
+            "/page/chats/{chat}/turns/{turn}/feedback",
+            lazy(FEEDBACK, "put_feedback"),
+            methods=["PUT"],
+        ),
         Route("/page/search", chats.search),
         Route("/page/state", chats.get_state),
     ]

@@ -359,15 +359,18 @@ CREATE TABLE feedback (
     turn_id bigint NOT NULL REFERENCES turns ON DELETE CASCADE,
     user_id bigint NOT NULL REFERENCES users ON DELETE CASCADE,
     score smallint NOT NULL,
+    comment text,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_feedback_turn_id_user_id UNIQUE (turn_id, user_id),
-    CONSTRAINT feedback_score_is_1_or_minus_1 CHECK (score IN (-1, 1))
+    CONSTRAINT feedback_score_is_1_or_minus_1 CHECK (score IN (-1, 1)),
+    CONSTRAINT feedback_comment_has_1_to_2000_characters CHECK (length(comment) BETWEEN 1 AND 2000)
 );
 COMMENT ON TABLE feedback IS 'Thumbs up and down.';
 COMMENT ON COLUMN feedback.id IS 'The row''s own number.';
 COMMENT ON COLUMN feedback.turn_id IS 'The answer''s turn.';
 COMMENT ON COLUMN feedback.user_id IS 'Who says so.';
 COMMENT ON COLUMN feedback.score IS '1: good, -1: bad.';
+COMMENT ON COLUMN feedback.comment IS 'Why; NULL: nothing was said.';
 COMMENT ON COLUMN feedback.created_at IS 'When the row was made.';
 CREATE INDEX ix_feedback_user_id ON feedback (user_id);
 

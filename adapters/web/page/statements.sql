@@ -87,6 +87,8 @@ SELECT shown.id, shown.conversation_id, shown.has_branches, shown.status, shown.
     (SELECT json_build_array(coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0))
      FROM token_logs WHERE token_logs.turn_id = shown.id) AS tokens,
     (SELECT choices FROM outbox WHERE outbox.turn_id = shown.id) AS choices,
+    (SELECT json_build_object('score', score, 'comment', comment) FROM feedback
+     WHERE feedback.turn_id = shown.id AND feedback.user_id = shown.user_id) AS feedback,
     (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = shown.id) AS confirmation_id
 FROM shown ORDER BY shown.id DESC;
 

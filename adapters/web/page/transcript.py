@@ -164,7 +164,8 @@ def to_turn(app: App, row: Any, steps: Sequence[Shown], *, files: Mapping[int, A
         usage = {"input_tokens": row.tokens[0], "output_tokens": row.tokens[1]}
         facts = {"iterations": row.iterations, "finished": row.finished, "error": row.error, "model": row.model}
         events.append({"name": "turn_complete", "seq": 0, "usage": usage, **facts})
-    return {"turn_id": row.id, "at": row.started_at.isoformat(), "is_running": is_running, "events": events}
+    facts = {"at": row.started_at.isoformat(), "is_running": is_running, "feedback": row.feedback}
+    return {"turn_id": row.id, "events": events} | facts
 
 
 def to_events(app: App, step: Shown, files: Mapping[int, Any]) -> Iterator[dict[str, Any]]:

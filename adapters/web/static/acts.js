@@ -12,6 +12,9 @@ function button(className, name, detail, ...children) {
 
 export const againButton = (label = "Try again") => button("again", "again", null, label);
 
+// What was stopped or cut off goes on in a message of its own.
+export const goOnButton = () => button("again", "choice", { text: "Please go on." }, "Go on");
+
 export const editButton = () => button("", "edit", null, "Edit");
 
 // A click says it as if it had been typed; a question for confirmation is answered by its id, whatever was said since.

@@ -18,7 +18,7 @@ export function pastNodes(body, keep, { isNewest }) {
 function turnNodes(turn, keep) {
   const view = new TurnView();
   view.node.dataset.turn = turn.turn_id;
-  view.branch = turn.branch;
+  Object.assign(view, { branch: turn.branch, feedback: turn.feedback });
   const messages = [];
   for (const event of turn.events) {
     if (event.name === "user_message") messages.push(personMessage(event.content, event.files, { at: turn.at }));

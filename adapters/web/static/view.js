@@ -1,7 +1,8 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
-import { againButton, arrows, choiceButton, editButton } from "./acts.js";
+import { againButton, arrows, choiceButton, editButton, goOnButton } from "./acts.js";
 import { credentialForm } from "./credentials.js";
+import { thumbs } from "./feedback.js";
 import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
 import { icon, node } from "./nodes.js";
 
@@ -180,9 +181,11 @@ export class TurnView {
     const acts = [];
     if (facts.length) acts.push(node("span", "facts", facts.join(" · ")));
     if (this.text.trim()) acts.push(copyButton(() => this.text));
+    if (this.node.dataset.turn && (event.error === "stopped" || (event.finished === false && !event.error))) acts.push(goOnButton());
     // Of a budget that is used up the answer has buttons of its own; a command is given once.
     if (this.node.dataset.turn && event.error !== "budget_exhausted") acts.push(againButton(event.error ? "Ask again" : "Try again"));
     if (acts.length) this.body.append(node("div", "acts", ...acts));
+    if (this.node.dataset.turn && this.text.trim() && !event.error) this.body.lastChild.append(...thumbs(this.node, this.feedback));
     if (this.branch) this.showVersions(this.branch);
   }
 

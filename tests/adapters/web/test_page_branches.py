@@ -3,9 +3,11 @@
 from playwright.async_api import Browser, expect
 
 from tests.adapters.web.conftest import Site
+from tests.adapters.web.test_messages import refusal
 from tests.adapters.web.test_page import Window, browser_address, chromium, open_window
 from tests.adapters.web.test_page_chats import examine
 from tests.standins.openai_api import Answer
+from tests.standins.openai_api.script import gated_answer
 
 __all__ = ["browser_address", "chromium"]
 
@@ -63,3 +65,38 @@ async def edits_and_chooses(one: Window, two: Window) -> None:
     await page.reload()
     await expect(one.answer()).to_contain_text("A pot.")
     await examine(page, "branch-1280-light")
+
+
+async def test_thumbs_with_a_comment_stay_and_a_stopped_answer_goes_on(site: Site, chromium: Browser) -> None:
+    _, endless = gated_answer("never")
+    site.parley.model.play([Answer("Oolong.")])
+    async with open_window(chromium, site.link("ann"), viewport={"width": 360, "height": 800}) as window:
+        page = window.page
+        await window.says("Which tea?")
+        good = page.get_by_role("button", name="Good answer")
+        await good.press("Enter")
+        await page.get_by_label("What was good about it?").fill("<i>short</i>")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".why [role=status]")).to_have_text("Saved.")
+        await examine(page, "feedback-360-light")
+        await page.reload()
+        await expect(good).to_have_attribute("aria-pressed", "true")
+        await expect(page.get_by_label("What was good about it?")).to_have_value("<i>short</i>")
+        await page.get_by_role("button", name="Bad answer").press("Enter")
+        await expect(good).to_have_attribute("aria-pressed", "false")
+        assert await site.parley.sql("SELECT score, comment FROM feedback") == [(-1, None)]
+        turn = await site.parley.value("SELECT id FROM turns")
+        async with site.browser("bob") as bob:
+            for chat in (page.url.partition("#")[2], "c1"):
+                theirs = await bob.put(f"/page/chats/{chat}/turns/{turn}/feedback", json={"score": 1})
+                assert refusal(theirs) == "404 not_found: There is no such answer."
+
+        site.parley.model.play(endless)
+        await window.says("Tell me more")
+        await site.parley.model.until(2)
+        await page.keyboard.press("Escape")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        site.parley.model.play([Answer("There it goes.")])
+        await page.get_by_role("button", name="Go on").press("Enter")
+        await expect(window.answer()).to_contain_text("There it goes.")
+        await expect(page.locator(".bubble").last).to_have_text("Please go on.")
