@@ -39,6 +39,8 @@ ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 RESPONSES = "adapters.web.api.openai.responses"
+BRANCHES = "adapters.web.branches.branches"
+SHARES = "adapters.web.shares.shares"
 FEEDBACK = "adapters.web.feedback.feedback"
 
 
@@ -102,14 +104,18 @@ def page_routes() -> list[Route]:
         Route("/page/chats/{chat}/messages/{message}/events", chat.get_message_events),
         Route("/page/chats/{chat}/arrivals", chat.get_arrivals),
         Route("/page/chats/{chat}/export", lazy("adapters.web.page.exports", "export_chat")),
-        Route("/page/chats/{chat}/branches", lazy("adapters.web.branches.branches", "begin_branch"), methods=["POST"]),
-        Route("/page/chats/{chat}/branch", lazy("adapters.web.branches.branches", "get_branch")),
-        Route("/page/chats/{chat}/branch", lazy("adapters.web.branches.branches", "choose_branch"), methods=["PUT"]),
+        Route("/page/chats/{chat}/branches", lazy(BRANCHES, "begin_branch"), methods=["POST"]),
+        Route("/page/chats/{chat}/branch", lazy(BRANCHES, "get_branch")),
+        Route("/page/chats/{chat}/branch", lazy(BRANCHES, "choose_branch"), methods=["PUT"]),
         Route(
             "/page/chats/{chat}/turns/{turn}/feedback",
             lazy(FEEDBACK, "put_feedback"),
             methods=["PUT"],
         ),
+        Route("/page/chats/{chat}/shares", lazy(SHARES, "create_share"), methods=["POST"]),
+        Route("/page/shares", lazy(SHARES, "list_shares")),
+        Route("/page/shares/{share}", lazy(SHARES, "revoke_share"), methods=["DELETE"]),
+        Route("/shared/{token}", lazy(SHARES, "get_share")),
         Route("/page/search", chats.search),
         Route("/page/state", chats.get_state),
     ]
