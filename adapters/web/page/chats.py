@@ -42,6 +42,7 @@ FILES_AT_ONCE = 100
 STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
 # As the transcript names a file that came with a message.
 FILE_LINE = re.compile(r"^- (.+) \(file_id \d+, .*$")
+END_OF_TITLE = re.compile(r"[.;:,\n]")
 NO_STORE = {"Cache-Control": "no-store"}
 NO_CHAT = "There is no such chat."
 BUSY = "An answer is being written in this chat; stop it first."
@@ -249,11 +250,18 @@ def to_snippet(content: str, words: list[str]) -> str:
 
 @with_session
 async def get_state(request: Request) -> Response:
-    """Return what the page has to know of this installation: limits, and for its owners what is not set up yet."""
+    """Return what the page has to know of this installation: limits, what tools do, and what is not set up yet."""
     app = app_of(request)
     async with app.database.transaction() as session:
         user = await find_user(session, Sender(PLATFORM, session_of(request)))
     has_model = bool(app.settings.llm_models) or app.settings.debug_mock_responses is not None
     is_owner = user is not None and user.permission >= Permission.OWNER
     limits = {"max_bytes": max_body(app), "max_files": MAX_ATTACHMENTS}
-    return JSONResponse({"has_model": has_model, "is_owner": is_owner, **limits}, headers=NO_STORE)
+    permission = Permission.GUEST if user is None else user.permission
+    # The beginning of what a tool says of itself.
+    tools = {
+        tool.name: END_OF_TITLE.split(tool.description, maxsplit=1)[0].strip()[:TITLE_CHARS]
+        for tool in app.toolbox.tools
+        if tool.requires <= permission
+    }
+    return JSONResponse({"has_model": has_model, "is_owner": is_owner, "tools": tools, **limits}, headers=NO_STORE)

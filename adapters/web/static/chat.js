@@ -12,7 +12,7 @@ import { append, page, refresh } from "./page.js";
 import { pastNodes, replyNodes } from "./past.js";
 import { onMatch } from "./search.js";
 import { WAITS, events, fetchSurely, newId, pause, refusal } from "./stream.js";
-import { TurnView, personMessage } from "./view.js";
+import { TurnView, nameTools, personMessage } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const KEPT = "parley.chat";
@@ -250,6 +250,7 @@ async function showState() {
   const response = await fetchSurely("/page/state");
   if (!response.ok) return;
   const state = await response.json();
+  nameTools(state.tools);
   limit(state.max_bytes, state.max_files);
   $("no-model").hidden = state.has_model;
   $("no-model-owner").hidden = !state.is_owner;

@@ -11,6 +11,7 @@ export const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 const ATTACHED = /(?<!\n)\n*\[Attached files:\]\n([\s\S]*)$/;
 const ATTACHED_LINE = /^- (.+) \(file_id \d+, ([^()]*), [^,()]*\)$/gm;
 const SLOWEST_FRAME = 400;
+const PAGE = /^https?:\/\/[^\s/]+/i;
 
 export function sizeText(bytes) {
   if (bytes === null || bytes === undefined) return "";
@@ -66,19 +67,31 @@ export function personMessage(content, files, { at, canEdit = true } = {}) {
   return message;
 }
 
+// What tools do, in words, by their names.
+const words = new Map();
+const nameOf = (tool) => words.get(tool) || tool;
+
+export function nameTools(tools) {
+  for (const [tool, title] of Object.entries(tools)) words.set(tool, title);
+  for (const name of document.querySelectorAll(".tool-name[data-tool]")) name.textContent = nameOf(name.dataset.tool);
+}
+
 export class ToolCard {
   constructor(event) {
+    this.args = event.args;
     this.state = node("span", "tool-state running");
     this.label = node("span", "unseen", "running");
     const preview = Object.values(event.args ?? {}).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
-    this.name = node("span", "tool-name", event.tool);
+    this.name = node("span", "tool-name", nameOf(event.tool));
+    this.name.dataset.tool = event.tool;
     this.preview = node("span", "tool-preview", preview.join(", ").slice(0, 120));
     const summary = node("summary", "", this.state, this.name, this.preview, this.label, icon("chevron"));
-    this.node = node("details", "tool", summary, node("div", "part", "Arguments"), codeBlock(pretty(event.args)));
+    this.node = node("details", "tool", summary, node("div", "part tool-id", event.tool), node("div", "part", "Arguments"), codeBlock(pretty(event.args)));
   }
 
   ask(event) {
-    this.name.textContent = `ask ${event.agent}`;
+    delete this.name.dataset.tool;
+    this.name.textContent = `Ask ${event.agent}`;
     this.preview.textContent = String(event.task ?? "").slice(0, 120);
   }
 
@@ -99,6 +112,19 @@ export class ToolCard {
   }
 }
 
+function sourceList(sources) {
+  const list = node("ol", "sources", ...Array.from(sources, ([address, title]) => {
+    const link = node("a", "", typeof title === "string" && title.trim() ? title.trim().slice(0, 120) : address.split("/")[2]);
+    link.href = address;
+    link.target = "_blank";
+    link.rel = "noopener noreferrer nofollow";
+    link.title = address;
+    return node("li", "", link);
+  }));
+  list.setAttribute("aria-label", "Web pages that were read");
+  return list;
+}
+
 function pretty(value) {
   return typeof value === "string" ? value : JSON.stringify(value ?? null, null, 2);
 }
@@ -113,6 +139,8 @@ export class TurnView {
     this.node.setAttribute("aria-busy", "true");
     this.seen = new Set();
     this.cards = new Map();
+    // The titles of web pages that were read, by their addresses.
+    this.sources = new Map();
     this.text = "";
     this.block = null;
     this.drawAfter = 0;
@@ -149,12 +177,16 @@ export class TurnView {
   }
 
   tool_result(event) {
-    this.cards.get(event.id)?.finish(event);
+    const card = this.cards.get(event.id);
+    card?.finish(event);
+    const address = card?.args?.url;
+    if (!event.error && typeof address === "string" && PAGE.test(address)) this.sources.set(address, event.result?.title);
   }
 
   message(event) {
     this.text = event.content;
     this.draw(true);
+    if (this.sources.size) this.body.append(sourceList(this.sources));
     if (event.files?.length) this.body.append(node("div", "files", ...event.files.map(download)));
     if (event.credential) this.body.append(credentialForm(event.credential));
     if (event.choices?.length || event.commands?.length) {

@@ -41,7 +41,9 @@ async def test_a_chat_is_shared_by_its_menu_and_the_link_is_ended(site: Site, ch
             await expect(reader.page.locator(".message")).to_have_count(2)
             assert await reader.page.locator("[role=log] :is(img, script, iframe, b, a[href^='/'])").count() == 0
             text = await reader.page.inner_text("main")
-            assert not any(hidden in text for hidden in ("private note", "signature", "Later", "On it", "remember", "files/"))
+            assert not any(
+                hidden in text for hidden in ("private note", "signature", "Later", "On it", "remember", "files/")
+            )
             assert not any("evil.example" in request for request in reader.requests)
             assert not await reader.context.cookies()
             await examine(reader.page, "shared-1280-dark")
