@@ -69,6 +69,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
             Route("/docs", lazy("adapters.web.page.reference", "get_reference")),
             Route(modules.PATH, modules.answer_module, methods=modules.METHODS),
             Route("/", page.get_page),
+            Route("/sw.js", page.get_worker),
             *page.static_routes(),
             *mounted,
             *platform_routes(app),

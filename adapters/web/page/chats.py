@@ -42,7 +42,7 @@ FILES_AT_ONCE = 100
 STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
 # As the transcript names a file that came with a message.
 FILE_LINE = re.compile(r"^- (.+) \(file_id \d+, .*$")
-END_OF_TITLE = re.compile(r"[.;:,\n]")
+END_OF_TITLE = re.compile(r"\s*\be\.g\.|[.;:,](?=\s|$)|\n")
 NO_STORE = {"Cache-Control": "no-store"}
 NO_CHAT = "There is no such chat."
 BUSY = "An answer is being written in this chat; stop it first."

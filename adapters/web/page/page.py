@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import json
 from collections.abc import Awaitable, Callable
 from functools import cache
 from html import escape
@@ -16,12 +17,14 @@ from adapters.web.page.sessions import find_session, give_session, redeem
 
 STATIC = Path(__file__).parent.parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
+BINARY_TYPES = {".png": "image/png", ".webmanifest": "application/manifest+json"}
+WORKER = STATIC / "worker.js"
 HEADERS = {
     "Content-Security-Policy": (
         # `blob:` shows pictures that are picked, before they are sent. No script may make HTML of a text but DOMPurify.
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types dompurify"
+        "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types dompurify parley"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -84,8 +87,31 @@ def to_note(title: str, text: str, *, head: str = "", more: str = "") -> str:
 
 def static_routes() -> list[Route]:
     """Return a route for each static file, libraries of others included."""
-    paths = [path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES]
-    return [Route(f"/static/{path.relative_to(STATIC).as_posix()}", _sender_of(path)) for path in paths]
+    return [Route(to_address(path), _sender_of(path)) for path in list_static() if path != WORKER]
+
+
+def list_static() -> list[Path]:
+    """Return the files that browsers may have."""
+    return [path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES | BINARY_TYPES]
+
+
+def to_address(path: Path) -> str:
+    """Return the address of a static file."""
+    return f"/static/{path.relative_to(STATIC).as_posix()}"
+
+
+async def get_worker(_request: Request) -> Response:
+    """Send the page's service worker: it keeps the static files for when there is no network, and nothing else."""
+    return Response(_render_worker(), media_type="text/javascript", headers=HEADERS)
+
+
+@cache
+def _render_worker() -> str:
+    # Another file, another version: browsers see that the worker has changed.
+    files = [path for path in list_static() if path != WORKER and path.name != "index.html"]
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    listed = json.dumps([to_address(path) for path in files])
+    return WORKER.read_text("utf-8").replace("VERSION_OF_FILES", version).replace('["FILES"]', listed)
 
 
 @cache
@@ -95,10 +121,15 @@ def _read(path: Path) -> tuple[bytes, bytes, str]:
     return content, gzip.compress(content, mtime=0), f'"{hashlib.sha256(content).hexdigest()[:20]}"'
 
 
+def to_type(path: Path) -> str:
+    """Return the media type of a static file."""
+    return BINARY_TYPES.get(path.suffix) or f"{TYPES[path.suffix]}; charset=utf-8"
+
+
 def _sender_of(path: Path) -> Callable[[Request], Awaitable[Response]]:
     async def send(request: Request) -> Response:
         content, packed, etag = _read(path)
-        headers = HEADERS | {"ETag": etag, "Content-Type": f"{TYPES[path.suffix]}; charset=utf-8"}
+        headers = HEADERS | {"ETag": etag, "Content-Type": to_type(path)}
         headers["Vary"] = "Accept-Encoding"
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers=headers)

@@ -8,6 +8,7 @@ import { closeSidebar, isNear, nearEnd, offline, toEnd } from "./frame.js";
 import { openMemories } from "./memories.js";
 import { openMenuOf } from "./menu.js";
 import { faultLine } from "./nodes.js";
+import { notifies } from "./notices.js";
 import { append, page, refresh } from "./page.js";
 import { pastNodes, replyNodes } from "./past.js";
 import { onMatch } from "./search.js";
@@ -125,11 +126,11 @@ async function loadEarlier() {
   if (isNear($("earlier"))) loadEarlier();
 }
 
-// Shows what other windows and scheduled jobs say while the page is open. A page that nobody sees keeps no connection: a
-// browser has few.
+// Shows what other windows and scheduled jobs say while the page is open. A page that nobody sees keeps no connection, unless
+// it is to tell of what arrives: a browser has few.
 async function watchArrivals() {
   page.watch?.abort();
-  if (document.hidden) return;
+  if (document.hidden && !notifies()) return;
   const watch = new AbortController();
   page.watch = watch;
   const { chat } = page;

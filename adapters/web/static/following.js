@@ -4,6 +4,7 @@ import { showVersions } from "./branches.js";
 import { putBack } from "./composer.js";
 import { nearEnd, offline, toEnd } from "./frame.js";
 import { faultLine } from "./nodes.js";
+import { notify } from "./notices.js";
 import { page, refresh } from "./page.js";
 import { WAITS, events, pause, refusal } from "./stream.js";
 import { TurnView } from "./view.js";
@@ -72,7 +73,10 @@ async function read(visit, response, turn, heard) {
     const stays = nearEnd();
     turn.view = turnOf(event, turn.view);
     turn.view.take(event);
-    if (event.name === "message") $("announcer").textContent = event.content;
+    if (event.name === "message") {
+      $("announcer").textContent = event.content;
+      notify(page.chat, event.content);
+    }
     if (event.name === "turn_complete") {
       turn.isDone = true;
       if (page.branch && turn.view.node.dataset.turn) showVersions(page.chat, turn.view);
