@@ -97,8 +97,7 @@ async def test_a_message_that_was_accepted_with_its_job_is_there_after_postgres_
                 await asyncio.sleep(0.02)
             for number in range(MESSAGES):
                 accepted = await parley.accept("hello", user=f"new-{number}")
-                assert not turns.taken.empty()
-                assert turns.taken.get_nowait().inbox_id == accepted.inbox_id
+                assert (await turns.taken.get()).inbox_id == accepted.inbox_id
             await kill_postgres(crashing_home)
     async with connected(address) as owner:
         assert await owner.fetchval("SELECT count(*) FROM inbox WHERE content = 'hello'") == MESSAGES

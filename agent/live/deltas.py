@@ -77,8 +77,8 @@ class DeltaSender:
 
     def repeat(self) -> None:
         """Send the text of this step again from its beginning, because somebody has begun to read."""
-        # Behind the end of a step its events have their numbers already: a reader who is told of a higher one before
-        # they are stored would never ask for them.
+        # Whoever comes when no text was sent, or after the end of the step, reads all of it in the tables. A delta then
+        # would have a higher number than the events that end the turn, and who got it would wait for ever.
         if not self._step:
             return
         if self._repeat_pause is not None:
@@ -91,7 +91,6 @@ class DeltaSender:
 
     def _end_repeat_pause(self) -> None:
         is_due, self._repeat_pause, self._is_repeat_due = self._is_repeat_due, None, False
-        # Whoever came after the end of the step has read it in the tables.
         if is_due:
             self.repeat()
 

@@ -10,15 +10,19 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from playwright.async_api import Browser, expect
 from pydantic import SecretStr
 
 from adapters.cli.compose import list_routes
 from adapters.web import one_time_link, serve
 from agent.app import App
 from shared.settings import Settings
+from tests.adapters.web.browser import Window, browser_address, chromium, open_window
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.parley import Parley
+
+__all__ = ["browser_address", "chromium"]
 
 TOKEN = "test-token"
 BROWSER = {"Sec-Fetch-Site": "same-origin"}
@@ -93,3 +97,11 @@ async def site(parley: Parley) -> AsyncIterator[Site]:
     parley.model.play(say_it_back)
     async with open_site(parley) as site:
         yield site
+
+
+@pytest.fixture
+async def window(site: Site, chromium: Browser) -> AsyncIterator[Window]:
+    """The page as it is after a click on the one-time link."""
+    async with open_window(chromium, site.link("ann")) as window:
+        await expect(window.page.locator("#welcome")).to_be_visible()
+        yield window

@@ -3,14 +3,14 @@
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.adapters.web.browser import open_window
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import sends
 from tests.adapters.web.test_messages import frames
-from tests.adapters.web.test_page import browser_address, chromium, open_window
 from tests.standins.openai_api import Answer
 from tests.support.office import MAIL, Office, age, calls, new_office, parley_of_office, statuses
 
-__all__ = ["browser_address", "chromium", "new_office", "parley_of_office"]
+__all__ = ["new_office", "parley_of_office"]
 
 ASKED = "Send “See you at eight.” to bob?\n\n(Answer yes or no within ten minutes.)"
 

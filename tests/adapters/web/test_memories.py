@@ -6,11 +6,9 @@ import re
 from playwright.async_api import Browser, Page, expect
 
 from shared.messages import Place
+from tests.adapters.web.browser import open_window
 from tests.adapters.web.conftest import Site
-from tests.adapters.web.test_page import browser_address, chromium, open_window
 from tests.support.summaries import memories
-
-__all__ = ["browser_address", "chromium"]
 
 
 async def ann_with(site: Site, *contents: str) -> int:

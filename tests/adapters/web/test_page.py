@@ -1,38 +1,17 @@
 """The chat page in a real browser."""
 
 import asyncio
-import shutil
-import subprocess
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, expect
 
+from tests.adapters.web.browser import Window, open_window
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
 from tests.support.delegating import add_agent, ask, play
-from tests.support.folders import temporary_folder
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ARGUMENTS = [
-    "--headless",
-    "--remote-debugging-port=0",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-# The first call of a model imports its library, on a machine that runs other tests beside this one.
-expect.set_options(timeout=30_000)
 HOSTILE = """<img src=x onerror="document.title='owned'"> <script>document.title='owned'</script>
 [click](javascript:document.title='owned') [data](data:text/html,x) ![pixel](https://evil.example/pixel.png)
 <a href="https://evil.example">raw</a> `<b>` **<i>bold</i>**
@@ -44,76 +23,6 @@ HOSTILE = """<img src=x onerror="document.title='owned'"> <script>document.title
 ```html
 <script>document.title='owned'</script>
 ```"""
-
-
-@dataclass
-class Window:
-    """A browser window on the page; what its console complains about is kept."""
-
-    page: Page
-    context: BrowserContext
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    async def says(self, text: str) -> None:
-        """Type a message and send it with Enter."""
-        await self.page.locator("#text").fill(text)
-        await self.page.keyboard.press("Enter")
-
-    def answer(self, number: int = -1) -> Any:
-        """Return an answer of the agent: its place in the page."""
-        return self.page.locator(".message.agent").nth(number)
-
-
-@pytest.fixture(scope="session")
-def browser_address() -> Iterator[str]:
-    """Chromium, whose start costs two seconds of the processor, for all tests of this process."""
-    with temporary_folder("chromium") as profile:
-        command = [str(CHROMIUM), *ARGUMENTS, f"--user-data-dir={profile}"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            address = next(line.split()[-1] for line in process.stderr if line.startswith("DevTools listening on"))
-            # A full pipe would block the process.
-            reading = threading.Thread(target=process.stderr.read)
-            reading.start()
-            yield address
-            process.terminate()
-            reading.join()
-
-
-@pytest.fixture
-async def chromium(browser_address: str) -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.connect_over_cdp(browser_address)
-        yield browser
-        await browser.close()
-
-
-@asynccontextmanager
-async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncIterator[Window]:
-    """Open an address in a window of its own; at its end nothing may have complained."""
-    context = await chromium.new_context(**options)
-    page = await context.new_page()
-    window = Window(page, context)
-    page.on(
-        "console", lambda entry: window.complaints.append(entry.text) if entry.type in ("error", "warning") else None
-    )
-    page.on("pageerror", lambda error: window.complaints.append(str(error)))
-    page.on("request", lambda request: window.requests.append(request.url))
-    await page.goto(address)
-    # The link's own page only leads to the chat, whose scripts have run once that is loaded.
-    await page.wait_for_url(lambda url: "key=" not in url)
-    yield window
-    await context.close()
-    assert window.complaints == []
-
-
-@pytest.fixture
-async def window(site: Site, chromium: Browser) -> AsyncIterator[Window]:
-    """The page as it is after a click on the one-time link."""
-    async with open_window(chromium, site.link("ann")) as window:
-        await expect(window.page.locator("#welcome")).to_be_visible()
-        yield window
 
 
 async def test_the_link_leads_to_the_page_and_leaves_no_key_behind(window: Window, site: Site) -> None:
@@ -283,6 +192,7 @@ async def test_messages_written_while_one_is_answered_are_answered_too(window: W
 
 
 async def test_a_reconnect_continues_without_duplicates(window: Window, site: Site) -> None:
+    window.expected_complaint = "ERR_CONNECTION_RESET"
     go_on, patient = gated_answer("Here after all.")
     site.parley.model.play(patient)
     # The message arrives, and the connection is cut before the first event.
@@ -308,7 +218,6 @@ async def test_a_reconnect_continues_without_duplicates(window: Window, site: Si
     await expect(window.page.locator(".message")).to_have_count(2)
     await expect(window.page.locator("#status")).to_be_hidden()
     assert await site.parley.value("SELECT count(*) FROM turns") == 1
-    window.complaints = [complaint for complaint in window.complaints if "ERR_CONNECTION_RESET" not in complaint]
 
 
 async def test_a_reload_in_the_middle_of_an_answer_goes_on_with_it(window: Window, site: Site) -> None:
@@ -342,10 +251,10 @@ async def test_chats_are_kept_apart_and_can_be_opened_again(window: Window) -> N
 
 
 async def test_a_refusal_is_shown_in_place_of_the_answer(window: Window) -> None:
+    window.expected_complaint = "400 (Bad Request)"
     await window.says("x" * 100_001)
 
     await expect(window.page.locator(".fault")).to_contain_text("content: string should have at most 100000 characters")
-    window.complaints = [complaint for complaint in window.complaints if "400 (Bad Request)" not in complaint]
 
 
 async def test_the_page_fits_a_phone_and_the_dark_mode(site: Site, chromium: Browser) -> None:

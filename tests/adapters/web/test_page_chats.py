@@ -6,16 +6,14 @@ from typing import Literal
 
 from playwright.async_api import Browser, Page, expect
 
+from tests.adapters.web.browser import Window, open_window
 from tests.adapters.web.conftest import Site, open_site
 from tests.adapters.web.test_chat import sends
-from tests.adapters.web.test_page import Window, browser_address, chromium, open_window, window
 from tests.adapters.web.test_page_past import write_long_chat
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
 from tests.support.pictures import picture
 from tests.support.source_tree import ROOT
-
-__all__ = ["browser_address", "chromium", "window"]
 
 ARTIFACTS = ROOT / "tests/artifacts"
 AXE = ROOT / "tests/adapters/web/vendor/axe.min.js"

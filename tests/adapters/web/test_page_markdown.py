@@ -5,11 +5,9 @@ from typing import Any
 
 from playwright.async_api import expect
 
+from tests.adapters.web.browser import Window
 from tests.adapters.web.conftest import Site
-from tests.adapters.web.test_page import Window, browser_address, chromium, window
 from tests.standins.openai_api import Answer
-
-__all__ = ["browser_address", "chromium", "window"]
 
 DOCUMENT = """# Title
 
@@ -106,6 +104,7 @@ async def test_while_a_text_grows_only_its_last_block_is_drawn_again(window: Win
 
 
 async def test_nothing_that_markdown_can_carry_runs_or_is_loaded(window: Window, site: Site) -> None:
+    window.expected_complaint = "404 (Not Found)"
     own_files = f"{site.parley.app.files.storage.base_url}/files"
     site.parley.model.play([Answer(f"{ATTACKS}\n\n![own]({own_files}/1?until=9&signature=x)")])
     await window.says(ATTACKS)
@@ -123,4 +122,3 @@ async def test_nothing_that_markdown_can_carry_runs_or_is_loaded(window: Window,
     assert links == ["https://evil.example/files/1?until=9&signature=x", ours]
     assert not any("evil.example" in request for request in window.requests)
     # The file's link is not signed.
-    window.complaints = [complaint for complaint in window.complaints if "404 (Not Found)" not in complaint]

@@ -4,12 +4,10 @@ import asyncio
 
 from playwright.async_api import Browser, expect
 
+from tests.adapters.web.browser import Window, open_window
 from tests.adapters.web.conftest import Site
-from tests.adapters.web.test_page import Window, browser_address, chromium, open_window, window
 from tests.standins.openai_api import Answer
 from tests.support.parley import Parley
-
-__all__ = ["browser_address", "chromium", "window"]
 
 # A chat of so many turns as it is when retention has deleted all events, and chats with one turn each.
 LONG_CHAT = """
@@ -112,6 +110,7 @@ async def test_text_so_far_arrives_after_a_reload_and_in_another_window(window: 
 
 
 async def test_what_was_begun_to_write_is_kept_for_each_chat(window: Window, site: Site) -> None:
+    window.expected_complaint = "400 (Bad Request)"
     box = window.page.locator("#text")
     await window.says("about tea")
     await expect(window.answer().locator(".text")).to_have_text("You said: about tea")
@@ -131,10 +130,10 @@ async def test_what_was_begun_to_write_is_kept_for_each_chat(window: Window, sit
     await box.press("Enter")
     await expect(window.page.locator(".fault")).to_contain_text("at most 100000 characters")
     assert len(await box.input_value()) == 100_001
-    window.complaints = [complaint for complaint in window.complaints if "400 (Bad Request)" not in complaint]
 
 
 async def test_a_message_that_never_left_is_in_the_box_when_the_page_comes_back(window: Window, site: Site) -> None:
+    window.expected_complaint = "ERR_INTERNET_DISCONNECTED"
     box = window.page.locator("#text")
     await window.says("about tea")
     await expect(window.answer().locator(".text")).to_have_text("You said: about tea")
@@ -151,7 +150,6 @@ async def test_a_message_that_never_left_is_in_the_box_when_the_page_comes_back(
     await window.page.reload()
     await expect(window.page.locator(".person .bubble")).to_have_text(["about tea", "and about pots"])
     await expect(box).to_have_value("")
-    window.complaints = [complaint for complaint in window.complaints if "ERR_INTERNET_DISCONNECTED" not in complaint]
 
 
 async def test_no_draft_is_left_of_an_erased_chat_or_for_another_person(window: Window, site: Site) -> None:

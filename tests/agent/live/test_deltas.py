@@ -33,10 +33,21 @@ async def test_a_step_that_has_ended_meanwhile_is_not_told_again() -> None:
     sender.repeat()
     sender.repeat()
     sender.end_step()
-    # Its answer has a number, and is being stored.
-    sender.repeat()
     sender.add("Second.")
     sender.end_step()
 
     deltas = [(await sent.get())["delta"]["text"] for _ in range(3)]
     assert deltas == ["First.", "First.", "Second."]
+
+
+async def test_whoever_comes_after_the_end_of_a_step_makes_no_delta_behind_the_events_that_end_the_turn() -> None:
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    sender = DeltaSender(sent.put_nowait, itertools.count().__next__, is_reset=False)
+    sender.add("First.")
+    sender.end_step()
+    sender.repeat()
+    sender.add("Second.")
+    sender.end_step()
+
+    deltas = [await sent.get() for _ in range(2)]
+    assert deltas == [{"seq": 0, "delta": {"text": "First."}}, {"seq": 1, "delta": {"text": "Second."}}]

@@ -1,0 +1,100 @@
+"""Chromium, one for all tests of a process, and its windows."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+
+from tests.support.folders import temporary_folder
+
+# The same engine without the parts of a desktop program, which take a second of the processor for each window.
+CHROMIUM = shutil.which("chromium-headless-shell")
+ARGUMENTS = [
+    "--headless",
+    "--remote-debugging-port=0",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# The first call of a model imports its library, on a machine that runs other tests beside this one.
+expect.set_options(timeout=30_000)
+
+
+@dataclass
+class Window:
+    """A browser window on the page; what its console complains about is kept, but for what the test expects."""
+
+    page: Page
+    context: BrowserContext
+    expected_complaint: str | None = None
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    async def says(self, text: str) -> None:
+        """Type a message and send it with Enter."""
+        await self.page.locator("#text").fill(text)
+        await self.page.keyboard.press("Enter")
+
+    def answer(self, number: int = -1) -> Any:
+        """Return an answer of the agent: its place in the page."""
+        return self.page.locator(".message.agent").nth(number)
+
+
+@pytest.fixture(scope="session")
+def browser_address() -> Iterator[str]:
+    """Chromium, for all tests of this process."""
+    with temporary_folder("chromium") as profile:
+        command = [str(CHROMIUM), *ARGUMENTS, f"--user-data-dir={profile}"]
+        # Debian starts it by a shell script, which would not pass the signal on.
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+            assert process.stderr is not None
+            address = next(line.split()[-1] for line in process.stderr if line.startswith("DevTools listening on"))
+            # A full pipe would block the process.
+            reading = threading.Thread(target=process.stderr.read)
+            reading.start()
+            yield address
+            os.killpg(process.pid, signal.SIGTERM)
+            reading.join()
+
+
+@pytest.fixture(scope="session")
+async def chromium(browser_address: str) -> AsyncIterator[Browser]:
+    """The connection to it; each takes a program of its own, half a second of the processor."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.connect_over_cdp(browser_address)
+        yield browser
+        await browser.close()
+
+
+@asynccontextmanager
+async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncIterator[Window]:
+    """Open an address in a window of its own; at its end nothing may have complained."""
+    context = await chromium.new_context(**options)
+    page = await context.new_page()
+    window = Window(page, context)
+    page.on(
+        "console", lambda entry: window.complaints.append(entry.text) if entry.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: window.complaints.append(str(error)))
+    page.on("request", lambda request: window.requests.append(request.url))
+    await page.goto(address)
+    # The link's own page only leads to the chat, whose scripts have run once that is loaded.
+    await page.wait_for_url(lambda url: "key=" not in url)
+    try:
+        yield window
+    finally:
+        await context.close()
+    expected = window.expected_complaint
+    assert [complaint for complaint in window.complaints if expected is None or expected not in complaint] == []
