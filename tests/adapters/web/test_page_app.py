@@ -5,11 +5,9 @@ import json
 from playwright.async_api import Browser, expect
 
 from adapters.web.page.page import list_static, to_address
+from tests.adapters.web.browser import open_window
 from tests.adapters.web.conftest import Site
-from tests.adapters.web.test_page import browser_address, chromium, open_window
 from tests.adapters.web.test_page_chats import examine
-
-__all__ = ["browser_address", "chromium"]
 
 # A window that is hidden, and what it tells: a browser without a screen has neither.
 HIDDEN = """

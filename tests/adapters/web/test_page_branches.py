@@ -2,14 +2,12 @@
 
 from playwright.async_api import Browser, expect
 
+from tests.adapters.web.browser import Window, open_window
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_messages import refusal
-from tests.adapters.web.test_page import Window, browser_address, chromium, open_window
 from tests.adapters.web.test_page_chats import examine
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
-
-__all__ = ["browser_address", "chromium"]
 
 
 async def test_an_answer_is_asked_for_again_and_a_message_said_otherwise_by_keyboard_in_two_windows(

@@ -6,13 +6,12 @@ from urllib.parse import urlsplit
 import httpx
 from playwright.async_api import Browser, expect
 
+from tests.adapters.web.browser import open_window
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import sends
-from tests.adapters.web.test_page import HOSTILE, browser_address, chromium, open_window
+from tests.adapters.web.test_page import HOSTILE
 from tests.adapters.web.test_page_chats import examine
 from tests.standins.openai_api import Answer
-
-__all__ = ["browser_address", "chromium"]
 
 NOTE = ("knowledge__remember", {"content": "a private note"})
 ANSWER = (
