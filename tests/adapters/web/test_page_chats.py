@@ -42,6 +42,7 @@ async def test_a_chat_is_renamed_pinned_exported_and_erased(site: Site, chromium
     await write_long_chat(site.parley, turns=100, chats=3)
     async with open_window(chromium, site.link("ann")) as window:
         page = window.page
+        await expect(page.locator("#chats .day")).to_have_text(["Today", "Yesterday", "The last 7 days"])
         await page.locator("#chats a").nth(2).click()
         await expect(page.locator(".bubble")).to_have_text("question 1")
         await page.get_by_role("button", name="This chat").click()
