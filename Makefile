@@ -4,6 +4,8 @@ PYTHON ?= python3
 WORKERS ?= 6
 # Each process begins with a part of its own, so that what tests of a file share is made once; then it helps others.
 SPREAD := --dist worksteal
+# What `make soak` and `make slow` run, and the programs of `make bench`.
+ELSEWHERE := --ignore=tests/soak --ignore=tests/bench --ignore=tests/adapters/contract/test_under_strain.py
 # Passed on to pytest, for instance: make test ARGS="tests/agent -k budget"
 ARGS ?=
 BIN := .venv/bin
@@ -80,7 +82,7 @@ test: ready-for-tests
 	@mkdir -p build; $(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
 	$(BIN)/python -m compileall -q -j 0 -x '/test_[^/]*$$' adapters agent migrations modules shared tests; \
 	echo "parley: pytest; lint runs beside it and is shown at the end"; failed=0; \
-	$(BIN)/python -m pytest -p tests.support.workers -n $(WORKERS) $(SPREAD) --ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
+	$(BIN)/python -m pytest -p tests.support.workers -n $(WORKERS) $(SPREAD) $(ELSEWHERE) $(ARGS) || failed=1; \
 	wait $$lint || { failed=1; echo "parley: lint failed"; }; \
 	cat build/lint.log; exit $$failed
 
@@ -123,7 +125,7 @@ conformance: .venv/conformance/.ready
 coverage: ready-for-tests
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@failed=0; COVERAGE_FILE=$$PWD/build/coverage/data $(BIN)/python -m coverage run -m pytest -n $(WORKERS) $(SPREAD) --timeout=600 \
-		--ignore=tests/soak --ignore=tests/bench $(ARGS) || failed=1; \
+		$(ELSEWHERE) $(ARGS) || failed=1; \
 	$(BIN)/python -m coverage combine --quiet --data-file=build/coverage/data build/coverage && \
 	$(BIN)/python -m coverage report --data-file=build/coverage/data && exit $$failed
 

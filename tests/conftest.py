@@ -30,7 +30,12 @@ from tests.support.parley import Parley, open_parley
 os.environ.setdefault("EMBEDDING_MODEL", "off")
 # The same examples in each run, however long one takes on a busy machine.
 hypothesis.settings.register_profile(
-    "parley", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "parley",
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("parley")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

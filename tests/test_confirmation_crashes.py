@@ -76,8 +76,8 @@ async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outc
     first, second = (points.index(f"effect after {number}") + 2 for number in (1, 2))
     assert [points[number][:12] for number in (spent, first, second)] == ["commit after"] * 3
     # The rest is as in every turn; a worker frozen earlier finds its confirmation consumed when it wakes up.
-    deaths = list_deaths(points[: second + 1])
-    numbers = [points.index(point) for point in deaths] if action == "kill" else range(spent - 1, second + 1)
+    begin = 0 if action == "kill" else spent - 1
+    numbers = [points.index(point) for point in list_deaths(points[begin : second + 1])]
 
     async def one(number: int) -> list[str]:
         async with open_stage(postgres, tmp_path, address) as stage:

@@ -99,13 +99,11 @@ async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_a_turn(
     if last_tool == "effect":
         # Only the order of the two tools differs then.
         points = points[points.index("effect before 1") : points.index("model before 2")]
-    if action == "kill":
-        points = list_deaths(points)
 
     async def one(point: str) -> list[str]:
         return await play(postgres, tmp_path, point, action, last_tool)
 
-    assert await broken_at_each(points, one) == []
+    assert await broken_at_each(list_deaths(points), one) == []
 
 
 @pytest.mark.parametrize("point", ["model before 1", "send before 1"])

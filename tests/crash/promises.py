@@ -44,7 +44,7 @@ async def find_broken(stage: Stage, checks: Iterable[Check]) -> list[str]:
 
 
 def list_deaths(points: Sequence[str]) -> list[str]:
-    """Return those of consecutive points at which it makes a difference that a worker is killed.
+    """Return those of consecutive points at which it makes a difference that a worker is killed, or freezes.
 
     Between the end of one thing and the beginning of the next, nothing leaves the process.
     """

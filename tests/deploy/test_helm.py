@@ -57,7 +57,7 @@ def run_helm(*arguments: str, values: dict[str, Any]) -> subprocess.CompletedPro
 def _render(values: str) -> tuple[dict[str, Any], ...]:
     rendered = run_helm("template", "chat", values=json.loads(values))
     assert rendered.returncode == 0, rendered.stderr
-    return tuple(document for document in yaml.safe_load_all(rendered.stdout) if document)
+    return tuple(document for document in yaml.load_all(rendered.stdout, yaml.CSafeLoader) if document)
 
 
 def render(values: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,8 +1,7 @@
 """The stories of the contract once more, while every platform is slow, refuses requests and breaks connections off.
 
-Each run of the tests plays the most important ones, `make slow` all of them. Most of their time is waiting: where the
-platform's library allows several of its servers in a process, the stories are played side by side, each with a Parley
-of its own.
+`make slow` plays them, `make test` leaves them out. Most of their time is waiting: where the platform's library allows
+several of its servers in a process, the stories are played side by side, each with a Parley of its own.
 """
 
 import asyncio
@@ -19,22 +18,10 @@ from tests.adapters.contract import test_contract, test_contract_changes, test_c
 from tests.adapters.contract.driver import PlatformDriver, drivers
 from tests.conftest import new_database
 from tests.standins.openai_api import OpenAIStub
-from tests.standins.stand_in import latency
 
 Story = Callable[..., Coroutine[Any, Any, None]]
 # Each holds up to 20 of the 100 connections of the server.
 SIDE_BY_SIDE = 4
-IN_EVERY_RUN = frozenset(
-    {
-        "test_a_file_of_the_answer_goes_out",
-        "test_a_long_answer_arrives_whole_and_in_order_with_balanced_fences",
-        "test_a_message_that_is_deleted_before_its_answer_is_withdrawn_and_forgotten",
-        "test_a_question_is_answered_once_and_belongs_to_it",
-        "test_a_running_answer_is_stopped_by_the_button_of_who_asked",
-        "test_a_yes_is_a_click_of_who_was_asked_whatever_was_said_since",
-        "test_what_was_missed_while_nobody_listened_is_answered_in_order",
-    }
-)
 # They make the strain themselves.
 LEFT_OUT = frozenset(
     {
@@ -52,8 +39,6 @@ def stories() -> list[Story]:
     modules = (test_contract, test_contract_changes, test_contract_faults, test_contract_places)
     members = {name: value for module in modules for name, value in vars(module).items()}
     names = sorted(name for name in members if name.startswith("test_") and name not in LEFT_OUT)
-    if not latency():
-        names = [name for name in names if name in IN_EVERY_RUN]
     return [members[name] for name in names if inspect.iscoroutinefunction(members[name])]
 
 

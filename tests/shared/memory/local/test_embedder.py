@@ -36,13 +36,14 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def clock() -> SetClock:
     return SetClock(datetime(2026, 5, 4, tzinfo=UTC))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def embedder(clock: SetClock) -> AsyncIterator[LocalEmbedder]:
+    """One for all tests: its program takes seconds to start."""
     embedder = LocalEmbedder(MODEL, clock)
     yield embedder
     await embedder.aclose()
@@ -53,8 +54,9 @@ def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
 
 
 def program_of(parent: int) -> psutil.Process:
-    (process,) = (child for child in psutil.Process(parent).children() if str(PROGRAM) in child.cmdline())
-    return process
+    """Return the program that a process has started last."""
+    programs = [child for child in psutil.Process(parent).children() if str(PROGRAM) in child.cmdline()]
+    return max(programs, key=psutil.Process.create_time)
 
 
 async def test_texts_of_the_same_meaning_are_near_in_other_words_and_in_another_language(
@@ -81,12 +83,14 @@ async def test_ctrl_c_is_left_to_the_process_that_started_the_program(embedder: 
     assert program_of(os.getpid()) == program
 
 
-async def test_a_message_does_not_wait_while_the_model_is_loaded(embedder: LocalEmbedder) -> None:
+async def test_a_message_does_not_wait_while_the_model_is_loaded(clock: SetClock) -> None:
+    embedder = LocalEmbedder(MODEL, clock)
     with pytest.raises(EmbeddingUnavailable):
         await embedder.embed(["first"])
 
     await embedder.load()
     assert (await embedder.embed(["second"])).usage.input_tokens == 0
+    await embedder.aclose()
 
 
 async def test_texts_of_any_kind_have_a_vector(embedder: LocalEmbedder) -> None:
