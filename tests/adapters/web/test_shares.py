@@ -31,6 +31,8 @@ async def test_a_chat_is_shared_by_its_menu_and_the_link_is_ended(site: Site, ch
         link = page.locator("#share-list input")
         await expect(link).to_be_focused()
         await examine(page, "share-360-light")
+        # Labels that only screen readers find do not make the page longer than the window.
+        assert await page.evaluate("document.documentElement.scrollHeight") == 800
         address = await link.input_value()
         await page.keyboard.press("Escape")
         await window.says("more?")
@@ -43,8 +45,7 @@ async def test_a_chat_is_shared_by_its_menu_and_the_link_is_ended(site: Site, ch
             assert not any(
                 hidden in text for hidden in ("private note", "signature", "Later", "On it", "remember", "files/")
             )
-            assert not any("evil.example" in request for request in reader.requests)
-            assert not await reader.context.cookies()
+            assert not [*await reader.context.cookies(), *(each for each in reader.requests if "evil.example" in each)]
             await examine(reader.page, "shared-1280-dark")
         await page.get_by_role("button", name="This chat").click()
         await page.get_by_role("button", name="Share").click()
