@@ -39,6 +39,7 @@ ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 RESPONSES = "adapters.web.api.openai.responses"
+ADMIN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cells: "Cells | None" = None) -> Starlette:
@@ -66,6 +67,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
             Route("/docs", lazy("adapters.web.page.reference", "get_reference")),
             Route(modules.PATH, modules.answer_module, methods=modules.METHODS),
             Route("/", page.get_page),
+            *admin_routes(),
             *page.static_routes(),
             *mounted,
             *platform_routes(app),
@@ -104,6 +106,12 @@ def page_routes() -> list[Route]:
         Route("/page/search", chats.search),
         Route("/page/state", chats.get_state),
     ]
+
+
+def admin_routes() -> list[Route]:
+    """Return the routes of the admin pages; with every method, so that nobody can tell them from a missing page."""
+    site = lazy("adapters.web.admin.site", "answer")
+    return [Route(path, site, methods=ADMIN_METHODS) for path in ("/admin", "/admin/{path:path}")]
 
 
 def lazy(module: str, name: str) -> Endpoint:

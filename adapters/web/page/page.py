@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -12,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from adapters.web.guard import app_of
-from adapters.web.page.sessions import find_session, give_session, redeem
+from adapters.web.page.sessions import find_login_time, find_session, give_session, redeem
 
 STATIC = Path(__file__).parent.parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
@@ -51,7 +52,7 @@ async def get_page(request: Request) -> Response:
             return _enter(request, web_user)
         if who is None:
             return _note("This link has been used or is too old", NEW_LINK, 401)
-        return _enter(request, who)
+        return _enter(request, who, since=find_login_time(request))
     if who is None:
         return _note("This page is opened by a link", NEW_LINK, 401)
     # So that the page can tell what another person has left in this browser.
@@ -59,15 +60,15 @@ async def get_page(request: Request) -> Response:
     page = (STATIC / "index.html").read_text("utf-8").replace("<html ", f'<html data-person="{person}" ', 1)
     response = HTMLResponse(page, headers=NO_STORE)
     # Each visit extends the session by 30 days.
-    give_session(app, response, who)
+    give_session(app, response, who, since=find_login_time(request))
     return response
 
 
-def _enter(request: Request, who: str) -> Response:
+def _enter(request: Request, who: str, *, since: datetime | None = None) -> Response:
     # A page that reloads, and not a redirect: after a click in another site's page, the browser would follow the
     # redirect without the new cookie.
     response = _note("Welcome", "One moment.", 200, refresh="/")
-    give_session(app_of(request), response, who)
+    give_session(app_of(request), response, who, since=since)
     return response
 
 
