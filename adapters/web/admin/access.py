@@ -1,14 +1,12 @@
 """Who may see the admin pages: an admin or owner with a session, at an address that is ours."""
 
-import ipaddress
 from dataclasses import dataclass
 from datetime import timedelta
-from urllib.parse import urlsplit
 
 from itsdangerous import BadSignature, URLSafeSerializer
 from starlette.requests import Request
 
-from adapters.web.guard import app_of
+from adapters.web.guard import app_of, is_ours
 from adapters.web.page.chat import PLATFORM
 from adapters.web.page.sessions import find_login_time, find_session
 from agent.app import App
@@ -43,24 +41,6 @@ async def find_admin(request: Request) -> Admin | None:
     # Not the cookie itself: each visit of the chat page makes it anew, and forms in other tabs would end.
     token = str(_signer(app).dumps([who, int(since.timestamp())]))
     return Admin(user, f"{PLATFORM}:{who}", token=token, has_fresh_login=app.clock.now() - since < FRESH)
-
-
-def is_ours(app: App, host: str) -> bool:
-    """Tell whether a Host header names this machine, or the host of PUBLIC_URL.
-
-    Else another site's name could lead here, and its page would read ours.
-    """
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    public = app.settings.public_url
-    if name == "localhost" or (public is not None and name == urlsplit(public).hostname):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def belongs_to(app: App, admin: Admin, token: str) -> bool:

@@ -5,11 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line of the menu: the page's folder, what the menu calls it, its address, and its icon in `icons.html`."""
+    """A line of the menu: the page's folder, which is also its icon in `icons.html`, its title and its address."""
 
     name: str
     title: str
     path: str
 
 
-NAVIGATION = (Item("overview", "Overview", "/admin"),)
+NAVIGATION = (
+    Item("overview", "Overview", "/admin"),
+    Item("people", "People", "/admin/people"),
+    Item("servers", "Servers", "/admin/servers"),
+    Item("audit", "Audit", "/admin/audit"),
+)

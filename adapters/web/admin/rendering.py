@@ -52,6 +52,12 @@ def to_length(value: timedelta | float | None) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
 
 
+def to_sentence(text: str) -> str:
+    """Return what a function of the database says as a sentence."""
+    end = "" if text.endswith((".", "!", "?")) else "."
+    return f"{text[:1].upper()}{text[1:]}{end}"
+
+
 @pass_context
 def to_address(context: Context, **changes: Any) -> str:
     """Return the address of the page that is shown, with other parameters; None leaves one out."""
@@ -70,6 +76,7 @@ def _build_templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters |= {"time": to_time, "number": to_number, "dollars": to_dollars, "length": to_length}
+    templates.filters |= {"sentence": to_sentence}
     templates.globals |= {"navigation": NAVIGATION, "address": to_address}
     return templates
 

@@ -81,5 +81,6 @@ def list_pages() -> Sequence[Route]:
 
 def to_problem(visit: Visit, status: int, sentence: str) -> Response:
     """Return a page with one sentence."""
-    page = TEMPLATES.get_template("problem.html").render(visit=visit, title="Not here", outcome=None, sentence=sentence)
+    values = {"visit": visit, "title": "Not here", "outcome": None, "sentence": sentence, "is_missing": True}
+    page = TEMPLATES.get_template("problem.html").render(values)
     return HTMLResponse(page, status, headers=HEADERS)

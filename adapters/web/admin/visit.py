@@ -1,7 +1,9 @@
 """One request of an admin: what a page asks the database, shows, and changes in the admin's name."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from adapters.web.admin.access import Admin
-from adapters.web.admin.rendering import TEMPLATES
+from adapters.web.admin.rendering import TEMPLATES, to_sentence
 from adapters.web.page.page import NO_STORE
 from agent.app import App
 from shared.dates.zones import find_zone
@@ -26,11 +28,14 @@ statements = load_statements(__file__)
 ROWS = 50
 LARGEST_ID = 2**63 - 1
 UNDO = "undo"
+AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,8})?")
 OTHER_LOGIN = "You have logged in anew since this form was opened; please send it again."
 HEADERS = NO_STORE | {
+    # Without it a form tells no origin, and without TLS a browser tells nothing else of where a form comes from.
+    "Referrer-Policy": "same-origin",
     "Content-Security-Policy": NO_STORE["Content-Security-Policy"]
     .replace("form-action 'none'", "form-action 'self'")
-    .replace("trusted-types dompurify", "trusted-types htmx")
+    .replace("trusted-types dompurify", "trusted-types htmx"),
 }
 
 
@@ -64,9 +69,18 @@ class Form:
         text = self.text(name).replace(",", "").replace("_", "").replace(" ", "")
         if not text:
             return None
-        if not text.isdecimal() or len(text) > 15:
+        if not (text.isascii() and text.isdecimal()) or len(text) > 15:
             raise Refusal(f"{self.text(name)[:40]!r} is no whole number; write one such as 50,000.")
         return int(text)
+
+    def amount(self, name: str) -> Decimal | None:
+        """Return an amount of money, None if the field is empty; raises `Refusal`."""
+        text = self.text(name).replace(",", "").removeprefix("$").strip()
+        if not text:
+            return None
+        if not AMOUNT.fullmatch(text):
+            raise Refusal(f"{self.text(name)[:40]!r} is no amount; write one such as 2.50.")
+        return Decimal(text)
 
 
 Act = Callable[[AsyncSession, Form], Awaitable[str]]
@@ -156,18 +170,23 @@ class Visit:
 
     def render(self, template: str, *, title: str, **values: Any) -> Response:
         """Return a page made of a template; a refused form answers with a 422."""
-        page = TEMPLATES.get_template(template).render(visit=self, title=title, outcome=self.outcome, **values)
+        page = TEMPLATES.get_template(template).render(
+            visit=self, title=title, outcome=self.outcome, is_missing=False, **values
+        )
         is_refused = self.outcome is not None and not self.outcome.is_done
         return HTMLResponse(page, 422 if is_refused else 200, headers=HEADERS)
+
+
+def calling(statement: TextClause, read: Callable[[Form], Mapping[str, Any]]) -> Act:
+    """Return the act that runs a statement with what `read` finds in the form, and says what it returns."""
+
+    async def act(session: AsyncSession, form: Form) -> str:
+        return str((await session.execute(statement, read(form))).scalar_one())
+
+    return act
 
 
 async def undo(session: AsyncSession, form: Form) -> str:
     """Take back a change of the audit."""
     entry = form.number("entry")
     return str((await session.execute(statements.undo, {"entry": entry})).scalar_one())
-
-
-def to_sentence(text: str) -> str:
-    """Return what a function of the database says as a sentence."""
-    end = "" if text.endswith((".", "!", "?")) else "."
-    return f"{text[:1].upper()}{text[1:]}{end}"

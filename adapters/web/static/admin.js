@@ -17,3 +17,11 @@ htmx.registerExtension("parley", {
 document.addEventListener("htmx:after:swap", () => {
   document.querySelector(".refusal, #result > *")?.scrollIntoView({ block: "nearest" });
 });
+
+// A hidden window asks for nothing: it is shown as it was, and the next round brings it up to date.
+document.addEventListener("htmx:before:request", (event) => {
+  if (document.hidden && event.detail.ctx.request.method === "GET") event.preventDefault();
+});
+
+// On a phone the menu is one line, in which the page may be out of sight.
+document.querySelector(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
