@@ -14,7 +14,13 @@ class Item:
 
 NAVIGATION = (
     Item("overview", "Overview", "/admin"),
+    Item("spend", "Spend", "/admin/spend"),
+    Item("turns", "Turns", "/admin/turns"),
     Item("people", "People", "/admin/people"),
     Item("servers", "Servers", "/admin/servers"),
+    Item("personas", "Personas", "/admin/personas"),
+    Item("tools", "Tools", "/admin/tools"),
+    Item("schedules", "Schedules", "/admin/schedules"),
+    Item("outbox", "Outbox", "/admin/outbox"),
     Item("audit", "Audit", "/admin/audit"),
 )

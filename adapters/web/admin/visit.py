@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -110,6 +111,14 @@ class Visit:
     def query(self, name: str) -> str:
         """Return a parameter of the address, empty if it is left out."""
         return self.request.query_params.get(name, "").strip()[:200]
+
+    def day(self, name: str) -> date | None:
+        """Return the day that a parameter of the address names, None for what is no day of our times."""
+        try:
+            day = date.fromisoformat(self.query(name))
+        except ValueError:
+            return None
+        return day if 2000 <= day.year <= 2200 else None
 
     def cursor(self, name: str = "before") -> int:
         """Return the id before which a page of a table begins, the largest on the first page; raises a 404."""
