@@ -131,7 +131,7 @@ async def test_a_restore_under_a_running_worker_leaves_it_working(parley: Parley
         with file.open("wb") as dump:
             await asyncio.to_thread(write_dump, address, DumpOptions(major, snapshot, [], ""), dump)
 
-    # It may deadlock with what the worker reads meanwhile, which `parley restore` prevents: it refuses a worker that runs.
+    # It may deadlock with what the worker reads meanwhile; `parley restore` wants no worker to run.
     async with asyncio.timeout(100):
         while await asyncio.to_thread(_replace_database, address, file) != 0:
             pass

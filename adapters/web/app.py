@@ -42,6 +42,7 @@ RESPONSES = "adapters.web.api.openai.responses"
 BRANCHES = "adapters.web.branches.branches"
 SHARES = "adapters.web.shares.shares"
 FEEDBACK = "adapters.web.feedback.feedback"
+ADMIN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cells: "Cells | None" = None) -> Starlette:
@@ -70,6 +71,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
             Route(modules.PATH, modules.answer_module, methods=modules.METHODS),
             Route("/", page.get_page),
             Route("/sw.js", page.get_worker),
+            *admin_routes(),
             *page.static_routes(),
             *mounted,
             *platform_routes(app),
@@ -120,6 +122,12 @@ def page_routes() -> list[Route]:
         Route("/page/search", chats.search),
         Route("/page/state", chats.get_state),
     ]
+
+
+def admin_routes() -> list[Route]:
+    """Return the routes of the admin pages; with every method, so that nobody can tell them from a missing page."""
+    site = lazy("adapters.web.admin.site", "answer")
+    return [Route(path, site, methods=ADMIN_METHODS) for path in ("/admin", "/admin/{path:path}")]
 
 
 def lazy(module: str, name: str) -> Endpoint:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, YEARS, Closed, max_body, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault, invalid
-from adapters.web.guard import app_of
+from adapters.web.guard import app_of, is_ours
 from adapters.web.page import history
 from adapters.web.page.chat import KEY, PLATFORM, place_in, to_prefix
 from adapters.web.page.sessions import session_of, with_session
@@ -256,6 +256,8 @@ async def get_state(request: Request) -> Response:
         user = await find_user(session, Sender(PLATFORM, session_of(request)))
     has_model = bool(app.settings.llm_models) or app.settings.debug_mock_responses is not None
     is_owner = user is not None and user.permission >= Permission.OWNER
+    has_admin_pages = user is not None and user.may(Permission.ADMIN) and is_ours(app, request.headers.get("host", ""))
+    state = {"has_model": has_model, "is_owner": is_owner, "has_admin_pages": has_admin_pages}
     limits = {"max_bytes": max_body(app), "max_files": MAX_ATTACHMENTS}
     permission = Permission.GUEST if user is None else user.permission
     # The beginning of what a tool says of itself.
@@ -264,4 +266,4 @@ async def get_state(request: Request) -> Response:
         for tool in app.toolbox.tools
         if tool.requires <= permission
     }
-    return JSONResponse({"has_model": has_model, "is_owner": is_owner, "tools": tools, **limits}, headers=NO_STORE)
+    return JSONResponse(state | limits | {"tools": tools}, headers=NO_STORE)

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -13,12 +14,14 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from adapters.web.guard import app_of
-from adapters.web.page.sessions import find_session, give_session, redeem
+from adapters.web.page.sessions import find_login_time, find_session, give_session, redeem
 
 STATIC = Path(__file__).parent.parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
 BINARY_TYPES = {".png": "image/png", ".webmanifest": "application/manifest+json"}
 WORKER = STATIC / "worker.js"
+# What is shown while there is no network.
+OFFLINE = tuple(STATIC / name for name in ("offline.html", "style.css", "theme.js", "icon.svg"))
 HEADERS = {
     "Content-Security-Policy": (
         # `blob:` shows pictures that are picked, before they are sent. No script may make HTML of a text but DOMPurify.
@@ -54,7 +57,7 @@ async def get_page(request: Request) -> Response:
             return _enter(request, web_user)
         if who is None:
             return _note("This link has been used or is too old", NEW_LINK, 401)
-        return _enter(request, who)
+        return _enter(request, who, since=find_login_time(request))
     if who is None:
         return _note("This page is opened by a link", NEW_LINK, 401)
     # So that the page can tell what another person has left in this browser.
@@ -62,15 +65,15 @@ async def get_page(request: Request) -> Response:
     page = (STATIC / "index.html").read_text("utf-8").replace("<html ", f'<html data-person="{person}" ', 1)
     response = HTMLResponse(page, headers=NO_STORE)
     # Each visit extends the session by 30 days.
-    give_session(app, response, who)
+    give_session(app, response, who, since=find_login_time(request))
     return response
 
 
-def _enter(request: Request, who: str) -> Response:
+def _enter(request: Request, who: str, *, since: datetime | None = None) -> Response:
     # A page that reloads, and not a redirect: after a click in another site's page, the browser would follow the
     # redirect without the new cookie.
     response = _note("Welcome", "One moment.", 200, refresh="/")
-    give_session(app_of(request), response, who)
+    give_session(app_of(request), response, who, since=since)
     return response
 
 
@@ -87,12 +90,8 @@ def to_note(title: str, text: str, *, head: str = "", more: str = "") -> str:
 
 def static_routes() -> list[Route]:
     """Return a route for each static file, libraries of others included."""
-    return [Route(to_address(path), _sender_of(path)) for path in list_static() if path != WORKER]
-
-
-def list_static() -> list[Path]:
-    """Return the files that browsers may have."""
-    return [path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES | BINARY_TYPES]
+    paths = [path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES | BINARY_TYPES and path != WORKER]
+    return [Route(to_address(path), _sender_of(path)) for path in paths]
 
 
 def to_address(path: Path) -> str:
@@ -101,16 +100,15 @@ def to_address(path: Path) -> str:
 
 
 async def get_worker(_request: Request) -> Response:
-    """Send the page's service worker: it keeps the static files for when there is no network, and nothing else."""
+    """Send the page's service worker: it keeps what is shown when there is no network, and nothing else."""
     return Response(_render_worker(), media_type="text/javascript", headers=HEADERS)
 
 
 @cache
 def _render_worker() -> str:
     # Another file, another version: browsers see that the worker has changed.
-    files = [path for path in list_static() if path != WORKER and path.name != "index.html"]
-    version = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
-    listed = json.dumps([to_address(path) for path in files])
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in OFFLINE)).hexdigest()[:16]
+    listed = json.dumps([to_address(path) for path in OFFLINE])
     return WORKER.read_text("utf-8").replace("VERSION_OF_FILES", version).replace('["FILES"]', listed)
 
 

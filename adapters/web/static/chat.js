@@ -253,6 +253,7 @@ async function showState() {
   const state = await response.json();
   nameTools(state.tools);
   limit(state.max_bytes, state.max_files);
+  $("open-admin").hidden = !state.has_admin_pages;
   $("no-model").hidden = state.has_model;
   $("no-model-owner").hidden = !state.is_owner;
   $("no-model-others").hidden = state.is_owner;

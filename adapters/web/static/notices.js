@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 const THEME = "parley.theme";
 const NOTIFY = "parley.notify";
 const WORKER = "/sw.js";
-// The worker's files are read when the page has long been drawn.
+// The worker reads its files when the page has long been drawn.
 const WORKER_WAIT = 5000;
 const SHOWN_CHARS = 140;
 

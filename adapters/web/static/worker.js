@@ -1,5 +1,5 @@
-// Keeps the page's static files for when there is no network. What people say, and whatever the server answers else, is
-// neither kept nor looked at.
+// Keeps the few static files that are shown when there is no network. What people say, and whatever the server answers
+// else, is neither kept nor looked at.
 
 const CACHE = "parley-static-VERSION_OF_FILES";
 const FILES = ["FILES"];

@@ -4,7 +4,7 @@ import json
 
 from playwright.async_api import Browser, expect
 
-from adapters.web.page.page import list_static, to_address
+from adapters.web.page.page import OFFLINE, to_address
 from tests.adapters.web.browser import open_window
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_page_chats import examine
@@ -45,7 +45,7 @@ async def test_the_page_has_a_theme_tells_what_is_missed_and_opens_offline(site:
 
         await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
         kept = await page.evaluate(KEPT)
-        assert {address.removeprefix(site.url) for address in kept} <= {to_address(path) for path in list_static()}
+        assert {address.removeprefix(site.url) for address in kept} == {to_address(path) for path in OFFLINE}
         manifest = json.loads(
             await page.evaluate("fetch('/static/parley.webmanifest').then((answer) => answer.text())")
         )
