@@ -33,10 +33,9 @@ FROM turns JOIN inbox ON inbox.turn_id = turns.id
 WHERE turns.id = :turn_id AND turns.status = 'running' AND inbox.platform_user_id = :asker LIMIT 1;
 
 -- name: store_vote
-INSERT INTO feedback (turn_id, user_id, score) SELECT turns.id, turns.user_id, :score FROM turns
+SELECT parley_vote(turns.id, CAST(:score AS smallint)) FROM turns
 WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
-  AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker)
-ON CONFLICT (turn_id, user_id) DO UPDATE SET score = excluded.score RETURNING id;
+  AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker);
 
 -- name: was_notified
 SELECT EXISTS (

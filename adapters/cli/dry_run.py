@@ -1,7 +1,6 @@
 """`parley persona dry-run`: a changed persona answers recorded turns again, and both answers are shown side by side."""
 
 import asyncio
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,25 +12,11 @@ from shared.errors import Refusal
 from shared.messages import Permission
 
 if TYPE_CHECKING:
-    from agent.app import App
     from agent.commands.dry_run.replay import Prepared, Replayed
     from shared.settings import Settings
 
 app = typer.Typer()
 MOST_TURNS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    # What is to be tried: the changes of the persona, and with which turns, on whose account.
-    name: str
-    prompt: str | None
-    model: str | None
-    version: int | None
-    turns: tuple[int, ...]
-    last: int
-    payer: str | None
-    yes: bool
 
 
 @app.command("dry-run")
@@ -56,64 +41,50 @@ def dry_run(
         or len(numbers) > MOST_TURNS
     ):
         raise typer.BadParameter(f"--turns takes at most {MOST_TURNS} numbers of turns, comma-separated.")
-    wish = _Wish(
-        name,
-        prompt=prompt_file.read_text(encoding="utf-8").strip() if prompt_file else None,
-        model=model,
-        version=version,
-        turns=tuple(map(int, numbers)),
-        last=last,
-        payer=payer,
-        yes=yes,
-    )
-    if wish.prompt == "":
+    prompt = prompt_file.read_text(encoding="utf-8").strip() if prompt_file else None
+    if prompt == "":
         raise typer.BadParameter("The instructions are empty.")
     if is_json() and not yes:
         raise typer.BadParameter("--json asks nothing: add --yes.")
-    replayed = asyncio.run(_run(read_settings(quiet=True), wish))
+    trial = {
+        "persona": name,
+        "prompt": prompt,
+        "model": model,
+        "version": version,
+        "turns": tuple(map(int, numbers)),
+        "last": last,
+    }
+    replayed = asyncio.run(_run(read_settings(quiet=True), trial, payer=payer, yes=yes))
     _show(replayed)
     if any(replay.error for replay in replayed):
         raise typer.Exit(1)
 
 
-async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
+async def _run(settings: "Settings", trial: dict[str, Any], *, payer: str | None, yes: bool) -> "list[Replayed]":
     from adapters.cli.compose import open_app
     from adapters.cli.owner import resolve_terminal_user
     from adapters.cli.users import find_user
     from agent.commands.dry_run.replay import DryRun
+    from agent.commands.dry_run.trials import Trial, prepare_trial
     from shared.models import User
 
     with progress("starting"):
         address = await prepare(settings, await asyncio.to_thread(find_database, settings))
     async with open_app(settings, address) as running:
         await running.models.router.warm()
-        if wish.payer is None:
+        if payer is None:
             user = await resolve_terminal_user(running)
-            payer, permission = user.id, user.permission
+            payer_id, permission = user.id, user.permission
         else:
             async with running.database.transaction() as session:
-                payer = await find_user(session, wish.payer)
-                permission = Permission.from_label((await session.get_one(User, payer)).permission_level)
+                payer_id = await find_user(session, payer)
+                permission = Permission.from_label((await session.get_one(User, payer_id)).permission_level)
         if permission < Permission.ADMIN:
             raise Refusal("A dry run is paid by an admin: name one with --as platform:ID.")
-        run = DryRun(running.turns, payer)
-        prepared = await _prepare(running, run, wish)
-        if not wish.yes:
-            rows = [
-                (
-                    plan.recorded.id,
-                    plan.recorded.user.name,
-                    plan.recorded.question[:60],
-                    plan.tokens,
-                    _dollars(plan.dollars),
-                )
-                for plan in prepared
-            ]
-            show_table(("turn", "who", "message", "about tokens", "at most $"), rows)
-            prices = [plan.dollars for plan in prepared if plan.dollars is not None]
-            dollars = _dollars(sum(prices) if len(prices) == len(prepared) else None)
-            say(f"{len(prepared)} turns, about {sum(plan.tokens for plan in prepared):,} tokens, at most {dollars} $")
-            typer.confirm("Answer them again?", abort=True)
+        run = DryRun(running.turns, payer_id)
+        prepared = await prepare_trial(running, run, Trial(**trial))
+        if not yes:
+            _confirm(prepared)
         replayed = []
         for number, plan in enumerate(prepared, start=1):
             with progress(f"answering turn {plan.recorded.id} ({number} of {len(prepared)})"):
@@ -121,38 +92,22 @@ async def _run(settings: "Settings", wish: _Wish) -> "list[Replayed]":
         return replayed
 
 
-async def _prepare(running: "App", run: Any, wish: _Wish) -> "list[Prepared]":
-    from sqlalchemy import select
-
-    from agent.commands.dry_run.recorded import choose_turns, read_turn
-    from agent.people.personas import get_persona, with_fields
-    from shared.models import Persona, PersonaVersion
-
-    async with running.database.transaction() as session:
-        persona_id = (await session.scalars(select(Persona.id).where(Persona.name == wish.name))).one_or_none()
-        if persona_id is None:
-            raise Refusal(f"There is no persona {wish.name!r}; `parley persona list` shows them.")
-        ids = await choose_turns(session, persona_id=persona_id, ids=wish.turns, last=wish.last)
-        fields = None
-        if wish.version is not None:
-            query = select(PersonaVersion.fields).where(
-                PersonaVersion.persona_id == persona_id, PersonaVersion.version == wish.version
-            )
-            fields = (await session.scalars(query)).one_or_none()
-            if fields is None:
-                raise Refusal(f"{wish.name} has no version {wish.version}; `parley persona history` shows them.")
-        prepared = []
-        for turn_id in ids:
-            turn = await read_turn(session, running.memory, turn_id)
-            persona = await get_persona(session, persona_id, turn.user.permission, settings=running.settings)
-            if fields is not None:
-                persona = with_fields(persona, fields)
-            if wish.prompt is not None:
-                persona = replace(persona, system_prompt=wish.prompt)
-            if wish.model is not None:
-                persona = replace(persona, model=wish.model)
-            prepared.append(run.prepare(turn, persona))
-    return prepared
+def _confirm(prepared: "list[Prepared]") -> None:
+    rows = [
+        (
+            plan.recorded.id,
+            plan.recorded.user.name,
+            plan.recorded.question[:60],
+            plan.tokens,
+            _dollars(plan.dollars),
+        )
+        for plan in prepared
+    ]
+    show_table(("turn", "who", "message", "about tokens", "at most $"), rows)
+    prices = [plan.dollars for plan in prepared if plan.dollars is not None]
+    dollars = _dollars(sum(prices) if len(prices) == len(prepared) else None)
+    say(f"{len(prepared)} turns, about {sum(plan.tokens for plan in prepared):,} tokens, at most {dollars} $")
+    typer.confirm("Answer them again?", abort=True)
 
 
 def _show(replayed: "list[Replayed]") -> None:

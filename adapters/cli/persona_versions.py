@@ -1,19 +1,16 @@
 """`parley persona history|diff|rollback`: what a persona was, and how it becomes that again."""
 
-import json
-from difflib import unified_diff
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from adapters.cli.console import say, show_table
 from adapters.cli.opening import in_transaction
+from agent.people.persona_versions import describe_change, list_differences
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sqlalchemy.ext.asyncio import AsyncSession
 
     from shared.settings import Settings
@@ -31,13 +28,7 @@ def show_history(name: str = NAME) -> None:
     before: list[Any] = [None, *versions]
     rows = []
     for version, earlier in zip(versions, before, strict=False):
-        if version.action == "delete":
-            change = "deleted"
-        elif earlier is None or earlier.action == "delete":
-            change = "made"
-        else:
-            names = [field for field, value in version.fields.items() if earlier.fields.get(field) != value]
-            change = f"changed: {', '.join(names)}" if names else "the same"
+        change = describe_change(version, earlier)
         rows.append((version.version, version.at, version.who, change, version.turns))
     show_table(
         ("version", "at", "who", "what", "turns"), rows[::-1], values=[dict(version._mapping) for version in versions]
@@ -54,15 +45,7 @@ def show_difference(
     versions = {version.version: version for version in _list_versions(name)}
     last = max(versions)
     one, other = _pick(versions, old or max(1, last - 1)), _pick(versions, new or last)
-    lines = list(
-        unified_diff(
-            list(_to_lines(one.fields)),
-            list(_to_lines(other.fields)),
-            f"version {one.version}",
-            f"version {other.version}",
-            lineterm="",
-        )
-    )
+    lines = list_differences(one, other)
     for line in lines:
         color = {"+": typer.colors.GREEN, "-": typer.colors.RED}.get(line[:1])
         typer.secho(line, fg=color)
@@ -94,11 +77,3 @@ def _pick(versions: dict[int, Any], number: int) -> Any:
     if number not in versions:
         raise Refusal(f"There is no version {number}; there are 1 to {max(versions)}.")
     return versions[number]
-
-
-def _to_lines(fields: dict[str, Any]) -> "Iterator[str]":
-    # One line for each field, but for the prompt, which people compare line by line.
-    for name, value in fields.items():
-        if name != "system_prompt" and value is not None:
-            yield f"{name}: {json.dumps(value, ensure_ascii=False)}"
-    yield from str(fields.get("system_prompt", "")).splitlines()

@@ -39,6 +39,10 @@ ANSWER_SECONDS, GRACE_SECONDS = 21.0, 23
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2048
 RESPONSES = "adapters.web.api.openai.responses"
+BRANCHES = "adapters.web.branches.branches"
+SHARES = "adapters.web.shares.shares"
+FEEDBACK = "adapters.web.feedback.feedback"
+ADMIN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cells: "Cells | None" = None) -> Starlette:
@@ -66,6 +70,8 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
             Route("/docs", lazy("adapters.web.page.reference", "get_reference")),
             Route(modules.PATH, modules.answer_module, methods=modules.METHODS),
             Route("/", page.get_page),
+            Route("/sw.js", page.get_worker),
+            *admin_routes(),
             *page.static_routes(),
             *mounted,
             *platform_routes(app),
@@ -101,9 +107,27 @@ def page_routes() -> list[Route]:
         Route("/page/chats/{chat}/messages/{message}/events", chat.get_message_events),
         Route("/page/chats/{chat}/arrivals", chat.get_arrivals),
         Route("/page/chats/{chat}/export", lazy("adapters.web.page.exports", "export_chat")),
+        Route("/page/chats/{chat}/branches", lazy(BRANCHES, "begin_branch"), methods=["POST"]),
+        Route("/page/chats/{chat}/branch", lazy(BRANCHES, "get_branch")),
+        Route("/page/chats/{chat}/branch", lazy(BRANCHES, "choose_branch"), methods=["PUT"]),
+        Route(
+            "/page/chats/{chat}/turns/{turn}/feedback",
+            lazy(FEEDBACK, "put_feedback"),
+            methods=["PUT"],
+        ),
+        Route("/page/chats/{chat}/shares", lazy(SHARES, "create_share"), methods=["POST"]),
+        Route("/page/shares", lazy(SHARES, "list_shares")),
+        Route("/page/shares/{share}", lazy(SHARES, "revoke_share"), methods=["DELETE"]),
+        Route("/shared/{token}", lazy(SHARES, "get_share")),
         Route("/page/search", chats.search),
         Route("/page/state", chats.get_state),
     ]
+
+
+def admin_routes() -> list[Route]:
+    """Return the routes of the admin pages; with every method, so that nobody can tell them from a missing page."""
+    site = lazy("adapters.web.admin.site", "answer")
+    return [Route(path, site, methods=ADMIN_METHODS) for path in ("/admin", "/admin/{path:path}")]
 
 
 def lazy(module: str, name: str) -> Endpoint:

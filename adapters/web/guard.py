@@ -2,12 +2,14 @@
 
 import asyncio
 import hmac
+import ipaddress
 import json
 import resource
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -211,6 +213,24 @@ def apps_of(request: Request) -> Sequence[App]:
     """Return the apps of all cells that can be reached; the only one where there are no cells."""
     cells = request.app.state.cells
     return (app_of(request),) if cells is None else tuple(cells)
+
+
+def is_ours(app: App, host: str) -> bool:
+    """Tell whether a Host header names this machine, or the host of PUBLIC_URL.
+
+    Else another site's name could lead here, and its page would read ours.
+    """
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    public = app.settings.public_url
+    if name == "localhost" or (public is not None and name == urlsplit(public).hostname):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def with_token(endpoint: Endpoint) -> Endpoint:

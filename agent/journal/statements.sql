@@ -60,4 +60,6 @@ FROM turns WHERE conversation_id = :conversation_id AND (id <= :turn_id OR paren
       AND NOT EXISTS (SELECT FROM agents WHERE agents.name = turns.agent AND agents.env <> '{}');
 
 -- name: read_history
-SELECT parley_history(:conversation_id, :first, :before, :user_id);
+SELECT parley_history(
+    :conversation_id, :first, :before, :user_id, (SELECT shown_turns FROM conversations WHERE id = :conversation_id)
+);

@@ -24,6 +24,7 @@ SELECT turns.id, turns.user_id, turns.status, turns.finished_at, conversation_id
                  WHERE turn_contexts.turn_id = turns.id), true) AS reads_untrusted
 FROM turns JOIN conversations ON conversations.id = turns.conversation_id
 WHERE turns.id = ANY(:turn_ids) AND turns.user_id IS NOT NULL AND turns.status <> 'running'
+  AND turns.id <@ coalesce(conversations.shown_turns, '{(,)}')
   AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
 ORDER BY turns.id;
 

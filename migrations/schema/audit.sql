@@ -32,7 +32,8 @@ COMMENT ON COLUMN audit_log.undoes IS 'The entry that this one takes back.';
 COMMENT ON COLUMN audit_log.previous_hash IS 'The hash of the entry before; NULL: the first.';
 COMMENT ON COLUMN audit_log.hash IS 'SHA-256 of the entry and of previous_hash.';
 CREATE INDEX ix_audit_log_table_name_row_id ON audit_log (table_name, row_id);
-CREATE INDEX ix_audit_log_undoes ON audit_log (undoes);
+-- With the id, or the planner looks for the first undoing through the whole log.
+CREATE INDEX ix_audit_log_undoes ON audit_log (undoes, id);
 CREATE TRIGGER parley_keep_audit BEFORE DELETE OR UPDATE OR TRUNCATE ON audit_log
     FOR EACH STATEMENT EXECUTE FUNCTION parley_keep_audit();
 

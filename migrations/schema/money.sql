@@ -37,6 +37,8 @@ COMMENT ON COLUMN token_logs.is_estimated IS
     'The provider reported no usage, for instance because the answer broke off or the worker died.';
 COMMENT ON COLUMN token_logs.budget_ids IS 'The rows of budgets that it was charged to; NULL: none.';
 COMMENT ON COLUMN token_logs.created_at IS 'When the row was made.';
+-- Rows come in the order of their time, so that this one, of a few pages, finds the days that are counted.
+CREATE INDEX ix_token_logs_created_at ON token_logs USING brin (created_at) WITH (pages_per_range = 32, autosummarize = on);
 CREATE INDEX ix_token_logs_conversation_id ON token_logs (conversation_id);
 CREATE INDEX ix_token_logs_turn_id ON token_logs (turn_id);
 CREATE INDEX ix_token_logs_user_id_created_at ON token_logs (user_id, created_at);

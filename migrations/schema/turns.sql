@@ -24,6 +24,7 @@ CREATE TABLE conversations (
     facts_turn_id bigint NOT NULL DEFAULT 0,
     facts_failures integer NOT NULL DEFAULT 0,
     facts_retry_at timestamptz,
+    shown_turns int8multirange,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_conversations_place UNIQUE NULLS NOT DISTINCT (platform, platform_server_id, platform_channel_id,
         platform_thread_id)
@@ -57,6 +58,8 @@ COMMENT ON COLUMN conversations.facts_turn_id IS 'Facts were drawn from what was
 COMMENT ON COLUMN conversations.facts_failures IS
     'Attempts in a row that gave no facts; the next one waits the longer.';
 COMMENT ON COLUMN conversations.facts_retry_at IS 'When facts may be drawn again after a failure; NULL: at any time.';
+COMMENT ON COLUMN conversations.shown_turns IS
+    'Ids of turns in the branch that is chosen, those to come included: no others are shown to a model; NULL: all are.';
 COMMENT ON COLUMN conversations.created_at IS 'When the row was made.';
 CREATE INDEX ix_conversations_persona_id ON conversations (persona_id);
 CREATE INDEX ix_conversations_summary_due ON conversations (summary_due_at) WHERE summary_due_at IS NOT NULL;
@@ -356,15 +359,18 @@ CREATE TABLE feedback (
     turn_id bigint NOT NULL REFERENCES turns ON DELETE CASCADE,
     user_id bigint NOT NULL REFERENCES users ON DELETE CASCADE,
     score smallint NOT NULL,
+    comment text,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_feedback_turn_id_user_id UNIQUE (turn_id, user_id),
-    CONSTRAINT feedback_score_is_1_or_minus_1 CHECK (score IN (-1, 1))
+    CONSTRAINT feedback_score_is_1_or_minus_1 CHECK (score IN (-1, 1)),
+    CONSTRAINT feedback_comment_has_1_to_2000_characters CHECK (length(comment) BETWEEN 1 AND 2000)
 );
 COMMENT ON TABLE feedback IS 'Thumbs up and down.';
 COMMENT ON COLUMN feedback.id IS 'The row''s own number.';
 COMMENT ON COLUMN feedback.turn_id IS 'The answer''s turn.';
 COMMENT ON COLUMN feedback.user_id IS 'Who says so.';
 COMMENT ON COLUMN feedback.score IS '1: good, -1: bad.';
+COMMENT ON COLUMN feedback.comment IS 'Why; NULL: nothing was said.';
 COMMENT ON COLUMN feedback.created_at IS 'When the row was made.';
 CREATE INDEX ix_feedback_user_id ON feedback (user_id);
 

@@ -91,6 +91,14 @@ def withdraw_values(names: Iterable[str]) -> None:
             os.environ[name] = value
 
 
+def list_variables(settings: Settings) -> dict[str, str]:
+    """Return the environment of another command of ours, which is to look at the same database and folder."""
+    own = {"PARLEY_HOME": str(settings.parley_home)}
+    if settings.database_url is not None:
+        own["DATABASE_URL"] = settings.database_url.get_secret_value()
+    return {**os.environ, **own}
+
+
 def find_named_variable(name: str, prefix: str) -> str | None:
     """Return a variable that a row may name instead of holding a secret: of `mcp_servers` only `MCP_…`, and so on."""
     return os.environ.get(name) if name.startswith(prefix) else None

@@ -184,34 +184,40 @@ async def get_message_events(request: Request) -> Response:
 async def get_arrivals(request: Request) -> Response:
     """Stream what arrives in a chat, from other windows and scheduled jobs: messages and replies to commands.
 
-    Begins behind the message `after` or the turn `after_turn`, and the reply `after_reply`; ends with the server.
+    Begins behind the message `after` or the turn `after_turn`, and the reply `after_reply`; ends with the server, and
+    when another branch than `branch` is chosen, which it tells of.
     """
     after, after_turn, after_reply = (
         number(request.query_params.get(name, "0"), name, MAX_ID) for name in ("after", "after_turn", "after_reply")
     )
-    seen = Seen(after, after_turn, after_reply)
+    seen = Seen(message=after, turn=after_turn, reply=after_reply, branch=request.query_params.get("branch", ""))
     arrivals = _arrivals(app_of(request), session_of(request), place_in(request), seen=seen)
     return sse.follow(_until(request.app.state.closing, arrivals))
 
 
 @dataclass(slots=True)
 class Seen:
-    """The newest message, turn and reply to a command that a window of the page has shown."""
+    """The newest message, turn and reply to a command that a window of the page has shown, and the branch."""
 
     message: int
     turn: int
     reply: int
+    branch: str
 
 
 async def _arrivals(app: App, who: str, place: Place, *, seen: Seen) -> AsyncGenerator[Event]:
     async with aclosing(app.events.due_in(place.key)) as looks:
         async for _ in looks:
             async with app.database.transaction() as session:
+                branch = await history.find_branch(session, place)
                 messages = await history.list_arrivals(
                     session, place, f"{to_prefix(who)}:", after=seen.message, after_turn=seen.turn
                 )
                 rows = await history.list_new_replies(session, place, seen.reply)
                 replies = await to_replies(session, app, who, rows=rows)
+            if branch != seen.branch:
+                yield Event(0, 0, name="branch", payload={"branch": branch})
+                return
             for message in messages:
                 seen.message = message["message"]
                 yield Event(message["turn_id"] or 0, 0, name="arrival", payload=message)
@@ -232,7 +238,7 @@ async def _until(closing: asyncio.Event, events: AsyncGenerator[Event]) -> Async
 
 
 async def _next_unless(closing_task: asyncio.Future[Any], events: AsyncGenerator[Event]) -> Event | None:
-    looking = asyncio.ensure_future(anext(events))
+    looking = asyncio.ensure_future(anext(events, None))
     try:
         await asyncio.wait({looking, closing_task}, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, YEARS, Closed, max_body, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault, invalid
-from adapters.web.guard import app_of
+from adapters.web.guard import app_of, is_ours
 from adapters.web.page import history
 from adapters.web.page.chat import KEY, PLATFORM, place_in, to_prefix
 from adapters.web.page.sessions import session_of, with_session
@@ -42,6 +42,7 @@ FILES_AT_ONCE = 100
 STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
 # As the transcript names a file that came with a message.
 FILE_LINE = re.compile(r"^- (.+) \(file_id \d+, .*$")
+END_OF_TITLE = re.compile(r"\s*\be\.g\.|[.;:,](?=\s|$)|\n")
 NO_STORE = {"Cache-Control": "no-store"}
 NO_CHAT = "There is no such chat."
 BUSY = "An answer is being written in this chat; stop it first."
@@ -123,9 +124,11 @@ async def get_messages(request: Request) -> Response:
         # First: what is answered meanwhile is in both, and not in neither.
         arrivals = await history.list_arrivals(session, place, f"{to_prefix(who)}:", after_turn=MAX_ID)
         newest_reply = await history.find_newest_reply(session, place)
+        branch = await history.find_branch(session, place)
         past = await read_turns(session, app, place.channel, who=who, before=before)
     newest_reply = max([newest_reply, *(reply["reply_id"] for reply in past["replies"])])
-    return JSONResponse(past | {"open": arrivals, "newest_reply": newest_reply}, headers=NO_STORE)
+    newest = {"open": arrivals, "newest_reply": newest_reply, "branch": branch}
+    return JSONResponse(past | newest, headers=NO_STORE)
 
 
 @with_session
@@ -247,11 +250,20 @@ def to_snippet(content: str, words: list[str]) -> str:
 
 @with_session
 async def get_state(request: Request) -> Response:
-    """Return what the page has to know of this installation: limits, and for its owners what is not set up yet."""
+    """Return what the page has to know of this installation: limits, what tools do, and what is not set up yet."""
     app = app_of(request)
     async with app.database.transaction() as session:
         user = await find_user(session, Sender(PLATFORM, session_of(request)))
     has_model = bool(app.settings.llm_models) or app.settings.debug_mock_responses is not None
     is_owner = user is not None and user.permission >= Permission.OWNER
+    has_admin_pages = user is not None and user.may(Permission.ADMIN) and is_ours(app, request.headers.get("host", ""))
+    state = {"has_model": has_model, "is_owner": is_owner, "has_admin_pages": has_admin_pages}
     limits = {"max_bytes": max_body(app), "max_files": MAX_ATTACHMENTS}
-    return JSONResponse({"has_model": has_model, "is_owner": is_owner, **limits}, headers=NO_STORE)
+    permission = Permission.GUEST if user is None else user.permission
+    # The beginning of what a tool says of itself.
+    tools = {
+        tool.name: END_OF_TITLE.split(tool.description, maxsplit=1)[0].strip()[:TITLE_CHARS]
+        for tool in app.toolbox.tools
+        if tool.requires <= permission
+    }
+    return JSONResponse(state | limits | {"tools": tools}, headers=NO_STORE)

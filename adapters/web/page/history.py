@@ -63,6 +63,11 @@ async def find_newest_reply(session: Session, place: Place) -> int:
     return int((await session.execute(statements.find_newest_reply, {"channel": place.channel})).scalar_one())
 
 
+async def find_branch(session: Session, place: Place) -> str:
+    """Return which branch of a chat is chosen; empty where there are none."""
+    return str((await session.execute(statements.find_branch, {"channel": place.channel})).scalar_one())
+
+
 async def list_new_replies(session: Session, place: Place, after: int) -> Sequence[Any]:
     """Return what commands have answered in a chat behind a reply."""
     return (await session.execute(statements.list_new_replies, {"channel": place.channel, "after": after})).all()

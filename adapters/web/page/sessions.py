@@ -1,6 +1,6 @@
 """Sessions of people on the chat page: a one-time link, exchanged for a cookie."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from secrets import token_hex, token_urlsafe
 from typing import Any
@@ -86,6 +86,12 @@ def find_session(request: Request) -> str | None:
     return None if claim is None else str(claim["who"])
 
 
+def find_login_time(request: Request) -> datetime | None:
+    """Return when the link was opened that this browser's session came from, None without a valid session."""
+    claim = _read(app_of(request), "session", request.cookies.get(COOKIE, ""))
+    return None if claim is None else datetime.fromtimestamp(claim.get("since", 0), UTC)
+
+
 def session_of(request: Request) -> str:
     """Return the web user's id in this browser's cookie; raises a 401 without a valid one."""
     who = find_session(request)
@@ -94,9 +100,10 @@ def session_of(request: Request) -> str:
     return who
 
 
-def give_session(app: App, response: Response, web_user_id: str) -> None:
-    """Set the session cookie, valid for 30 days."""
-    claim = {"who": web_user_id, "until": _deadline(app, SESSION_LIFE)}
+def give_session(app: App, response: Response, web_user_id: str, *, since: datetime | None = None) -> None:
+    """Set the session cookie, valid for 30 days; `since` is when it began, by default now."""
+    began = int((since or app.clock.now()).timestamp())
+    claim = {"who": web_user_id, "since": began, "until": _deadline(app, SESSION_LIFE)}
     response.set_cookie(
         COOKIE,
         _signer(app, "session").dumps(claim),

@@ -64,7 +64,7 @@ SELECT substr(place.platform_channel_id, length(:first) + 1) AS chat, message.tu
 FROM conversations AS place CROSS JOIN LATERAL (
     SELECT turn_id, role, content, created_at FROM messages
     WHERE messages.conversation_id = place.id AND role IN ('user', 'assistant') AND content <> ''
-      AND content ILIKE ALL (CAST(:patterns AS text[]))
+      AND content ILIKE ALL (CAST(:patterns AS text[])) AND turn_id <@ coalesce(place.shown_turns, '{(,)}')
     ORDER BY turn_id DESC, seq DESC LIMIT :per_chat
 ) AS message
 WHERE place.platform = 'web' AND place.platform_server_id IS NULL AND place.platform_thread_id IS NULL
@@ -72,21 +72,36 @@ WHERE place.platform = 'web' AND place.platform_server_id IS NULL AND place.plat
 ORDER BY message.turn_id DESC LIMIT :limit;
 
 -- name: list_turns
--- The newest turns of a chat before one, newest first, each with its steps.
+-- The newest turns of a chat's branch before one, newest first, each with its steps.
 WITH shown AS MATERIALIZED (
-    SELECT turns.* FROM conversations JOIN turns ON turns.conversation_id = conversations.id
+    SELECT turns.*, shown_turns IS NOT NULL AS has_branches FROM conversations
+    JOIN turns ON turns.conversation_id = conversations.id
     WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
       AND platform_channel_id = :channel AND parent_turn_id IS NULL AND turns.id < :before
+      AND turns.id <@ coalesce(shown_turns, '{(,)}')
     ORDER BY turns.id DESC LIMIT :limit
 )
-SELECT shown.id, shown.status, shown.error, shown.model, shown.iterations, shown.finished, shown.started_at,
+SELECT shown.id, shown.conversation_id, shown.has_branches, shown.status, shown.error, shown.model, shown.iterations, shown.finished, shown.started_at,
     (SELECT json_agg(json_build_array(seq, role, content, tool_call_id, tool_name, outcome, plan IS NOT NULL) ORDER BY seq)
      FROM messages WHERE messages.turn_id = shown.id) AS steps,
     (SELECT json_build_array(coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0))
      FROM token_logs WHERE token_logs.turn_id = shown.id) AS tokens,
     (SELECT choices FROM outbox WHERE outbox.turn_id = shown.id) AS choices,
+    (SELECT json_build_object('score', score, 'comment', comment) FROM feedback
+     WHERE feedback.turn_id = shown.id AND feedback.user_id = shown.user_id) AS feedback,
     (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = shown.id) AS confirmation_id
 FROM shown ORDER BY shown.id DESC;
+
+-- name: list_branches
+SELECT * FROM parley_list_branches(:conversation_id, CAST(:turn_ids AS bigint[]));
+
+-- name: find_branch
+-- Which branch of a chat is chosen: another one, another text.
+SELECT coalesce((
+    SELECT first_turn_id || '-' || follows_turn_id FROM turn_branches JOIN conversations ON conversations.id = conversation_id
+    WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL AND platform_channel_id = :channel
+    ORDER BY first_turn_id DESC LIMIT 1
+), '') AS branch;
 
 -- name: list_own_files
 SELECT file.id, file.filename, file.mime_type, file.size_bytes, file.status
@@ -94,9 +109,12 @@ FROM file_records AS file JOIN user_platform_links AS link ON link.user_id = fil
 WHERE file.id = ANY(CAST(:ids AS bigint[])) AND link.platform = 'web' AND link.platform_user_id = :who;
 
 -- name: list_replies
--- What commands have answered below the turns from one on, before another.
+-- What commands have answered below the turns of a chat's branch from one on, before another.
 SELECT id, turn_id, event_id, line, reply, created_at FROM web_replies
-WHERE platform_channel_id = :channel AND turn_id >= :first AND turn_id < :before ORDER BY id;
+WHERE platform_channel_id = :channel AND turn_id >= :first AND turn_id < :before AND turn_id <@ coalesce((
+    SELECT shown_turns FROM conversations WHERE platform = 'web' AND platform_server_id IS NULL
+        AND platform_thread_id IS NULL AND platform_channel_id = :channel
+), '{(,)}') ORDER BY id;
 
 -- name: keep_reply
 -- Of a person who was just erased nothing is kept. A chat keeps its newest 500, a person 2,000.
@@ -114,7 +132,7 @@ INSERT INTO web_replies (user_id, platform_channel_id, turn_id, event_id, line, 
 SELECT link.user_id, :channel, coalesce((
     SELECT turns.id FROM conversations JOIN turns ON turns.conversation_id = conversations.id
     WHERE conversations.platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
-      AND platform_channel_id = :channel ORDER BY turns.id DESC LIMIT 1
+      AND platform_channel_id = :channel AND turns.id <@ coalesce(shown_turns, '{(,)}') ORDER BY turns.id DESC LIMIT 1
 ), 0), :event_id, :line, CAST(:reply AS jsonb)
 FROM user_platform_links AS link WHERE link.platform = 'web' AND link.platform_user_id = :who
 ON CONFLICT (platform_channel_id, event_id) DO NOTHING;
@@ -135,6 +153,7 @@ SELECT inbox.id, platform_event_id, content, attachments, inbox.turn_id, due_job
 JOIN turns ON turns.conversation_id = conversations.id JOIN inbox ON inbox.turn_id = turns.id
 WHERE conversations.platform = 'web' AND conversations.platform_server_id IS NULL
   AND conversations.platform_thread_id IS NULL AND conversations.platform_channel_id = :channel
+  AND turns.id <@ coalesce(shown_turns, '{(,)}')
   AND turns.id > :after_turn AND inbox.id > :after AND inbox.status NOT IN ('waiting', 'claimed')
 ORDER BY id;
 
@@ -142,8 +161,10 @@ ORDER BY id;
 SELECT id FROM inbox WHERE id = :id AND place_key = :place_key;
 
 -- name: export_messages
+-- Of the branch that is chosen.
 SELECT messages.turn_id, seq, role, content, speaker, model_used, created_at FROM messages
 WHERE conversation_id = :conversation_id AND role IN ('user', 'assistant')
+  AND turn_id <@ (SELECT coalesce(shown_turns, '{(,)}') FROM conversations WHERE conversations.id = :conversation_id)
   AND (messages.turn_id, seq) > (:turn_id, :seq)
 ORDER BY messages.turn_id, seq LIMIT :limit;
 

@@ -49,16 +49,32 @@ async def read_turns(session: Session, app: App, channel: str, *, who: str, befo
         shown.append((row, [Shown(*step) for step in row.steps or ()]))
     has_more = len(shown) < len(rows)
     first = shown[-1][0].id if has_more else 0
+    branches = await list_branches(session, [row for row, _ in shown])
     below = {"channel": channel, "first": first, "before": before}
     reply_rows = (await session.execute(statements.list_replies, below)).all()
     files = await read_files(
         session, app, who, ids={file_id for _, steps in shown for file_id in list_named_files(steps)}
     )
     return {
-        "turns": [to_turn(app, row, steps, files=files) for row, steps in reversed(shown)],
+        "turns": [
+            to_turn(app, row, steps, files=files) | {"branch": branches.get(row.id)} for row, steps in reversed(shown)
+        ],
         "replies": await to_replies(session, app, who, rows=reply_rows),
         "has_more": has_more,
     }
+
+
+async def list_branches(session: Session, rows: Sequence[Any]) -> dict[int, dict[str, Any]]:
+    """Return which of how many each of these turns of a chat is that others stand in place of, with its neighbours."""
+    if not rows or not rows[0].has_branches:
+        return {}
+    parameters = {"conversation_id": rows[0].conversation_id, "turn_ids": [row.id for row in rows]}
+    return {row.turn_id: to_branch(row) for row in (await session.execute(statements.list_branches, parameters)).all()}
+
+
+def to_branch(row: Any) -> dict[str, Any]:
+    """Return which of how many a turn is, as the page shows it."""
+    return {"place": row.place, "total": row.total, "previous": row.previous_id, "next": row.next_id}
 
 
 async def to_replies(session: Session, app: App, who: str, *, rows: Sequence[Any]) -> list[dict[str, Any]]:
@@ -148,7 +164,8 @@ def to_turn(app: App, row: Any, steps: Sequence[Shown], *, files: Mapping[int, A
         usage = {"input_tokens": row.tokens[0], "output_tokens": row.tokens[1]}
         facts = {"iterations": row.iterations, "finished": row.finished, "error": row.error, "model": row.model}
         events.append({"name": "turn_complete", "seq": 0, "usage": usage, **facts})
-    return {"turn_id": row.id, "at": row.started_at.isoformat(), "is_running": is_running, "events": events}
+    facts = {"at": row.started_at.isoformat(), "is_running": is_running, "feedback": row.feedback}
+    return {"turn_id": row.id, "events": events} | facts
 
 
 def to_events(app: App, step: Shown, files: Mapping[int, Any]) -> Iterator[dict[str, Any]]:

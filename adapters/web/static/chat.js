@@ -1,32 +1,22 @@
 // The chat page: sends what is typed, follows the events of each turn, finds back after a lost connection or a reload.
 
+import { onBranches } from "./branches.js";
 import { loadChats, showCurrent, touch } from "./chats.js";
-import { limit, noteArrived, noteEnd, noteUnsent, openBox, putBack, takeMessage, write } from "./composer.js";
+import { limit, noteArrived, noteEnd, noteUnsent, openBox, takeMessage, write } from "./composer.js";
+import { follow } from "./following.js";
+import { closeSidebar, isNear, nearEnd, offline, toEnd } from "./frame.js";
 import { openMemories } from "./memories.js";
 import { openMenuOf } from "./menu.js";
+import { faultLine } from "./nodes.js";
+import { notifies } from "./notices.js";
+import { append, page, refresh } from "./page.js";
 import { pastNodes, replyNodes } from "./past.js";
 import { onMatch } from "./search.js";
-import { events, newId, pause, refusal } from "./stream.js";
-import { TurnView, faultLine, personMessage } from "./view.js";
+import { WAITS, events, fetchSurely, newId, pause, refusal } from "./stream.js";
+import { TurnView, nameTools, personMessage } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const KEPT = "parley.chat";
-const WAITS = [500, 1000, 2000, 4000, 8000, 15000];
-
-const page = {
-  chat: null,
-  // By the turn's id.
-  turns: new Map(),
-  // What is being followed, by its address.
-  running: new Set(),
-  // Event ids that this window has sent, and inbox ids that it follows.
-  own: new Set(),
-  newest: { message: 0, turn: 0, reply: 0 },
-  // The turn before which the past goes on; null: all of it is shown.
-  oldest: null,
-  loaded: Promise.resolve(),
-  watch: null,
-};
 
 // --- the conversation -------------------------------------------------------------------------------------------------
 
@@ -36,27 +26,35 @@ export function openChat(chat) {
 }
 
 async function load(chat) {
+  const isOpen = chat === page.chat;
   Object.assign(page, { chat, turns: new Map(), running: new Set(), own: new Set(), oldest: null });
   page.newest = { message: 0, turn: 0, reply: 0 };
+  page.visit += 1;
+  // What arrives meanwhile is read with the chat.
+  page.watch?.abort();
+  const { visit } = page;
   // The fragment would show a chat twice in the browser's history.
   history.replaceState(null, "", `#${chat}`);
   localStorage.setItem(KEPT, chat);
   $("log").replaceChildren();
   $("welcome").hidden = true;
   closeSidebar();
-  openBox(chat);
+  // What is in the box stays there when another branch of the chat is shown.
+  if (!isOpen) openBox(chat);
   showCurrent(chat);
   openMenuOf(chat, () => newChat());
   const response = await fetchSurely(`/page/chats/${chat}/messages`);
-  if (page.chat !== chat) return;
-  if (!response.ok) {
-    $("log").append(faultLine(await refusal(response)));
+  const body = response.ok ? await response.json() : null;
+  const reason = response.ok ? "" : await refusal(response);
+  if (page.visit !== visit) return;
+  if (!body) {
+    $("log").append(faultLine(reason));
     return;
   }
-  const body = await response.json();
   $("log").append(...pastNodes(body, keepTurn, { isNewest: true }));
   goOn(body);
   page.newest.reply = body.newest_reply;
+  page.branch = body.branch;
   for (const message of body.open) arrive(message, message.turn_id !== null);
   refresh();
   toEnd(true);
@@ -73,18 +71,31 @@ const newChat = async () => { await openChat(newId()); $("text").focus(); };
 // Opens a chat where a turn stands, however far back that is.
 async function openAt(chat, turn) {
   if (chat !== page.chat) await openChat(chat);
-  closeSidebar();
-  const find = () => $("log").querySelector(`[data-turn="${turn}"]`);
-  for (let read = null; !find() && page.oldest !== null && page.oldest !== read;) {
-    read = page.oldest;
-    await loadEarlier();
-  }
-  const answer = find();
+  const answer = await find(turn);
   if (!answer) return;
   for (const other of $("log").querySelectorAll(".match")) other.classList.remove("match");
   answer.classList.add("match");
+}
+
+// Reads the chat again when another branch of it is shown, and goes to a turn.
+async function showAgain(turn) {
+  await openChat(page.chat);
+  // Meanwhile this window may have been told of the branch, and read it once more.
+  await page.loaded;
+  if (turn !== null) await find(turn);
+}
+
+async function find(turn) {
+  closeSidebar();
+  const look = () => $("log").querySelector(`[data-turn="${turn}"]`);
+  for (let read = null; !look() && page.oldest !== null && page.oldest !== read;) {
+    read = page.oldest;
+    await loadEarlier();
+  }
+  const answer = look();
   // Behind the frame in which a chat that was just opened goes to its end.
-  requestAnimationFrame(() => (answer.previousElementSibling ?? answer).scrollIntoView({ block: "start" }));
+  requestAnimationFrame(() => (answer?.previousElementSibling ?? answer)?.scrollIntoView({ block: "start" }));
+  return answer;
 }
 
 function goOn(body) {
@@ -115,20 +126,17 @@ async function loadEarlier() {
   if (isNear($("earlier"))) loadEarlier();
 }
 
-const isNear = (element) => !element.hidden && element.getBoundingClientRect().bottom > -PAST_PIXELS;
-const PAST_PIXELS = 800;
-
-// Shows what other windows and scheduled jobs say while the page is open. A page that nobody sees keeps no connection: a
-// browser has few.
+// Shows what other windows and scheduled jobs say while the page is open. A page that nobody sees keeps no connection, unless
+// it is to tell of what arrives: a browser has few.
 async function watchArrivals() {
   page.watch?.abort();
-  if (document.hidden) return;
+  if (document.hidden && !notifies()) return;
   const watch = new AbortController();
   page.watch = watch;
   const { chat } = page;
   for (let failures = 0; !watch.signal.aborted; failures += 1) {
     const { message, turn, reply } = page.newest;
-    const address = `/page/chats/${chat}/arrivals?after=${message}&after_turn=${turn}&after_reply=${reply}`;
+    const address = `/page/chats/${chat}/arrivals?after=${message}&after_turn=${turn}&after_reply=${reply}&branch=${page.branch}`;
     try {
       const response = await fetch(address, { signal: watch.signal });
       if (!response.ok && response.status < 500) return;
@@ -137,6 +145,11 @@ async function watchArrivals() {
         failures = 0;
         if (event.name === "arrival") arrive(event);
         if (event.name === "reply") showReply(event);
+        // Another window has begun one, or chosen it.
+        if (event.name === "branch" && event.branch !== page.branch) {
+          openChat(chat);
+          return;
+        }
       }
     } catch (error) {
       if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
@@ -154,7 +167,7 @@ function arrive(message, isShown = false) {
   if (!isShown || !page.turns.has(message.turn_id)) append(personMessage(message.content, message.files));
   if (stays) toEnd(true);
   const address = `/page/chats/${page.chat}/messages/${message.message}/events`;
-  follow(page.chat, address, null, page.turns.get(message.turn_id));
+  follow(page.visit, address, null, page.turns.get(message.turn_id));
 }
 
 function showReply(reply) {
@@ -164,106 +177,6 @@ function showReply(reply) {
   append(...replyNodes(reply));
   refresh();
   if (stays) toEnd();
-}
-
-// What the person says next answers the question before it, or leaves it: its buttons go.
-function append(...messages) {
-  for (const choices of $("log").querySelectorAll(".choices, .again")) {
-    if (choices.contains(document.activeElement)) $("text").focus();
-    choices.remove();
-  }
-  $("log").append(...messages);
-}
-
-function turnOf(event, placeholder) {
-  let turn = page.turns.get(event.turn_id);
-  if (turn) {
-    if (placeholder && placeholder !== turn) {
-      // Whichever of the messages heard of the turn first: the answer stands below the last of them.
-      const isBelow = turn.node.compareDocumentPosition(placeholder.node) & Node.DOCUMENT_POSITION_FOLLOWING;
-      if (isBelow) placeholder.node.replaceWith(turn.node);
-      else placeholder.node.remove();
-    }
-    return turn;
-  }
-  turn = placeholder ?? new TurnView();
-  if (!turn.node.isConnected) $("log").append(turn.node);
-  // Several messages sent in a row become one turn: its answer stands below the last of them.
-  if (event.turn_id) {
-    page.turns.set(event.turn_id, turn);
-    page.newest.turn = Math.max(page.newest.turn, event.turn_id);
-  }
-  return turn;
-}
-
-// Reads the events of one message until its turn is complete, over as many connections as that takes. `sent` is what can
-// be sent again, or put back.
-async function follow(chat, address, response, placeholder, sent) {
-  const turn = { view: placeholder ?? new TurnView(), isDone: false };
-  if (!turn.view.node.isConnected) $("log").append(turn.view.node);
-  page.running.add(address);
-  refresh();
-  for (let failures = 0; !turn.isDone && page.chat === chat; failures += 1) {
-    try {
-      response ??= await fetch(address);
-      if (response.ok) {
-        offline(false);
-        sent?.hasArrived();
-        await read(chat, response, turn, () => { failures = 0; });
-      } else if (response.status === 404 && sent) {
-        response = await sent.post();
-        continue;
-      } else if (response.status < 500) {
-        return refused(chat, address, turn.view, await refusal(response), sent);
-      }
-    } catch (error) {
-      if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
-    }
-    response = null;
-    if (turn.isDone || page.chat !== chat) break;
-    offline(failures > 0);
-    await pause(WAITS[Math.min(failures, WAITS.length - 1)]);
-  }
-  ended(chat, address);
-}
-
-async function read(chat, response, turn, heard) {
-  for await (const event of events(response)) {
-    if (page.chat !== chat) return;
-    heard();
-    if (event.name === "error") return;
-    if (event.name === "user_message") continue;
-    const stays = nearEnd();
-    turn.view = turnOf(event, turn.view);
-    turn.view.take(event);
-    if (event.name === "message") $("announcer").textContent = event.content;
-    if (event.name === "turn_complete") {
-      turn.isDone = true;
-      return;
-    }
-    if (stays) toEnd();
-  }
-}
-
-function refused(chat, address, view, reason, sent) {
-  view.node.remove();
-  ended(chat, address);
-  if (page.chat !== chat) return;
-  if (sent) {
-    sent.hasArrived();
-    sent.node.remove();
-    putBack(sent.content, sent.files);
-  }
-  $("log").append(faultLine(reason));
-  toEnd();
-}
-
-function ended(chat, address) {
-  if (page.chat !== chat) return;
-  offline(false);
-  page.running.delete(address);
-  refresh();
-  if (nearEnd()) toEnd();
 }
 
 // --- sending ------------------------------------------------------------------------------------------------------------
@@ -290,10 +203,10 @@ function say(content, files, confirmation) {
   noteUnsent(chat, eventId, confirmation ? "" : content);
   const hasArrived = () => noteArrived(chat, eventId);
   const post = () => fetch("/chat/messages", { method: "POST", body });
-  deliver(chat, eventId, view, { content, files, node: shown, post, hasArrived });
+  deliver(page.visit, eventId, view, { content, files, node: shown, post, hasArrived });
 }
 
-async function deliver(chat, eventId, view, sent) {
+async function deliver(visit, eventId, view, sent) {
   const address = `/chat/events?event_id=${eventId}`;
   page.running.add(address);
   refresh();
@@ -304,7 +217,7 @@ async function deliver(chat, eventId, view, sent) {
     // It may have arrived all the same: `follow` asks, and sends it again when it has not.
     if (!(error instanceof TypeError)) throw error;
   }
-  await follow(chat, address, response, view, sent);
+  await follow(visit, address, response, view, sent);
   noteEnd(eventId);
 }
 
@@ -331,61 +244,16 @@ async function stop() {
   $("stop").disabled = false;
 }
 
-async function fetchSurely(address) {
-  for (let failures = 0; ; failures += 1) {
-    try {
-      const response = await fetch(address);
-      if (response.status < 500) {
-        offline(false);
-        return response;
-      }
-    } catch (error) {
-      if (!(error instanceof TypeError)) throw error;
-    }
-    offline(true);
-    await pause(WAITS[Math.min(failures, WAITS.length - 1)]);
-  }
-}
-
 // --- what the page looks like ---------------------------------------------------------------------------------------------
-
-function refresh() {
-  $("stop").hidden = page.running.size === 0;
-  $("welcome").hidden = $("log").childElementCount > 0;
-}
-
-function nearEnd() {
-  const { scrollTop, scrollHeight, clientHeight } = $("scroll");
-  return scrollHeight - scrollTop - clientHeight < 120;
-}
-
-function toEnd(always = false) {
-  requestAnimationFrame(() => {
-    if (always || nearEnd()) $("scroll").scrollTop = $("scroll").scrollHeight;
-  });
-}
-
-function offline(isLost) {
-  $("status").hidden = !isLost;
-  const reason = navigator.onLine ? "The connection is lost; trying again …" : "You are offline; what you write is kept here.";
-  $("status").textContent = isLost ? reason : "";
-}
-
-function openSidebar(isOpen) {
-  document.body.classList.toggle("menu-open", isOpen);
-  $("menu").setAttribute("aria-expanded", String(isOpen));
-}
-
-function closeSidebar() {
-  openSidebar(false);
-}
 
 // What this installation can do, and what its owner has to set up yet.
 async function showState() {
   const response = await fetchSurely("/page/state");
   if (!response.ok) return;
   const state = await response.json();
+  nameTools(state.tools);
   limit(state.max_bytes, state.max_files);
+  $("open-admin").hidden = !state.has_admin_pages;
   $("no-model").hidden = state.has_model;
   $("no-model-owner").hidden = !state.is_owner;
   $("no-model-others").hidden = state.is_owner;
@@ -407,14 +275,11 @@ $("text").addEventListener("keydown", (event) => {
 });
 $("stop").addEventListener("click", stop);
 $("log").addEventListener("choice", (event) => say(event.detail.text, [], event.detail.confirmation));
-$("log").addEventListener("again", () => { if (lastWords()) say(lastWords(), []); });
+onBranches(() => page.chat, showAgain);
 $("scroll").addEventListener("scroll", () => { if (isNear($("earlier"))) loadEarlier(); }, { passive: true });
 $("earlier").addEventListener("click", loadEarlier);
-$("menu").addEventListener("click", () => openSidebar(!document.body.classList.contains("menu-open")));
-$("shade").addEventListener("click", closeSidebar);
 $("open-memories").addEventListener("click", () => { closeSidebar(); openMemories(page.chat); });
 $("new-chat").addEventListener("click", newChat);
-$("skip").addEventListener("click", (event) => { event.preventDefault(); $("text").focus(); });
 onMatch(openAt);
 $("welcome").addEventListener("click", (event) => {
   const idea = event.target.closest("button");
@@ -429,8 +294,6 @@ document.addEventListener("keydown", (event) => {
   if (document.body.classList.contains("menu-open")) closeSidebar();
   else if (page.running.size) stop();
 });
-addEventListener("offline", () => offline(true));
-addEventListener("online", () => offline(false));
 
 const named = () => (/^#[A-Za-z0-9_-]{1,64}$/.test(location.hash) ? location.hash.slice(1) : null);
 addEventListener("hashchange", () => { if (named() && named() !== page.chat) openChat(named()); });

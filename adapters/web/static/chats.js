@@ -1,9 +1,12 @@
 // The list of chats beside the conversation, which goes on without end.
 
-import { faultLine, icon, node } from "./view.js";
+import { faultLine, icon, node } from "./nodes.js";
 import { refusal } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
+
+const DAY = 24 * 60 * 60 * 1000;
+const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" });
 
 const list = { chats: [], before: null, isLoading: false, current: null };
 
@@ -61,7 +64,7 @@ export function touch(chat, title) {
   const rest = list.chats.filter((entry) => entry !== known);
   if (known?.is_pinned) return;
   const at = rest.filter((entry) => entry.is_pinned).length;
-  list.chats = [...rest.slice(0, at), known ?? { chat, title, is_pinned: false, isNew: true }, ...rest.slice(at)];
+  list.chats = [...rest.slice(0, at), known ? { ...known, at: null } : { chat, title, is_pinned: false, isNew: true }, ...rest.slice(at)];
   draw();
 }
 
@@ -72,11 +75,31 @@ function entry(chat) {
   return node("li", "", link);
 }
 
+// When something was said in a chat last; one in which something was just said has no time yet.
+function dayOf(chat) {
+  if (chat.is_pinned) return "Pinned";
+  if (!chat.at) return "Today";
+  const at = new Date(chat.at);
+  const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(chat.at).setHours(0, 0, 0, 0)) / DAY);
+  if (days < 2) return days < 1 ? "Today" : "Yesterday";
+  return days < 8 ? "The last 7 days" : MONTH.format(at);
+}
+
+function entries() {
+  let last = null;
+  return list.chats.flatMap((chat) => {
+    const day = dayOf(chat);
+    const heading = day === last ? [] : [node("li", "day", day)];
+    last = day;
+    return [...heading, entry(chat)];
+  });
+}
+
 function draw() {
   const title = titleOf(list.current);
   $("title").textContent = title || "New chat";
   document.title = title ? `${title} · Parley` : "Parley";
-  $("chats").replaceChildren(...list.chats.map(entry));
+  $("chats").replaceChildren(...entries());
   $("more-chats").hidden = !list.before;
 }
 

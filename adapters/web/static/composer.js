@@ -1,6 +1,7 @@
 // The box in which a message is written: its text, which is kept for each chat, and the files that go with it.
 
-import { SHOWN_IMAGES, chip, icon, node, sizeText } from "./view.js";
+import { icon, node } from "./nodes.js";
+import { SHOWN_IMAGES, chip, sizeText } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const DRAFT = "parley.draft.";

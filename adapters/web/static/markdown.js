@@ -1,6 +1,7 @@
 // Markdown to DOM nodes: markdown-it writes HTML without any of the author's, DOMPurify lets through what is listed here. No
 // image is loaded but our own files, and a link leads to http, to https or to one of our files.
 
+import { addMaths, typeset } from "./maths.js";
 import DOMPurify from "./vendor/dompurify.js";
 import footnote from "./vendor/markdown-it-footnote.js";
 import MarkdownIt from "./vendor/markdown-it.js";
@@ -28,7 +29,7 @@ const MOST_COLOURED = 40_000;
 // Some grammars take time that grows with the square of a line, or of a word.
 const LONG_LINE = /[^\n]{400}/;
 
-const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true }).use(footnote);
+const markdown = new MarkdownIt({ html: false, linkify: true, breaks: true }).use(footnote).use(addMaths);
 const { rules } = markdown.renderer;
 
 markdown.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
@@ -109,6 +110,7 @@ function build(text, outline, isGrowing = false) {
     const language = /^language-([\w+#.-]{1,30})/.exec(code.className)?.[1] ?? "";
     code.parentNode.replaceWith(codeBlock(code.textContent.replace(/\n$/, ""), isGrowing ? "" : language, language));
   }
+  if (!isGrowing) for (const code of fragment.querySelectorAll("code.maths")) typeset(code);
   for (const table of fragment.querySelectorAll("table")) {
     const frame = element("div", "table");
     // It may be wider than the page: keys have to reach it.

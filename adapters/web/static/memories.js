@@ -3,7 +3,8 @@
 
 import { render } from "./markdown.js";
 import { refusal } from "./stream.js";
-import { download, faultLine, node } from "./view.js";
+import { faultLine, node } from "./nodes.js";
+import { download } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const SOURCES = { turn: "said", fact: "noticed", remembered: "asked to remember" };

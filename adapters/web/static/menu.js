@@ -2,7 +2,8 @@
 
 import { changeChat, chatOf, loadChats } from "./chats.js";
 import { dropDraft } from "./composer.js";
-import { faultLine } from "./view.js";
+import { faultLine } from "./nodes.js";
+import { onShare } from "./shares.js";
 import { refusal } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
@@ -19,6 +20,8 @@ $("chat-menu").addEventListener("beforetoggle", (event) => {
   $("pin").textContent = chatOf(menu.chat)?.is_pinned ? "Unpin" : "Pin";
   for (const kind of ["md", "json"]) $(`export-${kind}`).href = `/page/chats/${menu.chat}/export?format=${kind}`;
 });
+
+onShare(() => menu.chat);
 
 function ask(dialog) {
   $("chat-menu").hidePopover();

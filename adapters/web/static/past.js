@@ -11,18 +11,19 @@ export function pastNodes(body, keep, { isNewest }) {
   ];
   entries.sort((one, other) => one.at - other.at || one.last - other.last);
   const nodes = entries.map((entry) => entry.nodes());
-  for (const past of (isNewest ? nodes.slice(0, -1) : nodes).flat()) past.querySelector(".choices, .again")?.remove();
+  for (const past of (isNewest ? nodes.slice(0, -1) : nodes).flat()) past.querySelector(".choices")?.remove();
   return nodes.flat();
 }
 
 function turnNodes(turn, keep) {
   const view = new TurnView();
+  view.node.dataset.turn = turn.turn_id;
+  Object.assign(view, { branch: turn.branch, feedback: turn.feedback });
   const messages = [];
   for (const event of turn.events) {
-    if (event.name === "user_message") messages.push(personMessage(event.content, event.files, turn.at));
+    if (event.name === "user_message") messages.push(personMessage(event.content, event.files, { at: turn.at }));
     else view.take({ ...event, turn_id: turn.turn_id });
   }
-  view.node.dataset.turn = turn.turn_id;
   keep(turn, view);
   return [...messages, view.node];
 }
@@ -31,5 +32,5 @@ export function replyNodes(reply) {
   const view = new TurnView();
   view.take({ ...reply, name: "message", seq: 0, choices: [] });
   view.take({ name: "turn_complete", seq: 1 });
-  return [personMessage(reply.line, [], reply.at), view.node];
+  return [personMessage(reply.line, [], { at: reply.at, canEdit: false }), view.node];
 }

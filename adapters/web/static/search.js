@@ -1,6 +1,6 @@
 // The search over all chats of the person: by words, as they are typed.
 
-import { faultLine, node } from "./view.js";
+import { faultLine, node } from "./nodes.js";
 import { refusal } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);

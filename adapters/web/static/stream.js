@@ -1,5 +1,10 @@
 // Server-sent events out of a fetch response: EventSource can neither POST nor tell a refusal from a lost connection.
 
+import { offline } from "./frame.js";
+
+// How long is waited before each further attempt, in milliseconds.
+export const WAITS = [500, 1000, 2000, 4000, 8000, 15000];
+
 export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -39,4 +44,21 @@ export const pause = (milliseconds) => new Promise((resolve) => { setTimeout(res
 export function newId() {
   // crypto.randomUUID is missing where the page is served without TLS to another machine.
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+// Asks until there is an answer.
+export async function fetchSurely(address) {
+  for (let failures = 0; ; failures += 1) {
+    try {
+      const response = await fetch(address);
+      if (response.status < 500) {
+        offline(false);
+        return response;
+      }
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+    }
+    offline(true);
+    await pause(WAITS[Math.min(failures, WAITS.length - 1)]);
+  }
 }

@@ -1,30 +1,17 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
+import { againButton, arrows, choiceButton, editButton, goOnButton } from "./acts.js";
 import { credentialForm } from "./credentials.js";
+import { thumbs } from "./feedback.js";
 import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
+import { icon, node } from "./nodes.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 export const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 // Looks at each row of line breaks once: a text may have a hundred thousand.
 const ATTACHED = /(?<!\n)\n*\[Attached files:\]\n([\s\S]*)$/;
 const ATTACHED_LINE = /^- (.+) \(file_id \d+, ([^()]*), [^,()]*\)$/gm;
 const SLOWEST_FRAME = 400;
-
-export function node(name, className, ...children) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-}
-
-export function icon(name) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("aria-hidden", "true");
-  const use = document.createElementNS(SVG, "use");
-  use.setAttribute("href", `#i-${name}`);
-  svg.append(use);
-  return svg;
-}
+const PAGE = /^https?:\/\/[^\s/]+/i;
 
 export function sizeText(bytes) {
   if (bytes === null || bytes === undefined) return "";
@@ -56,7 +43,8 @@ export function download(file) {
 
 const TIME = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
 
-export function personMessage(content, files, at) {
+// `canEdit`: a command is only given, and nothing stands in its place.
+export function personMessage(content, files, { at, canEdit = true } = {}) {
   const attached = ATTACHED.exec(content);
   const shown = attached ? content.slice(0, attached.index) : content;
   const named = Array.from((attached?.[1] ?? "").matchAll(ATTACHED_LINE), (found) => ({ filename: found[1], size: found[2] }));
@@ -74,23 +62,36 @@ export function personMessage(content, files, at) {
     message.append(node("div", "chips", ...chips));
   }
   const time = node("time", "facts", TIME.format(at ? new Date(at) : new Date()));
-  message.append(node("div", "acts", time, ...(shown.trim() ? [copyButton(() => shown)] : [])));
+  const acts = shown.trim() ? [copyButton(() => shown), ...(canEdit && !shown.startsWith("/") ? [editButton()] : [])] : [];
+  message.append(node("div", "acts", time, ...acts));
   return message;
+}
+
+// What tools do, in words, by their names.
+const words = new Map();
+const nameOf = (tool) => words.get(tool) || tool;
+
+export function nameTools(tools) {
+  for (const [tool, title] of Object.entries(tools)) words.set(tool, title);
+  for (const name of document.querySelectorAll(".tool-name[data-tool]")) name.textContent = nameOf(name.dataset.tool);
 }
 
 export class ToolCard {
   constructor(event) {
+    this.args = event.args;
     this.state = node("span", "tool-state running");
     this.label = node("span", "unseen", "running");
     const preview = Object.values(event.args ?? {}).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
-    this.name = node("span", "tool-name", event.tool);
+    this.name = node("span", "tool-name", nameOf(event.tool));
+    this.name.dataset.tool = event.tool;
     this.preview = node("span", "tool-preview", preview.join(", ").slice(0, 120));
     const summary = node("summary", "", this.state, this.name, this.preview, this.label, icon("chevron"));
-    this.node = node("details", "tool", summary, node("div", "part", "Arguments"), codeBlock(pretty(event.args)));
+    this.node = node("details", "tool", summary, node("div", "part tool-id", event.tool), node("div", "part", "Arguments"), codeBlock(pretty(event.args)));
   }
 
   ask(event) {
-    this.name.textContent = `ask ${event.agent}`;
+    delete this.name.dataset.tool;
+    this.name.textContent = `Ask ${event.agent}`;
     this.preview.textContent = String(event.task ?? "").slice(0, 120);
   }
 
@@ -111,22 +112,17 @@ export class ToolCard {
   }
 }
 
-// A click says it as if it had been typed; a question for confirmation is answered by its id, whatever was said since.
-function choiceButton(text, confirmation, label = text) {
-  const button = node("button", "choice", label);
-  button.type = "button";
-  button.addEventListener("click", () => {
-    button.dispatchEvent(new CustomEvent("choice", { bubbles: true, detail: { text, confirmation } }));
-  });
-  return button;
-}
-
-// Says the message before this answer once more; what was said stays.
-function againButton() {
-  const button = node("button", "again", "Ask again");
-  button.type = "button";
-  button.addEventListener("click", () => button.dispatchEvent(new CustomEvent("again", { bubbles: true })));
-  return button;
+function sourceList(sources) {
+  const list = node("ol", "sources", ...Array.from(sources, ([address, title]) => {
+    const link = node("a", "", typeof title === "string" && title.trim() ? title.trim().slice(0, 120) : address.split("/")[2]);
+    link.href = address;
+    link.target = "_blank";
+    link.rel = "noopener noreferrer nofollow";
+    link.title = address;
+    return node("li", "", link);
+  }));
+  list.setAttribute("aria-label", "Web pages that were read");
+  return list;
 }
 
 function pretty(value) {
@@ -143,6 +139,8 @@ export class TurnView {
     this.node.setAttribute("aria-busy", "true");
     this.seen = new Set();
     this.cards = new Map();
+    // The titles of web pages that were read, by their addresses.
+    this.sources = new Map();
     this.text = "";
     this.block = null;
     this.drawAfter = 0;
@@ -179,12 +177,16 @@ export class TurnView {
   }
 
   tool_result(event) {
-    this.cards.get(event.id)?.finish(event);
+    const card = this.cards.get(event.id);
+    card?.finish(event);
+    const address = card?.args?.url;
+    if (!event.error && typeof address === "string" && PAGE.test(address)) this.sources.set(address, event.result?.title);
   }
 
   message(event) {
     this.text = event.content;
     this.draw(true);
+    if (this.sources.size) this.body.append(sourceList(this.sources));
     if (event.files?.length) this.body.append(node("div", "files", ...event.files.map(download)));
     if (event.credential) this.body.append(credentialForm(event.credential));
     if (event.choices?.length || event.commands?.length) {
@@ -211,9 +213,16 @@ export class TurnView {
     const acts = [];
     if (facts.length) acts.push(node("span", "facts", facts.join(" · ")));
     if (this.text.trim()) acts.push(copyButton(() => this.text));
-    // Of a budget that is used up the answer has buttons of its own.
-    if (event.error && event.error !== "budget_exhausted") acts.push(againButton());
+    if (this.node.dataset.turn && (event.error === "stopped" || (event.finished === false && !event.error))) acts.push(goOnButton());
+    // Of a budget that is used up the answer has buttons of its own; a command is given once.
+    if (this.node.dataset.turn && event.error !== "budget_exhausted") acts.push(againButton(event.error ? "Ask again" : "Try again"));
     if (acts.length) this.body.append(node("div", "acts", ...acts));
+    if (this.node.dataset.turn && this.text.trim() && !event.error) this.body.lastChild.append(...thumbs(this.node, this.feedback));
+    if (this.branch) this.showVersions(this.branch);
+  }
+
+  showVersions(branch) {
+    if (!this.body.querySelector(".arrows")) this.body.querySelector(":scope > .acts")?.append(arrows(branch));
   }
 
   think(text) {
@@ -247,16 +256,4 @@ export class TurnView {
     const spent = performance.now() - begun;
     this.drawAfter = performance.now() + Math.min(SLOWEST_FRAME, 4 * spent);
   }
-}
-
-export function faultLine(text, label, action) {
-  const line = node("p", "fault", icon("fault"), node("span", "", text));
-  line.setAttribute("role", "alert");
-  if (action) {
-    const button = node("button", "", label);
-    button.type = "button";
-    button.addEventListener("click", () => { line.remove(); action(); });
-    line.append(button);
-  }
-  return line;
 }

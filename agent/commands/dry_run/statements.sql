@@ -32,3 +32,10 @@ SELECT refusal IS NULL AS admitted, refusal, CAST(NULL AS bigint) AS reservation
 
 -- name: charge_call
 SELECT parley_charge(ROW(CAST(:user_id AS bigint), NULL, NULL, NULL, false), :calls);
+
+-- name: find_version
+-- Of the persona with this name; without a version, or where it has none of this number, no fields.
+SELECT persona.id, version.fields FROM personas AS persona
+LEFT JOIN persona_versions AS version
+    ON version.persona_id = persona.id AND version.version = CAST(:version AS integer)
+WHERE persona.name = :name;

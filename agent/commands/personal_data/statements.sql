@@ -39,7 +39,7 @@ SELECT status, tokens, cost, ends_at, created_at, decided_at FROM budget_grants
 WHERE asked_by_id = :user_id OR limit_user_id = :user_id ORDER BY id;
 
 -- name: export_feedback
-SELECT turn_id, score, created_at FROM feedback WHERE user_id = :user_id ORDER BY id;
+SELECT turn_id, score, comment, created_at FROM feedback WHERE user_id = :user_id ORDER BY id;
 
 -- name: export_scheduled_jobs
 SELECT id, conversation_id, action, content, kind, time_zone, starts_at, every, unit, cron, check_tool, check_arguments,

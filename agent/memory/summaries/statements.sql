@@ -58,6 +58,7 @@ WHERE turns.conversation_id = :id AND turns.parent_turn_id IS NULL AND turns.id 
       WHERE running.conversation_id = :id AND running.status = 'running' AND running.parent_turn_id IS NULL
   ), 9223372036854775807)
   AND (NOT :is_direct OR turns.user_id = :user_id)
+  AND turns.id <@ (SELECT coalesce(shown_turns, '{(,)}') FROM conversations WHERE id = :id)
   AND NOT EXISTS (SELECT FROM forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
   AND messages.role IN ('user', 'assistant') AND btrim(messages.content) <> ''
   AND (:is_direct OR messages.role = 'user' OR NOT EXISTS (

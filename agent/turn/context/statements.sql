@@ -8,9 +8,12 @@ UPDATE file_records SET status = 'failed', size_bytes = 0 WHERE turn_id = :turn_
 SELECT nextval('file_records_id_seq') AS id FROM generate_series(1, :count);
 
 -- name: list_images
-SELECT file_records.id, file_records.turn_id, file_records.minio_key AS key, file_records.filename, file_records.sha256
+SELECT file_records.id, named.turn_id, file_records.minio_key AS key, file_records.filename, file_records.sha256
 FROM unnest(CAST(:ids AS bigint[]), CAST(:turn_ids AS bigint[])) AS named (id, turn_id)
-JOIN file_records ON file_records.id = named.id AND file_records.turn_id = named.turn_id
+JOIN file_records ON file_records.id = named.id AND (file_records.turn_id = named.turn_id OR EXISTS (
+    -- Asked again on the page: the copy of the message names the files of the first one.
+    SELECT FROM inbox WHERE inbox.turn_id = named.turn_id AND inbox.again_of = file_records.turn_id
+))
 WHERE file_records.status = 'stored'
   AND file_records.mime_type IN ('image/png', 'image/jpeg', 'image/webp', 'image/gif')
 ORDER BY file_records.id;

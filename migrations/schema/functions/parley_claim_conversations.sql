@@ -39,6 +39,7 @@ BEGIN
                       FROM public.turns
                       WHERE turns.conversation_id = c.id AND turns.id > c.facts_turn_id AND turns.status <> 'running'
                         AND turns.parent_turn_id IS NULL AND (NOT c.is_direct OR turns.user_id = c.user_id)
+                        AND (c.shown_turns IS NULL OR turns.id <@ c.shown_turns)
                         AND NOT EXISTS (SELECT FROM public.forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
                       ORDER BY turns.id LIMIT p_turns
                   ) AS said

@@ -63,7 +63,7 @@ BEGIN
         'agents', (SELECT agents FROM public.parley_list_agents())
     );
     history := CASE WHEN v_place.is_new THEN '[]' ELSE public.parley_history(
-        v_place.id, v_place.window_turn_id, v_turn_id, CASE WHEN v_first.is_direct THEN v_user.id END
+        v_place.id, v_place.window_turn_id, v_turn_id, CASE WHEN v_first.is_direct THEN v_user.id END, v_place.shown_turns
     ) END;
     RETURN NEXT;
 END

@@ -6,7 +6,8 @@ CREATE FUNCTION public.parley_resolve_conversation(
     p_is_remembered boolean
 )
 RETURNS TABLE (
-    id bigint, summary text, window_turn_id bigint, summarized_turn_id bigint, owner_id bigint, is_new boolean
+    id bigint, summary text, window_turn_id bigint, summarized_turn_id bigint, owner_id bigint, is_new boolean,
+    shown_turns int8multirange
 )
 LANGUAGE sql
 BEGIN ATOMIC
@@ -19,7 +20,8 @@ BEGIN ATOMIC
     SET last_active_at = now(), persona_id = excluded.persona_id, is_summarized = false,
         summary_due_at = coalesce(place.summary_due_at, excluded.summary_due_at)
     -- A row that was there before is locked by its update.
-    RETURNING place.id, place.summary, place.window_turn_id, place.summarized_turn_id, place.user_id, place.xmax = 0;
+    RETURNING place.id, place.summary, place.window_turn_id, place.summarized_turn_id, place.user_id, place.xmax = 0,
+              place.shown_turns;
 END;
 COMMENT ON FUNCTION public.parley_resolve_conversation IS
     'Finds the conversation of a place or makes it, and notes that something is said in it.';

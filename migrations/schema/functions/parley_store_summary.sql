@@ -9,7 +9,9 @@ RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     v_is_later_there boolean := EXISTS (
-        SELECT FROM public.turns WHERE conversation_id = p_id AND id > p_last_turn_id AND parent_turn_id IS NULL
+        SELECT FROM public.turns JOIN public.conversations AS c ON c.id = turns.conversation_id
+        WHERE c.id = p_id AND turns.id > p_last_turn_id AND parent_turn_id IS NULL
+          AND (c.shown_turns IS NULL OR turns.id <@ c.shown_turns)
     );
 BEGIN
     UPDATE public.conversations SET summary = p_content, summarized_turn_id = p_last_turn_id, summary_claimed_until = NULL,

@@ -28,8 +28,9 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-# The first call of a model imports its library, on a machine that runs other tests beside this one.
-expect.set_options(timeout=30_000)
+# On a machine that runs other tests beside this one.
+TIMEOUT = 60_000
+expect.set_options(timeout=TIMEOUT)
 
 
 @dataclass
@@ -73,7 +74,7 @@ def browser_address() -> Iterator[str]:
 async def chromium(browser_address: str) -> AsyncIterator[Browser]:
     """The connection to it; each takes a program of its own, half a second of the processor."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.connect_over_cdp(browser_address)
+        browser = await playwright.chromium.connect_over_cdp(browser_address, timeout=TIMEOUT)
         yield browser
         await browser.close()
 
@@ -82,6 +83,7 @@ async def chromium(browser_address: str) -> AsyncIterator[Browser]:
 async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncIterator[Window]:
     """Open an address in a window of its own; at its end nothing may have complained."""
     context = await chromium.new_context(**options)
+    context.set_default_timeout(TIMEOUT)
     page = await context.new_page()
     window = Window(page, context)
     page.on(

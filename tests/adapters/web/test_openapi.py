@@ -39,7 +39,7 @@ CHECKS = [
 # Not to be ready is an answer, too.
 EXCEPT: dict[str, Any] = {"/readyz": (not_a_server_error,)}
 # What browsers and the pages' own scripts call, and the second address of the agent card.
-NOT_FOR_PROGRAMS = ("/chat/", "/page/", "/static/", "/docs", "/.well-known/agent.json")
+NOT_FOR_PROGRAMS = ("/admin", "/chat/", "/page/", "/shared/", "/static/", "/sw.js", "/docs", "/.well-known/agent.json")
 EXAMPLES = 6
 REFUSALS = [400, 401, 404, 405, 413, 415]
 

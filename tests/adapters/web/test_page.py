@@ -59,7 +59,7 @@ async def test_live_text_is_shown_and_stays_after_a_reload(window: Window, site:
     await expect(answer.locator(".text")).to_contain_text("Let me")
     await expect(window.page.locator("#stop")).to_be_visible()
     result.set()
-    await expect(answer.locator(".tool-name")).to_have_text("knowledge.remember")
+    await expect(answer.locator(".tool-name")).to_have_text("Keep a fact about the user")
     await expect(answer.locator(".tool-state")).to_have_class("tool-state done")
     await expect(answer.locator(".thought")).to_have_text("Let me note that first.")
     go_on.set()
@@ -76,6 +76,13 @@ async def test_live_text_is_shown_and_stays_after_a_reload(window: Window, site:
     await expect(window.answer().locator(".tool-state")).to_have_class("tool-state done")
     await expect(window.page.locator("#chats a")).to_have_text("I like oolong")
 
+    address = "https://town.example/bridge"
+    for role, content in (("call", f'{{"url": "{address}"}}'), ("result", '{"title": "The <b>bridge</b>"}')):
+        await site.parley.sql(f"UPDATE messages SET content = :content WHERE role = 'tool_{role}'", content=content)  # noqa: S608  # our own words
+    await window.page.reload()
+    await expect(window.answer().locator(".sources a")).to_have_text("The <b>bridge</b>")
+    await expect(window.answer().locator(".sources a")).to_have_attribute("href", address)
+
 
 async def test_an_agent_that_is_asked_is_shown_by_its_name_and_its_task(window: Window, site: Site) -> None:
     await add_agent(site.parley, "scout")
@@ -89,7 +96,7 @@ async def test_an_agent_that_is_asked_is_shown_by_its_name_and_its_task(window: 
     for _ in range(2):
         answer = window.answer()
         await expect(answer.locator(".text")).to_have_text("Done.")
-        await expect(answer.locator(".tool-name")).to_have_text("ask scout")
+        await expect(answer.locator(".tool-name")).to_have_text("Ask scout")
         await expect(answer.locator(".tool-preview")).to_have_text("Find the <b>key</b>.")
         await expect(answer.locator(".tool-state")).to_have_class("tool-state done")
         # What the agent was told is no message of this chat.

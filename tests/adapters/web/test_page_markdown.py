@@ -7,6 +7,7 @@ from playwright.async_api import expect
 
 from tests.adapters.web.browser import Window
 from tests.adapters.web.conftest import Site
+from tests.adapters.web.test_page_chats import examine
 from tests.standins.openai_api import Answer
 
 DOCUMENT = """# Title
@@ -122,3 +123,31 @@ async def test_nothing_that_markdown_can_carry_runs_or_is_loaded(window: Window,
     assert links == ["https://evil.example/files/1?until=9&signature=x", ours]
     assert not any("evil.example" in request for request in window.requests)
     # The file's link is not signed.
+
+
+MATHS = r"""It costs $5 or $6, and $x^2 \le y$ holds; \(a_b\) too.
+
+$$
+\frac{a}{b} = \sqrt{2}
+$$
+
+\[ \href{javascript:alert(1)}{x} \]
+
+$\nonsense{$ and $a<img src=x onerror=alert(1)>b$ `$code$`
+"""
+
+
+async def test_maths_is_drawn_by_the_browser_and_runs_nothing(window: Window, site: Site) -> None:
+    site.parley.model.play([Answer("Plain."), Answer(MATHS)])
+    await window.says("hello")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    assert not any("katex" in request for request in window.requests)
+    await window.says("maths")
+    await expect(window.answer().locator(".formula mfrac")).to_have_count(1)
+    text = window.answer().locator(".text")
+    await expect(text.locator("math")).to_have_count(4)
+    await expect(text.locator("msup")).to_have_count(1)
+    await expect(text).to_contain_text("It costs $5 or $6, and")
+    await expect(text.locator("img, script, a, annotation")).to_have_count(0)
+    await expect(text.locator("code")).to_have_count(3)
+    await examine(window.page, "maths-1280-light")

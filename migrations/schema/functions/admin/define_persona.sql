@@ -3,7 +3,7 @@ CREATE FUNCTION admin.define_persona(
     name text, system_prompt text, platform text DEFAULT NULL, server text DEFAULT NULL, channel text DEFAULT NULL,
     modules text[] DEFAULT NULL, skills text[] DEFAULT NULL, model text DEFAULT NULL, max_tokens integer DEFAULT NULL,
     max_temperature double precision DEFAULT NULL, max_iterations integer DEFAULT NULL, loop_mode text DEFAULT NULL,
-    allow_mentions boolean DEFAULT false, is_default boolean DEFAULT false
+    allow_mentions boolean DEFAULT false, is_default boolean DEFAULT false, new_name text DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
@@ -17,6 +17,7 @@ BEGIN
     -- A default that gets a place is one no more before it has it.
     UPDATE public.personas AS persona SET is_default = false
     WHERE persona.id = v_id AND persona.is_default AND NOT is_default;
+    name := coalesce(new_name, name);
     PERFORM public.parley_store_persona(v_id, jsonb_build_object(
         'name', name, 'system_prompt', system_prompt, 'platform', platform, 'platform_server_id', server,
         'platform_channel_id', channel, 'allowed_modules', to_jsonb(modules), 'skills', to_jsonb(skills),

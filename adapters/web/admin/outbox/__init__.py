@@ -1,0 +1,1 @@
+"""The page of replies: what waits, what failed."""

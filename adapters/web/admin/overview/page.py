@@ -1,0 +1,71 @@
+"""`/admin`: how everything is, read again every few seconds; what takes longer is looked at on demand."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from adapters.web.admin.overview.checks import Check, check_everything
+from adapters.web.admin.visit import Visit
+from adapters.web.health import NO_WORKER, count_workers, find_obstacle
+from shared.db.statements import load_statements
+from shared.errors import Refusal, Unavailable
+
+statements = load_statements(__file__)
+
+CHECK = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether a message is accepted and answered; `obstacle` says why not."""
+
+    obstacle: str | None
+    workers: int
+
+
+async def show_overview(visit: Visit) -> Response:
+    """Show what waits, runs, fails and is spent; with the form, also what `parley doctor` finds."""
+    checks: list[Check] | None = None
+    problem = None
+    if visit.form.text("act") == CHECK:
+        try:
+            checks = await check_everything(visit.app.settings)
+        except Refusal as refusal:
+            problem = str(refusal)
+    else:
+        await visit.act({})
+    zone = visit.zone.key
+    return visit.render(
+        "overview/overview.html",
+        title="Overview",
+        health=await find_health(visit),
+        state=await visit.row(statements.read_state),
+        spend=await visit.row(statements.read_spend, zone=zone),
+        limits=await visit.rows(statements.list_limits),
+        turns=await visit.rows(statements.list_running),
+        failures=await visit.rows(statements.list_failures),
+        backlog=await visit.rows(statements.list_backlog),
+        stuck=await visit.rows(statements.list_stuck) if not is_refresh(visit) else [],
+        checks=checks,
+        problem=problem,
+    )
+
+
+async def find_health(visit: Visit) -> Health:
+    """Return what `/readyz` says."""
+    try:
+        obstacle = await find_obstacle(visit.app)
+        workers = await count_workers(visit.app, visit.request.app.state.workers)
+    except Unavailable as error:
+        return Health(str(error), 0)
+    return Health(obstacle or (None if workers else NO_WORKER), workers)
+
+
+def is_refresh(visit: Visit) -> bool:
+    """Tell whether only what is shown live is asked for: the rest reads whole tables."""
+    return visit.request.headers.get("hx-request") == "true" and visit.request.method == "GET"
+
+
+ROUTES: Any = (Route("/admin", show_overview, methods=["GET", "POST"]),)

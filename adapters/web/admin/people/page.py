@@ -1,0 +1,43 @@
+"""`/admin/people`: everybody, searched by name, number, account or platform."""
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from adapters.web.admin.people.person import show_person
+from adapters.web.admin.visit import LARGEST_ID, ROWS, Visit
+from adapters.web.page.chats import to_pattern
+from shared.db.statements import load_statements
+from shared.messages import Permission
+
+statements = load_statements(__file__)
+
+LEVELS = tuple(permission.label for permission in Permission)
+
+
+async def show_people(visit: Visit) -> Response:
+    """Show people, the newest first."""
+    words, level, platform = visit.query("q"), visit.query("level"), visit.query("platform")
+    parameters = {
+        "before": visit.cursor(),
+        "pattern": to_pattern(words) if words else None,
+        "number": int(words) if words.isascii() and words.isdecimal() and int(words) <= LARGEST_ID else None,
+        "level": level if level in LEVELS else None,
+        "platform": platform or None,
+        "limit": ROWS + 1,
+    }
+    people = await visit.rows(statements.list_people, **parameters)
+    return visit.render(
+        "people/people.html",
+        title="People",
+        people=people[:ROWS],
+        last=people[ROWS - 1].id if len(people) > ROWS else None,
+        levels=LEVELS,
+        platforms=[row.platform for row in await visit.rows(statements.list_platforms)],
+        is_filtered=bool(words or level or platform),
+    )
+
+
+ROUTES = (
+    Route("/admin/people", show_people),
+    Route("/admin/people/{id:int}", show_person, methods=["GET", "POST"]),
+)

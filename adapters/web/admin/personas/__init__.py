@@ -1,0 +1,1 @@
+"""The pages of personas: the list, the editor with a preview and a dry run, the versions."""

@@ -1,0 +1,198 @@
+"""`/admin/personas`: who the agent is in a place; its editor, its versions, and what a change would have answered."""
+
+from functools import partial
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+from adapters.web.admin.personas.draft import Draft, from_row, to_fields, to_parameters
+from adapters.web.admin.personas.preview import build_preview
+from adapters.web.admin.rendering import to_sentence
+from adapters.web.admin.visit import OTHER_LOGIN, Form, Visit
+from agent.people.persona_versions import describe_change, list_differences
+from shared.db.statements import load_statements
+from shared.errors import ParleyError, Refusal
+
+statements = load_statements(__file__)
+
+# These show something of what was entered, and store nothing.
+SHOWING = ("preview", "try")
+
+
+async def list_personas(visit: Visit) -> Response:
+    """Show all personas, and those that were deleted."""
+    await visit.act({})
+    return await show_list(visit)
+
+
+async def show_list(visit: Visit) -> Response:
+    """Return the page of all personas."""
+    return visit.render(
+        "personas/personas.html",
+        title="Personas",
+        personas=await visit.rows(statements.list_personas),
+        deleted=await visit.rows(statements.list_deleted),
+    )
+
+
+async def make_persona(visit: Visit) -> Response:
+    """Show the form of a new persona, and make it."""
+    if visit.form.text("act") in SHOWING:
+        return await show_editor(visit, None, Draft(visit.form.values))
+    await visit.act({"save": create})
+    if visit.outcome is not None and visit.outcome.is_done:
+        return await show_list(visit)
+    return await show_editor(visit, None, Draft(visit.form.values))
+
+
+async def edit_persona(visit: Visit) -> Response:
+    """Show a persona in its form; change or delete it, or show what a change comes to."""
+    id_ = visit.path_params["persona"]
+    if visit.form.text("act") in SHOWING:
+        row = await visit.row(statements.read_persona, id=id_)
+        return await show_editor(visit, row, Draft(visit.form.values))
+    await visit.act({"save": partial(change, id_), "delete": partial(delete, id_)})
+    rows = await visit.rows(statements.read_persona, id=id_)
+    if not rows:
+        if visit.outcome is not None and visit.outcome.is_done:
+            return await show_list(visit)
+        raise HTTPException(404)
+    is_refused = visit.outcome is not None and visit.outcome.act == "save" and not visit.outcome.is_done
+    return await show_editor(visit, rows[0], Draft(visit.form.values) if is_refused else from_row(rows[0]))
+
+
+async def show_editor(visit: Visit, row: Any, draft: Draft) -> Response:
+    """Return the page of one persona, None for a new one; what was entered is previewed or tried as the form asks."""
+    act, preview, replay, problem = visit.form.text("act"), None, None, None
+    if act in SHOWING:
+        try:
+            if visit.form.text("token") != visit.admin.token:
+                raise Refusal(OTHER_LOGIN)
+            parameters = to_parameters(visit.form)
+            if act == "preview":
+                preview = await build_preview(visit, parameters)
+            elif row is not None:
+                replay = await try_persona(visit, row, parameters)
+        except ParleyError as error:
+            problem = to_sentence(str(error))
+    words = await visit.row(statements.list_words)
+    newest = (
+        [] if row is None else await visit.rows(statements.find_newest_turn, id=row.id, user_id=visit.admin.user.id)
+    )
+    return visit.render(
+        "personas/persona.html",
+        title="New persona" if row is None else row.name,
+        persona=row,
+        draft=draft,
+        words=words,
+        modules=sorted(visit.app.tools.modules.modules.union(words.modules or ())),
+        servers=await visit.rows(statements.list_servers),
+        preview=preview,
+        replay=replay,
+        problem=problem,
+        newest_turn=newest[0].id if newest else None,
+    )
+
+
+async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any:
+    """Let the persona as it stands in the form answer a recorded turn again, on this admin's account; no tool runs."""
+    # Imported here: a dry run is rare, and builds on all that a turn does.
+    from agent.commands.dry_run.replay import DryRun
+    from agent.commands.dry_run.trials import Trial, prepare_trial
+
+    turn = visit.form.number("turn")
+    if turn is None:
+        raise Refusal("Name the turn that it shall answer again.")
+    run = DryRun(visit.app.turns, visit.admin.user.id)
+    trial = Trial(row.name, fields=to_fields(parameters), turns=(turn,))
+    (prepared,) = await prepare_trial(visit.app, run, trial)
+    if prepared.recorded.conversation.place.is_direct and prepared.recorded.user.id != visit.admin.user.id:
+        # Its prompt holds what is remembered of that person alone, and instructions could ask for it.
+        raise Refusal(f"Turn {turn} is somebody's direct conversation; try one of a channel, or one of your own.")
+    return await run.replay(prepared)
+
+
+async def create(session: AsyncSession, form: Form) -> str:
+    """Make a persona."""
+    parameters = to_parameters(form)
+    taken = (await session.execute(statements.find_named, {"name": parameters["name"]})).first()
+    if taken is not None:
+        raise Refusal(f"There is a persona {parameters['name']} already; choose another name.")
+    return str((await session.execute(statements.define_persona, parameters)).scalar_one())
+
+
+async def change(id_: int, session: AsyncSession, form: Form) -> str:
+    """Make a persona what the form says, unless somebody else has changed it since it was shown."""
+    parameters = to_parameters(form)
+    newest = (await session.execute(statements.read_version, {"id": id_})).one_or_none()
+    if newest is None:
+        raise HTTPException(404)
+    if form.text("version") != str(newest.version):
+        raise Refusal(
+            f"It was changed meanwhile, by {newest.who}: it is version {newest.version} now. What you wrote is below;"
+            " look at the versions, then open this page anew."
+        )
+    parameters |= {"name": newest.name, "new_name": parameters["name"]}
+    return str((await session.execute(statements.define_persona, parameters)).scalar_one())
+
+
+async def delete(id_: int, session: AsyncSession, _form: Form) -> str:
+    """Delete a persona; its turns stay, and undoing brings it back."""
+    newest = (await session.execute(statements.read_version, {"id": id_})).one_or_none()
+    if newest is None:
+        raise HTTPException(404)
+    return str((await session.execute(statements.delete_persona, {"name": newest.name})).scalar_one())
+
+
+async def show_versions(visit: Visit) -> Response:
+    """Show what a persona was, also a deleted one, what differs between two versions, and the way back."""
+    id_ = visit.path_params["persona"]
+    await visit.act({"roll-back": partial(roll_back, id_)})
+    versions = await visit.rows(statements.list_versions, id=id_)
+    if not versions:
+        raise HTTPException(404)
+    numbers = {version.version: version for version in versions}
+    last = versions[0].version
+    old = numbers.get(_to_number(visit.query("old")), versions[min(1, len(versions) - 1)])
+    new = numbers.get(_to_number(visit.query("new")), versions[0])
+    return visit.render(
+        "personas/versions.html",
+        title=f"Versions of {versions[0].name}",
+        id=id_,
+        versions=[
+            (version, describe_change(version, earlier))
+            for version, earlier in zip(versions, [*versions[1:], None], strict=True)
+        ],
+        last=last,
+        old=old,
+        new=new,
+        differences=list_differences(old, new)[2:],
+        is_deleted=versions[0].action == "delete",
+    )
+
+
+async def roll_back(id_: int, session: AsyncSession, form: Form) -> str:
+    """Make a persona what it was in a version."""
+    rows = (await session.execute(statements.list_versions, {"id": id_})).all()
+    if not rows:
+        raise HTTPException(404)
+    named = {"name": rows[0].name}
+    if (await session.execute(statements.find_persona, named)).scalar_one() != id_:
+        raise Refusal(f"Another persona is called {rows[0].name} now; rename that one first.")
+    return str((await session.execute(statements.roll_back, named | {"version": form.number("key")})).scalar_one())
+
+
+def _to_number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+
+
+BOTH = ["GET", "POST"]
+ROUTES = (
+    Route("/admin/personas", list_personas, methods=BOTH),
+    Route("/admin/personas/new", make_persona, methods=BOTH),
+    Route("/admin/personas/{persona:int}", edit_persona, methods=BOTH),
+    Route("/admin/personas/{persona:int}/versions", show_versions, methods=BOTH),
+)

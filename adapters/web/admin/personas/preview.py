@@ -1,0 +1,63 @@
+"""What a persona would do as it stands in the form: where it answers, with which tools, and how long its prompt is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adapters.web.admin.personas.draft import to_fields
+from adapters.web.admin.visit import Visit
+from agent.llm.tokens import count_prompt
+from agent.people.participants import to_persona
+from agent.people.personas import with_fields
+from agent.tools.offer import Offer, Scope
+from shared.db.statements import load_statements
+from shared.messages import Permission, Place
+from shared.tools import Caller
+
+statements = load_statements(__file__)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What applies: where it answers, who does there now, the tokens of its prompt, what each level is offered."""
+
+    where: str
+    neighbour: Any
+    prompt_tokens: int
+    offers: Sequence[tuple[str, Offer]]
+
+
+async def build_preview(visit: Visit, parameters: Mapping[str, Any]) -> Preview:
+    """Return what these parameters of a persona come to."""
+    place = Place(parameters["platform"] or "web", parameters["server"], parameters["channel"] or "preview")
+    where = {"platform": parameters["platform"], "server": parameters["server"], "channel": parameters["channel"]}
+    neighbour = (await visit.rows(statements.find_neighbour, **where)) if parameters["platform"] else []
+    offers = []
+    for permission in (Permission.GUEST, Permission.USER, Permission.ADMIN):
+        persona = replace(to_persona(None, permission, visit.app.settings), id=0)
+        scope = Scope(
+            Caller(visit.admin.user.id, permission, name=visit.admin.user.name, time_zone="UTC"),
+            with_fields(persona, to_fields(parameters)),
+            place,
+        )
+        offers.append((permission.label, visit.app.toolbox.offered_to(scope)))
+    prompt = [{"role": "system", "content": parameters["system_prompt"]}]
+    return Preview(
+        to_where(parameters),
+        neighbour=neighbour[0] if neighbour else None,
+        prompt_tokens=count_prompt(prompt),
+        offers=offers,
+    )
+
+
+def to_where(parameters: Mapping[str, Any]) -> str:
+    """Return in words where a persona answers."""
+    if parameters["channel"]:
+        return f"in the channel {parameters['channel']} of {parameters['platform'] or 'no platform'}"
+    if parameters["server"]:
+        return f"on the server {parameters['server']} of {parameters['platform'] or 'no platform'}"
+    if parameters["platform"]:
+        return f"everywhere on {parameters['platform']}"
+    return (
+        "wherever no closer persona does" if parameters["is_default"] else "nowhere: it has no place, and is no default"
+    )

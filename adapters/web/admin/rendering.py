@@ -1,0 +1,84 @@
+"""The templates of the admin pages, and how they show times, numbers and money."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from adapters.web.admin.navigation import NAVIGATION
+
+NOTHING = "-"
+
+
+@pass_context
+def to_time(context: Context, moment: datetime | None) -> str:
+    """Return a moment in the zone of the admin who looks."""
+    if moment is None:
+        return NOTHING
+    local = moment.astimezone(context["visit"].zone)
+    shown = f"{local.day} {local:%b %Y, %H:%M}"
+    iso = moment.astimezone(UTC).isoformat(timespec="seconds")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, f"{local:%Y-%m-%d %H:%M:%S %Z}", shown)
+
+
+def to_number(value: Decimal | int | float | None) -> str:
+    """Return a number with its thousands set apart."""
+    return NOTHING if value is None else f"{value:,.0f}"
+
+
+def to_dollars(value: Decimal | float | None) -> str:
+    """Return an amount of money; small ones with as many places as say something."""
+    if value is None:
+        return NOTHING
+    return f"${value:,.2f}" if value == 0 or value >= Decimal("0.1") else f"${value:,.4f}"
+
+
+def to_length(value: timedelta | float | None) -> str:
+    """Return a length of time in its largest units."""
+    if value is None:
+        return NOTHING
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if seconds < 60:
+        return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+def to_sentence(text: str) -> str:
+    """Return what a function of the database says as a sentence."""
+    end = "" if text.endswith((".", "!", "?")) else "."
+    return f"{text[:1].upper()}{text[1:]}{end}"
+
+
+@pass_context
+def to_address(context: Context, **changes: Any) -> str:
+    """Return the address of the page that is shown, with other parameters; None leaves one out."""
+    request = context["visit"].request
+    parameters = {**request.query_params, **changes}
+    query = urlencode({name: value for name, value in parameters.items() if value is not None and value != ""})
+    return f"{request.url.path}?{query}" if query else str(request.url.path)
+
+
+def _build_templates() -> Environment:
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent, encoding="utf-8"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {"time": to_time, "number": to_number, "dollars": to_dollars, "length": to_length}
+    templates.filters |= {"sentence": to_sentence}
+    templates.globals |= {"navigation": NAVIGATION, "address": to_address}
+    return templates
+
+
+TEMPLATES = _build_templates()

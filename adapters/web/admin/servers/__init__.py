@@ -1,0 +1,1 @@
+"""The pages of servers and of their channels."""

@@ -1,0 +1,86 @@
+"""The entrance of the admin pages: it admits an admin's request and finds its page; anything else is missing."""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Match, Route
+
+from adapters.web.admin.access import belongs_to, find_admin
+from adapters.web.admin.navigation import NAVIGATION
+from adapters.web.admin.rendering import TEMPLATES
+from adapters.web.admin.visit import HEADERS, LARGEST_ID, Form, Visit
+from adapters.web.api.bodies import capped
+from adapters.web.faults import Fault
+from adapters.web.guard import app_of
+from adapters.web.page.sessions import require_same_origin
+from shared.errors import Unavailable
+from shared.text import clean
+
+MAX_FORM_BYTES = 1024 * 1024
+
+
+async def answer(request: Request) -> Response:
+    """Answer an admin with the page of this address; anybody else gets what an address gets where nothing is."""
+    admin = await find_admin(request)
+    if admin is None:
+        raise HTTPException(404)
+    form = Form({})
+    if request.method == "POST":
+        form = await read_form(request)
+        if not is_from_ours(request) or not belongs_to(app_of(request), admin, form.text("token")):
+            raise HTTPException(404)
+    visit = Visit(request, app_of(request), admin, form=form)
+    try:
+        return await find_page(request).endpoint(visit)  # type: ignore[no-any-return]  # a page returns a response
+    except HTTPException as error:
+        if error.status_code != 404:
+            raise
+        return to_problem(visit, 404, "There is nothing at this address.")
+    except Unavailable as error:
+        return to_problem(visit, 503, str(error))
+
+
+async def read_form(request: Request) -> Form:
+    """Return what a form sends."""
+    body = b"".join([chunk async for chunk in capped(request, MAX_FORM_BYTES)])
+    fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return Form({name: clean(value).replace("\r\n", "\n") for name, value in fields})
+
+
+def is_from_ours(request: Request) -> bool:
+    """Tell whether a page of ours sends this, and no other site's with this browser's session."""
+    try:
+        require_same_origin(request)
+    except Fault:
+        return False
+    return True
+
+
+def find_page(request: Request) -> Route:
+    """Return the page of the address, whose parts become the request's; raises a 404."""
+    for route in list_pages():
+        match, scope = route.matches(request.scope)
+        numbers = (part for part in scope.get("path_params", {}).values() if isinstance(part, int))
+        if match is Match.FULL and all(number <= LARGEST_ID for number in numbers):
+            request.scope.update(scope)
+            return route
+    raise HTTPException(404)
+
+
+@cache
+def list_pages() -> Sequence[Route]:
+    """Return the routes of all pages; their endpoints take a `Visit`."""
+    pages = (import_module(f"{__package__}.{item.name}.page") for item in NAVIGATION)
+    return [route for page in pages for route in page.ROUTES]
+
+
+def to_problem(visit: Visit, status: int, sentence: str) -> Response:
+    """Return a page with one sentence."""
+    values = {"visit": visit, "title": "Not here", "outcome": None, "sentence": sentence, "is_missing": True}
+    page = TEMPLATES.get_template("problem.html").render(values)
+    return HTMLResponse(page, status, headers=HEADERS)

@@ -1,0 +1,1 @@
+"""The page of tools: modules, MCP servers and agents."""

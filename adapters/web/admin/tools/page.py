@@ -1,0 +1,91 @@
+"""`/admin/tools`: what models may call: modules, MCP servers and agents; who may, what is off, and why."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from adapters.web.admin.visit import Form, Visit, calling
+from shared.db.statements import load_statements
+from shared.messages import Permission
+from shared.tools import Tool
+
+statements = load_statements(__file__)
+
+PERMISSIONS = tuple(permission.label for permission in Permission)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedModule:
+    """A module: its tools, those that lack a setting with the reason, why it failed, and the personas that name it."""
+
+    name: str
+    tools: tuple[Tool, ...]
+    off: dict[str, str]
+    failure: str | None
+    personas: tuple[str, ...]
+    is_for_guests: bool
+
+
+async def show_tools(visit: Visit) -> Response:
+    """Show all sources of tools; switch one, or approve a tool, as a form says."""
+    await visit.act(ACTS)
+    tools: defaultdict[int, list[Any]] = defaultdict(list)
+    for tool in await visit.rows(statements.list_mcp_tools):
+        tools[tool.server_id].append(tool)
+    servers, agents = await visit.rows(statements.list_mcp_servers), await visit.rows(statements.list_agents)
+    waiting = [tool.hash for listed in tools.values() for tool in listed if not tool.approved]
+    return visit.render(
+        "tools/tools.html",
+        title="Tools",
+        modules=await list_modules(visit),
+        servers=servers,
+        tools=tools,
+        agents=agents,
+        # Of the forms that the page has: a refusal stands in its own.
+        keys={*(row.name for row in (*servers, *agents)), *waiting},
+        permissions=[(label, f"{label}s and above" if label != "owner" else "owners") for label in PERMISSIONS],
+    )
+
+
+async def list_modules(visit: Visit) -> list[ListedModule]:
+    """Return the modules of this process, those first that failed."""
+    modules = visit.app.tools.modules
+    personas = {row.module: tuple(row.personas) for row in await visit.rows(statements.list_personas_of_modules)}
+    listed = [
+        ListedModule(
+            name,
+            tools=tuple(tool for tool in modules.tools.values() if tool.module == name),
+            off={tool: reason for tool, reason in modules.off.items() if tool.partition(".")[0] == name},
+            failure=modules.failures.get(name),
+            personas=personas.get(name, ()),
+            is_for_guests=name in visit.app.settings.default_guest_modules,
+        )
+        for name in modules.modules
+    ]
+    return sorted(listed, key=lambda module: (module.failure is None, module.name))
+
+
+def read_switch(form: Form) -> dict[str, Any]:
+    """Return what a form says of the thing that its key names."""
+    state = form.text("state")
+    return {
+        "name": form.text("key"),
+        "is_enabled": {"on": True, "off": False}.get(state),
+        "permission": form.optional("permission"),
+    }
+
+
+def read_wording(form: Form) -> dict[str, Any]:
+    """Return the tool that a form names, in the wording that the page has shown."""
+    return {"server": form.text("server"), "tool": form.text("tool"), "hash": form.text("key")}
+
+
+ACTS = {
+    "mcp-server": calling(statements.set_mcp_server, read_switch),
+    "agent": calling(statements.set_agent, read_switch),
+    "approve": calling(statements.approve_mcp_tool, read_wording),
+}
+ROUTES = (Route("/admin/tools", show_tools, methods=["GET", "POST"]),)

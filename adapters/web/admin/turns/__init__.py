@@ -1,0 +1,1 @@
+"""The pages of turns: the list, and why one went as it did."""

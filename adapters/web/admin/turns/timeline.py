@@ -1,0 +1,126 @@
+"""What happened in a turn, wave by wave, out of the story that `parley_explain_turn` tells."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.llm.attempts import ANSWERED
+
+Row = Mapping[str, Any]
+# Longer texts are cut: a page is no place for a book.
+SHOWN_CHARS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of the journal; `length` is that of the whole of it."""
+
+    shown: str
+    length: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether there is more than is shown."""
+        return self.length > len(self.shown)
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One call of a tool; arguments and result are None where they may be somebody's own."""
+
+    tool: str
+    arguments: Text | None
+    is_private: bool
+    seconds: float | None = None
+    outcome: str | None = None
+    result: Text | None = None
+
+
+@dataclass(slots=True)
+class Wave:
+    """One answer of a model: the routes that were tried for it, what it cost, its text, and the calls that it made."""
+
+    number: int
+    step: Row
+    text: Text
+    routes: Sequence[Row]
+    payments: Sequence[Row]
+    calls: list[ToolCall] = field(default_factory=list)
+
+    @property
+    def has_fallback(self) -> bool:
+        """Return whether a route failed before one answered."""
+        return any(route["outcome"] != ANSWERED for route in self.routes)
+
+    @property
+    def seconds(self) -> float | None:
+        """Return how long its calls took, which run side by side."""
+        return max((call.seconds for call in self.calls if call.seconds is not None), default=None)
+
+
+class Timeline:
+    """The messages and waves of a turn, and the attempts after the last wave, which nobody answered.
+
+    `open_modules` are those whose tools show nothing that is one person's own.
+    """
+
+    def __init__(self, story: Row, open_modules: AbstractSet[str]) -> None:
+        self._open_modules = open_modules
+        self._routes = list(_by_call(story["routes"] or ()))
+        self._payments = list(story["model_calls"] or ())
+        self.messages: list[Text] = []
+        self.waves: list[Wave] = []
+        for step in story["steps"] or ():
+            self._add(step)
+        self.failed_routes = [route for group in self._routes for route in group]
+        # Summaries, embeddings, and what was paid for an answer that did not come.
+        self.other_payments = self._payments
+        for wave, times in zip([wave for wave in self.waves if wave.calls], story["waves"] or (), strict=False):
+            for call, time in zip(wave.calls, times["calls"], strict=False):
+                call.seconds, call.outcome = time["seconds"], time["outcome"]
+
+    def _add(self, step: Row) -> None:
+        match step["role"]:
+            case "user":
+                self.messages.append(to_text(step["content"]))
+            case "assistant":
+                routes = self._routes.pop(0) if self._routes and _has_answer(self._routes[0]) else []
+                payments = [row for row in self._payments if row["at"] <= step["at"]]
+                del self._payments[: len(payments)]
+                text = to_text(step["content"])
+                self.waves.append(Wave(len(self.waves) + 1, step=step, text=text, routes=routes, payments=payments))
+            case "tool_call" if self.waves:
+                is_private = step["tool"].partition(".")[0] not in self._open_modules
+                arguments = None if is_private else to_text(step["content"])
+                self.waves[-1].calls.append(ToolCall(step["tool"], arguments, is_private))
+            case "tool_result":
+                self._add_result(step)
+
+    def _add_result(self, step: Row) -> None:
+        for call in (call for wave in reversed(self.waves) for call in wave.calls):
+            if call.tool == step["tool"] and call.outcome is None:
+                call.outcome = step["outcome"]
+                call.result = None if call.is_private else to_text(step["content"])
+                return
+
+
+def to_text(content: str) -> Text:
+    """Return a text as far as it is shown."""
+    return Text(content[:SHOWN_CHARS], len(content))
+
+
+def _has_answer(routes: Sequence[Row]) -> bool:
+    return bool(routes[-1]["outcome"] == ANSWERED)
+
+
+def _by_call(routes: Sequence[Row]) -> Iterator[list[Row]]:
+    # Each model call tries routes until one answers.
+    group: list[Row] = []
+    for route in routes:
+        group.append(route)
+        if route["outcome"] == ANSWERED:
+            yield group
+            group = []
+    if group:
+        yield group

@@ -1,0 +1,201 @@
+"""One request of an admin: what a page asks the database, shows, and changes in the admin's name."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import TextClause
+from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from adapters.web.admin.access import Admin
+from adapters.web.admin.rendering import TEMPLATES, to_sentence
+from adapters.web.page.page import NO_STORE
+from agent.app import App
+from shared.dates.zones import find_zone
+from shared.db.errors import refusals
+from shared.db.statements import load_statements
+from shared.errors import Refusal
+
+statements = load_statements(__file__)
+
+# Rows that a page of a table has.
+ROWS = 50
+LARGEST_ID = 2**63 - 1
+UNDO = "undo"
+AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,8})?")
+OTHER_LOGIN = "You have logged in anew since this form was opened; please send it again."
+HEADERS = NO_STORE | {
+    # Without it a form tells no origin, and without TLS a browser tells nothing else of where a form comes from.
+    "Referrer-Policy": "same-origin",
+    "Content-Security-Policy": NO_STORE["Content-Security-Policy"]
+    .replace("form-action 'none'", "form-action 'self'")
+    .replace("trusted-types dompurify", "trusted-types htmx"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an act did or why it did not; `values` are what was entered, `entries` what it wrote into the audit."""
+
+    act: str
+    sentence: str
+    is_done: bool
+    values: Mapping[str, str]
+    entries: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What was entered into a form."""
+
+    values: Mapping[str, str]
+
+    def text(self, name: str) -> str:
+        """Return a field without the blanks around it; empty if it was left out."""
+        return self.values.get(name, "").strip()
+
+    def optional(self, name: str) -> str | None:
+        """Return a field, None if it is empty."""
+        return self.text(name) or None
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number as people write it (50,000), None if the field is empty; raises `Refusal`."""
+        text = self.text(name).replace(",", "").replace("_", "").replace(" ", "")
+        if not text:
+            return None
+        if not (text.isascii() and text.isdecimal()) or len(text) > 15:
+            raise Refusal(f"{self.text(name)[:40]!r} is no whole number; write one such as 50,000.")
+        return int(text)
+
+    def amount(self, name: str) -> Decimal | None:
+        """Return an amount of money, None if the field is empty; raises `Refusal`."""
+        text = self.text(name).replace(",", "").removeprefix("$").strip()
+        if not text:
+            return None
+        if not AMOUNT.fullmatch(text):
+            raise Refusal(f"{self.text(name)[:40]!r} is no amount; write one such as 2.50.")
+        return Decimal(text)
+
+
+Act = Callable[[AsyncSession, Form], Awaitable[str]]
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request of an admin; `path_params` hold what the address names."""
+
+    request: Request
+    app: App
+    admin: Admin
+    form: Form
+    outcome: Outcome | None = field(default=None, init=False)
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Return the admin's time zone."""
+        return find_zone(self.admin.user.time_zone) or ZoneInfo("UTC")
+
+    @property
+    def path_params(self) -> Mapping[str, Any]:
+        """Return the parts of the address."""
+        params: Mapping[str, Any] = self.request.path_params
+        return params
+
+    def query(self, name: str) -> str:
+        """Return a parameter of the address, empty if it is left out."""
+        return self.request.query_params.get(name, "").strip()[:200]
+
+    def day(self, name: str) -> date | None:
+        """Return the day that a parameter of the address names, None for what is no day of our times."""
+        try:
+            day = date.fromisoformat(self.query(name))
+        except ValueError:
+            return None
+        return day if 2000 <= day.year <= 2200 else None
+
+    def cursor(self, name: str = "before") -> int:
+        """Return the id before which a page of a table begins, the largest on the first page; raises a 404."""
+        text = self.query(name)
+        if not text:
+            return LARGEST_ID
+        if not (text.isascii() and text.isdecimal() and int(text) <= LARGEST_ID):
+            raise HTTPException(404)
+        return int(text)
+
+    async def rows(self, statement: TextClause, **parameters: Any) -> list[Any]:
+        """Return the rows of one statement."""
+        async with self.app.database.transaction() as session:
+            return list((await session.execute(statement, parameters)).all())
+
+    async def row(self, statement: TextClause, **parameters: Any) -> Any:
+        """Return the only row of a statement; raises a 404 if there is none."""
+        rows = await self.rows(statement, **parameters)
+        if not rows:
+            raise HTTPException(404)
+        return rows[0]
+
+    async def act(self, acts: Mapping[str, Act]) -> None:
+        """Do what a form asks for, as this admin; `outcome` then says what was done, or why it was refused.
+
+        The acts are functions of the page by the name that its form has, each returning a sentence. Undoing is an act
+        of every page. Nothing happens on a GET. Raises a 404 for an act that the page does not have.
+        """
+        if self.request.method != "POST":
+            return
+        name = self.form.text("act")
+        act = {UNDO: undo, **acts}.get(name)
+        if act is None:
+            raise HTTPException(404)
+        try:
+            if self.form.text("token") != self.admin.token:
+                raise Refusal(OTHER_LOGIN)
+            with refusals():
+                async with self.app.database.transaction() as session:
+                    latest = await self._begin(session)
+                    sentence = await act(session, self.form)
+                    own = {"account": self.admin.account, "latest": latest}
+                    entries = tuple((await session.execute(statements.list_own_entries, own)).scalars())
+        except Refusal as refusal:
+            self.outcome = Outcome(name, to_sentence(str(refusal)), is_done=False, values=self.form.values)
+            return
+        self.outcome = Outcome(name, to_sentence(sentence), is_done=True, values={}, entries=entries)
+
+    async def _begin(self, session: AsyncSession) -> int:
+        # From here on the database holds the transaction to what this person may, and names them in the audit.
+        parameters = {
+            "user_id": self.admin.user.id,
+            "account": self.admin.account,
+            "is_fresh": self.admin.has_fresh_login,
+        }
+        await session.execute(statements.act_as, parameters)
+        return int((await session.execute(statements.read_latest_entry)).scalar_one())
+
+    def render(self, template: str, *, title: str, **values: Any) -> Response:
+        """Return a page made of a template; a refused form answers with a 422."""
+        page = TEMPLATES.get_template(template).render(
+            visit=self, title=title, outcome=self.outcome, is_missing=False, **values
+        )
+        is_refused = self.outcome is not None and not self.outcome.is_done
+        return HTMLResponse(page, 422 if is_refused else 200, headers=HEADERS)
+
+
+def calling(statement: TextClause, read: Callable[[Form], Mapping[str, Any]]) -> Act:
+    """Return the act that runs a statement with what `read` finds in the form, and says what it returns."""
+
+    async def act(session: AsyncSession, form: Form) -> str:
+        return str((await session.execute(statement, read(form))).scalar_one())
+
+    return act
+
+
+async def undo(session: AsyncSession, form: Form) -> str:
+    """Take back a change of the audit."""
+    entry = form.number("entry")
+    return str((await session.execute(statements.undo, {"entry": entry})).scalar_one())

@@ -1,0 +1,1 @@
+"""What people think of answers on the page."""

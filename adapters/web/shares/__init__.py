@@ -1,0 +1,1 @@
+"""Chats that their person shows to whoever has a link."""

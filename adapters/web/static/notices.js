@@ -1,0 +1,49 @@
+// The page as an app: its theme, what it tells while nobody looks at it, and the worker that has its files when offline.
+
+const $ = (id) => document.getElementById(id);
+const THEME = "parley.theme";
+const NOTIFY = "parley.notify";
+const WORKER = "/sw.js";
+// The worker reads its files when the page has long been drawn.
+const WORKER_WAIT = 5000;
+const SHOWN_CHARS = 140;
+
+$("theme").value = localStorage.getItem(THEME) ?? "";
+$("theme").addEventListener("change", () => {
+  if ($("theme").value) localStorage.setItem(THEME, $("theme").value);
+  else localStorage.removeItem(THEME);
+  document.documentElement.dataset.theme = $("theme").value;
+});
+
+const isAllowed = () => "Notification" in window && Notification.permission === "granted";
+
+// Whether the person wants to be told of what arrives while the page is hidden.
+export const notifies = () => isAllowed() && localStorage.getItem(NOTIFY) === "1";
+
+function draw() {
+  $("notify").hidden = !("Notification" in window) || Notification.permission === "denied";
+  $("notify").setAttribute("aria-pressed", String(notifies()));
+}
+
+$("notify").addEventListener("click", async () => {
+  if (notifies()) localStorage.removeItem(NOTIFY);
+  else if (isAllowed() || (await Notification.requestPermission()) === "granted") localStorage.setItem(NOTIFY, "1");
+  draw();
+});
+draw();
+
+export function notify(chat, text) {
+  if (!document.hidden || !notifies() || !text.trim()) return;
+  const notice = new Notification("Parley", { body: text.trim().slice(0, SHOWN_CHARS), tag: chat, icon: "/static/icon-192.png" });
+  notice.addEventListener("click", () => { window.focus(); notice.close(); });
+}
+
+function toWorkerAddress() {
+  // No other script may ever become a worker of this page.
+  const policy = window.trustedTypes?.createPolicy("parley", { createScriptURL: () => WORKER });
+  return policy ? policy.createScriptURL("") : WORKER;
+}
+
+if ("serviceWorker" in navigator) {
+  setTimeout(() => navigator.serviceWorker.register(toWorkerAddress()).catch(() => {}), WORKER_WAIT);
+}

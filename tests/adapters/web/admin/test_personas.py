@@ -1,0 +1,149 @@
+"""What admins do with personas: write, preview, try, store, compare, take back; each act stands in the log."""
+
+import re
+from html import unescape
+from typing import Any
+
+import httpx
+
+from tests.adapters.web.admin.conftest import HOSTILE, make_person, post
+from tests.adapters.web.conftest import Site
+from tests.standins.openai_api import Answer
+
+SUM = ("calculator__calculate", {"expression": "2 + 3"})
+FIELD = re.compile(r'name="([\w.]+)" value="([^"]*)"')
+AREA = re.compile(r'name="system_prompt"[^>]*>\n(.*?)</textarea>', re.DOTALL)
+
+
+def entered(page: httpx.Response) -> dict[str, str]:
+    """Return what stands in the form of a persona."""
+    fields = {name: unescape(value) for name, value in FIELD.findall(page.text)}
+    text = AREA.search(page.text)
+    assert text is not None
+    return fields | {"system_prompt": unescape(text[1])}
+
+
+async def newest_entry(site: Site) -> Any:
+    """Return the newest entry of the log of changes."""
+    (row,) = await site.parley.sql("SELECT id, who, action, name, undoes FROM admin.audit LIMIT 1")
+    return row
+
+
+async def test_a_persona_is_written_changed_compared_and_taken_back(site: Site) -> None:
+    await make_person(site, "ann", "admin")
+    async with site.browser("ann") as ann:
+        await make_sage(site, ann)
+        id_ = await site.parley.value("SELECT id FROM personas")
+        editor = f"/admin/personas/{id_}"
+        form = entered(await ann.get(editor))
+        assert form["version"] == "1"
+        change = form | {"name": "Oracle", "only_modules": "on", "module.calculator": "on", "allow_mentions": "on"}
+        preview = await post(ann, editor, **change | {"act": "preview"})
+        assert "everywhere on test" in preview.text
+        assert "calculator.calculate" in preview.text
+        assert await site.parley.value("SELECT name FROM personas") == "Sage"
+        stored = await post(ann, editor, **change | {"act": "save"})
+        assert "The persona Oracle is changed." in stored.text
+        (row,) = await site.parley.sql("SELECT name, allowed_modules, allow_mentions, platform FROM personas")
+        assert tuple(row) == ("Oracle", ["calculator"], True, "test")
+        # Who still has the old page open overwrites nothing, and loses nothing.
+        late = await post(ann, editor, **form | {"act": "save", "system_prompt": "Late."})
+        assert late.status_code == 422
+        assert "It was changed meanwhile, by web:ann: it is version 2 now." in late.text
+        assert entered(late)["system_prompt"] == "Late."
+        await compare_and_roll_back(site, ann, editor)
+
+
+async def make_sage(site: Site, ann: httpx.AsyncClient) -> None:
+    """Make a persona, after a try that is refused and loses nothing."""
+    new = "/admin/personas/new"
+    fields = {"name": "Sage", "system_prompt": f"You are wise.\r\n{HOSTILE}", "platform": "test"}
+    refused = await post(ann, new, act="save", **fields | {"max_temperature": "3"})
+    assert refused.status_code == 422
+    assert "personas_max_temperature_is_0_to_2" in refused.text
+    assert entered(refused)["system_prompt"] == f"You are wise.\n{HOSTILE}"
+    assert HOSTILE not in refused.text
+    made = await post(ann, new, act="save", **fields)
+    assert "The persona Sage is made." in made.text
+    entry = await newest_entry(site)
+    assert (entry.who, entry.action, entry.name) == ("web:ann", "insert", "Sage")
+    assert f'name="entry" value="{entry.id}"' in made.text
+    taken = await post(ann, new, act="save", **fields)
+    assert "There is a persona Sage already" in taken.text
+
+
+async def compare_and_roll_back(site: Site, ann: httpx.AsyncClient, editor: str) -> None:
+    """Look at what has changed from the first to the second version, go back, and take that back."""
+    versions = await ann.get(f"{editor}/versions")
+    assert "changed: name, allow_mentions, allowed_modules" in versions.text
+    assert "<ins>+allow_mentions: true</ins>" in versions.text
+    assert HOSTILE not in versions.text
+    back = await post(ann, f"{editor}/versions", act="roll-back", key="1")
+    assert "Sage is as in version 1 again; this is its version 3." in back.text
+    undone = await post(ann, f"{editor}/versions", act="undo", entry=str((await newest_entry(site)).id))
+    assert "has its old values again" in undone.text
+    assert await site.parley.value("SELECT name FROM personas") == "Oracle"
+    assert "has the versions 1 to 4, not 9" in (await post(ann, f"{editor}/versions", act="roll-back", key="9")).text
+
+
+async def test_a_deleted_persona_comes_back_but_not_in_the_place_of_another(site: Site) -> None:
+    await make_person(site, "ann", "admin")
+    await site.parley.sql("SELECT admin.create_persona('Sage', 'First.')")
+    id_ = await site.parley.value("SELECT id FROM personas")
+    async with site.browser("ann") as ann:
+        await post(ann, f"/admin/personas/{id_}", act="delete")
+        entry = str((await newest_entry(site)).id)
+        undone = await post(ann, f"/admin/personas/{id_}", page="/admin/personas/new", act="undo", entry=entry)
+        assert "is there again" in undone.text
+        assert entered(undone)["name"] == "Sage"
+        deleted = await post(ann, f"/admin/personas/{id_}", act="delete")
+        assert "The persona Sage is deleted." in deleted.text
+        assert f"/admin/personas/{id_}/versions" in deleted.text
+        assert (await ann.get(f"/admin/personas/{id_}")).status_code == 404
+        await site.parley.sql("SELECT admin.create_persona('Sage', 'Second.')")
+        versions = f"/admin/personas/{id_}/versions"
+        refused = await post(ann, versions, act="roll-back", key="1")
+        assert "Another persona is called Sage now" in refused.text
+        await site.parley.sql("UPDATE personas SET name = 'Other'")
+        assert "is as in version 1 again" in (await post(ann, versions, act="roll-back", key="1")).text
+        rows = await site.parley.sql("SELECT id, name, system_prompt FROM personas ORDER BY id")
+        assert [tuple(row) for row in rows] == [(id_, "Sage", "First."), (id_ + 1, "Other", "Second.")]
+        for missing in ("999", "999/versions", "9223372036854775808"):
+            assert (await ann.get(f"/admin/personas/{missing}")).status_code == 404
+        assert (await ann.post(f"/admin/personas/{id_}", data={"act": "delete", "token": "x"})).status_code == 404
+    assert await site.parley.value("SELECT count(*) FROM personas") == 2
+
+
+async def test_a_turn_is_answered_again_on_the_account_of_who_tries_it(site: Site) -> None:
+    admin = await make_person(site, "ann", "admin")
+    await site.parley.sql("SELECT admin.create_persona('Sage', 'You are wise.', platform => 'test')")
+    site.parley.model.play([Answer(tool_calls=[SUM]), "In a channel.", "In private."])
+    open_turn = await site.parley.ask("What is love?", user="ben", server="s1")
+    private = await site.parley.ask("What do you know of me?", user="ben", is_direct=True)
+    id_ = await site.parley.value("SELECT id FROM personas")
+    site.parley.model.play(lambda body, _number: Answer(f"Now with: {body['messages'][0]['content'][:12]} {HOSTILE}"))
+    async with site.browser("ann") as ann:
+        editor = f"/admin/personas/{id_}"
+        form = entered(await ann.get(editor))
+        assert form["turn"] == str(open_turn.turn_id)
+        asked = site.parley.model.count
+        tried = await post(ann, editor, **form | {"act": "try", "system_prompt": "Be a pirate."})
+        assert "In a channel." in tried.text
+        assert "Now with: Be a pirat" in tried.text
+        assert HOSTILE not in tried.text
+        assert entered(tried)["system_prompt"] == "Be a pirate."
+        assert site.parley.model.count == asked + 1
+        (row,) = await site.parley.sql("SELECT user_id, purpose FROM token_logs ORDER BY id DESC LIMIT 1")
+        assert tuple(row) == (admin, "dry_run")
+        assert await site.parley.value("SELECT system_prompt FROM personas") == "You are wise."
+        # What is remembered of somebody would be in the prompt, for the instructions to ask for.
+        for turn in (private.turn_id, 999):
+            refused = await post(ann, editor, **form | {"act": "try", "turn": str(turn)})
+            assert 'id="problem"' in refused.text
+        # A model that makes the recorded call for ever is asked as often as the persona allows, and not for ever.
+        site.parley.model.play(lambda _body, _number: Answer(tool_calls=[SUM]))
+        await post(ann, editor, **form | {"act": "try", "max_iterations": "2"})
+        assert site.parley.model.count == asked + 4
+        await site.parley.sql("UPDATE users SET token_budget_monthly = 0 WHERE id = :id", id=admin)
+        assert "budget" in (await post(ann, editor, **form | {"act": "try"})).text
+    assert site.parley.model.count == asked + 4

@@ -1,0 +1,96 @@
+"""What admins do with MCP servers, agents and replies that failed; each act stands in the log and can be taken back."""
+
+from typing import Any
+
+import httpx
+
+from tests.adapters.web.admin.conftest import HOSTILE, make_person, post
+from tests.adapters.web.admin.scenes import ARCHIVIST, CONNECTED, FAILED_REPLIES, REMOTE_TOOLS
+from tests.adapters.web.conftest import Site
+
+
+async def last_entries(site: Site, count: int = 1) -> list[tuple[Any, ...]]:
+    """Return what stands last in the log of changes: who, table, before, after."""
+    rows = await site.parley.sql('SELECT who, "table", before, after FROM admin.audit LIMIT :count', count=count)
+    return [tuple(row) for row in rows]
+
+
+async def undo(site: Site, browser: httpx.AsyncClient, path: str) -> str:
+    """Take the newest change back on this page; return what it says."""
+    entry = await site.parley.value("SELECT max(id) FROM audit_log")
+    response = await post(browser, path, act="undo", entry=str(entry))
+    return response.text
+
+
+async def test_servers_and_agents_are_switched_and_tools_approved(site: Site) -> None:
+    await make_person(site, "ann", "admin")
+    await site.parley.sql(ARCHIVIST)
+    await site.parley.sql(CONNECTED, hostile=HOSTILE)
+    await site.parley.sql(REMOTE_TOOLS, hostile=HOSTILE)
+    path = "/admin/tools"
+    async with site.browser("ann") as ann:
+        page = (await ann.get(path)).text
+        assert HOSTILE not in page
+        assert "Bearer" not in page
+        for part in ("calculator.calculate", "CODE_EXECUTOR_SHELL=true", "has changed", "connection refused"):
+            assert part in page
+
+        switched = await post(ann, path, act="agent", key="archivist", state="off", permission="admin")
+        assert "The agent archivist is off, for admins and above." in switched.text
+        before, after = {"is_enabled": True, "required_permission": "guest"}, {"is_enabled": False}
+        assert await last_entries(site) == [("web:ann", "agents", before, after | {"required_permission": "admin"})]
+        assert "has its old values again" in await undo(site, ann, path)
+        assert await site.parley.value("SELECT is_enabled FROM agents") is True
+
+        switched = await post(ann, path, act="mcp-server", key="tickets", state="on", permission="owner")
+        assert "The MCP server tickets is on, for owners and above." in switched.text
+        kept = await site.parley.value("SELECT headers FROM mcp_servers")
+        assert kept == {"Authorization": "Bearer x"}
+        await undo(site, ann, path)
+        assert await site.parley.value("SELECT enabled FROM mcp_servers") is False
+        missing = await post(ann, path, act="mcp-server", key="nobody's", state="on")
+        assert missing.status_code == 422
+        assert "there are: tickets" in missing.text
+        assert "there are: guest" in (await post(ann, path, act="agent", key="archivist", permission="boss")).text
+        await approve(site, ann, path)
+
+
+async def approve(site: Site, ann: httpx.AsyncClient, path: str) -> None:
+    """Approve a tool in the wording that the page shows, and in no other."""
+    wording = {"act": "approve", "server": "tickets", "tool": "close"}
+    assert "in this wording" in (await post(ann, path, **wording, key="c" * 64)).text
+    approved = await post(ann, path, **wording, key="b" * 64)
+    assert "The tool tickets.close is approved." in approved.text
+    assert await last_entries(site) == [("web:ann", "mcp_tools", {"approved": False}, {"approved": True})]
+    await undo(site, ann, path)
+    assert await site.parley.value("SELECT count(*) FROM mcp_tools WHERE approved") == 1
+
+
+async def test_replies_that_failed_are_sent_again(site: Site) -> None:
+    await make_person(site, "ann", "admin")
+    # Of an adapter that this process does not have, so that nobody sends it meanwhile.
+    await site.parley.sql(FAILED_REPLIES, hostile=HOSTILE)
+    path = "/admin/outbox"
+    async with site.browser("ann") as ann:
+        page = (await ann.get(path)).text
+        assert HOSTILE not in page
+        assert "A secret word" not in page
+        first, second = [row.id for row in await site.parley.sql("SELECT id FROM outbox ORDER BY id")]
+        retried = await post(ann, path, act="retry", key=str(first))
+        assert f"The reply {first} is sent again." in retried.text
+        assert await last_entries(site) == [("web:ann", "outbox", {"status": "failed"}, {"status": "pending"})]
+        assert "has its old values again" in await undo(site, ann, path)
+        assert await site.parley.value("SELECT count(*) FROM outbox WHERE status = 'failed'") == 2
+        assert "2 replies are sent again." in (await post(ann, path, act="retry-all")).text
+        (row,) = await site.parley.sql("SELECT attempts, claimed_until, error FROM outbox WHERE id = :id", id=second)
+        assert (row.attempts, row.claimed_until) == (0, None)
+        refusals = {
+            str(first): f"The reply {first} has not failed: it is pending.",
+            "999": "There is no reply 999.",
+            "x": "is no whole number",
+            "": "Name the reply.",
+        }
+        for key, sentence in refusals.items():
+            refused = await post(ann, path, page="/admin/personas/new", act="retry", key=key)
+            assert (refused.status_code, sentence in refused.text) == (422, True), key
+        assert (await post(ann, path, page="/admin/personas/new", act="send")).status_code == 404
