@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agent.app import App
 
 AGAIN_SECONDS = 2
+AGAIN = "I could not answer in time; please give the command again."
 
 log = get_logger()
 
@@ -47,7 +48,8 @@ async def keep(
         **asdict(place),
         "place_key": place.key,
         "reply_to": reply_to,
-        "content": reply.text,
+        # An admin who reads the table could use it before the person does.
+        "content": AGAIN if reply.is_secret else reply.text,
         "choices": [choice.line for choice in reply.choices],
         "files": [asdict(file) for file in reply.files],
         "error": str(error),

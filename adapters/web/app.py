@@ -24,6 +24,7 @@ from adapters.web.api import messages
 from adapters.web.api.openai import completions
 from adapters.web.faults import HANDLERS
 from adapters.web.guard import BoundedProtocol, Endpoint, HalfOpen, ReadableAddresses
+from adapters.web.login import links
 from adapters.web.page import chat, chats, credentials, memories, page
 from agent.app import App
 from agent.queue.heartbeats import LiveWorkers
@@ -70,6 +71,8 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
             Route("/docs", lazy("adapters.web.page.reference", "get_reference")),
             Route(modules.PATH, modules.answer_module, methods=modules.METHODS),
             Route("/", page.get_page),
+            *login_routes(),
+            *own_routes(),
             Route("/sw.js", page.get_worker),
             *admin_routes(),
             *page.static_routes(),
@@ -128,6 +131,25 @@ def admin_routes() -> list[Route]:
     """Return the routes of the admin pages; with every method, so that nobody can tell them from a missing page."""
     site = lazy("adapters.web.admin.site", "answer")
     return [Route(path, site, methods=ADMIN_METHODS) for path in ("/admin", "/admin/{path:path}")]
+
+
+def login_routes() -> list[Route]:
+    """Return the routes by which people come in and leave."""
+    oidc = "adapters.web.login.oidc"
+    return [
+        Route("/login", links.post_login, methods=["POST"]),
+        Route("/login/guest", links.post_guest, methods=["POST"]),
+        Route("/logout", links.post_logout, methods=["POST"]),
+        Route("/login/oidc", lazy(oidc, "post_start"), methods=["POST"]),
+        Route("/login/oidc/callback", lazy(oidc, "get_callback"), methods=["GET"]),
+        Route("/login/oidc/leave", lazy(oidc, "post_leave"), methods=["POST"]),
+    ]
+
+
+def own_routes() -> list[Route]:
+    """Return the routes of the pages about oneself."""
+    site = lazy("adapters.web.me.site", "answer")
+    return [Route(path, site, methods=["GET", "POST"]) for path in ("/me", "/me/{path:path}")]
 
 
 def lazy(module: str, name: str) -> Endpoint:

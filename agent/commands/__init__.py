@@ -64,4 +64,4 @@ async def answer(
     if number is not None:
         content += f"\n\nTo do it, write /confirm {number}; otherwise /confirm no."
     # What deletes or contains a person's data is nobody else's concern, whatever the command says.
-    return CommandReply(content, True, confirmation=number, files=reply.files)
+    return CommandReply(content, True, confirmation=number, files=reply.files, is_secret=reply.is_secret)

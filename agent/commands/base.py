@@ -20,7 +20,7 @@ class CommandReply:
     """The reply to a command. `is_private`: shown only to the sender, if the platform supports that.
 
     `confirmation` is the number that confirms what the command would do: adapters with buttons show `choices`. `files`
-    are for the sender alone.
+    are for the sender alone. `is_secret`: it is worth something to whoever reads it, and stored nowhere.
     """
 
     text: str
@@ -28,6 +28,7 @@ class CommandReply:
     quit: bool = False
     confirmation: int | None = None
     files: tuple[ReplyFile, ...] = ()
+    is_secret: bool = False
 
     @property
     def choices(self) -> tuple["CommandChoice", ...]:
@@ -61,6 +62,7 @@ class Answered:
     text: str
     confirmation: int | None = None
     files: tuple[ReplyFile, ...] = ()
+    is_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)

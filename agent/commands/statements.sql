@@ -21,3 +21,6 @@ WHERE turns.user_id = :user_id AND turns.parent_turn_id IS NULL AND turns.status
       AND place.platform_channel_id = :channel AND place.platform_thread_id IS NOT DISTINCT FROM CAST(:thread AS text)
   ))
 ORDER BY turns.id DESC LIMIT 1;
+
+-- name: count_attempt
+SELECT parley_count_attempt(:door, :visitor, :most, :seconds);

@@ -28,16 +28,24 @@ class OwnMemory:
 
 
 async def list_own(
-    session: AsyncSession, visibility: Visibility, words: str = "", *, limit: int, skip: int = 0
+    session: AsyncSession,
+    visibility: Visibility,
+    words: str = "",
+    *,
+    limit: int,
+    skip: int = 0,
+    sources: Sequence[str] | None = None,
 ) -> list[OwnMemory]:
     """Return this person's memories that are visible in this place, newest first; with `words`, those with all of them.
 
+    Without words, `sources` chooses what they come from.
     Words that stand in every text, such as "the", are left out; of other words alone nothing is found.
     """
     await act_in(session, visibility)
     parameters = {"user_id": visibility.user_id, "limit": limit, "skip": skip}
     if not words.strip():
-        return [OwnMemory(*row) for row in await session.execute(statements.list_newest, parameters)]
+        of_sources = parameters | {"sources": None if sources is None else list(sources)}
+        return [OwnMemory(*row) for row in await session.execute(statements.list_newest, of_sources)]
     search_words = question_words(words)
     if not search_words:
         return []

@@ -18,6 +18,7 @@ ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip;
 
 -- name: list_newest
 SELECT id, content, scope, source, said_at, speaker, is_from_bot FROM memories WHERE user_id = :user_id AND superseded_by IS NULL
+    AND (CAST(:sources AS text[]) IS NULL OR source = ANY(CAST(:sources AS text[])))
 ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip;
 
 -- name: list_with_words

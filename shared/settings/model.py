@@ -108,6 +108,13 @@ def _check_embedding_model(model: str | None) -> str | None:
     return model
 
 
+def _check_issuer(issuer: str | None) -> str | None:
+    # Who listens on the way could answer for the provider.
+    if issuer is not None and not re.match(r"https://[^/?#@]+|http://(localhost|127\.0\.0\.1)(:\d+)?(/|$)", issuer):
+        raise ValueError("write the provider's address, https://…, as it names itself")
+    return issuer
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Protocols = Annotated[dict[str, Literal["native", "tool_tag", "fenced"]], BeforeValidator(_split_pairs)]
 
@@ -171,6 +178,20 @@ class Settings(BaseModel):
     """Their port; 0 chooses a free one."""
     public_url: str | None = None
     """The public address, with which links begin."""
+    web_guests: bool = False
+    """May anybody who reaches the page [come in as a new guest](../http.md#sign-in)?"""
+    oidc_issuer: Annotated[str | None, AfterValidator(_check_issuer)] = None
+    """Signing in by [an organisation's accounts](../http.md#sign-in) (OpenID Connect): the provider's address."""
+    oidc_client_id: str | None = Field(default=None, validate_default=True)
+    """As what the provider knows Parley."""
+    oidc_client_secret: SecretStr | None = None
+    """The secret that the provider has given out with it."""
+    oidc_name: str = "your organisation"
+    """What the button for that says: Sign in with …"""
+    oidc_email_domains: Names = ()
+    """Only people with a verified address in one of these domains, with commas; unset: whoever the provider knows."""
+    oidc_groups: Names = ()
+    """Only people whose claim `groups` names one of these, with commas."""
     api_token: SecretStr | None = None
     """Token of the API; unset: generated once, in `PARLEY_HOME/api_token`."""
     secret_key: SecretStr | None = None
@@ -279,6 +300,13 @@ class Settings(BaseModel):
         if of_amazon and find_spec("boto3") is None:
             raise ValueError(f"{of_amazon[0]} needs boto3, which is not installed; {EXTRAS_REMEDY} `bedrock`")
         return names
+
+    @field_validator("oidc_client_id")
+    @classmethod
+    def _check_client(cls, client_id: str | None, info: ValidationInfo) -> str | None:
+        if client_id is None and info.data.get("oidc_issuer") is not None:
+            raise ValueError("OIDC_ISSUER needs it: the id that the provider has given to Parley")
+        return client_id
 
     @field_validator("bus_url")
     @classmethod

@@ -1,4 +1,4 @@
-"""`python -m tests.conformance` runs the suites of MCP and A2A and OpenAI's Node client, and prints each scenario."""
+"""`python -m tests.conformance` runs suites that others have written, and programs of others, scenario by scenario."""
 
 import argparse
 import asyncio
@@ -12,10 +12,10 @@ from rich.console import Console
 
 from shared.log import configure_logging
 from shared.settings import prepare_litellm_environment
-from tests.conformance import a2a_suite, mcp_suite, openai_suite
+from tests.conformance import a2a_suite, mcp_suite, oidc_suite, openai_suite
 from tests.conformance.environment import NODE, Verdict
 
-SUITES = {"mcp": mcp_suite.run, "a2a": a2a_suite.run, "openai": openai_suite.run}
+SUITES = {"mcp": mcp_suite.run, "a2a": a2a_suite.run, "openai": openai_suite.run, "oidc": oidc_suite.run}
 
 
 async def run(names: Sequence[str]) -> list[Verdict]:

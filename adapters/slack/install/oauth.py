@@ -24,7 +24,7 @@ from adapters.slack.install.scopes import SCOPES
 from adapters.slack.install.vault import Vault
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.clients import API_BASE, Clients, quiet
-from adapters.web.page.page import NO_STORE, to_note
+from adapters.web.notes import NO_STORE, to_note
 from agent.app import App
 from shared.db.database import Database
 from shared.db.statements import load_statements

@@ -1,19 +1,16 @@
 """Who may see the admin pages: an admin or owner with a session, at an address that is ours."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from itsdangerous import BadSignature, URLSafeSerializer
 from starlette.requests import Request
 
 from adapters.web.guard import app_of, is_ours
+from adapters.web.login.sessions import find_session
 from adapters.web.page.chat import PLATFORM
-from adapters.web.page.sessions import find_login_time, find_session
 from agent.app import App
 from agent.people.participants import ResolvedUser, find_user
 from shared.messages import Permission, Sender
-
-FRESH = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +28,16 @@ class Admin:
 
 async def find_admin(request: Request) -> Admin | None:
     """Return the admin or owner whose browser asks, None for anybody else and at an address that is not ours."""
-    app, who, since = app_of(request), find_session(request), find_login_time(request)
-    if who is None or since is None or not is_ours(app, request.headers.get("host", "")):
+    app, web_session = app_of(request), await find_session(request)
+    if web_session is None or not is_ours(app, request.headers.get("host", "")):
         return None
+    who = web_session.account
     async with app.database.transaction() as session:
         user = await find_user(session, Sender(PLATFORM, who))
     if user is None or not user.may(Permission.ADMIN):
         return None
-    # Not the cookie itself: each visit of the chat page makes it anew, and forms in other tabs would end.
-    token = str(_signer(app).dumps([who, int(since.timestamp())]))
-    return Admin(user, f"{PLATFORM}:{who}", token=token, has_fresh_login=app.clock.now() - since < FRESH)
+    token = str(_signer(app).dumps([who, web_session.id]))
+    return Admin(user, f"{PLATFORM}:{who}", token=token, has_fresh_login=web_session.has_fresh_login)
 
 
 def belongs_to(app: App, admin: Admin, token: str) -> bool:

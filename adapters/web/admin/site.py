@@ -17,7 +17,7 @@ from adapters.web.admin.visit import HEADERS, LARGEST_ID, Form, Visit
 from adapters.web.api.bodies import capped
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
-from adapters.web.page.sessions import require_same_origin
+from adapters.web.login.sessions import require_same_origin
 from shared.errors import Unavailable
 from shared.text import clean
 

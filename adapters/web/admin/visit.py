@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from adapters.web.admin.access import Admin
 from adapters.web.admin.rendering import TEMPLATES, to_sentence
-from adapters.web.page.page import NO_STORE
+from adapters.web.notes import NO_STORE
 from agent.app import App
 from shared.dates.zones import find_zone
 from shared.db.errors import refusals

@@ -10,9 +10,9 @@ from adapters.web.api.bodies import MAX_JSON_BYTES, Closed, Text, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault, invalid
 from adapters.web.guard import app_of
+from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page.chat import PLATFORM, Key, place_in, to_prefix
 from adapters.web.page.chats import BUSY, NO_STORE
-from adapters.web.page.sessions import session_of, with_session
 from adapters.web.page.transcript import to_branch
 from agent.journal.files import FILES_HEADING
 from agent.live.channels import DUE

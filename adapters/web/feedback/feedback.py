@@ -10,9 +10,9 @@ from adapters.web.api.bodies import MAX_JSON_BYTES, Closed, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
+from adapters.web.login.sessions import with_session
 from adapters.web.page.chat import place_in
 from adapters.web.page.chats import NO_STORE
-from adapters.web.page.sessions import with_session
 from shared.db.statements import load_statements
 from shared.models.base import MAX_ID
 from shared.text import clean

@@ -31,8 +31,8 @@ from adapters.web.api.messages import accept_once, number
 from adapters.web.api.uploads import store_uploads
 from adapters.web.faults import Fault, from_validation, invalid
 from adapters.web.guard import app_of
+from adapters.web.login.sessions import WebSession, session_in, session_of, with_session
 from adapters.web.page import history
-from adapters.web.page.sessions import session_of, with_session
 from adapters.web.page.transcript import to_replies
 from agent import commands
 from agent.app import App
@@ -184,14 +184,14 @@ async def get_message_events(request: Request) -> Response:
 async def get_arrivals(request: Request) -> Response:
     """Stream what arrives in a chat, from other windows and scheduled jobs: messages and replies to commands.
 
-    Begins behind the message `after` or the turn `after_turn`, and the reply `after_reply`; ends with the server, and
-    when another branch than `branch` is chosen, which it tells of.
+    Begins behind the message `after` or the turn `after_turn`, and the reply `after_reply`; ends with the server, with
+    the session, and when another branch than `branch` is chosen, which it tells of.
     """
     after, after_turn, after_reply = (
         number(request.query_params.get(name, "0"), name, MAX_ID) for name in ("after", "after_turn", "after_reply")
     )
     seen = Seen(message=after, turn=after_turn, reply=after_reply, branch=request.query_params.get("branch", ""))
-    arrivals = _arrivals(app_of(request), session_of(request), place_in(request), seen=seen)
+    arrivals = _arrivals(app_of(request), session_in(request), place_in(request), seen=seen)
     return sse.follow(_until(request.app.state.closing, arrivals))
 
 
@@ -203,27 +203,38 @@ class Seen:
     turn: int
     reply: int
     branch: str
+    is_over: bool = False
 
 
-async def _arrivals(app: App, who: str, place: Place, *, seen: Seen) -> AsyncGenerator[Event]:
+async def _arrivals(app: App, web_session: WebSession, place: Place, *, seen: Seen) -> AsyncGenerator[Event]:
     async with aclosing(app.events.due_in(place.key)) as looks:
         async for _ in looks:
-            async with app.database.transaction() as session:
-                branch = await history.find_branch(session, place)
-                messages = await history.list_arrivals(
-                    session, place, f"{to_prefix(who)}:", after=seen.message, after_turn=seen.turn
-                )
-                rows = await history.list_new_replies(session, place, seen.reply)
-                replies = await to_replies(session, app, who, rows=rows)
-            if branch != seen.branch:
-                yield Event(0, 0, name="branch", payload={"branch": branch})
+            for event in await _look(app, web_session, place, seen=seen):
+                yield event
+            if seen.is_over:
                 return
-            for message in messages:
-                seen.message = message["message"]
-                yield Event(message["turn_id"] or 0, 0, name="arrival", payload=message)
-            for reply in replies:
-                seen.reply = reply["reply_id"]
-                yield Event(0, 0, name="reply", payload=reply)
+
+
+async def _look(app: App, web_session: WebSession, place: Place, *, seen: Seen) -> list[Event]:
+    """Return what has arrived since, and note it as seen, or that the session or the branch has ended."""
+    who = web_session.account
+    async with app.database.transaction() as session:
+        rows = await history.list_new_replies(session, place, seen.reply, session_id=web_session.id)
+        if rows is None:
+            seen.is_over = True
+            return []
+        branch = await history.find_branch(session, place)
+        messages = await history.list_arrivals(
+            session, place, f"{to_prefix(who)}:", after=seen.message, after_turn=seen.turn
+        )
+        replies = await to_replies(session, app, who, rows=rows)
+    if branch != seen.branch:
+        seen.is_over = True
+        return [Event(0, 0, name="branch", payload={"branch": branch})]
+    seen.message = max([seen.message, *(message["message"] for message in messages)])
+    seen.reply = max([seen.reply, *(reply["reply_id"] for reply in replies)])
+    arrivals = [Event(message["turn_id"] or 0, 0, name="arrival", payload=message) for message in messages]
+    return arrivals + [Event(0, 0, name="reply", payload=reply) for reply in replies]
 
 
 async def _until(closing: asyncio.Event, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:

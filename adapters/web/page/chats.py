@@ -15,9 +15,9 @@ from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, YEARS, Clos
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault, invalid
 from adapters.web.guard import app_of, is_ours
+from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page import history
 from adapters.web.page.chat import KEY, PLATFORM, place_in, to_prefix
-from adapters.web.page.sessions import session_of, with_session
 from adapters.web.page.transcript import read_turns
 from agent.app import App
 from agent.journal.files import FILES_HEADING

@@ -5,8 +5,8 @@ from starlette.responses import JSONResponse, Response
 
 from adapters.web.api.bodies import MAX_JSON_BYTES, Closed, Credential, CredentialName, read_json
 from adapters.web.guard import app_of
+from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page.chat import PLATFORM
-from adapters.web.page.sessions import session_of, with_session
 from agent import commands
 from shared.messages import Sender
 

@@ -10,9 +10,9 @@ from starlette.responses import Response, StreamingResponse
 from adapters.web.faults import invalid
 from adapters.web.files import disposition
 from adapters.web.guard import app_of
+from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page.chat import place_in
 from adapters.web.page.chats import NO_STORE, find_chat
-from adapters.web.page.sessions import session_of, with_session
 from agent.app import App
 from shared.db.statements import load_statements
 

@@ -68,6 +68,8 @@ async def find_branch(session: Session, place: Place) -> str:
     return str((await session.execute(statements.find_branch, {"channel": place.channel})).scalar_one())
 
 
-async def list_new_replies(session: Session, place: Place, after: int) -> Sequence[Any]:
-    """Return what commands have answered in a chat behind a reply."""
-    return (await session.execute(statements.list_new_replies, {"channel": place.channel, "after": after})).all()
+async def list_new_replies(session: Session, place: Place, after: int, *, session_id: int) -> Sequence[Any] | None:
+    """Return what commands have answered in a chat behind a reply; None when the session that asks has ended."""
+    parameters = {"channel": place.channel, "after": after, "session_id": session_id}
+    rows = (await session.execute(statements.list_new_replies, parameters)).all()
+    return [row for row in rows if row.id is not None] if rows else None

@@ -9,8 +9,8 @@ from adapters.web.api.bodies import MAX_JSON_BYTES, Closed, Text, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import invalid
 from adapters.web.guard import app_of
+from adapters.web.login.sessions import find_session, session_of, with_session
 from adapters.web.page.chat import PLATFORM, Key, place_of
-from adapters.web.page.sessions import session_of, with_session
 from agent import commands
 from agent.people.participants import find_user
 from shared.db.statements import load_statements
@@ -58,11 +58,14 @@ async def post_command(request: Request) -> Response:
     reply = await commands.answer(app, Sender(PLATFORM, who), place_of(who, body.chat), text=body.command)
     if reply is None:
         raise invalid("command", "it begins with a slash, as in /memory forget all")
+    # Who has confirmed to be erased has no session any more.
+    is_signed_out = body.command.lstrip().startswith("/confirm") and await find_session(request) is None
     return JSONResponse(
         {
             "content": reply.text,
             "commands": [asdict(choice) for choice in reply.choices],
             "files": [asdict(file) for file in reply.files],
+            "is_signed_out": is_signed_out,
         },
         headers=NO_STORE,
     )

@@ -1,12 +1,10 @@
-"""`GET /`: the chat page, which a one-time link opens, and its static files."""
+"""The chat page, which a session opens, and its static files."""
 
 import gzip
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from functools import cache
-from html import escape
 from pathlib import Path
 
 from starlette.requests import Request
@@ -14,7 +12,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from adapters.web.guard import app_of
-from adapters.web.page.sessions import find_login_time, find_session, give_session, redeem
+from adapters.web.login.links import open_link, show_entrance
+from adapters.web.login.sessions import cookie_of, find_session, set_cookie
+from adapters.web.notes import HEADERS, NO_STORE
 
 STATIC = Path(__file__).parent.parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
@@ -22,70 +22,24 @@ BINARY_TYPES = {".png": "image/png", ".webmanifest": "application/manifest+json"
 WORKER = STATIC / "worker.js"
 # What is shown while there is no network.
 OFFLINE = tuple(STATIC / name for name in ("offline.html", "style.css", "theme.js", "icon.svg"))
-HEADERS = {
-    "Content-Security-Policy": (
-        # `blob:` shows pictures that are picked, before they are sent. No script may make HTML of a text but DOMPurify.
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
-        "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-        "require-trusted-types-for 'script'; trusted-types dompurify parley"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-    "Cache-Control": "no-cache",
-}
-NO_STORE = HEADERS | {"Cache-Control": "no-store"}
-NEW_LINK = "A fresh one is printed by the command: parley link. It opens this page once, within ten minutes."
-NOTE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Parley</title><link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css">
-{head}</head>
-<body class="note"><main><img src="/static/icon.svg" alt="" width="56" height="56"><h1>{title}</h1><p>{text}</p>
-{more}</main></body></html>"""
 
 
 async def get_page(request: Request) -> Response:
-    """Show the page to a browser with a session; exchange a one-time link for a session."""
-    app = app_of(request)
+    """Show the page to a browser with a session; sign one in by a one-time link."""
+    session = await find_session(request)
     key = request.query_params.get("key")
-    who = find_session(request)
     if key is not None and request.method == "GET":
-        web_user = await redeem(app, key)
-        if web_user is not None:
-            return _enter(request, web_user)
-        if who is None:
-            return _note("This link has been used or is too old", NEW_LINK, 401)
-        return _enter(request, who, since=find_login_time(request))
-    if who is None:
-        return _note("This page is opened by a link", NEW_LINK, 401)
+        return await open_link(request, session, key)
+    if session is None:
+        return show_entrance(app_of(request))
     # So that the page can tell what another person has left in this browser.
-    person = hashlib.sha256(who.encode()).hexdigest()[:16]
+    person = hashlib.sha256(session.account.encode()).hexdigest()[:16]
     page = (STATIC / "index.html").read_text("utf-8").replace("<html ", f'<html data-person="{person}" ', 1)
     response = HTMLResponse(page, headers=NO_STORE)
     # Each visit extends the session by 30 days.
-    give_session(app, response, who, since=find_login_time(request))
+    app = app_of(request)
+    set_cookie(app, response, request.cookies[cookie_of(app)])
     return response
-
-
-def _enter(request: Request, who: str, *, since: datetime | None = None) -> Response:
-    # A page that reloads, and not a redirect: after a click in another site's page, the browser would follow the
-    # redirect without the new cookie.
-    response = _note("Welcome", "One moment.", 200, refresh="/")
-    give_session(app_of(request), response, who, since=since)
-    return response
-
-
-def _note(title: str, text: str, status: int, refresh: str | None = None) -> Response:
-    head = f'<meta http-equiv="refresh" content="0; url={refresh}">' if refresh else ""
-    more = f'<p><a href="{refresh}">Go on</a></p>' if refresh else ""
-    return HTMLResponse(to_note(title, text, head=head, more=more), status, headers=NO_STORE)
-
-
-def to_note(title: str, text: str, *, head: str = "", more: str = "") -> str:
-    """Return a page with one message; `head` and `more` are HTML, the rest is text."""
-    return NOTE.format(head=head, title=escape(title), text=escape(text), more=more)
 
 
 def static_routes() -> list[Route]:

@@ -1,11 +1,3 @@
--- name: use_link
--- Returns no row for a link that was used before. Those that have expired are refused without it.
-WITH expired AS (
-    DELETE FROM used_links WHERE expires_at < now() - interval '1 hour'
-)
-INSERT INTO used_links (nonce, expires_at) VALUES (:nonce, to_timestamp(:until))
-ON CONFLICT (nonce) DO NOTHING RETURNING id;
-
 -- name: list_chats
 -- Own chats behind a cursor, the pinned ones first, then the latest; those with nothing but commands have no conversation.
 WITH own AS (
@@ -141,8 +133,10 @@ ON CONFLICT (platform_channel_id, event_id) DO NOTHING;
 SELECT coalesce(max(id), 0) AS id FROM web_replies WHERE platform_channel_id = :channel;
 
 -- name: list_new_replies
-SELECT id, turn_id, event_id, line, reply, created_at FROM web_replies
-WHERE platform_channel_id = :channel AND id > :after ORDER BY id;
+-- One row without a reply when there is none; no row at all when the session that asks has ended.
+SELECT new.id, new.turn_id, new.event_id, new.line, new.reply, new.created_at
+FROM web_sessions AS asking LEFT JOIN web_replies AS new ON new.platform_channel_id = :channel AND new.id > :after
+WHERE asking.id = :session_id AND asking.ends_at > now() ORDER BY new.id;
 
 -- name: list_arrivals
 -- The messages of a chat behind one: those that are open, and those whose turn is newer than the one shown last.

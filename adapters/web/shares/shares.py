@@ -13,10 +13,10 @@ from adapters.web.api.bodies import MAX_JSON_BYTES, Closed, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
+from adapters.web.login.sessions import session_of, with_session
+from adapters.web.notes import HEADERS, to_note
 from adapters.web.page.chat import place_in
 from adapters.web.page.chats import NO_CHAT, NO_STORE, TITLE_CHARS, find_chat, to_range, to_title
-from adapters.web.page.page import HEADERS, to_note
-from adapters.web.page.sessions import session_of, with_session
 from agent.app import App
 from agent.journal.files import FILES_HEADING
 from shared.db.statements import load_statements

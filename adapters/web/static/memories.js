@@ -77,7 +77,16 @@ async function give(command) {
   $("memory-reply").replaceChildren(...shown, ...(buttons.length ? [node("div", "choices", ...buttons)] : []));
   $("memory-reply").scrollIntoView({ block: "nearest" });
   buttons[0]?.focus();
-  if (!buttons.length) await load();
+  if (reply.is_signed_out) showNone("I remember nothing about you any more.");
+  else if (!buttons.length) await load();
+}
+
+function showNone(text) {
+  $("memory-list").replaceChildren();
+  $("memory-none").hidden = false;
+  $("memory-none").textContent = text;
+  $("memory-more").hidden = true;
+  $("memory-about").hidden = true;
 }
 
 async function ask(address, options) {

@@ -7,6 +7,7 @@ from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Interaction
 from tests.standins.discord.world import EPHEMERAL, SUPPRESS_EMBEDS, snowflake
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.login import find_link, open_by_hand, open_page
 
 
 async def test_commands_are_registered_once_per_change_and_not_per_start(
@@ -291,3 +292,28 @@ async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_
     assert message.startswith("I have not kept the credential that you wrote")
     assert not server.model.requests
     assert "lantern" not in str(await server.sql("SELECT content FROM inbox"))
+
+
+async def test_login_sends_a_link_to_the_person_alone_that_opens_the_page_as_them(server: Scene) -> None:
+    await server.discord.until(lambda: server.discord.commands)
+    interaction = await server.ann.types("login", server.general)
+    reply = await interaction.answered()
+    typed = await server.bob.says("<@{bot}> /login".replace("{bot}", server.discord.world.bot["id"]), server.general)
+    await server.discord.until(lambda: server.bob.reads(server.bob.dm()))
+    async with open_page(server.parley) as site:
+        entered = await open_by_hand(find_link(site, reply))
+        own = find_link(site, server.bob.reads(server.bob.dm())[-1]["content"])
+        # Ann sends Bob's link on to herself, in a browser where she is signed in.
+        forwarded = await open_by_hand(own, entered.cookies)
+        used = await open_by_hand(find_link(site, reply))
+
+    assert interaction.is_private
+    assert [post["content"] for post in server.ann.reads(server.general) if post["id"] != typed["id"]] == []
+    assert (entered.status_code, used.status_code) == (200, 401)
+    assert "You are signed in as Ann. This link opens Parley as Bob." in forwarded.text
+    assert await server.sql(
+        "SELECT array_agg(platform ORDER BY platform) FROM user_platform_links GROUP BY user_id ORDER BY user_id"
+    ) == [(["discord", "web"],), (["discord"],)]
+    for _ in range(4):
+        assert "key=" in await (await server.ann.types("login", server.general)).answered()
+    assert "too many links" in await (await server.ann.types("login", server.general)).answered()

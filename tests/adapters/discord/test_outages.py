@@ -99,6 +99,12 @@ async def test_the_answer_to_a_slash_command_whose_response_is_gone_comes_as_a_d
 
     assert "5,000 tokens" in (await server.ann.hears(server.ann.dm()))[0]
     assert server.ann.reads(server.general) == []
+    # A link that signs in is stored nowhere.
+    server.discord.faults.append(Fault("POST", "/callback", 404, code=10062))
+    await server.ann.types("login", server.general)
+    await server.discord.until(lambda: len(server.ann.reads(server.ann.dm())) == 2)
+    assert server.ann.reads(server.ann.dm())[1]["content"].startswith("I could not answer in time")
+    assert await server.value("SELECT count(*) FROM outbox WHERE content LIKE '%key=%'") == 0
 
 
 async def test_one_channel_that_answers_503_holds_up_no_other(server: Scene) -> None:

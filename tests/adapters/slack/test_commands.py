@@ -5,6 +5,7 @@ from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Interaction, Json, Person
+from tests.support.login import find_link, open_by_hand, open_page
 from tests.support.slack_transports import opened_by_http
 
 
@@ -235,4 +236,19 @@ async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_
     assert "I have not kept" in office.ann.whispers(office.general)[-1]["text"]
     assert not office.model.requests
     assert "lantern" not in str(await office.sql("SELECT content FROM inbox"))
+    assert office.refusals() == []
+
+
+async def test_login_sends_a_link_to_the_person_alone_that_opens_the_page_as_them(office: Scene) -> None:
+    interaction = await office.ann.slash(office.general, "/parley", "login")
+    reply = (await interaction.answered())[-1]
+    async with open_page(office.parley) as site:
+        entered = await open_by_hand(find_link(site, reply))
+        used = await open_by_hand(find_link(site, reply))
+
+    assert was_private(interaction)
+    assert office.ann.reads(office.general) == []
+    assert (entered.status_code, used.status_code) == (200, 401)
+    assert await office.value("SELECT count(DISTINCT user_id) FROM user_platform_links") == 1
+    assert await office.value("SELECT login FROM web_sessions") == "command"
     assert office.refusals() == []

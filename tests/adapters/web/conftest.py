@@ -26,6 +26,8 @@ __all__ = ["browser_address", "chromium"]
 
 TOKEN = "test-token"
 BROWSER = {"Sec-Fetch-Site": "same-origin"}
+# As a browser opens an address that no page has led it to.
+BY_HAND = {"Sec-Fetch-Site": "none"}
 # To read the system's certificates takes each new client 30 ms, and these clients speak plain HTTP.
 NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 

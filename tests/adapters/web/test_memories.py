@@ -68,7 +68,8 @@ async def test_the_page_exports_and_erases_its_person(site: Site, chromium: Brow
         await page.get_by_role("button", name="Erase me").click()
         await page.get_by_role("button", name="Yes, do it").click()
         await expect(page.locator("#memory-reply")).to_contain_text("You are erased.")
-        await expect(page.locator("#memory-none")).to_have_text("I remember nothing about you yet.")
+        await expect(page.locator("#memory-none")).to_have_text("I remember nothing about you any more.")
+    assert await site.parley.value("SELECT count(*) FROM web_sessions") == 0
     assert await site.parley.value("SELECT count(*) FROM users WHERE id = :id", id=user_id) == 0
 
 

@@ -39,7 +39,19 @@ CHECKS = [
 # Not to be ready is an answer, too.
 EXCEPT: dict[str, Any] = {"/readyz": (not_a_server_error,)}
 # What browsers and the pages' own scripts call, and the second address of the agent card.
-NOT_FOR_PROGRAMS = ("/admin", "/chat/", "/page/", "/shared/", "/static/", "/sw.js", "/docs", "/.well-known/agent.json")
+NOT_FOR_PROGRAMS = (
+    "/chat/",
+    "/page/",
+    "/shared/",
+    "/sw.js",
+    "/static/",
+    "/docs",
+    "/login",
+    "/logout",
+    "/me/",
+    "/admin",
+    "/.well-known/agent.json",
+)
 EXAMPLES = 6
 REFUSALS = [400, 401, 404, 405, 413, 415]
 
@@ -55,7 +67,7 @@ async def test_every_address_for_programs_is_described(site: Site) -> None:
     served = {
         (route.path, method)
         for route in build_web(site.parley.app, list_routes()).routes
-        if isinstance(route, Route) and route.path != "/" and not route.path.startswith(NOT_FOR_PROGRAMS)
+        if isinstance(route, Route) and route.path not in ("/", "/me") and not route.path.startswith(NOT_FOR_PROGRAMS)
         for method in (route.methods or set()) - {"HEAD"}
     }
     assert described == served

@@ -50,8 +50,8 @@ async def test_help_lists_what_the_platform_has(parley: Parley) -> None:
     lines = (await ask(parley, "  /HELP  ")).splitlines()
 
     assert [line.split()[0] for line in lines[1:]] == [
-        "/budget", "/confirm", "/credential", "/erase", "/export", "/help", "/me", "/memory", "/more", "/persona",
-        "/reset", "/schedule", "/stop", "/why",
+        "/budget", "/confirm", "/credential", "/erase", "/export", "/help", "/login", "/me", "/memory", "/more",
+        "/persona", "/reset", "/schedule", "/stop", "/why",
     ]  # fmt: skip
     assert all(" - " in line and line.endswith(".") for line in lines[1:])
     assert await ask(parley, "/help /stop") == lines[-2]

@@ -1,0 +1,1 @@
+"""How people come to the page and leave it: one-time links, sessions, sign-out."""

@@ -1,0 +1,42 @@
+"""Small forms of pages that need no script: how they are read, and what their pages allow."""
+
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from adapters.web.api.bodies import capped, require_type
+from adapters.web.faults import Fault
+from adapters.web.guard import app_of
+from adapters.web.notes import NO_STORE
+from shared.db.statements import load_statements
+from shared.errors import Refusal
+
+statements = load_statements(__file__)
+
+ATTEMPT_SECONDS = 600
+TOO_MANY = "There were too many attempts from your network; please wait ten minutes."
+MAX_FORM_BYTES, MAX_FIELDS = 16 * 1024, 20
+# A form of ours is sent to us alone, and browsers without TLS say where it comes from by nothing but its origin.
+FORM_HEADERS = NO_STORE | {
+    "Content-Security-Policy": NO_STORE["Content-Security-Policy"].replace("form-action 'none'", "form-action 'self'"),
+    "Referrer-Policy": "same-origin",
+}
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a small form."""
+    require_type(request, "application/x-www-form-urlencoded")
+    body = b"".join([chunk async for chunk in capped(request, MAX_FORM_BYTES)])
+    try:
+        return dict(parse_qsl(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise Fault(400, "invalid_form", f"A form has at most {MAX_FIELDS} fields.") from None
+
+
+async def count_attempt(request: Request, door: str, most: int) -> None:
+    """Count that an address comes to a way of signing in; raises `Refusal` above so many in ten minutes."""
+    address = request.client.host if request.client else ""
+    parameters = {"door": door, "visitor": address, "most": most, "seconds": ATTEMPT_SECONDS}
+    async with app_of(request).database.transaction() as session:
+        if not (await session.execute(statements.count_attempt, parameters)).scalar_one():
+            raise Refusal(TOO_MANY)

@@ -1,0 +1,163 @@
+"""The one-time link: it signs a browser in, after a question unless the person has opened it alone in this browser.
+
+A page of somebody else that leads a browser to a link would sign it in as whom it likes, and read what is written
+then. So nothing but a navigation that no page has started, such as a click in a terminal or an app, signs in at once,
+and that only a browser in which nobody else is: otherwise the page says as whom one would go on, and a form of ours
+asks. What remains is a person who opens a stranger's link by hand: the page and its menu say as whom one is here.
+"""
+
+from html import escape
+from secrets import token_hex
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from adapters.web.guard import app_of
+from adapters.web.login.forms import FORM_HEADERS, count_attempt, read_form
+from adapters.web.login.sessions import (
+    WebSession,
+    begin_session,
+    end_sessions,
+    find_session,
+    require_same_origin,
+    set_cookie,
+)
+from adapters.web.notes import NEW_LINK, note
+from agent.app import App
+from agent.commands.login import PAGE, LinkClaim, read_link
+from shared.db.statements import load_statements
+from shared.errors import Refusal
+from shared.messages import Sender
+
+statements = load_statements(__file__)
+
+QUESTION = """<form method="post" action="/login"><input type="hidden" name="key" value="{key}">
+<input type="hidden" name="instead_of" value="{instead_of}">
+<button type="submit" class="primary">Go on as {name}</button></form>
+<p><a href="/">{stay}</a></p>"""
+PROVIDER = """<form method="post" action="/login/oidc">
+<button type="submit" class="primary">Sign in with {name}</button></form>"""
+
+LEAVE = (
+    """<form method="post" action="/login/oidc/leave"><button type="submit">Sign out of {name}, too</button></form>"""
+)
+GUEST = """<form method="post" action="/login/guest"><button type="submit">Go on as a guest</button></form>"""
+# New guests of one address in ten minutes: each of them has a budget.
+MOST_GUESTS = 5
+
+
+async def open_link(request: Request, session: WebSession | None, key: str) -> Response:
+    """Answer a browser that opens a link: sign it in, or ask."""
+    app = app_of(request)
+    claim = read_link(app, key)
+    if claim is None or await _is_used(app, claim):
+        return _refuse(app, session)
+    person_id, name = await _find_person(app, claim.account)
+    is_alone = request.headers.get("sec-fetch-site") in ("none", "same-origin")
+    if is_alone and (session is None or session.user_id == person_id):
+        return await _sign_in(request, claim) or _refuse(app, session)
+    return await _ask(app, session, key, name=name)
+
+
+async def post_login(request: Request) -> Response:
+    """Sign in by a one-time link when the person has said yes, unless somebody else is signed in since."""
+    require_same_origin(request)
+    fields = await read_form(request)
+    app, key, session = app_of(request), fields.get("key", ""), await find_session(request)
+    claim = read_link(app, key)
+    if claim is None:
+        return _refuse(app, session)
+    person_id, name = await _find_person(app, claim.account)
+    is_known = session is None or str(session.id) == fields.get("instead_of") or session.user_id == person_id
+    if not is_known:
+        return await _ask(app, session, key, name=name)
+    return await _sign_in(request, claim) or _refuse(app, session)
+
+
+async def post_guest(request: Request) -> Response:
+    """Sign in whoever asks as a new guest, where the settings allow it."""
+    app = app_of(request)
+    if not app.settings.web_guests:
+        raise HTTPException(404)
+    require_same_origin(request)
+    if (session := await find_session(request)) is not None:
+        return _refuse(app, session)
+    try:
+        await count_attempt(request, "guest", MOST_GUESTS)
+    except Refusal as refusal:
+        return note("You are not signed in", str(refusal), 429)
+    return enter(request, await begin_session(request, Sender(PAGE, token_hex(16)), "guest"))
+
+
+async def post_logout(request: Request) -> Response:
+    """Sign out this browser, and have it forget what the page has kept in it."""
+    require_same_origin(request)
+    app, session = app_of(request), await find_session(request)
+    if session is not None:
+        await end_sessions(app, session.user_id, session.id)
+    name = escape(app.settings.oidc_name)
+    more = LEAVE.format(name=name) if app.settings.oidc_issuer else ""
+    response = note("You are signed out", "Open the page with a new link.", 200, more=more, headers=FORM_HEADERS)
+    response.headers["Clear-Site-Data"] = '"cache", "storage"'
+    set_cookie(app, response, "")
+    return response
+
+
+async def _sign_in(request: Request, claim: LinkClaim) -> Response | None:
+    app = app_of(request)
+    # In the database, because a link is opened at any of the machines.
+    async with app.database.statement() as session:
+        parameters = {"nonce": claim.nonce, "until": claim.until}
+        row = (await session.execute(statements.use_link, parameters)).one_or_none()
+    if row is None:
+        return None
+    return enter(request, await begin_session(request, claim.account, claim.way))
+
+
+def enter(request: Request, token: str) -> Response:
+    """Return the response that signs a browser in, and leads it to the page."""
+    # A page that reloads, and not a redirect: after a click in another site's page, the browser would follow the
+    # redirect without the new cookie.
+    response = note("Welcome", "One moment.", 200, refresh="/")
+    set_cookie(app_of(request), response, token)
+    return response
+
+
+async def _is_used(app: App, claim: LinkClaim) -> bool:
+    async with app.database.statement() as session:
+        return bool((await session.execute(statements.is_link_used, {"nonce": claim.nonce})).scalar_one())
+
+
+async def _find_person(app: App, account: Sender) -> tuple[int | None, str]:
+    async with app.database.statement() as session:
+        parameters = {"platform": account.platform, "account": account.platform_user_id}
+        row = (await session.execute(statements.find_person, parameters)).one_or_none()
+    return (None, account.username or "a new person") if row is None else (row.user_id, row.name)
+
+
+async def _ask(app: App, session: WebSession | None, key: str, *, name: str) -> Response:
+    if session is None:
+        text, stay = f"This link opens Parley as {name}. Go on only if that is you.", "No, leave it"
+    else:
+        _, own_name = await _find_person(app, Sender(PAGE, session.account))
+        text, stay = f"You are signed in as {own_name}. This link opens Parley as {name}.", f"Stay {own_name}"
+    form = QUESTION.format(
+        key=escape(key), instead_of="" if session is None else session.id, name=escape(name), stay=escape(stay)
+    )
+    return note(f"Go on as {name}?", text, 200, more=form, headers=FORM_HEADERS)
+
+
+def _refuse(app: App, session: WebSession | None) -> Response:
+    if session is not None:
+        return note("Welcome back", "One moment.", 200, refresh="/")
+    return show_entrance(app, "This link has been used or is too old")
+
+
+def show_entrance(app: App, title: str | None = None) -> Response:
+    """Say to whoever is not signed in how to do that."""
+    settings = app.settings
+    more = PROVIDER.format(name=escape(settings.oidc_name)) if settings.oidc_issuer else ""
+    more += GUEST if settings.web_guests else ""
+    title = title or ("Sign in" if more else "This page is opened by a link")
+    return note(title, NEW_LINK, 401, more=more, headers=FORM_HEADERS)

@@ -1,0 +1,135 @@
+"""Signing in at an organisation's provider, and linking an account there with the person who is signed in.
+
+The provider sends the browser back by a navigation of its own, with which no cookie of the session comes. So its
+answer becomes a one-time link, which asks where somebody else is signed in. The browser that begins holds the other
+half of the answer in a signed cookie: an answer that is sent to somebody else opens nothing.
+"""
+
+from secrets import token_urlsafe
+from urllib.parse import urlsplit
+
+from itsdangerous import BadSignature, URLSafeSerializer
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from adapters.web.guard import app_of
+from adapters.web.login.forms import count_attempt
+from adapters.web.login.provider import CALLBACK, Attempt, NotSignedIn, Provider
+from adapters.web.login.sessions import find_session, is_secure, require_same_origin
+from adapters.web.notes import note
+from agent.app import App
+from agent.commands.login import LINK_LIFE, one_time_link, page_address
+from shared.db.statements import load_statements
+from shared.errors import ParleyError, Refusal
+from shared.messages import Sender
+
+statements = load_statements(__file__)
+
+COOKIE = "parley_oidc"
+# Of one address in ten minutes.
+MOST_ATTEMPTS = 30
+OTHER_PERSON = "This account signs in somebody else here; an admin can join the two (admin.merge_users)."
+
+
+async def post_start(request: Request) -> Response:
+    """Send the browser to the provider: to sign in, or for a person who is signed in, to link the account."""
+    app = require_provider(request)
+    require_same_origin(request)
+    try:
+        await count_attempt(request, "oidc", MOST_ATTEMPTS)
+        session = await find_session(request)
+        provider = await Provider.read(app, page_address(app) + CALLBACK)
+    except ParleyError as error:
+        return note("You are not signed in", str(error), 503)
+    attempt = Attempt(token_urlsafe(24), token_urlsafe(24), token_urlsafe(48))
+    until = int((app.clock.now() + LINK_LIFE).timestamp())
+    claim = [attempt.state, attempt.nonce, attempt.verifier, until, None if session is None else session.id]
+    response = note("To your organisation", "One moment.", 200, refresh=provider.to_address(attempt))
+    _set_cookie(app, response, str(_signer(app).dumps(claim)))
+    return response
+
+
+async def get_callback(request: Request) -> Response:
+    """Take the provider's answer, once and in the browser that asked."""
+    app = require_provider(request)
+    try:
+        response = await _take_answer(app, request)
+    except ParleyError as error:
+        response = note("You are not signed in", str(error), 403 if isinstance(error, Refusal) else 503)
+    _set_cookie(app, response, "")
+    return response
+
+
+async def post_leave(request: Request) -> Response:
+    """Lead a browser that is signed out here to where the provider signs it out, too."""
+    app = require_provider(request)
+    require_same_origin(request)
+    try:
+        address = (await Provider.read(app, page_address(app) + CALLBACK)).to_exit(page_address(app))
+    except ParleyError as error:
+        return note("You are signed out here", str(error), 503)
+    if address is None:
+        return note("You are signed out here", "There is no way to sign out there from here.", 200)
+    return note("To your organisation", "One moment.", 200, refresh=address)
+
+
+async def _take_answer(app: App, request: Request) -> Response:
+    try:
+        state, nonce, verifier, until, session_id = _signer(app).loads(request.cookies.get(COOKIE, ""))
+    except BadSignature:
+        raise NotSignedIn from None
+    query = dict(request.query_params)
+    # Also an answer that is refused is taken: its code is worth nothing then.
+    if until <= app.clock.now().timestamp() or query.get("state") != state or not await _is_first(app, state, until):
+        raise NotSignedIn
+    provider = await Provider.read(app, page_address(app) + CALLBACK)
+    account = await provider.find_account(query, Attempt(state, nonce, verifier))
+    if session_id is not None:
+        return await _link(app, session_id, account)
+    link = one_time_link(app, account.platform_user_id, account.platform, way="oidc", username=account.username)
+    return note("Welcome", "One moment.", 200, refresh=f"/?{urlsplit(link).query}")
+
+
+async def _link(app: App, session_id: int, account: Sender) -> Response:
+    parameters = {"platform": account.platform, "account": account.platform_user_id}
+    async with app.database.transaction() as session:
+        user_id = (await session.execute(statements.find_session_user, {"id": session_id})).scalar_one_or_none()
+        if user_id is None:
+            raise NotSignedIn
+        owner = (await session.execute(statements.link_account, parameters | {"user_id": user_id})).scalar_one()
+    if owner != user_id:
+        raise Refusal(OTHER_PERSON)
+    return note("Linked", "You can sign in by this account from now on.", 200, refresh="/me/accounts")
+
+
+async def _is_first(app: App, state: str, until: int) -> bool:
+    async with app.database.statement() as session:
+        parameters = {"nonce": f"oidc {state}", "until": until}
+        return (await session.execute(statements.use_link, parameters)).one_or_none() is not None
+
+
+def require_provider(request: Request) -> App:
+    """Return the app; raises a 404 when no provider is configured."""
+    app = app_of(request)
+    if app.settings.oidc_issuer is None:
+        raise HTTPException(404)
+    return app
+
+
+def _set_cookie(app: App, response: Response, value: str) -> None:
+    # Not strict: the provider's page leads back here.
+    response.set_cookie(
+        COOKIE,
+        value,
+        max_age=int(LINK_LIFE.total_seconds()) if value else 0,
+        path="/login/oidc",
+        secure=is_secure(app),
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def _signer(app: App) -> URLSafeSerializer:
+    # It signs with the last key; our setting lists the newest first.
+    return URLSafeSerializer(list(reversed(app.secrets.secret_keys)), salt="parley-web-oidc")
