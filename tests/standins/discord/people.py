@@ -8,6 +8,7 @@ from tests.standins.discord.server import DiscordStandIn
 from tests.standins.discord.world import DM, EPHEMERAL, LOADING, Json, now, snowflake
 
 SLASH, COMPONENT, FORM = 2, 3, 5
+TEXT_INPUT, USER_LIST, CHANNEL_LIST = 4, 5, 8
 GUILD, BOT_DM, PRIVATE_CHANNEL = 0, 1, 2
 CHAT_INPUT, USER_MENU, MESSAGE_MENU = 1, 2, 3
 
@@ -115,16 +116,44 @@ class Person:
         return await self._interact(SLASH, self.standin.world.channels[message["channel_id"]], invocation)
 
     async def fills(self, interaction: Interaction, **fields: str) -> Interaction:
-        """Send the form that an interaction has opened."""
+        """Send the form that an interaction has opened; fields that are not named keep what they begin with."""
+        for label in interaction.form["components"]:
+            component = label["component"]
+            value = fields.get(component["custom_id"]) or component.get("value") or _begins_with(component)
+            assert value or not component.get("required", True), f"{component['custom_id']} must be filled in"
+            allowed = [option["value"] for option in component.get("options", ())]
+            values = [value] if isinstance(value, str) else value
+            assert not allowed or set(values) <= set(allowed), f"it is one of {allowed}"
+        return await self.forges(interaction, **fields)
+
+    async def forges(self, interaction: Interaction, **fields: str) -> Interaction:
+        """Send a form as a program could, whatever it allows."""
         form = interaction.form
-        components = [label["component"] for label in form["components"]]
-        assert {component["custom_id"] for component in components} == set(fields)
-        values = [{key: component[key] for key in ("type", "custom_id")} for component in components]
-        rows = [
-            {"type": 18, "component": component | {"value": fields[component["custom_id"]]}} for component in values
-        ]
+        components = {label["component"]["custom_id"]: label["component"] for label in form["components"]}
+        assert set(fields) <= set(components), f"there is no field {set(fields) - set(components)}"
         channel = self.standin.world.channels[interaction.payload["channel_id"]]
-        return await self._interact(FORM, channel, {"custom_id": form["custom_id"], "components": rows})
+        rows: list[Json] = []
+        resolved: Json = {}
+        for name, component in components.items():
+            answer: Json = {key: component[key] for key in ("type", "custom_id")}
+            if component["type"] == TEXT_INPUT:
+                answer["value"] = fields.get(name, component.get("value", ""))
+            else:
+                answer["values"] = [fields[name]] if name in fields else _begins_with(component)
+                self._resolve(component, answer["values"], channel, resolved)
+            rows.append({"type": 18, "component": answer})
+        sent = {"custom_id": form["custom_id"], "components": rows, "resolved": resolved}
+        return await self._interact(FORM, channel, sent)
+
+    def _resolve(self, component: Json, values: Sequence[str], channel: Json, resolved: Json) -> None:
+        """Add what Discord tells about the people and channels that were chosen: members of the server, or nothing."""
+        world, guild_id = self.standin.world, str(channel.get("guild_id"))
+        for value in values:
+            if component["type"] == USER_LIST and (guild_id, value) in world.members:
+                resolved.setdefault("members", {})[value] = world.member(guild_id, value) | {"permissions": "0"}
+                resolved.setdefault("users", {})[value] = world.people[value]
+            elif component["type"] == CHANNEL_LIST and world.channels.get(value, {}).get("guild_id") == guild_id:
+                resolved.setdefault("channels", {})[value] = world.channels[value] | {"permissions": "0"}
 
     async def _interact(self, kind: int, channel: Json, invocation: Json, **fields: Any) -> Interaction:
         world = self.standin.world
@@ -174,6 +203,11 @@ class Person:
 
         await self.standin.until(lambda: len(ended()) >= count)
         return ended()
+
+
+def _begins_with(component: Json) -> list[str]:
+    chosen = [option["value"] for option in component.get("options", ()) if option.get("default")]
+    return chosen or [value["id"] for value in component.get("default_values", ())]
 
 
 def _context_of(channel: Json) -> int:

@@ -19,6 +19,8 @@ EPHEMERAL = 1 << 6
 ALLOWED_FLAGS = (1 << 2) | (1 << 12) | (1 << 13) | (1 << 15)
 MOST_COMMANDS = {1: 100, 2: 15, 3: 15}
 BUTTON, SELECT, TEXT_INPUT, LABEL = 2, 3, 4, 18
+# The lists that a form may have, with the kind of what is chosen there already.
+PICKERS = {3: None, 5: "user", 8: "channel"}
 COMMAND_NAME = re.compile(r"^[-_\w]{1,32}$")
 
 
@@ -153,11 +155,36 @@ def check_form(form: Json, _files: int) -> None:
     for label in form["components"]:
         if label.get("type") != LABEL or not 1 <= len(label.get("label", "")) <= 45:
             raise invalid("components.0.label", "Must be between 1 and 45 in length.", "BASE_TYPE_BAD_LENGTH")
-        field = label.get("component", {})
-        if field.get("type") != TEXT_INPUT or "label" in field or field.get("style") not in (1, 2):
-            raise invalid("components.0.component", "Value must be a text input without a label.")
-        if not 1 <= len(field.get("custom_id", "")) <= 100 or not 1 <= field.get("max_length", 4000) <= 4000:
-            raise invalid("components.0.component", "Must be between 1 and 4000.", "NUMBER_TYPE_MAX")
+        _check_field(label.get("component", {}))
+    custom_ids = [label["component"]["custom_id"] for label in form["components"]]
+    if len(set(custom_ids)) < len(custom_ids):
+        raise invalid("components", "Component custom id cannot be duplicated", "COMPONENT_CUSTOM_ID_DUPLICATED")
+
+
+def _check_field(field: Json) -> None:
+    if not 1 <= len(field.get("custom_id", "")) <= 100 or "label" in field:
+        raise invalid("components.0.component", "Must be between 1 and 100 in length.", "BASE_TYPE_BAD_LENGTH")
+    if field.get("type") in PICKERS:
+        least, most = field.get("min_values", 1), field.get("max_values", 1)
+        if not 0 <= least <= most <= 25 or (least == 0) == field.get("required", True):
+            raise invalid("components.0.component.min_values", "A required field has at least one value.")
+        if any(value.get("type") != PICKERS[field["type"]] for value in field.get("default_values", ())):
+            raise invalid("components.0.component.default_values", "Value does not fit the kind of list.")
+        if field["type"] == SELECT:
+            _check_options(field.get("options", []))
+    elif field.get("type") != TEXT_INPUT or field.get("style") not in (1, 2):
+        raise invalid("components.0.component.type", "Value must be one of 3, 4, 5, 6, 7, 8, 19.")
+    elif not 1 <= field.get("max_length", 4000) <= 4000 or len(field.get("value", "")) > field.get("max_length", 4000):
+        raise invalid("components.0.component", "Must be between 1 and 4000.", "NUMBER_TYPE_MAX")
+
+
+def _check_options(options: list[Json]) -> None:
+    values = [option.get("value", "") for option in options]
+    if not 1 <= len(options) <= 25 or len(set(values)) < len(values):
+        raise invalid("components.0.options", "Must be between 1 and 25 in length, and unique.")
+    for option in options:
+        if not 1 <= len(option.get("label", "")) <= 100 or not 1 <= len(option.get("value", "")) <= 100:
+            raise invalid("components.0.options", "Must be between 1 and 100 in length.", "BASE_TYPE_BAD_LENGTH")
 
 
 def check_commands(commands: Any) -> None:

@@ -258,6 +258,14 @@ def _find_element(blocks: Sequence[Json], name: str) -> tuple[Json, Json]:
     raise AssertionError(f"there is no {name!r} among {labels}")
 
 
+# What each kind of field begins with, and what was chosen in it.
+FIELDS = {
+    "static_select": ("initial_option", "selected_option"),
+    "users_select": ("initial_user", "selected_user"),
+    "conversations_select": ("initial_conversation", "selected_conversation"),
+}
+
+
 def _filled(view: Json, values: Json) -> Json:
     """Return a modal's state with these values."""
     state: Json = {}
@@ -266,9 +274,13 @@ def _filled(view: Json, values: Json) -> Json:
         action_id = str(element.get("action_id"))
         if block["type"] != "input" and action_id not in values:
             continue
-        value = values.get(action_id, element.get("initial_value"))
+        initial, field = FIELDS.get(str(element.get("type")), ("initial_value", "value"))
+        value = values.get(action_id, element.get(initial))
         if block["type"] == "input" and not block.get("optional"):
             assert value is not None, f"{action_id!r} must be filled in"
-        result = value if isinstance(value, dict) else {"value": value}
-        state[block["block_id"]] = {action_id: {"type": element["type"], **result}}
+        if element.get("type") == "static_select" and isinstance(value, str):
+            options = [option for option in element["options"] if option["value"] == value]
+            # One that the list does not have, as a program could send it.
+            value = options[0] if options else {"text": {"type": "plain_text", "text": value}, "value": value}
+        state[block["block_id"]] = {action_id: {"type": element.get("type"), field: value}}
     return state

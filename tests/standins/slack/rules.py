@@ -172,6 +172,8 @@ def _check_options(element: Json, where: str) -> None:
         check_text(option.get("text"), f"{where}/options/{number}/text", 75)
         if not 1 <= len(option.get("value", "")) <= 150:
             raise _bad(f"{where}/options/{number}/value", "must be less than 151 characters")
+    if "initial_option" in element and element["initial_option"] not in options:
+        raise _bad(f"{where}/initial_option", "must exactly match one of the options")
 
 
 def _check_table(block: Json, where: str) -> None:
