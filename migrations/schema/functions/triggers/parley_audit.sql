@@ -13,6 +13,9 @@ DECLARE
     v_row_id bigint := coalesce(v_new, v_old) ->> 'id';
     v_entry public.audit_log;
 BEGIN
+    IF current_setting('parley.acting_server', true) <> '' THEN
+        PERFORM public.parley_check_reach(TG_TABLE_NAME, v_old, v_new);
+    END IF;
     IF TG_ARGV[0] = 'of' THEN
         SELECT jsonb_object_agg(key, value) INTO v_old FROM jsonb_each(v_old) WHERE key = ANY (TG_ARGV[1:]);
         SELECT jsonb_object_agg(key, value) INTO v_new FROM jsonb_each(v_new) WHERE key = ANY (TG_ARGV[1:]);
