@@ -202,3 +202,9 @@ def without_credentials_in(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: without_credentials_in(part) for name, part in value.items()}
     return [without_credentials_in(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def to_sentence(text: str) -> str:
+    """Return what a function of the database says as a sentence."""
+    end = "" if text.endswith((".", "!", "?")) else "."
+    return f"{text[:1].upper()}{text[1:]}{end}"

@@ -3,10 +3,10 @@
 import re
 
 from agent.app import App
-from agent.commands.base import Command, CommandChoice, CommandReply, Request, command
+from agent.commands.admin import find_form
+from agent.commands.base import Command, CommandChoice, CommandReply, command, open_request
 from agent.commands.credentials import find_credential_form, keep_credential
 from agent.commands.registry import find_command, list_commands, unknown_command
-from agent.people.participants import resolve_user, with_roles
 from shared.errors import ParleyError
 from shared.messages import Place, PlatformContext, Sender
 from shared.text import clean, cut
@@ -19,6 +19,7 @@ __all__ = [
     "command",
     "find_command",
     "find_credential_form",
+    "find_form",
     "keep_credential",
     "list_commands",
 ]
@@ -48,11 +49,10 @@ async def answer(
     if command is None:
         return CommandReply(unknown_command(place.platform, name), is_private=True)
     async with app.database.transaction() as session:
-        user = await resolve_user(session, sender)
-        user = await with_roles(
-            session, user, sender=sender, place=place, platform_context=platform_context or PlatformContext()
+        context = platform_context or PlatformContext()
+        request = await open_request(
+            session, app, sender, place=place, context=context, adapter=adapter or place.platform
         )
-    request = Request(app, sender, place, user=user, adapter=adapter or place.platform)
     argument = (match[2] or "").strip()
     try:
         reply = await command.run(request, argument)

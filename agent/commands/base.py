@@ -7,10 +7,11 @@ from typing import Any
 
 from agent.app import App
 from agent.commands.signature import Form, Run, split_word
-from agent.people.participants import ResolvedUser
+from agent.people.participants import ResolvedUser, resolve_user, with_roles
 from agent.people.pauses import PersonPaused
+from shared.db.driver import Session
 from shared.errors import Refusal
-from shared.messages import Permission, Place, ReplyFile, Sender
+from shared.messages import Permission, Place, PlatformContext, ReplyFile, Sender
 
 CONFIRM = re.compile(r"/confirm (\d{1,18})")
 
@@ -81,6 +82,15 @@ class Request:
             raise PersonPaused
         if self.user.permission < permission:
             raise Refusal(f"This needs the permission {permission.label}; yours is {self.user.permission.label}.")
+
+
+async def open_request(
+    session: Session, app: App, sender: Sender, *, place: Place, context: PlatformContext, adapter: str
+) -> Request:
+    """Return the request of this sender, with what the person may do in this place."""
+    user = await resolve_user(session, sender)
+    user = await with_roles(session, user, sender=sender, place=place, platform_context=context)
+    return Request(app, sender, place, user=user, adapter=adapter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,14 @@ from typing import Annotated
 from pydantic import Field
 
 from agent.commands.base import Request, command
-from agent.commands.grants.requests import MOST_DAYS, Approver, ask, decide, list_requests
+from agent.commands.grants.requests import (
+    MOST_DAYS,
+    approver_of,
+    ask,
+    decide,
+    describe_request,
+    list_requests,
+)
 from agent.commands.signature import Id
 from agent.prompts import prompts
 from shared.messages import Permission
@@ -32,29 +39,21 @@ async def grant_more(
 ) -> str:
     """List the requests for more, or grant one: what was asked, or another amount, for some days."""
     if request_ is None:
-        texts = prompts().budgets
-        async with request.app.database.transaction() as session:
-            requests = await list_requests(session, _approver(request))
-        lines = [
-            texts.listed.format(
-                number=request.id,
-                amount=f"{request.amount:,g} {request.limit.unit}",
-                title=request.limit.title,
-                used=request.limit.shown_use,
-            )
-            for request in requests
-        ]
-        return "\n".join(lines) or texts.no_requests
+        return await _list_requests(request)
     async with request.app.database.transaction() as session:
-        return await decide(session, _approver(request), request_, amount=amount, days=days, is_granted=True)
+        return await decide(session, approver_of(request), request_, amount=amount, days=days, is_granted=True)
 
 
 @command("refuse", requires=Permission.ADMIN)
-async def refuse_more(request: Request, request_: Id, *_: str) -> str:
-    """Refuse a request for more."""
+async def refuse_more(request: Request, request_: Id | None = None, *_: str) -> str:
+    """List the requests for more, or refuse one."""
+    if request_ is None:
+        return await _list_requests(request)
     async with request.app.database.transaction() as session:
-        return await decide(session, _approver(request), request_, amount=None, days=None, is_granted=False)
+        return await decide(session, approver_of(request), request_, amount=None, days=None, is_granted=False)
 
 
-def _approver(request: Request) -> Approver:
-    return Approver(request.user, request.place, f"{request.sender.platform}:{request.sender.platform_user_id}")
+async def _list_requests(request: Request) -> str:
+    async with request.app.database.transaction() as session:
+        requests = await list_requests(session, approver_of(request))
+    return "\n".join(map(describe_request, requests)) or prompts().budgets.no_requests

@@ -59,7 +59,12 @@ async def accept_within(session: Session, *messages: IncomingMessage) -> None:
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:
     """Store the arrival of an event that needs no turn, without its text; return whether it arrived the first time."""
     async with database.statement() as session:
-        (row,) = await accept_all(session, [to_event(replace(message, content="")) | {"is_answered": True}])
+        return await accept_answered_within(session, message)
+
+
+async def accept_answered_within(session: Session, message: IncomingMessage) -> bool:
+    """Do as `accept_answered` in the session's transaction."""
+    (row,) = await accept_all(session, [to_event(replace(message, content="")) | {"is_answered": True}])
     if row.inbox_id is None:
         raise ServerMoved
     return bool(row.is_new)

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import discord
@@ -11,6 +11,7 @@ from discord.enums import InteractionType
 from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click
 from adapters.chat.command_replies import keep
+from adapters.chat.forms import find_form_id
 from adapters.discord.events.incoming import (
     PLATFORM,
     to_file,
@@ -21,7 +22,7 @@ from adapters.discord.events.incoming import (
 )
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.clicks import DiscordClick
-from adapters.discord.interactions.respond import AT_ONCE_SECONDS, Acknowledger, Form, store, text_of
+from adapters.discord.interactions.respond import AT_ONCE_SECONDS, SORRY, Acknowledger, Form, store, text_of
 from adapters.discord.sending.command_reply import to_bodies
 from adapters.discord.sending.response_writer import INTERACTION, WHISPER, ResponseWriter
 from adapters.discord.transport.rest import GONE, UNKNOWN_INTERACTION, UPLOAD_SECONDS, Refused, insist
@@ -35,10 +36,10 @@ from shared.messages import Attachment, IncomingMessage, Place, QuotedMessage
 from shared.text import cut
 
 if TYPE_CHECKING:
+    from adapters.discord.interactions.forms import AdminForms
     from adapters.discord.transport.rest import Rest
     from agent.app import App
 
-SORRY = "I can't do this just now; please try again in a moment."
 SUMMARISE = "Summarise what was said from there on."
 MOST_SUMMARISED = 100
 FORM_PREFIX, CREDENTIAL_PREFIX = "parley-about", "parley-credential"
@@ -63,14 +64,19 @@ class Interactions:
         self._app, self._rest = app, rest
         self._acknowledger = Acknowledger(rest)
 
+    @cached_property
+    def _forms(self) -> "AdminForms":
+        # Imported when an admin uses one: most processes never need them.
+        from adapters.discord.interactions.forms import AdminForms
+
+        return AdminForms(self._app, self._rest, self._acknowledger)
+
     async def on_interaction(self, interaction: discord.Interaction, me: int) -> None:
         """Handle one interaction; those of unknown buttons and forms are ignored."""
         payload: Any = interaction.data or {}
         try:
             if interaction.type is InteractionType.component:
-                if (button := find_button(str(payload.get("custom_id", "")))) is not None:
-                    click = DiscordClick(button, interaction, self._acknowledger, inbox=self._app.inbox)
-                    await accept_click(self._app, click)
+                await self._on_click(interaction, str(payload.get("custom_id", "")))
             elif interaction.type is InteractionType.modal_submit:
                 await self._on_form(interaction, payload, me)
             elif interaction.type is InteractionType.application_command:
@@ -90,6 +96,13 @@ class Interactions:
             await self._acknowledger.apologise(interaction, messages)
         except ParleyError as error:
             log.info("apology_not_said", cause=str(error))
+
+    async def _on_click(self, interaction: discord.Interaction, custom_id: str) -> None:
+        if (button := find_button(custom_id)) is not None:
+            click = DiscordClick(button, interaction, self._acknowledger, inbox=self._app.inbox)
+            await accept_click(self._app, click)
+        elif (form_button := find_form_id(custom_id)) is not None:
+            await self._forms.on_click(interaction, form_button)
 
     async def _on_command(self, interaction: discord.Interaction, payload: Any, me: int) -> None:
         name, options = str(payload["name"]), list(payload.get("options", ()))
@@ -111,12 +124,13 @@ class Interactions:
             if not messages:
                 raise Unreadable
             await self._ask(interaction, SUMMARISE, earlier=messages, is_deferred_in_private=True)
+        elif (form := commands.find_form(slash.to_line(name, options))) is not None:
+            await self._forms.on_command(interaction, form)
         elif (credential_form := commands.find_credential_form(slash.to_line(name, options))) is not None:
             # At once and without the database: a form can only be the first response.
-            form = Form(
-                "Your credential", cut(f"The password or key for {credential_form}", MAX_LABEL_CHARS), MAX_CHARS
-            )
-            await self._acknowledger.ask_for_text(interaction, f"{CREDENTIAL_PREFIX}:{credential_form}", form)
+            label = cut(f"The password or key for {credential_form}", MAX_LABEL_CHARS)
+            question = Form("Your credential", label, MAX_CHARS)
+            await self._acknowledger.ask_for_text(interaction, f"{CREDENTIAL_PREFIX}:{credential_form}", question)
         else:
             await self._run(interaction, name, options)
 
@@ -189,6 +203,9 @@ class Interactions:
         await store(self._app.inbox, message, None if is_deferred_in_private else defer)
 
     async def _on_form(self, interaction: discord.Interaction, payload: Any, me: int) -> None:
+        if (form_id := find_form_id(str(payload.get("custom_id", "")))) is not None:
+            await self._forms.on_submit(interaction, payload, form_id)
+            return
         prefix, _, target_id = str(payload.get("custom_id", "")).partition(":")
         if prefix == CREDENTIAL_PREFIX:
             await self._acknowledger.defer(interaction, is_private=True)

@@ -25,6 +25,7 @@ AT_ONCE_SECONDS = 1.5
 # Seconds for which a response is repeated, of the three that Discord waits.
 RESPOND_SECONDS = 2.0
 ALREADY_ACKNOWLEDGED = 40060
+SORRY = "I can't do this just now; please try again in a moment."
 
 log = get_logger()
 
@@ -86,8 +87,11 @@ class Acknowledger:
         style = PARAGRAPH if form.is_long else SHORT
         text: Json = {"type": TEXT_INPUT, "custom_id": FIELD, "style": style, "max_length": form.max_chars}
         label: Json = {"type": LABEL, "label": form.label, "component": text}
-        body: Json = {"custom_id": custom_id, "title": form.title, "components": [label]}
-        await self._respond(interaction, FORM, body)
+        await self.show_form(interaction, {"custom_id": custom_id, "title": form.title, "components": [label]})
+
+    async def show_form(self, interaction: discord.Interaction, form: Json) -> None:
+        """Open a form."""
+        await self._respond(interaction, FORM, form)
 
     async def apologise(self, interaction: discord.Interaction, text: str) -> None:
         """Tell only this person why there is no answer, whether the interaction is acknowledged or not."""

@@ -1,6 +1,7 @@
 """The slash command `/parley`: the commands of every platform, and `ask`. Slack doesn't offer it in threads."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from adapters.base import Running
     from adapters.slack.interactions.actors import Actors
     from adapters.slack.interactions.credentials import CredentialForms
+    from adapters.slack.interactions.forms import AdminForms
     from adapters.slack.interactions.respond import Responses
     from agent.app import App
 
@@ -48,17 +50,27 @@ class Slash:
     """Answers the slash command; it is acknowledged within three seconds, an answer may take longer."""
 
     def __init__(
-        self, app: "App", actors: "Actors", responses: "Responses", running: "Running", forms: "CredentialForms"
+        self,
+        app: "App",
+        actors: "Actors",
+        responses: "Responses",
+        *,
+        running: "Running",
+        forms: "CredentialForms",
+        open_admin_forms: "Callable[[], AdminForms]",
     ) -> None:
         self._app, self._actors, self._responses, self._running = app, actors, responses, running
-        self._forms = forms
+        self._forms, self._open_admin_forms = forms, open_admin_forms
 
     async def on_command(self, ack: Any, body: Json) -> None:
         """Run one command."""
         name, rest = [*str(body.get("text") or "").split(None, 1), "", ""][:2]
         if name.lower() != ASK:
             await ack()
-            if (credential_form := commands.find_credential_form(f"/{name.removeprefix('/')} {rest}")) is not None:
+            line = f"/{name.removeprefix('/')} {rest}"
+            if (form := commands.find_form(line)) is not None:
+                self._running.start(self._open_admin_forms().open(body, form), "slack form")
+            elif (credential_form := commands.find_credential_form(line)) is not None:
                 self._running.start(self._forms.open(body, credential_form), "slack credential form")
             else:
                 self._running.start(self._answer(body, name, rest.strip()), "slack command")

@@ -11,6 +11,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from adapters.web.admin.navigation import NAVIGATION
+from shared.text import to_sentence
 
 NOTHING = "-"
 
@@ -50,12 +51,6 @@ def to_length(value: timedelta | float | None) -> str:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
-
-
-def to_sentence(text: str) -> str:
-    """Return what a function of the database says as a sentence."""
-    end = "" if text.endswith((".", "!", "?")) else "."
-    return f"{text[:1].upper()}{text[1:]}{end}"
 
 
 @pass_context

@@ -13,11 +13,12 @@ from starlette.routing import Match, Route
 from adapters.web.admin.access import belongs_to, find_admin
 from adapters.web.admin.navigation import NAVIGATION
 from adapters.web.admin.rendering import TEMPLATES
-from adapters.web.admin.visit import HEADERS, LARGEST_ID, Form, Visit
+from adapters.web.admin.visit import HEADERS, LARGEST_ID, Visit
 from adapters.web.api.bodies import capped
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
 from adapters.web.login.sessions import require_same_origin
+from agent.commands.forms.entries import Form
 from shared.errors import Unavailable
 from shared.text import clean
 

@@ -1,10 +1,8 @@
 """One request of an admin: what a page asks the database, shows, and changes in the admin's name."""
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -15,13 +13,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from adapters.web.admin.access import Admin
-from adapters.web.admin.rendering import TEMPLATES, to_sentence
+from adapters.web.admin.rendering import TEMPLATES
 from adapters.web.notes import NO_STORE
 from agent.app import App
+from agent.commands.forms.changes import list_own_entries, read_latest_entry
+from agent.commands.forms.changes import undo as take_back
+from agent.commands.forms.entries import Form
 from shared.dates.zones import find_zone
 from shared.db.errors import refusals
 from shared.db.statements import load_statements
 from shared.errors import Refusal
+from shared.text import to_sentence
 
 statements = load_statements(__file__)
 
@@ -29,7 +31,6 @@ statements = load_statements(__file__)
 ROWS = 50
 LARGEST_ID = 2**63 - 1
 UNDO = "undo"
-AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,8})?")
 OTHER_LOGIN = "You have logged in anew since this form was opened; please send it again."
 HEADERS = NO_STORE | {
     # Without it a form tells no origin, and without TLS a browser tells nothing else of where a form comes from.
@@ -49,39 +50,6 @@ class Outcome:
     is_done: bool
     values: Mapping[str, str]
     entries: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """What was entered into a form."""
-
-    values: Mapping[str, str]
-
-    def text(self, name: str) -> str:
-        """Return a field without the blanks around it; empty if it was left out."""
-        return self.values.get(name, "").strip()
-
-    def optional(self, name: str) -> str | None:
-        """Return a field, None if it is empty."""
-        return self.text(name) or None
-
-    def number(self, name: str) -> int | None:
-        """Return a whole number as people write it (50,000), None if the field is empty; raises `Refusal`."""
-        text = self.text(name).replace(",", "").replace("_", "").replace(" ", "")
-        if not text:
-            return None
-        if not (text.isascii() and text.isdecimal()) or len(text) > 15:
-            raise Refusal(f"{self.text(name)[:40]!r} is no whole number; write one such as 50,000.")
-        return int(text)
-
-    def amount(self, name: str) -> Decimal | None:
-        """Return an amount of money, None if the field is empty; raises `Refusal`."""
-        text = self.text(name).replace(",", "").removeprefix("$").strip()
-        if not text:
-            return None
-        if not AMOUNT.fullmatch(text):
-            raise Refusal(f"{self.text(name)[:40]!r} is no amount; write one such as 2.50.")
-        return Decimal(text)
 
 
 Act = Callable[[AsyncSession, Form], Awaitable[str]]
@@ -160,8 +128,7 @@ class Visit:
                 async with self.app.database.transaction() as session:
                     latest = await self._begin(session)
                     sentence = await act(session, self.form)
-                    own = {"account": self.admin.account, "latest": latest}
-                    entries = tuple((await session.execute(statements.list_own_entries, own)).scalars())
+                    entries = await list_own_entries(session, self.admin.account, latest)
         except Refusal as refusal:
             self.outcome = Outcome(name, to_sentence(str(refusal)), is_done=False, values=self.form.values)
             return
@@ -175,7 +142,7 @@ class Visit:
             "is_fresh": self.admin.has_fresh_login,
         }
         await session.execute(statements.act_as, parameters)
-        return int((await session.execute(statements.read_latest_entry)).scalar_one())
+        return await read_latest_entry(session)
 
     def render(self, template: str, *, title: str, **values: Any) -> Response:
         """Return a page made of a template; a refused form answers with a 422."""
@@ -197,5 +164,4 @@ def calling(statement: TextClause, read: Callable[[Form], Mapping[str, Any]]) ->
 
 async def undo(session: AsyncSession, form: Form) -> str:
     """Take back a change of the audit."""
-    entry = form.number("entry")
-    return str((await session.execute(statements.undo, {"entry": entry})).scalar_one())
+    return await take_back(session, form.number("entry"))

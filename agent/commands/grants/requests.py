@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from agent.commands.base import Request
 from agent.commands.grants.limits import Limit, find_exhausted, find_limit
 from agent.commands.grants.people import list_approvers, to_notice
 from agent.people.participants import ResolvedUser
@@ -39,6 +40,18 @@ class OpenRequest:
     limit: Limit
     amount: float
     asked_by: int | None
+
+
+def approver_of(request: Request) -> Approver:
+    """Return who decides with this command or form."""
+    return Approver(request.user, request.place, f"{request.sender.platform}:{request.sender.platform_user_id}")
+
+
+def describe_request(request: OpenRequest) -> str:
+    """Return a line about a request: its number, what was asked, and of what limit."""
+    limit = request.limit
+    amount = f"{request.amount:,g} {limit.unit}"
+    return prompts().budgets.listed.format(number=request.id, amount=amount, title=limit.title, used=limit.shown_use)
 
 
 async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount: float | None) -> tuple[int, int]:

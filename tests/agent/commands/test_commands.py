@@ -275,6 +275,14 @@ async def test_an_unknown_persona_is_answered_with_those_there_are(parley: Parle
     assert "/persona set NAME" in await ask(parley, "/persona sit Cook")
 
 
+async def test_admin_says_where_its_forms_are_where_there_are_none(parley: Parley) -> None:
+    assert await ask(parley, "/admin pause") == "This needs the permission admin; yours is guest."
+    await parley.sql("UPDATE users SET permission_level = 'admin'")
+    assert "All of it is at /admin of the web page" in await ask(parley, "/admin")
+    assert "Write /admin [pause|limit|grant|mode|persona|undo]." in await ask(parley, "/admin fly")
+    assert await ask(parley, "/refuse") == await ask(parley, "/grant") == "Nobody asks for more just now."
+
+
 async def test_schedule_lists_adds_pauses_and_cancels_the_persons_own_jobs(parley: Parley) -> None:
     await ask(parley, "/me", BOB)
     assert "This needs the permission user" in await ask(parley, "/schedule add tomorrow at 9: Tea")

@@ -5,7 +5,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from adapters.web.admin.visit import ROWS, Form, Visit, calling
+from adapters.web.admin.visit import ROWS, Visit, calling
+from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 

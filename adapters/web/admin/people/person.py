@@ -6,7 +6,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from adapters.web.admin.visit import Act, Form, Visit, calling
+from adapters.web.admin.visit import Act, Visit, calling
+from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Permission

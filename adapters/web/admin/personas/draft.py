@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.web.admin.visit import Form
+from agent.commands.forms.entries import Form
 from shared.errors import Refusal
 
 MODULE, SKILL = "module.", "skill."

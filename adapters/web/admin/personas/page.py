@@ -10,11 +10,12 @@ from starlette.routing import Route
 
 from adapters.web.admin.personas.draft import Draft, from_row, to_fields, to_parameters
 from adapters.web.admin.personas.preview import build_preview
-from adapters.web.admin.rendering import to_sentence
-from adapters.web.admin.visit import OTHER_LOGIN, Form, Visit
+from adapters.web.admin.visit import OTHER_LOGIN, Visit
+from agent.commands.forms.entries import Form
 from agent.people.persona_versions import describe_change, list_differences
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Refusal
+from shared.text import to_sentence
 
 statements = load_statements(__file__)
 

@@ -6,18 +6,13 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from adapters.web.admin.visit import ROWS, Act, Form, Visit, calling
+from adapters.web.admin.visit import ROWS, Act, Visit, calling
 from adapters.web.page.chats import to_pattern
+from agent.commands.forms.acts import MODES
+from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
-
-MODES = (
-    ("", "as around it"),
-    ("mention", "when it is called"),
-    ("always", "to every message"),
-    ("off", "never"),
-)
 
 
 async def show_servers(visit: Visit) -> Response:

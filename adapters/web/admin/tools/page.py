@@ -7,7 +7,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.routing import Route
 
-from adapters.web.admin.visit import Form, Visit, calling
+from adapters.web.admin.visit import Visit, calling
+from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 from shared.messages import Permission
 from shared.tools import Tool

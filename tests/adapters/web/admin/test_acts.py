@@ -1,23 +1,14 @@
 """What admins do on the pages: each act is the database's own function, stands in the audit, and can be undone."""
 
 import re
-from typing import Any
 
 from tests.adapters.web.admin.conftest import TOKEN, make_person, post, write_scene
 from tests.adapters.web.admin.test_frame import told
 from tests.adapters.web.conftest import Site
+from tests.support.forms import snapshot
 
 ENTRY = re.compile(r'name="entry" value="(\d+)"')
-ROWS = "SELECT coalesce(jsonb_agg(to_jsonb(t) - 'budget_reset_at' - 'resets_at' ORDER BY id), '[]') FROM {table} AS t"
 SERVER, CHANNEL = "/admin/servers/1", "/admin/servers/1/channels/4712"
-
-
-async def snapshot(site: Site) -> dict[str, Any]:
-    """Return what the acts change."""
-    return {
-        table: await site.parley.value(ROWS.format(table=table))
-        for table in ("users", "servers", "budgets", "budget_grants", "channel_modes", "personas")
-    }
 
 
 async def test_each_act_is_in_the_audit_and_is_undone_beside_its_result(site: Site) -> None:
@@ -42,18 +33,18 @@ async def test_each_act_is_in_the_audit_and_is_undone_beside_its_result(site: Si
     ]
     async with site.browser("ann") as ann:
         for path, fields, sentence in acts:
-            before = await snapshot(site)
+            before = await snapshot(site.parley)
             answer = await post(ann, path, **fields)
             assert answer.status_code == 200, answer.text
             assert sentence.lower() in answer.text.lower()
-            assert await snapshot(site) != before
+            assert await snapshot(site.parley) != before
             entries = ENTRY.findall(answer.text)
             assert entries
             for entry in entries:
                 who = await site.parley.value("SELECT who FROM admin.audit WHERE id = :id", id=int(entry))
                 assert who == "web:ann"
                 assert (await post(ann, path, act="undo", entry=entry)).status_code == 200
-            assert await snapshot(site) == before, fields
+            assert await snapshot(site.parley) == before, fields
         # What is lifted, and who is answered again.
         await post(ann, person, act="pause")
         assert "Answer again" in (await ann.get(person)).text
@@ -95,7 +86,7 @@ async def test_the_database_keeps_an_admin_below_owners(site: Site) -> None:
     await site.parley.sql("SELECT parley_set_permission(:id, 'owner')", id=eve_id)
     await site.parley.sql("SELECT parley_set_permission(:id, 'admin')", id=eve_id)
     demotion = await site.parley.value("SELECT max(id) FROM audit_log")
-    before = await snapshot(site)
+    before = await snapshot(site.parley)
     async with site.browser("eve") as eve:
         for path, fields in (
             (f"/admin/people/{owner}", {"act": "pause"}),
@@ -108,7 +99,7 @@ async def test_the_database_keeps_an_admin_below_owners(site: Site) -> None:
             answer = await post(eve, path, **fields)
             assert answer.status_code == 422
             assert "Only an owner may change an owner" in answer.text
-    assert await snapshot(site) == before
+    assert await snapshot(site.parley) == before
     assert await site.parley.value("SELECT count(*) FROM erasures") == 0
 
 
@@ -145,7 +136,7 @@ async def test_what_is_dangerous_wants_a_fresh_login(site: Site) -> None:
 async def test_a_form_counts_from_our_own_page_with_its_token_alone(site: Site) -> None:
     await write_scene(site)
     await make_person(site, "eve", "admin")
-    before = await snapshot(site)
+    before = await snapshot(site.parley)
     fields = {"act": "pause"}
     async with site.browser("ann") as ann, site.browser("eve") as eve:
         missing = told(await ann.get("/admin/nowhere"))
@@ -163,4 +154,4 @@ async def test_a_form_counts_from_our_own_page_with_its_token_alone(site: Site) 
         ):
             assert told(await ann.get(forged)) == missing
         assert told(await ann.post(SERVER, data={"token": own, "act": "drop"})) == missing
-    assert await snapshot(site) == before
+    assert await snapshot(site.parley) == before

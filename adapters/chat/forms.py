@@ -1,0 +1,82 @@
+"""Forms for admins in chats, on every platform: the ids of their buttons, and what stands below what they have done.
+
+An id contains everything, so any process can handle a click or a form. It belongs to the person who asked; what that
+person may is looked up again each time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode
+
+if TYPE_CHECKING:
+    from agent.commands.forms.acts import Act
+    from agent.commands.forms.base import Done
+
+MARK = "parley-form"
+# The id of a view, where the platform wants one that is the same for all forms.
+VIEW = "parley_act"
+OPEN, SEND, BACK = STEPS = "open", "send", "back"
+MENU = "What would you like to do? Each opens a form that only you see."
+BACK_LABEL, AGAIN_LABEL = "Take it back", "Change it"
+MOST_ID_CHARS, MOST_ENTRIES = 100, 20
+# Before each value in a list: platforms take no empty ones.
+VALUE = "="
+
+
+@dataclass(frozen=True, slots=True)
+class FormId:
+    """What a button or a form is for: to open the form `name`, to send it, or to take back what one has done.
+
+    `rest`: what the form begins with, where or by what it was opened, or the entries to take back.
+    """
+
+    step: str
+    name: str
+    asker: str
+    rest: str = ""
+
+    def to_id(self) -> str:
+        """Return the id."""
+        return "|".join((MARK, self.step, self.name, self.asker, self.rest))
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Return what the form begins with."""
+        return dict(parse_qsl(self.rest, keep_blank_values=True))
+
+    @property
+    def entries(self) -> list[int]:
+        """Return the entries to take back; none where the id was not ours."""
+        numbers = self.rest.split(",")[:MOST_ENTRIES]
+        is_whole = all(number.isascii() and number.isdecimal() and len(number) <= 18 for number in numbers)
+        return [int(number) for number in numbers] if is_whole else []
+
+
+def find_form_id(custom_id: str) -> FormId | None:
+    """Return what an id is for; None if it is not one of ours."""
+    mark, _, parts = custom_id.partition("|")
+    fields = parts.split("|", 3)
+    if mark != MARK or len(fields) != 4 or fields[0] not in STEPS:
+        return None
+    return FormId(fields[0], fields[1], fields[2], rest=fields[3])
+
+
+def menu_buttons(acts: Mapping[str, "Act"], asker: str) -> list[tuple[FormId, str]]:
+    """Return the buttons that open the forms of these acts, with their labels."""
+    return [(FormId(OPEN, name, asker), act.label) for name, act in acts.items()]
+
+
+def below_done(done: "Done", asker: str, where: str = "") -> list[tuple[FormId, str]]:
+    """Return the button that takes back what was done `where`, if it has changed anything."""
+    button = FormId(BACK, where, asker, rest=",".join(map(str, done.entries)))
+    return [(button, BACK_LABEL)] if done.entries and len(button.to_id()) <= MOST_ID_CHARS else []
+
+
+def below_refused(name: str, asker: str, values: Mapping[str, str]) -> list[tuple[FormId, str]]:
+    """Return the button that opens the form again, with what was entered as far as it fits into the id."""
+    button = FormId(OPEN, name, asker)
+    for key, value in values.items():
+        longer = FormId(OPEN, name, asker, rest=urlencode(dict(button.values) | {key: value}))
+        button = longer if len(longer.to_id()) <= MOST_ID_CHARS else button
+    return [(button, AGAIN_LABEL)]

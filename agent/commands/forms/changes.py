@@ -1,0 +1,23 @@
+"""What a transaction has written into the log of changes, and the way back."""
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
+
+
+async def read_latest_entry(session: AsyncSession) -> int:
+    """Return the latest entry's id, 0 if there is none."""
+    return int((await session.execute(statements.read_latest_entry)).scalar_one())
+
+
+async def list_own_entries(session: AsyncSession, account: str, latest: int) -> tuple[int, ...]:
+    """Return the entries that this transaction has written since the `latest`, the newest first."""
+    rows = await session.execute(statements.list_own_entries, {"account": account, "latest": latest})
+    return tuple(rows.scalars())
+
+
+async def undo(session: AsyncSession, entry: int | None) -> str:
+    """Take back a change of the log, and say what was done."""
+    return str((await session.execute(statements.undo, {"entry": entry})).scalar_one())
