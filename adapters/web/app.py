@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import socket
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -157,9 +156,13 @@ def lazy(module: str, name: str) -> Endpoint:
 
     Few installations ever get one, and each process would pay at its start for the schemas that these modules build.
     """
+    endpoint: Endpoint | None = None
 
     async def answer(request: Request) -> Response:
-        endpoint: Endpoint = getattr(sys.modules.get(module) or await asyncio.to_thread(import_module, module), name)
+        nonlocal endpoint
+        if endpoint is None:
+            # Not from sys.modules, where a module stands already while another request's thread imports it.
+            endpoint = getattr(await asyncio.to_thread(import_module, module), name)
         return await endpoint(request)
 
     return answer

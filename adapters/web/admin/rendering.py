@@ -1,10 +1,10 @@
 """The templates of the admin pages, and how they show times, numbers and money."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
@@ -21,10 +21,18 @@ def to_time(context: Context, moment: datetime | None) -> str:
     """Return a moment in the zone of the admin who looks."""
     if moment is None:
         return NOTHING
-    local = moment.astimezone(context["visit"].zone)
+    local = to_zone(moment, context["visit"].zone)
     shown = f"{local.day} {local:%b %Y, %H:%M}"
-    iso = moment.astimezone(UTC).isoformat(timespec="seconds")
+    iso = to_zone(moment, UTC).isoformat(timespec="seconds")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, f"{local:%Y-%m-%d %H:%M:%S %Z}", shown)
+
+
+def to_zone(moment: datetime, zone: tzinfo) -> datetime:
+    """Return a moment in a zone; the ends of the calendar, such as `infinity`, as they are."""
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment
 
 
 def to_number(value: Decimal | int | float | None) -> str:
@@ -59,7 +67,9 @@ def to_address(context: Context, **changes: Any) -> str:
     request = context["visit"].request
     parameters = {**request.query_params, **changes}
     query = urlencode({name: value for name, value in parameters.items() if value is not None and value != ""})
-    return f"{request.url.path}?{query}" if query else str(request.url.path)
+    # Written anew: in the path as Starlette decodes it, a name with %41 in it would be another one.
+    path = quote(request.scope["path"])
+    return f"{path}?{query}" if query else path
 
 
 def _build_templates() -> Environment:

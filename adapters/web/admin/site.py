@@ -18,16 +18,21 @@ from adapters.web.api.bodies import capped
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
 from adapters.web.login.sessions import require_same_origin
+from adapters.web.notes import note
 from agent.commands.forms.entries import Form
 from shared.errors import Unavailable
 from shared.text import clean
 
 MAX_FORM_BYTES = 1024 * 1024
+NOT_NOW = "Not now"
 
 
 async def answer(request: Request) -> Response:
     """Answer an admin with the page of this address; anybody else gets what an address gets where nothing is."""
-    admin = await find_admin(request)
+    try:
+        admin = await find_admin(request)
+    except Unavailable as error:
+        return note(NOT_NOW, str(error), 503)
     if admin is None:
         raise HTTPException(404)
     form = Form({})
@@ -82,6 +87,12 @@ def list_pages() -> Sequence[Route]:
 
 def to_problem(visit: Visit, status: int, sentence: str) -> Response:
     """Return a page with one sentence."""
-    values = {"visit": visit, "title": "Not here", "outcome": None, "sentence": sentence, "is_missing": True}
+    values = {
+        "visit": visit,
+        "title": NOT_NOW if status == 503 else "Not here",
+        "outcome": None,
+        "sentence": sentence,
+        "is_missing": True,
+    }
     page = TEMPLATES.get_template("problem.html").render(values)
     return HTMLResponse(page, status, headers=HEADERS)

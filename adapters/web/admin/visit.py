@@ -1,9 +1,11 @@
 """One request of an admin: what a page asks the database, shows, and changes in the admin's name."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
+from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import TextClause
@@ -20,7 +22,9 @@ from agent.commands.forms.changes import list_own_entries, read_latest_entry
 from agent.commands.forms.changes import undo as take_back
 from agent.commands.forms.entries import Form
 from shared.dates.zones import find_zone
+from shared.db.database import Database
 from shared.db.errors import refusals
+from shared.db.pooling.room import POOL_SIZE
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.text import to_sentence
@@ -30,6 +34,8 @@ statements = load_statements(__file__)
 # Rows that a page of a table has.
 ROWS = 50
 LARGEST_ID = 2**63 - 1
+# At once, of the connections of a process: what is looked for in long tables leaves the others to messages.
+READS = POOL_SIZE // 2
 UNDO = "undo"
 OTHER_LOGIN = "You have logged in anew since this form was opened; please send it again."
 HEADERS = NO_STORE | {
@@ -39,6 +45,8 @@ HEADERS = NO_STORE | {
     .replace("form-action 'none'", "form-action 'self'")
     .replace("trusted-types dompurify", "trusted-types htmx"),
 }
+
+_reading: WeakKeyDictionary[Database, asyncio.Semaphore] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,8 @@ class Visit:
 
     async def rows(self, statement: TextClause, **parameters: Any) -> list[Any]:
         """Return the rows of one statement."""
-        async with self.app.database.transaction() as session:
+        reading = _reading.setdefault(self.app.database, asyncio.Semaphore(READS))
+        async with reading, self.app.database.transaction() as session:
             return list((await session.execute(statement, parameters)).all())
 
     async def row(self, statement: TextClause, **parameters: Any) -> Any:

@@ -13,6 +13,25 @@ htmx.registerExtension("parley", {
   init: (api) => api.initSecurity(policy, refuse, refuse),
 });
 
+// What is no page of ours takes the place of nothing: no answer at all, that of a proxy, and what everybody else gets here.
+const CLOSED = "These pages are closed to you now: your session has ended, or you are no admin any more. Nothing was changed.";
+const SILENT = "Parley does not answer at the moment. What you see is as it was; look at the audit before you send something again.";
+
+const tell = (sentence) => {
+  const trouble = document.querySelector("#trouble");
+  trouble.hidden = !sentence;
+  if (trouble.textContent !== sentence) trouble.textContent = sentence;
+};
+
+document.addEventListener("htmx:before:response", (event) => {
+  const { status } = event.detail.ctx.response;
+  const isPage = status === 200 || status === 422;
+  tell(isPage ? "" : status === 404 ? CLOSED : SILENT);
+  if (!isPage) event.preventDefault();
+});
+
+document.addEventListener("htmx:error", () => tell(SILENT));
+
 // After a form has answered, a screen reader and the eye go to what it said.
 document.addEventListener("htmx:after:swap", () => {
   document.querySelector(".refusal, #result > *")?.scrollIntoView({ block: "nearest" });

@@ -4,14 +4,18 @@ CREATE FUNCTION public.parley_act_as(p_user_id bigint, p_account text, p_is_fres
 LANGUAGE plpgsql AS $$
 DECLARE
     v_permission text;
+    v_until timestamptz;
 BEGIN
-    SELECT person.permission INTO v_permission FROM admin.users AS person
+    -- Acts come one after another, in the order of the log: else whoever is demoted at this moment would still act after it.
+    PERFORM pg_advisory_xact_lock(hashtextextended('audit_log', 0));
+    SELECT person.permission, person.permission_until INTO v_permission, v_until FROM admin.users AS person
     WHERE person.id = p_user_id AND person.permission IN ('admin', 'owner') AND person.paused_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'only admins and owners may do this';
     END IF;
     PERFORM set_config('parley.actor', p_account, true), set_config('parley.acting_permission', v_permission, true),
-            set_config('parley.has_fresh_login', CASE WHEN p_is_fresh THEN 'yes' ELSE 'no' END, true);
+            set_config('parley.has_fresh_login', CASE WHEN p_is_fresh THEN 'yes' ELSE 'no' END, true),
+            set_config('parley.acting_until', coalesce(v_until::text, ''), true);
     RETURN v_permission;
 END
 $$;

@@ -4,13 +4,14 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 from starlette.routing import Route
 
+from adapters.web.admin.rendering import to_zone
 from adapters.web.admin.visit import LARGEST_ID, ROWS, Visit
 from adapters.web.page.chats import to_pattern
 from shared.db.statements import load_statements
@@ -61,8 +62,8 @@ async def show_audit(visit: Visit) -> Response:
 def to_day(visit: Visit) -> datetime | None:
     """Return the beginning of the day that the filter names, where the admin lives."""
     try:
-        return datetime.strptime(visit.query("since"), "%Y-%m-%d").replace(tzinfo=visit.zone)
-    except ValueError:
+        return datetime.strptime(visit.query("since"), "%Y-%m-%d").replace(tzinfo=visit.zone).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
 
 
@@ -84,7 +85,7 @@ def to_text(column: str, value: Any, *, zone: ZoneInfo) -> str:
         return ""
     if isinstance(value, str) and column.endswith(MOMENTS):
         with suppress(ValueError):
-            return f"{datetime.fromisoformat(value).astimezone(zone):%Y-%m-%d %H:%M}"
+            return f"{to_zone(datetime.fromisoformat(value), zone):%Y-%m-%d %H:%M}"
     return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MOST_CHARS)
 
 

@@ -15,7 +15,7 @@ from shared.messages import Permission
 statements = load_statements(__file__)
 
 NO_ACCOUNT = "This person has no account, so that nothing can be changed here."
-WRONG_NAME = "Type {name} into the field to erase them; nothing was erased."
+WRONG_NAME = "Type {name} into the field to erase them, or the number {id}; nothing was erased."
 
 
 async def show_person(visit: Visit) -> Response:
@@ -63,8 +63,10 @@ def list_acts(visit: Visit, person: Any, accounts: list[Any]) -> Mapping[str, Ac
         return {"id": person.id, "until": to_end(visit, form), "tokens": form.number("tokens") or 0}
 
     def read_name(form: Form) -> Mapping[str, Any]:
-        if form.text("name") != person.name:
-            raise Refusal(WRONG_NAME.format(name=person.name))
+        # As a page shows it; what cannot be typed has a number.
+        names = {" ".join(person.name.split()), str(person.id)} - {""}
+        if " ".join(form.text("name").split()) not in names:
+            raise Refusal(WRONG_NAME.format(name=person.name, id=person.id))
         return account()
 
     return {
@@ -84,7 +86,6 @@ def to_end(visit: Visit, form: Form) -> datetime | None:
     if not text:
         return None
     try:
-        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=visit.zone)
-    except ValueError:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=visit.zone) + timedelta(days=1)
+    except (ValueError, OverflowError):
         raise Refusal(f"{text[:40]!r} is no date; write one such as 2027-01-31.") from None
-    return day + timedelta(days=1)

@@ -99,5 +99,5 @@ def list_acts(server: Any, channel: str | None) -> Mapping[str, Act]:
 ROUTES = (
     Route("/admin/servers", show_servers),
     Route("/admin/servers/{id:int}", show_server, methods=["GET", "POST"]),
-    Route("/admin/servers/{id:int}/channels/{channel}", show_channel, methods=["GET", "POST"]),
+    Route("/admin/servers/{id:int}/channels/{channel:path}", show_channel, methods=["GET", "POST"]),
 )

@@ -8,7 +8,7 @@ BEGIN
     IF NOT sure THEN
         RAISE EXCEPTION '%; say sure => true', admin.describe_erasure(platform, account);
     END IF;
-    v_is_owner := EXISTS (SELECT FROM public.users WHERE id = v_id AND permission_level = 'owner');
+    v_is_owner := EXISTS (SELECT FROM public.users WHERE id = v_id AND 'owner' IN (permission_level, permission_after));
     PERFORM public.parley_check_rank(v_is_owner, true);
     IF v_is_owner AND NOT EXISTS (
         SELECT FROM public.users WHERE permission_level = 'owner' AND permission_until IS NULL AND id <> v_id

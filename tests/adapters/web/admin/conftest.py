@@ -20,6 +20,7 @@ WIDTHS = (1280, 360)
 PICTURES = {(1280, "light"), (360, "dark")}
 TOKEN = re.compile(r'name="token" value="([^"]+)"')
 # Chromium notes each answer with such a status in the console.
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 NOTED = re.compile(r"status of (422|404)")
 
 
@@ -84,7 +85,7 @@ WITH person AS (
     SELECT admin.find_user('web', 'bob') AS id
 ), server AS (
     INSERT INTO servers (platform, platform_server_id, name, token_budget_monthly)
-    VALUES ('discord', '4711', :hostile || ' Night Owls', 200000)
+    VALUES ('discord', '4711', :hostile || ' Night Owls ' || repeat('W', 200), 200000)
 ), persona AS (
     INSERT INTO personas (name, system_prompt) VALUES ('Sage', 'You are patient. ' || :hostile)
 ), place AS (

@@ -1,8 +1,12 @@
 """What admins do on the pages: each act is the database's own function, stands in the audit, and can be undone."""
 
+import asyncio
 import re
+from html import unescape
 
-from tests.adapters.web.admin.conftest import TOKEN, make_person, post, write_scene
+from sqlalchemy import text
+
+from tests.adapters.web.admin.conftest import TOKEN, WAITING, make_person, post, write_scene
 from tests.adapters.web.admin.test_frame import told
 from tests.adapters.web.conftest import Site
 from tests.support.forms import snapshot
@@ -66,6 +70,7 @@ async def test_what_is_refused_says_why_beside_what_was_entered(site: Site) -> N
                 "has passed already",
                 'value="2001-01-01"',
             ),
+            (f"/admin/people/{bob}", {"act": "more", "tokens": "1", "until": "9999-12-31"}, "is no date", ""),
             (f"/admin/people/{bob}", {"act": "erase", "name": "Bob"}, "nothing was erased", 'value="Bob"'),
             (CHANNEL, {"act": "mode", "mode": "loud"}, "there is no mode", ""),
             ("/admin/audit", {"act": "undo", "entry": "999"}, "audit_log has no entry 999", ""),
@@ -86,9 +91,23 @@ async def test_the_database_keeps_an_admin_below_owners(site: Site) -> None:
     await site.parley.sql("SELECT parley_set_permission(:id, 'owner')", id=eve_id)
     await site.parley.sql("SELECT parley_set_permission(:id, 'admin')", id=eve_id)
     demotion = await site.parley.value("SELECT max(id) FROM audit_log")
+    await site.parley.sql("SELECT admin.set_budget('web', 'ann', 100)")
+    await site.parley.sql("SELECT admin.set_limit('person', tokens => 5, platform => 'web', account => 'ann')")
+    await site.parley.sql("SELECT admin.grant_more('users', :id, '2999-01-01', tokens => 5)", id=owner)
+    grant = await site.parley.value("SELECT max(id) FROM audit_log")
+    await site.parley.sql("SELECT admin.set_limit('permission', tokens => 5, permission => 'owner')")
+    later = await make_person(site, "lea", "owner")
+    await site.parley.sql("SELECT parley_set_permission(:id, 'user', '2999-01-01')", id=later)
     before = await snapshot(site.parley)
     async with site.browser("eve") as eve:
         for path, fields in (
+            (f"/admin/people/{owner}", {"act": "limit", "period": "day", "tokens": "0"}),
+            (f"/admin/people/{owner}", {"act": "limit", "period": "month"}),
+            (f"/admin/people/{owner}", {"act": "more", "tokens": "5", "until": "2999-12-31"}),
+            (f"/admin/people/{owner}", {"act": "undo", "entry": str(grant)}),
+            (f"/admin/people/{owner}", {"act": "undo", "entry": str(grant + 1)}),
+            (f"/admin/people/{later}", {"act": "pause"}),
+            (f"/admin/people/{later}", {"act": "erase", "name": "Lea"}),
             (f"/admin/people/{owner}", {"act": "pause"}),
             (f"/admin/people/{owner}", {"act": "budget", "tokens": "0"}),
             (f"/admin/people/{owner}", {"act": "level", "permission": "guest"}),
@@ -101,6 +120,30 @@ async def test_the_database_keeps_an_admin_below_owners(site: Site) -> None:
             assert "Only an owner may change an owner" in answer.text
     assert await snapshot(site.parley) == before
     assert await site.parley.value("SELECT count(*) FROM erasures") == 0
+
+
+async def test_whoever_is_demoted_cannot_raise_themselves_again(site: Site) -> None:
+    """Not in the moment of it, for the entry that undoes it has a number that is known before; nor while it lasts."""
+    bob = await write_scene(site)
+    eve_id = await make_person(site, "eve", "admin")
+    path = f"/admin/people/{eve_id}"
+    async with site.browser("eve") as eve, site.parley.app.database.transaction() as demoting:
+        token = unescape(TOKEN.findall((await eve.get(path)).text)[0])
+        await demoting.execute(text("SELECT admin.grant_permission('web', 'eve', 'user')"))
+        entry = (await demoting.execute(text("SELECT max(id) FROM audit_log"))).scalar_one()
+        acts = [
+            asyncio.create_task(eve.post(path, data={"token": token, **fields}))
+            for fields in ({"act": "undo", "entry": entry}, {"act": "level", "permission": "admin"})
+        ]
+        while await site.parley.value(WAITING) < len(acts):
+            pass
+        await demoting.commit()
+        assert ["Only admins and owners may do this" in (await act).text for act in acts] == [True, True]
+        await site.parley.sql("SELECT admin.grant_permission('web', 'eve', 'admin', '2999-01-01')")
+        for person in (eve_id, bob):
+            answer = await post(eve, f"/admin/people/{person}", act="level", permission="admin")
+            assert "until a date makes nobody one" in answer.text
+        assert (await post(eve, f"/admin/people/{bob}", act="level", permission="user")).status_code == 200
 
 
 async def test_what_is_dangerous_wants_a_fresh_login(site: Site) -> None:

@@ -1,9 +1,12 @@
 """What the lists find, where they go on, and what a place is told to be."""
 
+import asyncio
 import re
 
-from tests.adapters.web.admin.conftest import make_person, write_scene
+from adapters.web.admin.visit import READS
+from tests.adapters.web.admin.conftest import WAITING, make_person, post, write_scene
 from tests.adapters.web.conftest import Site
+from tests.support.connections import connected
 
 MANY = """
 WITH made AS (INSERT INTO users (display_name) SELECT 'Person ' || n FROM generate_series(1, 60) AS n RETURNING id)
@@ -57,6 +60,41 @@ async def test_a_place_says_what_applies_there_and_why(site: Site) -> None:
         assert ("limit", "200,000 tokens in 30 days, 0 used", "the server&#39;s budget") in lines
         assert ("limit", "50 dollars in a month, 0 used", "a limit of the installation") in lines
         assert len([line for line in lines if line[0] == "limit"]) == 3
+
+
+async def test_no_name_and_no_date_breaks_a_page_or_leads_to_another(site: Site) -> None:
+    bob = await write_scene(site)
+    await site.parley.sql("UPDATE users SET display_name = E'  Bob\\r\\n  the\\tlast ' WHERE id = :id", id=bob)
+    await site.parley.sql("UPDATE users SET time_zone = 'Asia/Tokyo'")
+    await site.parley.sql("SELECT admin.grant_permission('web', 'bob', 'user', 'infinity')")
+    await site.parley.sql("UPDATE conversations SET platform_channel_id = 'a/b%41?'")
+    async with site.browser("ann") as ann:
+        for path in ("people", f"people/{bob}", "audit", "audit?since=0001-01-01", "audit?since=9999-12-31"):
+            assert (await ann.get(f"/admin/{path}")).status_code == 200, path
+        channel = re.findall(r'href="(/admin/servers/1/channels/[^"]+)"', (await ann.get("/admin/servers/1")).text)[0]
+        action = re.findall(r'action="([^"]+)"', (await ann.get(channel)).text)[0]
+        assert (await post(ann, action, act="mode", mode="off")).status_code == 200
+        assert await site.parley.value("SELECT platform_channel_id FROM channel_modes") == "a/b%41?"
+        assert (await post(ann, f"/admin/people/{bob}", act="erase", name="")).status_code == 422
+        assert (await post(ann, f"/admin/people/{bob}", act="erase", name="Bob the last")).status_code == 200
+        await site.parley.sql("UPDATE users SET display_name = ' '")
+        assert (await post(ann, "/admin/people/1", act="erase", name="")).status_code == 422
+        assert "last owner" in (await post(ann, "/admin/people/1", act="erase", name="1")).text
+
+
+async def test_a_long_search_leaves_connections_to_messages(site: Site) -> None:
+    await make_person(site, "ann", "admin")
+    async with site.browser("ann") as ann, connected(site.parley.app.database.address) as owner:
+        holding = owner.transaction()
+        await holding.start()
+        await owner.execute("LOCK TABLE audit_log")
+        searches = [asyncio.create_task(ann.get("/admin/audit")) for _ in range(4)]
+        while await site.parley.value(WAITING) < READS:
+            pass
+        assert (await site.posts("Hello")).status_code == 200
+        assert not any(search.done() for search in searches)
+        await holding.rollback()
+        assert [(await search).status_code for search in searches] == [200] * 4
 
 
 async def test_the_chat_page_leads_admins_to_the_pages(site: Site) -> None:

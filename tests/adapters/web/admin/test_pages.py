@@ -62,6 +62,26 @@ async def test_forms_answer_in_place_with_the_way_back_and_the_overview_is_live(
         assert page.url.endswith(f"/admin/people/{bob}")
 
 
+async def test_a_form_is_sent_once_and_loses_nothing_when_the_pages_close(site: Site, chromium: Browser) -> None:
+    bob = await write_scene(site)
+    async with admin_window(chromium, site, "ann", f"/admin/people/{bob}") as window:
+        page = window.page
+        budget = page.get_by_role("form", name="Budget")
+        more = page.get_by_role("form", name="More for a while")
+        await more.get_by_label("Tokens on top").fill("5")
+        await more.get_by_label("Until the end of").fill("2999-01-01")
+        await more.get_by_role("button").dblclick()
+        await expect(page.get_by_role("status")).to_contain_text("5 tokens and 0 dollars more")
+        assert await site.parley.value("SELECT count(*) FROM budget_grants") == 1
+
+        # Whoever may not be here any more is told so, and loses nothing of what was entered.
+        await site.parley.sql("UPDATE users SET paused_at = now() WHERE id <> :id", id=bob)
+        await budget.get_by_label("Tokens in 30 days").fill("7")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("alert")).to_contain_text("These pages are closed to you now")
+        await expect(budget.get_by_label("Tokens in 30 days")).to_have_value("7")
+
+
 async def test_everything_works_without_scripts(site: Site, chromium: Browser) -> None:
     await write_scene(site)
     async with admin_window(chromium, site, "ann", "/admin/servers/1", java_script_enabled=False) as window:
