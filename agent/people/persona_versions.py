@@ -3,7 +3,11 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
+from hashlib import sha256
 from typing import Any
+
+# Of the instructions; for longer ones the comparison would take seconds.
+MOST_LINES = 2000
 
 
 def describe_change(version: Any, earlier: Any | None) -> str:
@@ -17,7 +21,10 @@ def describe_change(version: Any, earlier: Any | None) -> str:
 
 
 def list_differences(one: Any, other: Any) -> Sequence[str]:
-    """Return the lines of a unified diff between two versions, none if they are the same."""
+    """Return the lines of a unified diff between two versions, none if they are the same.
+
+    Of instructions with more than `MOST_LINES` lines the first ones are compared.
+    """
     return list(
         unified_diff(
             list(_to_lines(one.fields)),
@@ -34,4 +41,8 @@ def _to_lines(fields: Mapping[str, Any]) -> Iterator[str]:
     for name, value in fields.items():
         if name != "system_prompt" and value is not None:
             yield f"{name}: {json.dumps(value, ensure_ascii=False)}"
-    yield from str(fields.get("system_prompt", "")).splitlines()
+    lines = str(fields.get("system_prompt", "")).splitlines()
+    yield from lines[:MOST_LINES]
+    if len(lines) > MOST_LINES:
+        digest = sha256("\n".join(lines[MOST_LINES:]).encode()).hexdigest()[:16]
+        yield f"({len(lines) - MOST_LINES:,} more lines, of the digest {digest})"

@@ -62,7 +62,10 @@ SELECT pg_notify('parley_turns', json_build_object('turn', 0, 'inbox', ids, 'end
 FROM inbox_ids;
 
 -- name: claim_replies
-SELECT claimed.*, extract(epoch FROM now() - claimed.created_at) AS age, delivery.*
+-- A reply that an admin sends again begins anew, but its turn ended when it did.
+SELECT claimed.*, delivery.*, extract(epoch FROM now() - least(
+    claimed.created_at, (SELECT finished_at FROM turns WHERE id = claimed.turn_id)
+)) AS age
 FROM parley_claim_replies(:adapters, :limit, :lease, :hours) AS claimed
 LEFT JOIN LATERAL parley_find_delivery(claimed.turn_id) AS delivery ON true
 ORDER BY claimed.id;

@@ -222,7 +222,7 @@ CREATE INDEX ix_outbox_open ON outbox (claimed_until) WHERE status IN ('pending'
 CREATE UNIQUE INDEX uq_outbox_turn ON outbox (turn_id);
 -- That somebody sends a failed reply again, or takes that back; what the program does with replies is no change of an admin's.
 CREATE TRIGGER parley_audit AFTER UPDATE OF status ON outbox
-    FOR EACH ROW WHEN (OLD.status = 'failed' OR nullif(current_setting('parley.undoes', true), '') IS NOT NULL)
+    FOR EACH ROW WHEN (OLD.status = 'failed' AND NEW.status = 'pending' OR nullif(current_setting('parley.undoes', true), '') IS NOT NULL)
     EXECUTE FUNCTION parley_audit('of', 'status');
 
 CREATE TABLE delivery_outages (

@@ -79,6 +79,13 @@ class Visit:
         return find_zone(self.admin.user.time_zone) or ZoneInfo("UTC")
 
     @property
+    def open_modules(self) -> frozenset[str]:
+        """Return the modules of whose tools none shows what is one person's own, such as what is remembered of them."""
+        tools = [*self.app.tools.modules.tools.values(), *self.app.tools.mcp.tools.values()]
+        private = {tool.module for tool in tools if tool.reads_private}
+        return frozenset({tool.module for tool in tools} - private)
+
+    @property
     def path_params(self) -> Mapping[str, Any]:
         """Return the parts of the address."""
         params: Mapping[str, Any] = self.request.path_params

@@ -99,7 +99,11 @@ class DryRun:
         )
 
     async def replay(self, prepared: Prepared) -> Replayed:
-        """Ask the model until it answers, or calls a tool in another way than the recorded turn did."""
+        """Ask the model until it answers, or calls a tool in another way than the recorded turn did.
+
+        It has the time of a turn.
+        """
+        deadline = self.services.clock.monotonic() + self.services.settings.turn_deadline_seconds
         turn, recorded_steps = prepared.turn, prepared.recorded.steps
         results_by_id = {step.tool.call_id: step for step in recorded_steps if step.role == "tool_result"}
         results = {
@@ -112,7 +116,7 @@ class DryRun:
         answer_text, error = "", None
         try:
             while not (answer_text or unknown):
-                answer = mode.read(turn, await self._ask(turn, mode.request(turn, prepared.context)))
+                answer = mode.read(turn, await self._ask(turn, mode.request(turn, prepared.context), deadline))
                 if answer.is_answer:
                     answer_text = answer.text or "(empty)"
                 else:
@@ -131,7 +135,7 @@ class DryRun:
             error=error,
         )
 
-    async def _ask(self, turn: RunningTurn, request: ModelRequest) -> Completion:
+    async def _ask(self, turn: RunningTurn, request: ModelRequest, deadline: float) -> Completion:
         parameters = {"user_id": self.payer_id, "cost": turn.spend.cost_of(turn.spend.estimate)}
         async with self.services.database.statement() as session:
             status = await get_budget_status(session, self.payer_id)
@@ -141,7 +145,6 @@ class DryRun:
         if not admission.is_admitted:
             raise admission.refusal()
         spent: list[RejectedCall] = []
-        deadline = self.services.clock.monotonic() + self.services.settings.turn_deadline_seconds
         try:
             completion = await self.services.models.router.complete(
                 request,

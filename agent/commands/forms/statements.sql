@@ -5,8 +5,8 @@ SELECT parley_act_on_server(:user_id, :account, :platform, CAST(:server AS text)
 SELECT coalesce(max(id), 0) FROM audit_log;
 
 -- name: list_own_entries
--- What this transaction has written into the audit, the newest first.
-SELECT id FROM audit_log WHERE id > :latest AND actor = :account ORDER BY id DESC;
+-- What this transaction has written into the audit, the newest first, up to one more than a page has buttons for.
+SELECT id FROM audit_log WHERE id > :latest AND actor = :account ORDER BY id DESC LIMIT 11;
 
 -- name: undo
 SELECT admin.undo(:entry);

@@ -1,7 +1,7 @@
 """`/admin/personas`: who the agent is in a place; its editor, its versions, and what a change would have answered."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.exceptions import HTTPException
@@ -13,14 +13,20 @@ from adapters.web.admin.personas.preview import build_preview
 from adapters.web.admin.visit import OTHER_LOGIN, Visit
 from agent.commands.forms.entries import Form
 from agent.people.persona_versions import describe_change, list_differences
+from shared.db.errors import refusals
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Refusal
 from shared.text import to_sentence
+
+if TYPE_CHECKING:
+    from agent.commands.dry_run.recorded import RecordedTurn
 
 statements = load_statements(__file__)
 
 # These show something of what was entered, and store nothing.
 SHOWING = ("preview", "try")
+# Who has a dry run now. It holds nothing of a budget, so that many at once would exceed it by as many calls.
+PAYERS: set[int] = set()
 
 
 async def list_personas(visit: Visit) -> Response:
@@ -73,6 +79,7 @@ async def show_editor(visit: Visit, row: Any, draft: Draft) -> Response:
             if visit.form.text("token") != visit.admin.token:
                 raise Refusal(OTHER_LOGIN)
             parameters = to_parameters(visit.form)
+            await check(visit, row, parameters)
             if act == "preview":
                 preview = await build_preview(visit, parameters)
             elif row is not None:
@@ -98,6 +105,17 @@ async def show_editor(visit: Visit, row: Any, draft: Draft) -> Response:
     )
 
 
+async def check(visit: Visit, row: Any, parameters: dict[str, Any]) -> None:
+    """Raise `Refusal` for what could not be stored, before anything is built on it."""
+    if row is not None:
+        parameters = parameters | {"name": row.name, "new_name": parameters["name"]}
+    with refusals():
+        async with visit.app.database.transaction() as session:
+            attempt = await session.begin_nested()
+            await session.execute(statements.define_persona, parameters)
+            await attempt.rollback()
+
+
 async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any:
     """Let the persona as it stands in the form answer a recorded turn again, on this admin's account; no tool runs."""
     # Imported here: a dry run is rare, and builds on all that a turn does.
@@ -107,13 +125,28 @@ async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any
     turn = visit.form.number("turn")
     if turn is None:
         raise Refusal("Name the turn that it shall answer again.")
-    run = DryRun(visit.app.turns, visit.admin.user.id)
+    payer = visit.admin.user.id
+    run = DryRun(visit.app.turns, payer)
     trial = Trial(row.name, fields=to_fields(parameters), turns=(turn,))
     (prepared,) = await prepare_trial(visit.app, run, trial)
-    if prepared.recorded.conversation.place.is_direct and prepared.recorded.user.id != visit.admin.user.id:
-        # Its prompt holds what is remembered of that person alone, and instructions could ask for it.
-        raise Refusal(f"Turn {turn} is somebody's direct conversation; try one of a channel, or one of your own.")
-    return await run.replay(prepared)
+    if prepared.recorded.user.id != payer:
+        check_privacy(visit, prepared.recorded)
+    if payer in PAYERS:
+        raise Refusal("A dry run of yours is still going; try again when it has ended.")
+    PAYERS.add(payer)
+    try:
+        return await run.replay(prepared)
+    finally:
+        PAYERS.discard(payer)
+
+
+def check_privacy(visit: Visit, turn: "RecordedTurn") -> None:
+    """Raise `Refusal` for another's turn whose prompt holds what is theirs alone: instructions could ask for it."""
+    if turn.conversation.place.is_direct:
+        raise Refusal(f"Turn {turn.id} is somebody's direct conversation; try one of a channel, or one of your own.")
+    steps = [*turn.steps, *(past.step for past in turn.history)]
+    if any(step.tool.name.partition(".")[0] not in visit.open_modules for step in steps if step.role == "tool_call"):
+        raise Refusal(f"Tools have told turn {turn.id} what may be private; try another, or one of your own.")
 
 
 async def create(session: AsyncSession, form: Form) -> str:
@@ -128,24 +161,28 @@ async def create(session: AsyncSession, form: Form) -> str:
 async def change(id_: int, session: AsyncSession, form: Form) -> str:
     """Make a persona what the form says, unless somebody else has changed it since it was shown."""
     parameters = to_parameters(form)
-    newest = (await session.execute(statements.read_version, {"id": id_})).one_or_none()
-    if newest is None:
-        raise HTTPException(404)
+    name = await lock(session, id_)
+    newest = (await session.execute(statements.read_version, {"id": id_})).one()
     if form.text("version") != str(newest.version):
         raise Refusal(
             f"It was changed meanwhile, by {newest.who}: it is version {newest.version} now. What you wrote is below;"
             " look at the versions, then open this page anew."
         )
-    parameters |= {"name": newest.name, "new_name": parameters["name"]}
+    parameters |= {"name": name, "new_name": parameters["name"]}
     return str((await session.execute(statements.define_persona, parameters)).scalar_one())
 
 
 async def delete(id_: int, session: AsyncSession, _form: Form) -> str:
     """Delete a persona; its turns stay, and undoing brings it back."""
-    newest = (await session.execute(statements.read_version, {"id": id_})).one_or_none()
-    if newest is None:
+    return str((await session.execute(statements.delete_persona, {"name": await lock(session, id_)})).scalar_one())
+
+
+async def lock(session: AsyncSession, id_: int) -> str:
+    """Return the name of the persona, which nobody else changes until the transaction ends; raises a 404 without it."""
+    name = (await session.execute(statements.lock_persona, {"id": id_})).scalar_one_or_none()
+    if name is None:
         raise HTTPException(404)
-    return str((await session.execute(statements.delete_persona, {"name": newest.name})).scalar_one())
+    return str(name)
 
 
 async def show_versions(visit: Visit) -> Response:
@@ -159,6 +196,9 @@ async def show_versions(visit: Visit) -> Response:
     last = versions[0].version
     old = numbers.get(_to_number(visit.query("old")), versions[min(1, len(versions) - 1)])
     new = numbers.get(_to_number(visit.query("new")), versions[0])
+    old_text, new_text = [
+        await visit.row(statements.read_fields, id=id_, version=version.version) for version in (old, new)
+    ]
     return visit.render(
         "personas/versions.html",
         title=f"Versions of {versions[0].name}",
@@ -170,7 +210,7 @@ async def show_versions(visit: Visit) -> Response:
         last=last,
         old=old,
         new=new,
-        differences=list_differences(old, new)[2:],
+        differences=list_differences(old_text, new_text)[2:],
         is_deleted=versions[0].action == "delete",
     )
 

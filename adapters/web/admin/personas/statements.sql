@@ -18,13 +18,14 @@ ORDER BY version.persona_id DESC, version.version DESC LIMIT 20;
 SELECT persona.*, (SELECT max(version) FROM persona_versions WHERE persona_id = persona.id) AS version
 FROM personas AS persona WHERE persona.id = :id;
 
+-- name: lock_persona
+-- That is about to be changed, so that nobody else changes it meanwhile. Alone: a statement that waits for a lock sees nothing
+-- else of what the one before it has stored.
+SELECT name FROM personas WHERE id = :id FOR UPDATE;
+
 -- name: read_version
--- Of the persona that is about to be changed, which nobody else changes meanwhile.
-SELECT locked.name, newest.version, coalesce(newest.actor, newest.database_user) AS who
-FROM (SELECT id, name FROM personas WHERE id = :id FOR UPDATE) AS locked
-CROSS JOIN LATERAL (
-    SELECT version, actor, database_user FROM persona_versions WHERE persona_id = locked.id ORDER BY version DESC LIMIT 1
-) AS newest;
+SELECT version, coalesce(actor, database_user) AS who FROM persona_versions
+WHERE persona_id = :id ORDER BY version DESC LIMIT 1;
 
 -- name: list_words
 SELECT (SELECT array_agg(word ORDER BY word) FROM known_words WHERE kind = 'platform') AS platforms,
@@ -61,8 +62,13 @@ SELECT admin.find_persona(:name);
 SELECT admin.rollback_persona(:name, CAST(:version AS integer));
 
 -- name: list_versions
-SELECT version, name, action, created_at AS at, coalesce(actor, database_user) AS who, fields
+-- What tells whether the instructions have changed stands for them: all versions together may be long.
+SELECT version, name, action, created_at AS at, coalesce(actor, database_user) AS who,
+       fields || jsonb_build_object('system_prompt', md5(fields ->> 'system_prompt')) AS fields
 FROM persona_versions WHERE persona_id = :id ORDER BY version DESC LIMIT 500;
+
+-- name: read_fields
+SELECT version, fields FROM persona_versions WHERE persona_id = :id AND version = CAST(:version AS integer);
 
 -- name: find_newest_turn
 -- That this admin may let it answer again: one of a channel, or one of their own.

@@ -1,19 +1,24 @@
 -- name: list_mcp_servers
-SELECT id, name, transport, coalesce(url, command) AS target, required_permission, enabled, reads_untrusted, reads_private,
+-- An address may hold a secret, as the entries of the audit would.
+SELECT id, name, transport, coalesce(parley_without_secrets(to_jsonb(url), '{mcp_servers,url}') #>> '{}', command) AS target,
+       required_permission, enabled, reads_untrusted, reads_private,
        last_connected_at, last_error FROM mcp_servers ORDER BY name;
 
 -- name: list_mcp_tools
 -- The newest wording of each tool that a server has listed, with the one that was approved before.
 SELECT DISTINCT ON (tool.server_id, tool.name) tool.server_id, tool.name, tool.hash, tool.description, tool.approved,
-       tool.last_seen_at, (
-           SELECT earlier.description FROM mcp_tools AS earlier
-           WHERE earlier.server_id = tool.server_id AND earlier.name = tool.name AND earlier.approved AND earlier.id <> tool.id
-           ORDER BY earlier.last_seen_at DESC LIMIT 1
-       ) AS approved_description
-FROM mcp_tools AS tool ORDER BY tool.server_id, tool.name, tool.last_seen_at DESC, tool.id DESC;
+       tool.last_seen_at, jsonb_pretty(tool.input_schema) AS input_schema, earlier.description AS approved_description,
+       jsonb_pretty(earlier.input_schema) AS approved_schema
+FROM mcp_tools AS tool LEFT JOIN LATERAL (
+    SELECT approved.description, approved.input_schema FROM mcp_tools AS approved
+    WHERE approved.server_id = tool.server_id AND approved.name = tool.name AND approved.approved AND approved.id <> tool.id
+    ORDER BY approved.last_seen_at DESC LIMIT 1
+) AS earlier ON NOT tool.approved
+ORDER BY tool.server_id, tool.name, tool.last_seen_at DESC, tool.id DESC;
 
 -- name: list_agents
-SELECT id, name, description, permission, persona, persona_id, url, is_enabled, last_error FROM admin.agents ORDER BY name;
+SELECT id, name, description, permission, persona, persona_id,
+       parley_without_secrets(to_jsonb(url), '{agents,url}') #>> '{}' AS url, is_enabled, last_error FROM admin.agents ORDER BY name;
 
 -- name: list_personas_of_modules
 -- By module, the personas that allow it by name.

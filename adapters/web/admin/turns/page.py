@@ -61,25 +61,21 @@ def to_number(text: str) -> int:
 
 
 async def show_turn(visit: Visit) -> Response:
-    """Show why a turn went as it did, as `parley explain` tells it."""
+    """Show why a turn went as it did, as `parley explain` tells it; without the words of others' direct messages."""
     (story,) = await visit.row(statements.explain_turn, turn=visit.path_params["turn"])
     if story is None:
         raise HTTPException(404)
+    person = story["person"]
+    is_private = story["place"]["is_direct"] and (person is None or person["id"] != visit.admin.user.id)
     return visit.render(
         "turns/turn.html",
         title=f"Turn {story['turn']['id']}",
         story=story,
         facts=list(list_facts(story)),
         context=[*list_tools(story), *list_context(story)],
-        timeline=Timeline(story, open_modules(visit)),
+        is_private=is_private,
+        timeline=Timeline(story, frozenset() if is_private else visit.open_modules, has_texts=not is_private),
     )
-
-
-def open_modules(visit: Visit) -> frozenset[str]:
-    """Return the modules of whose tools none shows what is one person's own, such as what is remembered of them."""
-    tools = [*visit.app.tools.modules.tools.values(), *visit.app.tools.mcp.tools.values()]
-    private = {tool.module for tool in tools if tool.reads_private}
-    return frozenset({tool.module for tool in tools} - private)
 
 
 ROUTES = (Route("/admin/turns", show_turns), Route("/admin/turns/{turn:int}", show_turn))

@@ -1,9 +1,10 @@
 -- name: list_turns
--- The rows are chosen before they are named. A place is a server or channel by its id, or a server by its name.
+-- The rows are chosen before they are named. A place is a server or channel by its id, or a server by its name; its conversations
+-- are looked up once, not for each turn.
 SELECT named.id, named.started_at, named.took, named.name, named.platform, named.server, named.channel, named.persona,
        named.status, named.error, named.model, named.iterations, named.attempt, named.tokens, named.dollars
 FROM (
-    SELECT turn.id FROM turns AS turn JOIN conversations AS place ON place.id = turn.conversation_id
+    SELECT turn.id FROM turns AS turn
     WHERE turn.id < :before AND turn.parent_turn_id IS NULL
       AND (CAST(:status AS text) IS NULL OR turn.status = :status)
       AND (CAST(:model AS text) IS NULL OR turn.model = :model)
@@ -11,10 +12,13 @@ FROM (
       AND (CAST(:since AS timestamptz) IS NULL OR turn.started_at >= :since)
       AND (CAST(:persona AS bigint) IS NULL OR turn.persona_id = :persona)
       AND (CAST(:people AS bigint[]) IS NULL OR turn.user_id = ANY(:people))
-      AND (CAST(:place AS text) IS NULL OR place.platform_server_id = :place OR place.platform_channel_id = :place
-           OR place.platform = :place OR (place.platform, place.platform_server_id) IN (
-               SELECT server.platform, server.platform_server_id FROM servers AS server WHERE lower(server.name) = lower(:place)
-           ))
+      AND (CAST(:place AS text) IS NULL OR turn.conversation_id IN (
+          SELECT place.id FROM conversations AS place
+          WHERE place.platform_server_id = :place OR place.platform_channel_id = :place OR place.platform = :place
+             OR (place.platform, place.platform_server_id) IN (
+                 SELECT server.platform, server.platform_server_id FROM servers AS server WHERE lower(server.name) = lower(:place)
+             )
+      ))
     ORDER BY turn.id DESC LIMIT :rows
 ) AS chosen JOIN admin.turns AS named USING (id) ORDER BY named.id DESC;
 

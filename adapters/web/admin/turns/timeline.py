@@ -1,5 +1,6 @@
 """What happened in a turn, wave by wave, out of the story that `parley_explain_turn` tells."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -39,11 +40,14 @@ class ToolCall:
 
 @dataclass(slots=True)
 class Wave:
-    """One answer of a model: the routes that were tried for it, what it cost, its text, and the calls that it made."""
+    """One answer of a model: the routes that were tried for it, what it cost, its text, and the calls that it made.
+
+    `text` is None where it is not shown.
+    """
 
     number: int
     step: Row
-    text: Text
+    text: Text | None
     routes: Sequence[Row]
     payments: Sequence[Row]
     calls: list[ToolCall] = field(default_factory=list)
@@ -62,11 +66,12 @@ class Wave:
 class Timeline:
     """The messages and waves of a turn, and the attempts after the last wave, which nobody answered.
 
-    `open_modules` are those whose tools show nothing that is one person's own.
+    `open_modules` are those whose tools show nothing that is one person's own; without `has_texts` no words are shown.
     """
 
-    def __init__(self, story: Row, open_modules: AbstractSet[str]) -> None:
-        self._open_modules = open_modules
+    def __init__(self, story: Row, open_modules: AbstractSet[str], *, has_texts: bool) -> None:
+        self._open_modules, self._has_texts = open_modules, has_texts
+        self._has_plans = story["turn"]["mode"] == "planner"
         self._routes = list(_by_call(story["routes"] or ()))
         self._payments = list(story["model_calls"] or ())
         self.messages: list[Text] = []
@@ -82,13 +87,14 @@ class Timeline:
 
     def _add(self, step: Row) -> None:
         match step["role"]:
-            case "user":
+            case "user" if self._has_texts:
                 self.messages.append(to_text(step["content"]))
             case "assistant":
                 routes = self._routes.pop(0) if self._routes and _has_answer(self._routes[0]) else []
                 payments = [row for row in self._payments if row["at"] <= step["at"]]
                 del self._payments[: len(payments)]
-                text = to_text(step["content"])
+                content = find_response(step["content"]) if self._has_plans else step["content"]
+                text = to_text(content) if self._has_texts else None
                 self.waves.append(Wave(len(self.waves) + 1, step=step, text=text, routes=routes, payments=payments))
             case "tool_call" if self.waves:
                 is_private = step["tool"].partition(".")[0] not in self._open_modules
@@ -108,6 +114,15 @@ class Timeline:
 def to_text(content: str) -> Text:
     """Return a text as far as it is shown."""
     return Text(content[:SHOWN_CHARS], len(content))
+
+
+def find_response(content: str) -> str:
+    """Return what an answer in planner mode says to the person; a plan also holds the arguments of its calls."""
+    try:
+        plan = json.loads(content)
+    except ValueError:
+        return content
+    return str(plan.get("response", "")) if isinstance(plan, dict) and {"status", "broken"} & plan.keys() else content
 
 
 def _has_answer(routes: Sequence[Row]) -> bool:

@@ -20,13 +20,15 @@ FROM generate_series(1, 60) AS n
 """
 CONNECTED = """
 INSERT INTO mcp_servers (name, transport, url, headers, enabled, last_error)
-VALUES ('tickets', 'http', 'https://tickets.example.org/mcp',
+VALUES ('tickets', 'http', 'https://tickets.example.org/mcp?token=sesame',
         '{"Authorization": "Bearer x"}', false, 'connection refused ' || :hostile)
 """
 REMOTE_TOOLS = """
-INSERT INTO mcp_tools (server_id, name, hash, description, approved)
-SELECT id, 'close', repeat('a', 64), 'Closes a ticket.', true FROM mcp_servers UNION ALL
-SELECT id, 'close', repeat('b', 64), 'Closes a ticket. ' || :hostile, false FROM mcp_servers
+INSERT INTO mcp_tools (server_id, name, hash, description, approved, input_schema)
+SELECT id, 'close', repeat('a', 64), 'Closes a ticket.', true, CAST('{}' AS jsonb) FROM mcp_servers UNION ALL
+SELECT id, 'close', repeat('b', 64), 'Closes a ticket. ' || :hostile, false,
+       CAST('{"description": "Which ticket."}' AS jsonb)
+FROM mcp_servers
 """
 JOBS = """
 INSERT INTO scheduled_jobs

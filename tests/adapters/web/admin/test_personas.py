@@ -1,5 +1,6 @@
 """What admins do with personas: write, preview, try, store, compare, take back; each act stands in the log."""
 
+import asyncio
 import re
 from html import unescape
 from typing import Any
@@ -9,7 +10,10 @@ import httpx
 from tests.adapters.web.admin.conftest import HOSTILE, make_person, post
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
+from tests.standins.openai_api.script import gated_answer
+from tests.support.connections import connected, until_somebody_waits
 
+SAGE = "/admin/personas/1"
 SUM = ("calculator__calculate", {"expression": "2 + 3"})
 FIELD = re.compile(r'name="([\w.]+)" value="([^"]*)"')
 AREA = re.compile(r'name="system_prompt"[^>]*>\n(.*?)</textarea>', re.DOTALL)
@@ -52,6 +56,25 @@ async def test_a_persona_is_written_changed_compared_and_taken_back(site: Site) 
         assert "It was changed meanwhile, by web:ann: it is version 2 now." in late.text
         assert entered(late)["system_prompt"] == "Late."
         await compare_and_roll_back(site, ann, editor)
+        await store_late(site, ann, editor)
+
+
+async def store_late(site: Site, ann: httpx.AsyncClient, editor: str) -> None:
+    """Store a form while somebody else's change is about to be committed: it waits, and overwrites nothing."""
+    form = entered(await ann.get(editor))
+    async with connected(site.parley.app.database.address) as other:
+        change = other.transaction()
+        await change.start()
+        await other.execute("UPDATE personas SET system_prompt = 'By somebody else.'")
+        storing = asyncio.create_task(post(ann, editor, **form | {"act": "save", "system_prompt": "Late."}))
+        await until_somebody_waits(other)
+        await change.commit()
+        assert "It was changed meanwhile" in (await storing).text
+    # However long the instructions are, they are compared at once.
+    prompts = ("\n".join(str(number * factor % 101) for number in range(60_000)) for factor in (7, 31))
+    for prompt in prompts:
+        await site.parley.sql("UPDATE personas SET system_prompt = :prompt", prompt=prompt)
+    assert "58,000 more lines" in (await ann.get(f"{editor}/versions")).text
 
 
 async def make_sage(site: Site, ann: httpx.AsyncClient) -> None:
@@ -116,18 +139,13 @@ async def test_a_deleted_persona_comes_back_but_not_in_the_place_of_another(site
 
 async def test_a_turn_is_answered_again_on_the_account_of_who_tries_it(site: Site) -> None:
     admin = await make_person(site, "ann", "admin")
-    await site.parley.sql("SELECT admin.create_persona('Sage', 'You are wise.', platform => 'test')")
-    site.parley.model.play([Answer(tool_calls=[SUM]), "In a channel.", "In private."])
-    open_turn = await site.parley.ask("What is love?", user="ben", server="s1")
-    private = await site.parley.ask("What do you know of me?", user="ben", is_direct=True)
-    id_ = await site.parley.value("SELECT id FROM personas")
+    private_turns, open_turn = await answer_people(site)
     site.parley.model.play(lambda body, _number: Answer(f"Now with: {body['messages'][0]['content'][:12]} {HOSTILE}"))
     async with site.browser("ann") as ann:
-        editor = f"/admin/personas/{id_}"
-        form = entered(await ann.get(editor))
-        assert form["turn"] == str(open_turn.turn_id)
+        form = entered(await ann.get(SAGE))
+        assert form["turn"] == str(open_turn)
         asked = site.parley.model.count
-        tried = await post(ann, editor, **form | {"act": "try", "system_prompt": "Be a pirate."})
+        tried = await post(ann, SAGE, **form | {"act": "try", "system_prompt": "Be a pirate."})
         assert "In a channel." in tried.text
         assert "Now with: Be a pirat" in tried.text
         assert HOSTILE not in tried.text
@@ -136,14 +154,48 @@ async def test_a_turn_is_answered_again_on_the_account_of_who_tries_it(site: Sit
         (row,) = await site.parley.sql("SELECT user_id, purpose FROM token_logs ORDER BY id DESC LIMIT 1")
         assert tuple(row) == (admin, "dry_run")
         assert await site.parley.value("SELECT system_prompt FROM personas") == "You are wise."
-        # What is remembered of somebody would be in the prompt, for the instructions to ask for.
-        for turn in (private.turn_id, 999):
-            refused = await post(ann, editor, **form | {"act": "try", "turn": str(turn)})
-            assert 'id="problem"' in refused.text
         # A model that makes the recorded call for ever is asked as often as the persona allows, and not for ever.
         site.parley.model.play(lambda _body, _number: Answer(tool_calls=[SUM]))
-        await post(ann, editor, **form | {"act": "try", "max_iterations": "2"})
+        await post(ann, SAGE, **form | {"act": "try", "max_iterations": "2"})
         assert site.parley.model.count == asked + 4
+        await refuse_private_turns(site, ann, form, turns=(*private_turns, 999))
+        await try_two_at_once(site, ann, form)
         await site.parley.sql("UPDATE users SET token_budget_monthly = 0 WHERE id = :id", id=admin)
-        assert "budget" in (await post(ann, editor, **form | {"act": "try"})).text
-    assert site.parley.model.count == asked + 4
+        assert "budget" in (await post(ann, SAGE, **form | {"act": "try"})).text
+    assert site.parley.model.count == asked + 5
+
+
+async def answer_people(site: Site) -> tuple[tuple[int, int], int]:
+    """Let Sage answer in private, with what is remembered, and openly; return the numbers of the turns."""
+    await site.parley.sql("SELECT admin.create_persona('Sage', 'You are wise.', platform => 'test')")
+    recall = Answer(tool_calls=[("knowledge__recall", {"query": "plums"})])
+    site.parley.model.play(["In private.", recall, "Nothing.", Answer(tool_calls=[SUM]), "In a channel."])
+    private = await site.parley.ask("What do you know of me?", user="ben", is_direct=True)
+    remembered = await site.parley.ask("What do I like?", user="eve", server="s2", channel="c2")
+    answer = await site.parley.ask("What is love?", user="ben", server="s1")
+    return (private.turn_id, remembered.turn_id), answer.turn_id
+
+
+async def refuse_private_turns(
+    site: Site, ann: httpx.AsyncClient, form: dict[str, str], *, turns: tuple[int, ...]
+) -> None:
+    """Try turns in whose prompts stands what is somebody's own, and a persona that could not be stored."""
+    asked = site.parley.model.count
+    for turn in turns:
+        refused = await post(ann, SAGE, **form | {"act": "try", "turn": str(turn)})
+        assert 'id="problem"' in refused.text
+    refused = await post(ann, SAGE, **form | {"act": "try", "max_iterations": "1000000"})
+    assert "personas_max_iterations_is_1_to_100" in refused.text
+    assert site.parley.model.count == asked
+
+
+async def try_two_at_once(site: Site, ann: httpx.AsyncClient, form: dict[str, str]) -> None:
+    """Try a persona while another try runs: none of them holds a part of the budget, so it is one at a time."""
+    asked = site.parley.model.count
+    hold, answer = gated_answer("At last.")
+    site.parley.model.play(answer)
+    first = asyncio.create_task(post(ann, SAGE, **form | {"act": "try"}))
+    await site.parley.model.until(asked + 1)
+    assert "A dry run of yours is still going" in (await post(ann, SAGE, **form | {"act": "try"})).text
+    hold.set()
+    assert "At last." in (await first).text

@@ -10,6 +10,7 @@ from tests.adapters.web.admin.conftest import HOSTILE, make_person
 from tests.adapters.web.admin.scenes import write_past
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
+from tests.support.planning import call, plan
 
 # Names that spreadsheets would run, or that would end a cell.
 FORMULA = '=HYPERLINK("https://evil.example","pay")'
@@ -65,20 +66,21 @@ async def test_turns_are_found_and_explained_without_what_is_somebodys_own(site:
     turn = await write_past(site)
     site.parley.model.play([Answer(tool_calls=[("knowledge__recall", {"query": "plums"})]), "You like plums."])
     private = await site.parley.ask("What do I like?", user="ben", username="Ben", channel="dm-ben", is_direct=True)
+    planned = await ask_planner(site)
     async with site.browser("ann") as ann:
         assert "Turns Newest first, live" in await text(ann, "/admin/turns")
         cases = {
             "status=refused": {2},
-            "status=answered": {turn, private.turn_id},
-            "person=ben": {turn, 2, private.turn_id},
-            "person=2": {turn, 2, private.turn_id},
+            "status=answered": {turn, private.turn_id, planned},
+            "person=ben": {turn, 2, private.turn_id, planned},
+            "person=2": {turn, 2, private.turn_id, planned},
             "person=nobody": set(),
             "place=s1": {turn, 2},
             "place=dm-ben": {private.turn_id},
-            "model=openai%2Fstub": {turn, private.turn_id},
+            "model=openai%2Fstub": {turn, private.turn_id, planned},
             "error=any": {2},
             "error=budget_exhausted&status=refused": {2},
-            "since=2020-01-01&persona=1": {turn, 2, private.turn_id},
+            "since=2020-01-01&persona=1": {turn, 2, private.turn_id, planned},
             "since=2199-01-01": set(),
             f"before={turn + 1}": {turn},
         }
@@ -89,24 +91,40 @@ async def test_turns_are_found_and_explained_without_what_is_somebodys_own(site:
             assert (await ann.get(f"/admin/turns?{query}")).status_code == 404
 
         page = await text(ann, f"/admin/turns/{turn}")
-        for part in ("Sage, version 2: it belongs to the platform", "The model calls 2 tools", "unreachable (503)"):
+        for part in ("version 2 (now it is version 3): it belongs", "The model calls 2 tools", "unreachable (503)"):
             assert part in page
         assert '"expression":' in page.replace(" ", "")
         assert "calculator.calculate result" in page
         assert "Delivery by http delivered" in page
         assert "is switched on by CODE_EXECUTOR_SHELL" in page
         assert "budget_exhausted" in await text(ann, "/admin/turns/2")
-        # The messages as `parley explain` shows them, but not what is remembered.
-        page = await text(ann, f"/admin/turns/{private.turn_id}")
-        assert "What do I like?" in page
-        assert "may be private; it is not shown" in page
-        assert "Ben likes plums" not in page
+        await keep_words(ann, private.turn_id, planned)
         page = await text(ann, "/admin/schedules?status=paused")
         assert "0 9 * * 1 (Europe/Berlin)" in page
         assert "A secret word" not in page
         assert (await ann.get("/admin/schedules?status=late")).status_code == 404
         for missing in ("999", "9223372036854775808", "0", "x"):
             assert (await ann.get(f"/admin/turns/{missing}")).status_code == 404
+
+
+async def ask_planner(site: Site) -> int:
+    """Let a plan look for what is remembered of Ben, in a channel; return the turn's number."""
+    await site.parley.sql("UPDATE personas SET loop_mode = 'planner'")
+    site.parley.model.play([plan(call("knowledge.recall", query="plums")), plan(response="You see.")])
+    answer = await site.parley.ask("What do I see?", user="ben", username="Ben", channel="p1", server="s9")
+    return answer.turn_id
+
+
+async def keep_words(ann: httpx.AsyncClient, private: int, planned: int) -> None:
+    """Look for what is somebody's own: what is remembered, also in a plan, and what is said in a direct message."""
+    page = await text(ann, f"/admin/turns/{planned}")
+    assert "may be private; it is not shown" in page
+    assert "You see." in page
+    for turn in (private, planned):
+        page = await text(ann, f"/admin/turns/{turn}")
+        for part in ("What do I like?", "You like", "plums"):
+            assert part not in page, turn
+    assert "is its person's own; it is not shown" in await text(ann, f"/admin/turns/{private}")
 
 
 async def test_a_page_of_ten_thousand_turns_leads_to_the_older_ones(site: Site) -> None:

@@ -8,6 +8,11 @@ from tests.adapters.web.admin.conftest import HOSTILE, make_person, post
 from tests.adapters.web.admin.scenes import ARCHIVIST, CONNECTED, FAILED_REPLIES, REMOTE_TOOLS
 from tests.adapters.web.conftest import Site
 
+MANY_REPLIES = """
+INSERT INTO outbox (adapter, platform, platform_channel_id, content, status, place_key)
+SELECT 'slack', 'slack', 'c' || n, 'A secret word', 'failed', 'many' || n FROM generate_series(1, 1005) AS n
+"""
+
 
 async def last_entries(site: Site, count: int = 1) -> list[tuple[Any, ...]]:
     """Return what stands last in the log of changes: who, table, before, after."""
@@ -32,6 +37,9 @@ async def test_servers_and_agents_are_switched_and_tools_approved(site: Site) ->
         page = (await ann.get(path)).text
         assert HOSTILE not in page
         assert "Bearer" not in page
+        assert "sesame" not in page
+        # The words of a schema are a model's to read, and an admin's.
+        assert "Which ticket." in page
         for part in ("calculator.calculate", "CODE_EXECUTOR_SHELL=true", "has changed", "connection refused"):
             assert part in page
 
@@ -66,6 +74,16 @@ async def approve(site: Site, ann: httpx.AsyncClient, path: str) -> None:
     assert await site.parley.value("SELECT count(*) FROM mcp_tools WHERE approved") == 1
 
 
+async def retry_many(site: Site, ann: httpx.AsyncClient, path: str) -> None:
+    """Send more replies again than one act takes, and more than a page has buttons for."""
+    await site.parley.sql(MANY_REPLIES)
+    page = (await post(ann, path, act="retry-all")).text
+    assert "1000 replies are sent again, 5 are left." in page
+    assert "Undo them one by one" in page
+    assert 'name="entry"' not in page
+    await site.parley.sql("DELETE FROM outbox WHERE adapter = 'slack'")
+
+
 async def test_replies_that_failed_are_sent_again(site: Site) -> None:
     await make_person(site, "ann", "admin")
     # Of an adapter that this process does not have, so that nobody sends it meanwhile.
@@ -81,9 +99,16 @@ async def test_replies_that_failed_are_sent_again(site: Site) -> None:
         assert await last_entries(site) == [("web:ann", "outbox", {"status": "failed"}, {"status": "pending"})]
         assert "has its old values again" in await undo(site, ann, path)
         assert await site.parley.value("SELECT count(*) FROM outbox WHERE status = 'failed'") == 2
+        # What the program does with replies is no change of an admin's.
+        entries = await site.parley.value("SELECT count(*) FROM audit_log")
+        await site.parley.sql("SELECT parley_mark_delivered(ARRAY[CAST(:id AS bigint)], ARRAY['m1'])", id=first)
+        assert await site.parley.value("SELECT count(*) FROM audit_log") == entries
+        await site.parley.sql("UPDATE outbox SET status = 'failed' WHERE id = :id", id=first)
         assert "2 replies are sent again." in (await post(ann, path, act="retry-all")).text
         (row,) = await site.parley.sql("SELECT attempts, claimed_until, error FROM outbox WHERE id = :id", id=second)
-        assert (row.attempts, row.claimed_until) == (0, None)
+        # Its claims are counted on, so that a sender of before knows by the number that it is another's.
+        assert (row.attempts, row.claimed_until) == (4, None)
+        await retry_many(site, ann, path)
         refusals = {
             str(first): f"The reply {first} has not failed: it is pending.",
             "999": "There is no reply 999.",
