@@ -47,13 +47,12 @@ class Accepted:
     is_new: bool
 
 
-async def accept_within(session: Session, *messages: IncomingMessage) -> None:
-    """Store events once each in the session's transaction, and queue their turns.
+async def accept_within(session: Session, *messages: IncomingMessage) -> Sequence[Any]:
+    """Store events once each in the session's transaction, and queue their turns; return as `accept_all` does.
 
     All that a transaction stores is stored by one call, which locks the places in a fixed order.
     """
-    if messages:
-        await accept_all(session, [to_event(message) for message in messages])
+    return await accept_all(session, [to_event(message) for message in messages]) if messages else ()
 
 
 async def accept_answered(database: Database, message: IncomingMessage) -> bool:

@@ -18,6 +18,7 @@ from agent.journal.files import FILES_HEADING
 from agent.live.channels import DUE
 from agent.queue.inbox import accept_within
 from shared.db.statements import load_statements
+from shared.errors import EventIdInUse
 from shared.messages import IncomingMessage, Sender
 from shared.models.base import MAX_ID
 
@@ -66,7 +67,10 @@ async def begin_branch(request: Request) -> Response:
                 wants_stream=True,
                 again_of=row.again_of,
             )
-            await accept_within(session, message)
+            (accepted,) = await accept_within(session, message)
+            if not accepted.is_new:
+                # In another chat; without its message the branch would be a chat that ends before it.
+                raise EventIdInUse
     app.events.notifier.send(DUE, place.key)
     return JSONResponse({}, headers=NO_STORE)
 

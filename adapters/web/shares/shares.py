@@ -2,7 +2,7 @@
 
 import re
 from html import escape
-from typing import Annotated, Any
+from typing import Annotated
 
 from itsdangerous import BadSignature, URLSafeSerializer
 from pydantic import Field
@@ -24,8 +24,8 @@ from shared.models.base import MAX_ID
 
 statements = load_statements(__file__)
 
-# A page with more would be one that no browser likes to open.
-SHOWN_MESSAGES = 2000
+# A page with more would be one that no browser likes to open; who has the link may have it made again and again.
+SHOWN_MESSAGES, SHOWN_BYTES = 2000, 2_000_000
 # A signed link to a file opens it for whoever has it.
 FILE_LINK = re.compile(r"(?:https?://[^\s/<>()\[\]\"']+)?/files/\d+\?[\w=&.%-]+")
 NAMED_FILE_LINK = re.compile(rf"!?\[([^\[\]]*)\]\({FILE_LINK.pattern}\)")
@@ -112,16 +112,19 @@ async def revoke_share(request: Request) -> Response:
 async def get_share(request: Request) -> Response:
     """Show a chat to whoever has its link: without a session, files, or what tools did."""
     app = app_of(request)
-    parameters: dict[str, Any] = {"id": read_token(app, request.path_params["token"]), "limit": SHOWN_MESSAGES}
+    share_id = read_token(app, request.path_params["token"])
+    parameters = {"id": share_id, "limit": SHOWN_MESSAGES, "bytes": SHOWN_BYTES}
     row, messages = None, []
-    if parameters["id"] is not None:
+    if share_id is not None:
         async with app.database.transaction() as session:
             row = (await session.execute(statements.read_share, parameters)).one_or_none()
             messages = list((await session.execute(statements.list_shared_messages, parameters)).all())
     if row is None or not messages:
         return HTMLResponse(to_note(*GONE), 404, headers=SHARED_HEADERS)
+    # Without the names of files, as the messages.
+    title = to_title((row.title or "").partition(FILES_HEADING)[0])[:TITLE_CHARS]
     page = PAGE.format(
-        title=escape(to_title(row.title or "")[:TITLE_CHARS] or "A chat"),
+        title=escape(title or "A chat"),
         shared=f"{row.created_at:%d %B %Y}",
         ends=f"{row.expires_at:%d %B %Y}",
         messages="".join(render_message(message.role, message.content) for message in messages),

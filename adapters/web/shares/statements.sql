@@ -42,14 +42,19 @@ LEFT JOIN web_chats ON web_chats.platform_channel_id = place.platform_channel_id
 WHERE share.id = :id AND revoked_at IS NULL AND share.expires_at > now();
 
 -- name: list_shared_messages
--- Of each turn what was said and what was answered, without what tools were given and what they found.
-SELECT said.role, said.content, said.created_at
-FROM web_shares AS share JOIN turns ON turns.conversation_id = share.conversation_id AND turns.id <@ share.turns
-CROSS JOIN LATERAL (
-    SELECT seq, role, content, created_at FROM messages WHERE messages.turn_id = turns.id AND role = 'user'
-    UNION ALL
-    (SELECT seq, role, content, created_at FROM messages WHERE messages.turn_id = turns.id AND role = 'assistant'
-        AND plan IS NULL ORDER BY seq DESC LIMIT 1)
-) AS said
-WHERE share.id = :id AND turns.parent_turn_id IS NULL AND turns.status <> 'running' AND btrim(said.content) <> ''
-ORDER BY turns.id, said.seq LIMIT :limit;
+-- Of each turn what was said and what was answered, without what tools were given and what they found; from the beginning on,
+-- as many bytes as are shown. Their number is known without reading the texts.
+SELECT role, content FROM (
+    SELECT turns.id, said.*, sum(octet_length(said.content)) OVER (ORDER BY turns.id, said.seq) AS bytes
+    FROM web_shares AS share JOIN turns ON turns.conversation_id = share.conversation_id AND turns.id <@ share.turns
+    CROSS JOIN LATERAL (
+        SELECT seq, role, content FROM messages WHERE messages.turn_id = turns.id AND role = 'user'
+        UNION ALL
+        -- A turn that ended before its answer has only what was thought on the way.
+        SELECT last.* FROM (
+            SELECT seq, role, content FROM messages WHERE messages.turn_id = turns.id AND plan IS NULL ORDER BY seq DESC LIMIT 1
+        ) AS last WHERE role = 'assistant'
+    ) AS said
+    WHERE share.id = :id AND turns.parent_turn_id IS NULL AND turns.status <> 'running' AND said.content <> ''
+) AS shown
+WHERE bytes <= :bytes ORDER BY id, seq LIMIT :limit;

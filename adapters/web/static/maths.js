@@ -5,9 +5,15 @@ import DOMPurify from "./vendor/dompurify.js";
 const ALLOWED = { USE_PROFILES: { mathMl: true }, RETURN_DOM_FRAGMENT: true };
 const OPTIONS = { output: "mathml", throwOnError: true, strict: "ignore", trust: false, maxSize: 20, maxExpand: 200 };
 const LONGEST = 4000;
-// Neither "$5 or $6" nor "$5/$6" is maths.
-const INLINE = [/\$(?![\s$])((?:\\.|[^\\$\n])+?)(?<!\s)\$(?!\d)/y, /\\\((.+?)\\\)/y];
-const BLOCK = [/^\s*\$\$([\s\S]+?)\$\$\s*$/, /^\s*\\\[([\s\S]+?)\\\]\s*$/];
+// A few of these make a formula of a line into one of millions of letters.
+const DEFINES = /\\(?:[egx]?def|let|futurelet|(?:re)?newcommand|providecommand)(?![a-z])/i;
+// Browsers never end with formulas that are nested hundreds deep.
+const DEEPEST = 60;
+const TAG = /<(\/?)m/g;
+// So long are formulas drawn before the page hears the person again, in milliseconds.
+const SLICE = 50;
+// Neither "$5 or $6" nor "$5/$6" is maths. None is looked for behind the next opening.
+const INLINE = [/\$(?![\s$])((?:\\.|[^\\$\n]){1,4000}?)(?<!\s)\$(?!\d)/y, /\\\(((?:(?!\\\().){1,4000}?)\\\)/y];
 const OPENING = /^\s*(\$\$|\\\[)/;
 const CLOSING = { $$: "$$", "\\[": "\\]" };
 
@@ -17,7 +23,7 @@ export function addMaths(markdown) {
     for (const rule of INLINE) {
       rule.lastIndex = state.pos;
       const match = rule.exec(state.src);
-      if (!match || match[0].length > LONGEST) continue;
+      if (!match) continue;
       if (!silent) state.push("maths_inline", "code", 0).content = match[1];
       state.pos += match[0].length;
       return true;
@@ -28,17 +34,21 @@ export function addMaths(markdown) {
     const lineOf = (line) => state.src.slice(state.bMarks[line] + state.tShift[line], state.eMarks[line]);
     const mark = OPENING.exec(lineOf(first))?.[1];
     if (!mark) return false;
+    // What opens once more was not closed before: so each line is looked at once.
     let end = first;
-    let text = lineOf(first);
-    while (end + 1 < last && (text.trim().length <= mark.length || !text.trimEnd().endsWith(CLOSING[mark])) && text.length < LONGEST) {
+    const lines = [lineOf(first).trim().slice(mark.length)];
+    for (let length = 0; !lines.at(-1).endsWith(CLOSING[mark]); length += lines.at(-1).length) {
       end += 1;
-      text += `\n${lineOf(end)}`;
+      const line = end < last ? lineOf(end).trim() : "";
+      const isOutside = end === last || (line && state.sCount[end] < state.blkIndent);
+      if (isOutside || length > LONGEST || (line !== CLOSING[mark] && OPENING.test(line))) return false;
+      lines.push(line);
     }
-    const match = BLOCK.map((rule) => rule.exec(text)).find(Boolean);
-    if (!match) return false;
+    const content = lines.join("\n").slice(0, -CLOSING[mark].length).trim();
+    if (!content || content.length > LONGEST) return false;
     if (silent) return true;
     const token = state.push("maths_block", "code", 0);
-    token.content = match[1].trim();
+    token.content = content;
     token.map = [first, end + 1];
     token.block = true;
     state.line = end + 1;
@@ -50,11 +60,24 @@ export function addMaths(markdown) {
 
 // Loaded with the first formula.
 let library = null;
+const waiting = [];
+let isResting = false;
 
 // Draws a formula in the place of its source, which stays where KaTeX does not understand it.
 export function typeset(code) {
+  if (DEFINES.test(code.textContent)) return;
+  waiting.push(code);
   library ??= import("./vendor/katex.js").catch(() => { library = null; });
-  library.then((katex) => { if (katex) draw(katex, code); });
+  library.then((katex) => { if (katex) drawWaiting(katex); });
+}
+
+function drawWaiting(katex) {
+  const end = performance.now() + SLICE;
+  while (!isResting && waiting.length) {
+    draw(katex, waiting.shift());
+    isResting = performance.now() > end;
+    if (isResting) setTimeout(() => { isResting = false; drawWaiting(katex); });
+  }
 }
 
 function draw(katex, code) {
@@ -65,6 +88,7 @@ function draw(katex, code) {
   } catch {
     return;
   }
+  if (depthOf(html) > DEEPEST) return;
   // Its source would be shown a second time where the annotation is taken out, and styles have no place in the page.
   const formula = DOMPurify.sanitize(html.replace(/<annotation[\s\S]*?<\/annotation>/g, "").replace(/ style="[^"]*"/g, ""), ALLOWED);
   if (!isBlock) {
@@ -77,4 +101,15 @@ function draw(katex, code) {
   frame.tabIndex = 0;
   frame.append(formula);
   (code.closest("p") ?? code).replaceWith(frame);
+}
+
+// Of the elements of MathML, whose names begin with an m, and which KaTeX closes all.
+function depthOf(html) {
+  let depth = 0;
+  let deepest = 0;
+  for (const [, end] of html.matchAll(TAG)) {
+    depth += end ? -1 : 1;
+    deepest = Math.max(deepest, depth);
+  }
+  return deepest;
 }

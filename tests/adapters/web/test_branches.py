@@ -152,6 +152,9 @@ async def test_two_windows_begin_no_two_branches_and_strangers_none(site: Site) 
         for body in wrong:
             assert (await ann.post("/page/chats/c1/branches", json=body)).status_code == 400
         command = await begins(ann, turn, "/help")
+        await sends(ann, "elsewhere", chat="c2", event_id="e3")
+        taken = await ann.post("/page/chats/c1/branches", json={"turn_id": turn, "event_id": "e3"})
+        assert len(await turns_of(ann)) == 1
         missing = [await begins(ann, 2**40), await begins(bob, turn, "mine"), await begins(bob, turn)]
         chosen = await bob.put("/page/chats/c1/branch", json={"turn_id": turn})
         gate, gated = gated_answer("At last.")
@@ -166,6 +169,7 @@ async def test_two_windows_begin_no_two_branches_and_strangers_none(site: Site) 
         await ann.get("/chat/events", params={"event_id": event})
         turns = await turns_of(ann)
 
+    assert refusal(taken).startswith("409 event_taken")
     assert refusal(command).startswith("400 invalid_request: content")
     assert {refusal(answer) for answer in (*missing, chosen)} == {"404 not_found: There is no such message."}
     assert sorted(answer.status_code for answer in both) == [200, 409]

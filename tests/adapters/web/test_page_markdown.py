@@ -137,6 +137,20 @@ $\nonsense{$ and $a<img src=x onerror=alert(1)>b$ `$code$`
 """
 
 
+# A formula of millions of letters, two that no browser ever lays out, openings without an end; then one that is drawn.
+BOMBS = "\n\n".join(
+    [
+        r"$\def\a{" + "x" * 3000 + "}" + r"\a" * 190 + "$",
+        "$" + r"\left(" * 250 + "x" + r"\right)" * 250 + "$",
+        "$" + r"\cancel{" * 400 + "x" + "}" * 400 + "$",
+        "\\[x\n" * 5000,
+        "- $$x\n- y$$",
+        r"\(x" * 10_000,
+        "$x$",
+    ]
+)
+
+
 async def test_maths_is_drawn_by_the_browser_and_runs_nothing(window: Window, site: Site) -> None:
     site.parley.model.play([Answer("Plain."), Answer(MATHS)])
     await window.says("hello")
@@ -151,3 +165,9 @@ async def test_maths_is_drawn_by_the_browser_and_runs_nothing(window: Window, si
     await expect(text.locator("img, script, a, annotation")).to_have_count(0)
     await expect(text.locator("code")).to_have_count(3)
     await examine(window.page, "maths-1280-light")
+    site.parley.model.play([Answer(BOMBS)])
+    await window.says("bombs")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await expect(window.answer().locator("math")).to_have_count(1)
+    await expect(window.answer().locator("code")).to_have_count(3)
+    await expect(window.answer().locator("li")).to_have_text(["$$x", "y$$"])

@@ -55,6 +55,23 @@ async def test_a_chat_is_shared_by_its_menu_and_the_link_is_ended(site: Site, ch
         assert (await stranger.get(address)).status_code == 404
 
 
+async def test_a_shared_chat_names_no_file_and_is_no_longer_than_a_page(site: Site) -> None:
+    site.parley.model.play([Answer("A long report."), Answer("Yes.")])
+    async with site.browser("ann") as ann, httpx.AsyncClient(base_url=site.url) as reader:
+        files = {"files": ("diagnosis.txt", b"ill", "text/plain")}
+        await ann.post("/chat/messages", data={"chat": "c1", "event_id": "e0", "content": ""}, files=files)
+        for number in range(3):
+            await sends(ann, f"more {number}", event_id=f"e{number + 1}")
+        await site.parley.sql("UPDATE messages SET content = repeat('z', 900000) WHERE content LIKE 'more%'")
+        share = (await ann.post("/page/chats/c1/shares", json={})).json()
+        page = (await reader.get(urlsplit(share["url"]).path)).text
+
+    assert "<h1>A chat</h1>" in page
+    assert "A long report." in page
+    assert "diagnosis" not in page
+    assert page.count("z" * 900_000) == 2
+
+
 async def test_a_link_that_is_wrong_has_ended_or_lost_its_chat_is_like_none(site: Site) -> None:
     async with site.browser("ann") as ann, site.browser("bob") as bob, httpx.AsyncClient(base_url=site.url) as reader:
         for chat in ("c1", "c2", "c3"):
