@@ -144,11 +144,12 @@ class ScheduleTexts:
 
 @dataclass(frozen=True, slots=True, config=CLOSED)
 class SummaryTexts:
-    """How a model is asked for the summary of a conversation and for facts, or for facts alone."""
+    """How a model is asked for the summary of a conversation and for facts, for facts alone, or for a title."""
 
     instructions: Text
     facts: Text
     only_facts: Text
+    title: Text
     notes: Text
     no_notes: Text
     known: Text

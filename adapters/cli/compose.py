@@ -48,6 +48,7 @@ statements = load_statements(__file__)
 if TYPE_CHECKING:
     from starlette.routing import Route
 
+TITLE_SECONDS = 2.0
 # The modules that are no folders.
 BUILT_IN_MODULES = frozenset({AGENTS, SEARCH, SKILLS})
 # The ways in which a turn may go.
@@ -172,4 +173,11 @@ def list_routes() -> list["Route"]:
 
 def list_periodic_tasks(app: App) -> list[PeriodicTask]:
     """Return the periodic tasks of the optional parts, for the worker."""
-    return [PeriodicTask("orphan sweeper", partial(end_orphans, app.database), SWEEP_SECONDS, waits=True)]
+    tasks = [PeriodicTask("orphan sweeper", partial(end_orphans, app.database), SWEEP_SECONDS, waits=True)]
+    if app.settings.summary_model is not None:
+        # Most installations have none; the page shows the first message then.
+        from agent.memory.summaries.titles import TitleWriter
+
+        titles = TitleWriter(app.database, app.models.router, app.clock, tell=app.events.notifier.tell_list)
+        tasks.append(PeriodicTask("titles", titles.run, TITLE_SECONDS, can_wait=True))
+    return tasks

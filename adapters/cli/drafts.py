@@ -20,6 +20,7 @@ EDITED = (
     "max_iterations",
     "loop_mode",
     "allow_mentions",
+    "suggestions",
 )
 COLUMNS = ("id", *EDITED, "is_default", PROMPT)
 TEXT = ((str, NoneType), "a text (ids in quotes), or null")
@@ -28,6 +29,7 @@ LIST, NUMBER = ((list, NoneType), "a list of names, or null"), ((int, NoneType),
 EXPECTATIONS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "allowed_modules": LIST,
     "skills": LIST,
+    "suggestions": ((list, NoneType), "a list of texts, or null"),
     "max_tokens_per_request": NUMBER,
     "max_iterations": NUMBER,
     "max_temperature": ((int, float, NoneType), "a number, or null"),

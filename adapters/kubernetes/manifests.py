@@ -90,6 +90,8 @@ class PersonaSpec(Spec):
     """native: the model calls tools; planner: it writes a plan; none: as PLANNER_PERCENT says."""
     allow_mentions: bool = False
     """May replies mention people?"""
+    suggestions: tuple[str, ...] | None = None
+    """What an empty chat of the page suggests to say: at most six texts of 80 characters; none: what it always does."""
 
 
 class AgentEnvironment(_Model):

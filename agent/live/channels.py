@@ -1,6 +1,6 @@
 """The channels of Postgres by which processes notify each other of turns, and the request to stop one."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
@@ -15,7 +15,7 @@ statements = load_statements(__file__)
 # `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
 # `READERS`: a process asks whether any reader waits for a message, and another process answers; or it asks for the text
 # of a message's running turn. `DUE`: a scheduled job, or a window of the page, has sent a message into a place (its
-# key). `JOBS`: there may be a job for a worker (its id; empty: for any).
+# key), or a chat of a list has a title. `JOBS`: there may be a job for a worker (its id; empty: for any).
 TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_readers", "parley_due"
 JOBS = "parley_jobs"
 # Sent by triggers, with the name of the table that an admin has changed.
@@ -60,6 +60,11 @@ def read_note(kind: type[TurnNote | ReaderNote], payload: object) -> dict[str, A
         return kind.model_validate_json(str(payload)).model_dump(exclude_none=True, exclude_unset=True)
     except ValidationError:
         return None
+
+
+def to_list_key(place: Place) -> str:
+    """Return the key by which `DUE` tells of a person's list of chats: their channels begin with the person's id."""
+    return replace(place, channel=place.channel.rpartition("/")[0]).key
 
 
 async def request_stop(database: Database, place: Place, user_id: int | None) -> bool:

@@ -125,10 +125,11 @@ class Listener(TurnReaders):
                     last = note["seq"]
                     yield Event(note["turn"], last, name="text_delta", payload=note["delta"])
 
-    async def due_in(self, place_key: str) -> AsyncGenerator[None]:
-        """Yield at once, and then whenever a scheduled job has sent a message into this place, or may have."""
+    async def due_in(self, *place_keys: str) -> AsyncGenerator[None]:
+        """Yield at once, and then whenever a scheduled job has sent a message into these places, or may have."""
         arrived = asyncio.Event()
-        self._places[place_key].add(arrived)
+        for place_key in place_keys:
+            self._places[place_key].add(arrived)
         try:
             while True:
                 yield
@@ -136,9 +137,10 @@ class Listener(TurnReaders):
                     await asyncio.wait_for(arrived.wait(), LOOK_AGAIN_SECONDS)
                 arrived.clear()
         finally:
-            self._places[place_key].discard(arrived)
-            if not self._places[place_key]:
-                del self._places[place_key]
+            for place_key in place_keys:
+                self._places[place_key].discard(arrived)
+                if not self._places[place_key]:
+                    del self._places[place_key]
 
     async def is_awaited(self, inbox_ids: Sequence[int], seconds: float) -> bool:
         """Return whether a reader in any process waits for one of these messages; others have `seconds` to answer."""

@@ -16,11 +16,12 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from agent.live.channels import JOBS, TURNS
+from agent.live.channels import DUE, JOBS, TURNS, to_list_key
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Connection
 from shared.db.errors import REFUSED
 from shared.db.statements import load_statements
+from shared.messages import Place
 
 statements = load_statements(__file__)
 
@@ -218,6 +219,10 @@ class Notifier:
         await self._by_database.start(hearer)
         if self.bus is not self._by_database:
             await self.bus.start(hearer)
+
+    def tell_list(self, place: Place) -> None:
+        """Tell all windows of a chat's person that a model has named it."""
+        self.send(DUE, to_list_key(place))
 
     def send(self, channel: str, note: str) -> None:
         """Send a note to all who listen to the channel, after those that were sent there before."""

@@ -96,6 +96,7 @@ CREATE TABLE personas (
     loop_mode text,
     allow_mentions boolean NOT NULL DEFAULT false,
     is_default boolean NOT NULL DEFAULT false,
+    suggestions jsonb,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_personas_name UNIQUE (name),
     CONSTRAINT personas_name_is_not_empty CHECK (btrim(name) <> ''),
@@ -107,6 +108,11 @@ CREATE TABLE personas (
     CONSTRAINT personas_skills_is_an_array_of_at_most_50_names
         CHECK (CASE WHEN jsonb_typeof(skills) = 'array' THEN jsonb_array_length(skills) <= 50
             AND NOT jsonb_path_exists(skills, '$[*] ? (@.type() != "string")') ELSE skills IS NULL END),
+    CONSTRAINT personas_suggestions_are_at_most_6_lines_of_1_to_80_characters
+        CHECK (CASE WHEN jsonb_typeof(suggestions) = 'array' THEN jsonb_array_length(suggestions) <= 6
+            AND NOT jsonb_path_exists(suggestions, '$[*] ? (@.type() != "string")')
+            AND NOT jsonb_path_exists(suggestions, '$[*] ? (!(@ like_regex "^.{1,80}$" && @ like_regex "[^[:space:]]"))')
+            ELSE suggestions IS NULL END),
     CONSTRAINT personas_max_tokens_per_request_is_positive CHECK (max_tokens_per_request > 0),
     CONSTRAINT personas_max_temperature_is_0_to_2 CHECK (max_temperature BETWEEN 0 AND 2),
     CONSTRAINT personas_max_iterations_is_1_to_100 CHECK (max_iterations BETWEEN 1 AND 100),
@@ -132,6 +138,8 @@ COMMENT ON COLUMN personas.loop_mode IS
     'native: the model calls tools; planner: it writes a plan; NULL: as PLANNER_PERCENT says.';
 COMMENT ON COLUMN personas.allow_mentions IS 'May replies mention people?';
 COMMENT ON COLUMN personas.is_default IS 'Used where no closer persona is; at most one.';
+COMMENT ON COLUMN personas.suggestions IS
+    'What an empty chat of the page suggests to say, e.g. ["Which rooms are free?"], at most six; NULL: what it always does.';
 COMMENT ON COLUMN personas.created_at IS 'When the row was made.';
 CREATE UNIQUE INDEX uq_personas_one_default ON personas (is_default) WHERE is_default;
 CREATE UNIQUE INDEX uq_personas_one_per_place

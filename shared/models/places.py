@@ -46,6 +46,7 @@ class Persona(Row, Base):
     loop_mode: Mapped[str | None]
     allow_mentions: Mapped[bool] = mapped_column(server_default=FetchedValue())
     is_default: Mapped[bool] = mapped_column(server_default=FetchedValue())
+    suggestions: Mapped[list[Any] | None]
 
 
 class PersonaVersion(Row, Base):

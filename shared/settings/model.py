@@ -153,7 +153,7 @@ class Settings(BaseModel):
     """`local` for [a model on this machine](../operations.md#recall-by-meaning), a litellm name, or `off`: by what
     memories are found besides their words; unset: `local` where its package is installed."""
     summary_model: str | None = None
-    """The model that [writes summaries](../memory.md#history-and-summaries); unset: the cheapest of `LLM_MODELS`."""
+    """Writes [summaries](../memory.md#history-and-summaries) and titles; unset: cheapest of `LLM_MODELS`, no titles."""
     debug_mock_responses: str | None = None
     """[scripted answers](../mock.md) instead of a model: a JSON list, or the path of one."""
     openai_api_key: SecretStr | None = None

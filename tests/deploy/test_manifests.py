@@ -44,8 +44,9 @@ PIRATE = {
 # What no manifest of docs/operator.md says.
 ROWS = """
 INSERT INTO personas (name, system_prompt, is_default, max_temperature, max_tokens_per_request, loop_mode, skills,
-                      allow_mentions)
-VALUES ('Sage & Co', E'  Indented.\\n\\ttabbed: "quoted" #no comment\\n', true, 0.7, 500, 'planner', '["notes"]', true);
+                      allow_mentions, suggestions)
+VALUES ('Sage & Co', E'  Indented.\\n\\ttabbed: "quoted" #no comment\\n', true, 0.7, 500, 'planner', '["notes"]', true,
+        '["What is new?"]');
 INSERT INTO personas (name, system_prompt) VALUES ('sage-co', 'Of nearly the same name.'), ('yes', 'null');
 INSERT INTO agents (name, description, persona_id, peers) SELECT 'sage', 'Knows.', id, '["researcher"]' FROM personas
 WHERE name = 'sage-co';

@@ -37,7 +37,7 @@ from adapters.web.page.transcript import to_replies
 from agent import commands
 from agent.app import App
 from agent.journal.steps import Event
-from agent.live.channels import DUE, request_stop
+from agent.live.channels import DUE, request_stop, to_list_key
 from agent.turn.confirmations.decisions import read_word
 from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
@@ -185,29 +185,33 @@ async def get_arrivals(request: Request) -> Response:
     """Stream what arrives in a chat, from other windows and scheduled jobs: messages and replies to commands.
 
     Begins behind the message `after` or the turn `after_turn`, and the reply `after_reply`; ends with the server, with
-    the session, and when another branch than `branch` is chosen, which it tells of.
+    the session, and when another branch than `branch` is chosen, which it tells of. It also tells of each of the
+    person's chats that is named behind `after_title`.
     """
-    after, after_turn, after_reply = (
-        number(request.query_params.get(name, "0"), name, MAX_ID) for name in ("after", "after_turn", "after_reply")
+    after, after_turn, after_reply, after_title = (
+        number(request.query_params.get(name, "0"), name, MAX_ID)
+        for name in ("after", "after_turn", "after_reply", "after_title")
     )
-    seen = Seen(message=after, turn=after_turn, reply=after_reply, branch=request.query_params.get("branch", ""))
+    branch = request.query_params.get("branch", "")
+    seen = Seen(message=after, turn=after_turn, reply=after_reply, title=after_title, branch=branch)
     arrivals = _arrivals(app_of(request), session_in(request), place_in(request), seen=seen)
     return sse.follow(_until(request.app.state.closing, arrivals))
 
 
 @dataclass(slots=True)
 class Seen:
-    """The newest message, turn and reply to a command that a window of the page has shown, and the branch."""
+    """The newest message, turn, reply to a command and title that a window of the page has shown, and the branch."""
 
     message: int
     turn: int
     reply: int
+    title: int
     branch: str
     is_over: bool = False
 
 
 async def _arrivals(app: App, web_session: WebSession, place: Place, *, seen: Seen) -> AsyncGenerator[Event]:
-    async with aclosing(app.events.due_in(place.key)) as looks:
+    async with aclosing(app.events.due_in(place.key, to_list_key(place))) as looks:
         async for _ in looks:
             for event in await _look(app, web_session, place, seen=seen):
                 yield event
@@ -223,7 +227,7 @@ async def _look(app: App, web_session: WebSession, place: Place, *, seen: Seen) 
         if rows is None:
             seen.is_over = True
             return []
-        branch = await history.find_branch(session, place)
+        branch, titles = await history.find_changes(session, who, place, after_title=seen.title)
         messages = await history.list_arrivals(
             session, place, f"{to_prefix(who)}:", after=seen.message, after_turn=seen.turn
         )
@@ -234,7 +238,11 @@ async def _look(app: App, web_session: WebSession, place: Place, *, seen: Seen) 
     seen.message = max([seen.message, *(message["message"] for message in messages)])
     seen.reply = max([seen.reply, *(reply["reply_id"] for reply in replies)])
     arrivals = [Event(message["turn_id"] or 0, 0, name="arrival", payload=message) for message in messages]
-    return arrivals + [Event(0, 0, name="reply", payload=reply) for reply in replies]
+    arrivals += [Event(0, 0, name="reply", payload=reply) for reply in replies]
+    for chat, title, seen.title in titles:
+        payload = {"chat": chat, "title": title, "newest_title": seen.title}
+        arrivals.append(Event(0, 0, name="title", payload=payload))
+    return arrivals
 
 
 async def _until(closing: asyncio.Event, events: AsyncGenerator[Event]) -> AsyncGenerator[Event]:

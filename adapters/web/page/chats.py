@@ -70,7 +70,7 @@ async def get_chats(request: Request) -> Response:
     who = session_of(request)
     before = read_cursor(who, request.query_params.get("before", ""))
     async with app_of(request).database.transaction() as session:
-        parameters = to_range(who) | before | {"limit": SHOWN_CHATS + 1}
+        parameters = to_range(who) | before | {"who": who, "limit": SHOWN_CHATS + 1}
         rows = (await session.execute(statements.list_chats, parameters)).all()
     chats = [
         {
@@ -83,7 +83,8 @@ async def get_chats(request: Request) -> Response:
     ]
     last = chats[-1] if len(rows) > SHOWN_CHATS else None
     cursor = None if last is None else f"{int(last['is_pinned'])}~{last['at']}~{last['chat']}"
-    return JSONResponse({"chats": chats, "before": cursor}, headers=NO_STORE)
+    newest_title = rows[0].newest_title if rows else 0
+    return JSONResponse({"chats": chats, "before": cursor, "newest_title": newest_title}, headers=NO_STORE)
 
 
 def read_cursor(who: str, cursor: str) -> dict[str, Any]:
@@ -124,7 +125,7 @@ async def get_messages(request: Request) -> Response:
         # First: what is answered meanwhile is in both, and not in neither.
         arrivals = await history.list_arrivals(session, place, f"{to_prefix(who)}:", after_turn=MAX_ID)
         newest_reply = await history.find_newest_reply(session, place)
-        branch = await history.find_branch(session, place)
+        branch, _ = await history.find_changes(session, who, place)
         past = await read_turns(session, app, place.channel, who=who, before=before)
     newest_reply = max([newest_reply, *(reply["reply_id"] for reply in past["replies"])])
     newest = {"open": arrivals, "newest_reply": newest_reply, "branch": branch}
@@ -254,6 +255,7 @@ async def get_state(request: Request) -> Response:
     app = app_of(request)
     async with app.database.transaction() as session:
         user = await find_user(session, Sender(PLATFORM, session_of(request)))
+        suggestions = (await session.execute(statements.find_suggestions)).scalar()
     has_model = bool(app.settings.llm_models) or app.settings.debug_mock_responses is not None
     is_owner = user is not None and user.permission >= Permission.OWNER
     has_admin_pages = user is not None and user.may(Permission.ADMIN) and is_ours(app, request.headers.get("host", ""))
@@ -266,4 +268,4 @@ async def get_state(request: Request) -> Response:
         for tool in app.toolbox.tools
         if tool.requires <= permission
     }
-    return JSONResponse(state | limits | {"tools": tools}, headers=NO_STORE)
+    return JSONResponse(state | limits | {"tools": tools, "suggestions": suggestions or []}, headers=NO_STORE)

@@ -9,6 +9,7 @@ from agent.commands import CommandReply
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Place
+from shared.models.base import MAX_ID
 from shared.text import cut
 
 statements = load_statements(__file__)
@@ -63,9 +64,17 @@ async def find_newest_reply(session: Session, place: Place) -> int:
     return int((await session.execute(statements.find_newest_reply, {"channel": place.channel})).scalar_one())
 
 
-async def find_branch(session: Session, place: Place) -> str:
-    """Return which branch of a chat is chosen; empty where there are none."""
-    return str((await session.execute(statements.find_branch, {"channel": place.channel})).scalar_one())
+async def find_changes(
+    session: Session, who: str, place: Place, *, after_title: int = MAX_ID
+) -> tuple[str, list[tuple[str, str, int]]]:
+    """Return which branch of a chat is chosen, empty where there are none, and the titles of chats named since.
+
+    A title comes with its chat, and with what the next ones come after.
+    """
+    first = f"{place.channel.rpartition('/')[0]}/"
+    parameters = {"channel": place.channel, "who": who, "first": first, "after_title": after_title}
+    row = (await session.execute(statements.find_changes, parameters)).one()
+    return str(row.branch), [(chat, title, moment) for chat, title, moment in row.titles or ()]
 
 
 async def list_new_replies(session: Session, place: Place, after: int, *, session_id: int) -> Sequence[Any] | None:

@@ -1,5 +1,6 @@
 -- name: list_chats
 -- Own chats behind a cursor, the pinned ones first, then the latest; those with nothing but commands have no conversation.
+-- `newest_title`: as `find_changes` counts them.
 WITH own AS (
     SELECT platform_channel_id AS channel, conversations.id AS conversation_id, last_active_at FROM conversations
     WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
@@ -20,10 +21,15 @@ WITH own AS (
 )
 SELECT substr(channel, length(:first) + 1) AS chat, last_active_at, is_pinned, coalesce(
     title,
+    (SELECT title FROM conversation_titles AS own WHERE own.conversation_id = shown.conversation_id),
     (SELECT content FROM messages WHERE messages.conversation_id = shown.conversation_id AND role = 'user'
      ORDER BY turn_id, seq LIMIT 1),
     (SELECT line FROM web_replies WHERE web_replies.platform_channel_id = shown.channel ORDER BY id LIMIT 1)
-) AS title
+) AS title, (
+    SELECT coalesce(floor(extract(epoch FROM max(titled_at)) * 1000000), 0)::bigint
+    FROM user_platform_links AS link JOIN conversation_titles ON conversation_titles.user_id = link.user_id
+    WHERE link.platform = 'web' AND link.platform_user_id = :who
+) AS newest_title
 FROM shown ORDER BY is_pinned DESC, last_active_at DESC, channel DESC;
 
 -- name: find_chat
@@ -87,13 +93,26 @@ FROM shown ORDER BY shown.id DESC;
 -- name: list_branches
 SELECT * FROM parley_list_branches(:conversation_id, CAST(:turn_ids AS bigint[]));
 
--- name: find_branch
--- Which branch of a chat is chosen: another one, another text.
+-- name: find_changes
+-- Which branch of a chat is chosen: another one, another text. And which of the person's chats a model has named since
+-- `after_title`, in microseconds since 1970, the newest last.
 SELECT coalesce((
     SELECT first_turn_id || '-' || follows_turn_id FROM turn_branches JOIN conversations ON conversations.id = conversation_id
     WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL AND platform_channel_id = :channel
     ORDER BY first_turn_id DESC LIMIT 1
-), '') AS branch;
+), '') AS branch, (
+    SELECT json_agg(json_build_array(chat, title, floor(extract(epoch FROM titled_at) * 1000000)::bigint) ORDER BY titled_at)
+    FROM (
+        SELECT substr(place.platform_channel_id, length(:first) + 1) AS chat, coalesce(web_chats.title, own.title) AS title, titled_at
+        FROM user_platform_links AS link JOIN conversation_titles AS own ON own.user_id = link.user_id
+        JOIN conversations AS place ON place.id = own.conversation_id
+        LEFT JOIN web_chats ON web_chats.platform_channel_id = place.platform_channel_id
+        WHERE link.platform = 'web' AND link.platform_user_id = :who
+          AND titled_at > CAST('epoch' AS timestamptz) + least(CAST(:after_title AS bigint), 9000000000000000) * interval '1 microsecond'
+          AND starts_with(place.platform_channel_id, :first)
+        ORDER BY titled_at DESC LIMIT 50
+    ) AS named
+) AS titles;
 
 -- name: list_own_files
 SELECT file.id, file.filename, file.mime_type, file.size_bytes, file.status
@@ -164,3 +183,8 @@ ORDER BY messages.turn_id, seq LIMIT :limit;
 
 -- name: is_memory_paused
 SELECT is_memory_paused FROM users WHERE id = :user_id;
+
+-- name: find_suggestions
+-- Of the persona that answers on the page.
+SELECT persona.suggestions FROM parley_find_persona(NULL, 'web', NULL, NULL) AS answers
+JOIN personas AS persona ON persona.id = answers.id;

@@ -14,7 +14,7 @@ COMMENT ON TABLE web_chats IS 'Chats of the page that their person has named or 
 COMMENT ON COLUMN web_chats.id IS 'The row''s own number.';
 COMMENT ON COLUMN web_chats.user_id IS 'Whose chat it is.';
 COMMENT ON COLUMN web_chats.platform_channel_id IS 'The channel of its conversation.';
-COMMENT ON COLUMN web_chats.title IS 'The name that the person gave it; NULL: it is called after its first message.';
+COMMENT ON COLUMN web_chats.title IS 'The name that the person gave it; NULL: it is called as a model has named it, else after its first message.';
 COMMENT ON COLUMN web_chats.pinned_at IS 'Since when it stands first; NULL: it is not pinned.';
 COMMENT ON COLUMN web_chats.created_at IS 'When the row was made.';
 CREATE INDEX ix_web_chats_user_id ON web_chats (user_id);
@@ -54,6 +54,12 @@ LANGUAGE sql STABLE AS $$
         'named_chats', (
             SELECT coalesce(jsonb_agg(to_jsonb(entry) ORDER BY entry.id), '[]') FROM (
                 SELECT id, platform_channel_id, title, pinned_at FROM public.web_chats WHERE user_id = p_user_id
+            ) AS entry
+        ),
+        'titles', (
+            SELECT coalesce(jsonb_agg(to_jsonb(entry) ORDER BY entry.id), '[]') FROM (
+                SELECT id, conversation_id, title, titled_at FROM public.conversation_titles
+                WHERE user_id = p_user_id AND title IS NOT NULL
             ) AS entry
         ),
         'commands', (

@@ -1,13 +1,13 @@
 // The chat page: sends what is typed, follows the events of each turn, finds back after a lost connection or a reload.
 
 import { onBranches } from "./branches.js";
-import { loadChats, showCurrent, touch } from "./chats.js";
+import { loadChats, nameChat, newestTitle, showCurrent, touch } from "./chats.js";
 import { limit, noteArrived, noteEnd, noteUnsent, openBox, takeMessage, write } from "./composer.js";
 import { follow } from "./following.js";
 import { closeSidebar, isNear, nearEnd, offline, toEnd } from "./frame.js";
 import { openMemories } from "./memories.js";
 import { openMenuOf } from "./menu.js";
-import { faultLine } from "./nodes.js";
+import { faultLine, node } from "./nodes.js";
 import { notifies } from "./notices.js";
 import { append, page, refresh } from "./page.js";
 import { pastNodes, replyNodes } from "./past.js";
@@ -134,9 +134,12 @@ async function watchArrivals() {
   const watch = new AbortController();
   page.watch = watch;
   const { chat } = page;
+  // Which titles the list has.
+  await listed;
   for (let failures = 0; !watch.signal.aborted; failures += 1) {
     const { message, turn, reply } = page.newest;
-    const address = `/page/chats/${chat}/arrivals?after=${message}&after_turn=${turn}&after_reply=${reply}&branch=${page.branch}`;
+    const after = `after=${message}&after_turn=${turn}&after_reply=${reply}&after_title=${newestTitle()}`;
+    const address = `/page/chats/${chat}/arrivals?${after}&branch=${page.branch}`;
     try {
       const response = await fetch(address, { signal: watch.signal });
       if (!response.ok && response.status < 500) return;
@@ -145,6 +148,7 @@ async function watchArrivals() {
         failures = 0;
         if (event.name === "arrival") arrive(event);
         if (event.name === "reply") showReply(event);
+        if (event.name === "title") nameChat(event);
         // Another window has begun one, or chosen it.
         if (event.name === "branch" && event.branch !== page.branch) {
           openChat(chat);
@@ -246,6 +250,12 @@ async function stop() {
 
 // --- what the page looks like ---------------------------------------------------------------------------------------------
 
+function suggestion(text) {
+  const button = node("button", "", text);
+  button.type = "button";
+  return button;
+}
+
 // What this installation can do, and what its owner has to set up yet.
 async function showState() {
   const response = await fetchSurely("/page/state");
@@ -253,6 +263,7 @@ async function showState() {
   const state = await response.json();
   nameTools(state.tools);
   limit(state.max_bytes, state.max_files);
+  if (state.suggestions.length) document.querySelector(".ideas").replaceChildren(...state.suggestions.map(suggestion));
   $("open-admin").hidden = !state.has_admin_pages;
   $("no-model").hidden = state.has_model;
   $("no-model-owner").hidden = !state.is_owner;
@@ -297,6 +308,6 @@ document.addEventListener("keydown", (event) => {
 
 const named = () => (/^#[A-Za-z0-9_-]{1,64}$/.test(location.hash) ? location.hash.slice(1) : null);
 addEventListener("hashchange", () => { if (named() && named() !== page.chat) openChat(named()); });
+const listed = loadChats();
 openChat(named() ?? localStorage.getItem(KEPT) ?? newId());
-loadChats();
 showState();

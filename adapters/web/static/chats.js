@@ -8,7 +8,7 @@ const $ = (id) => document.getElementById(id);
 const DAY = 24 * 60 * 60 * 1000;
 const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" });
 
-const list = { chats: [], before: null, isLoading: false, current: null };
+const list = { chats: [], before: null, isLoading: false, current: null, newestTitle: 0 };
 
 export const titleOf = (chat) => list.chats.find((entry) => entry.chat === chat)?.title ?? "";
 
@@ -44,6 +44,7 @@ export async function loadChats(isMore = false) {
     const kept = list.chats.filter((entry) => (isMore || entry.isNew) && !read.has(entry.chat));
     list.chats = [...kept, ...body.chats];
     list.before = body.before;
+    list.newestTitle = Math.max(list.newestTitle, body.newest_title);
     draw();
   } catch (error) {
     // The conversation says that the connection is lost, and asks for this list again.
@@ -56,6 +57,18 @@ export async function loadChats(isMore = false) {
 export function showCurrent(chat) {
   list.current = chat;
   draw();
+}
+
+// When a model has named a chat last, as far as this list knows.
+export const newestTitle = () => list.newestTitle;
+
+// A model has named a chat, of this window or another.
+export function nameChat({ chat, title, newest_title: newest }) {
+  list.newestTitle = newest;
+  const known = chatOf(chat);
+  if (!known) return touch(chat, title);
+  known.title = title;
+  return draw();
 }
 
 // A chat in which something was just said: the first one that is not pinned.

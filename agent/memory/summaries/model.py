@@ -18,7 +18,6 @@ from shared.errors import Unavailable
 from shared.messages import EstimatedUsage
 from shared.tasks import shield_until_done
 
-PURPOSE = "summary"
 CALL_SECONDS = 90.0
 MAX_OUTPUT_TOKENS = 2000
 SOURCE_TOKENS = 12_000
@@ -54,10 +53,10 @@ Fail = Callable[[Claim, ModelAnswer, str], Coroutine[Any, Any, None]]
 
 
 class SummaryModel:
-    """The model that reads conversations in the background."""
+    """The model that reads conversations in the background; `purpose` is what its calls are on the ledger."""
 
-    def __init__(self, database: Database, router: Router, clock: Clock) -> None:
-        self._database, self._router, self._clock = database, router, clock
+    def __init__(self, database: Database, router: Router, clock: Clock, *, purpose: str = "summary") -> None:
+        self._database, self._router, self._clock, self._purpose = database, router, clock, purpose
 
     def source_tokens(self, model: str | None) -> int:
         """Return how many tokens of a conversation the model reads at once."""
@@ -71,7 +70,7 @@ class SummaryModel:
         model = await self._router.find_summary_model()
         usage = EstimatedUsage(max(0, claimed.tokens_held - MAX_OUTPUT_TOKENS))
         async with self._database.transaction() as session:
-            await claims.pay(session, claimed, [PaidCall(model or "unknown", usage, PURPOSE)])
+            await claims.pay(session, claimed, [PaidCall(model or "unknown", usage, self._purpose)])
 
     async def ask(self, claimed: Claim, request: ModelRequest, fail: Fail) -> ModelAnswer:
         """Ask within the budget; `fail` ends the claim when the worker stops meanwhile."""
@@ -87,16 +86,15 @@ class SummaryModel:
                 request, deadline=deadline, observer=CallObserver(spent=spent), is_background=True
             )
         except Unavailable as error:
-            return ModelAnswer(None, f"no model answered: {error}", _to_paid(spent))
+            return ModelAnswer(None, f"no model answered: {error}", self._to_paid(spent))
         except asyncio.CancelledError:
             # What was spent is paid, and another worker begins again at once.
-            await shield_until_done(fail(claimed, ModelAnswer(None, paid=_to_paid(spent)), "the worker stopped"))
+            await shield_until_done(fail(claimed, ModelAnswer(None, paid=self._to_paid(spent)), "the worker stopped"))
             raise
-        return ModelAnswer(completion, paid=_to_paid([*spent, RejectedCall(completion.model, completion.usage)]))
+        return ModelAnswer(completion, paid=self._to_paid([*spent, RejectedCall(completion.model, completion.usage)]))
 
-
-def _to_paid(calls: Sequence[RejectedCall]) -> tuple[PaidCall, ...]:
-    return tuple(PaidCall(call.model, call.usage, PURPOSE) for call in calls)
+    def _to_paid(self, calls: Sequence[RejectedCall]) -> tuple[PaidCall, ...]:
+        return tuple(PaidCall(call.model, call.usage, self._purpose) for call in calls)
 
 
 def find_object(answer: str) -> dict[str, Any] | None:

@@ -66,3 +66,13 @@ WHERE turns.conversation_id = :id AND turns.parent_turn_id IS NULL AND turns.id 
       WHERE later.turn_id = messages.turn_id AND later.seq > messages.seq AND later.role = 'assistant'
   ))
 ORDER BY messages.turn_id, messages.seq LIMIT :limit;
+
+-- name: claim_titles
+SELECT * FROM parley_claim_titles(:limit);
+
+-- name: lock_turn
+-- Before the conversation, as whoever erases a chat locks them.
+SELECT id FROM turns WHERE id = :turn_id FOR KEY SHARE;
+
+-- name: store_title
+SELECT parley_store_title(:id, :lease, :turn_id, :title) AS is_stored;

@@ -38,8 +38,8 @@ LANGUAGE sql STABLE AS $$
         -- People stay; who is unknown in the other cell begins there as a guest (parley_take_people).
         UNION ALL SELECT name, NULL, false FROM unnest(ARRAY[
             'users', 'user_platform_links', 'credentials', 'erasures', 'used_links', 'login_attempts', 'api_tokens',
-            'stored_responses', 'web_chats', 'web_replies', 'web_sessions', 'turn_branches', 'web_shares', 'location_places',
-            'location_trackers',
+            'stored_responses', 'conversation_titles', 'web_chats', 'web_replies', 'web_sessions', 'turn_branches', 'web_shares',
+            'location_places', 'location_trackers',
             'bookings', 'direct_channels', 'slack_group_lists', 'slack_group_members',
             -- The house's, the same for all servers of a cell.
             'agents', 'mcp_servers', 'mcp_tools', 'skills', 'data_sources', 'model_prices', 'embedding_models',

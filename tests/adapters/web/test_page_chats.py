@@ -4,7 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import pytest
 from playwright.async_api import Browser, Page, expect
+from sqlalchemy.exc import IntegrityError
 
 from tests.adapters.web.browser import Window, open_window
 from tests.adapters.web.conftest import Site, open_site
@@ -178,3 +180,22 @@ async def test_only_the_owner_is_told_how_a_model_is_set_up(site: Site, chromium
             async with open_window(chromium, bare.link("ann")) as window:
                 await expect(window.page.locator(f"#no-model-{shown}")).to_be_visible()
                 await expect(window.page.locator(f"#no-model-{hidden}")).to_be_hidden()
+
+
+async def test_an_empty_chat_suggests_what_the_persona_of_the_page_does(site: Site, chromium: Browser) -> None:
+    wrong = ('"all"', "[1]", '[""]', '["  "]', f'["{"x" * 81}"]', '["a\\nb"]', '["a","b","c","d","e","f","g"]')
+    for suggestions in wrong:
+        with pytest.raises(IntegrityError, match="personas_suggestions_are_at_most_6_lines"):
+            await site.parley.sql(
+                "INSERT INTO personas (name, system_prompt, suggestions) VALUES ('x', 'y', CAST(:value AS jsonb))",
+                value=suggestions,
+            )
+    await site.parley.sql(
+        "SELECT admin.define_persona('Sage', 'You know tea.', platform => 'web', suggestions => :suggestions)",
+        suggestions=["<img src=x onerror=alert(1)>", "Which tea is there?"],
+    )
+    async with open_window(chromium, site.link("ann")) as window:
+        buttons = window.page.locator(".ideas button")
+        await expect(buttons).to_have_text(["<img src=x onerror=alert(1)>", "Which tea is there?"])
+        await buttons.last.click()
+        await expect(window.answer().locator(".text")).to_have_text("You said: Which tea is there?")

@@ -46,6 +46,7 @@ def from_row(row: Any) -> Draft:
         "only_modules": row.allowed_modules is not None or None,
         "allow_mentions": row.allow_mentions or None,
         "is_default": row.is_default or None,
+        "suggestions": "\n".join(row.suggestions or ()),
     }
     ticks = [f"{MODULE}{name}" for name in row.allowed_modules or ()] + [f"{SKILL}{name}" for name in row.skills or ()]
     return Draft({name: str(value) for name, value in texts.items() if value is not None} | dict.fromkeys(ticks, "on"))
@@ -73,6 +74,7 @@ def to_parameters(form: Form) -> dict[str, Any]:
         "allow_mentions": draft.has("allow_mentions"),
         "is_default": draft.has("is_default"),
         "new_name": None,
+        "suggestions": [line.strip() for line in form.text("suggestions").splitlines() if line.strip()] or None,
     }
 
 

@@ -42,14 +42,16 @@ async def test_a_persona_is_written_changed_compared_and_taken_back(site: Site) 
         form = entered(await ann.get(editor))
         assert form["version"] == "1"
         change = form | {"name": "Oracle", "only_modules": "on", "module.calculator": "on", "allow_mentions": "on"}
+        change |= {"suggestions": f" {HOSTILE} \r\n\r\nWhat is new?\r\n"}
         preview = await post(ann, editor, **change | {"act": "preview"})
         assert "everywhere on test" in preview.text
         assert "calculator.calculate" in preview.text
         assert await site.parley.value("SELECT name FROM personas") == "Sage"
         stored = await post(ann, editor, **change | {"act": "save"})
         assert "The persona Oracle is changed." in stored.text
-        (row,) = await site.parley.sql("SELECT name, allowed_modules, allow_mentions, platform FROM personas")
-        assert tuple(row) == ("Oracle", ["calculator"], True, "test")
+        assert HOSTILE not in stored.text
+        (row,) = await site.parley.sql("SELECT name, allowed_modules, allow_mentions, suggestions FROM personas")
+        assert tuple(row) == ("Oracle", ["calculator"], True, [HOSTILE, "What is new?"])
         # Who still has the old page open overwrites nothing, and loses nothing.
         late = await post(ann, editor, **form | {"act": "save", "system_prompt": "Late."})
         assert late.status_code == 422
@@ -98,7 +100,7 @@ async def make_sage(site: Site, ann: httpx.AsyncClient) -> None:
 async def compare_and_roll_back(site: Site, ann: httpx.AsyncClient, editor: str) -> None:
     """Look at what has changed from the first to the second version, go back, and take that back."""
     versions = await ann.get(f"{editor}/versions")
-    assert "changed: name, allow_mentions, allowed_modules" in versions.text
+    assert "changed: name, suggestions, allow_mentions, allowed_modules" in versions.text
     assert "<ins>+allow_mentions: true</ins>" in versions.text
     assert HOSTILE not in versions.text
     back = await post(ann, f"{editor}/versions", act="roll-back", key="1")

@@ -1,0 +1,168 @@
+"""Titles of chats by the model of summaries, as the list of the page shows them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from adapters.cli.compose import list_periodic_tasks
+from agent.memory.summaries.titles import TitleWriter, to_title
+from shared.clock import SystemClock
+from tests.adapters.web.browser import open_window
+from tests.adapters.web.conftest import Site
+from tests.adapters.web.test_branches import begins, turns_of
+from tests.adapters.web.test_chat import sends
+from tests.standins.openai_api import Answer, Fault
+from tests.standins.openai_api.script import Body, Reply, last_user_text
+from tests.support.parley import Parley
+
+NAMED = pytest.mark.settings(summary_model="openai/namer")
+HOSTILE = '## "**<img src=x onerror=alert(1)> Tea\u202e\x07 `pots`** [here](javascript:alert(1))"\nand more'
+CLEANED = "img src=x onerror=alert(1) Tea pots here"
+
+
+def is_title(body: Body) -> bool:
+    return str(body["messages"][0]["content"]).startswith("You name conversations")
+
+
+def named(title: Reply | str) -> Any:
+    """Return a script that names chats like this, and answers all else."""
+
+    def play(body: Body, _number: int) -> Reply:
+        if not is_title(body):
+            return Answer("Noted.")
+        return Answer(title) if isinstance(title, str) else title
+
+    return play
+
+
+def requests_for_titles(parley: Parley) -> list[str]:
+    return [last_user_text(entry.body) for entry in parley.model.requests if is_title(entry.body)]
+
+
+async def name_chats(parley: Parley, *, times: int = 1) -> None:
+    """Let a worker beside the running one name what is due, a minute after the last time."""
+    app = parley.app
+    for _ in range(times):
+        await parley.sql("UPDATE conversation_titles SET tried_at = tried_at - interval '2 minutes'")
+        await TitleWriter(app.database, app.models.router, SystemClock(), tell=app.events.notifier.tell_list).run()
+    async with asyncio.timeout(20):
+        while await parley.value("SELECT count(*) FROM conversations WHERE summary_claimed_until > now()"):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@NAMED
+async def test_a_title_appears_in_all_windows_and_stays_text(site: Site, chromium: Browser) -> None:
+    site.parley.model.play(named(HOSTILE))
+    async with open_window(chromium, site.link("ann")) as writer, open_window(chromium, site.link("ann")) as other:
+        await writer.says("how do I brew oolong?")
+        await expect(writer.answer().locator(".text")).to_have_text("Noted.")
+        await name_chats(site.parley)
+
+        await expect(writer.page.locator("#title")).to_have_text(CLEANED)
+        await expect(other.page.locator("#chats a")).to_have_text(CLEANED)
+        await writer.says("and how long?")
+        await expect(writer.answer().locator(".text")).to_have_text("Noted.")
+        await name_chats(site.parley)
+    assert len(requests_for_titles(site.parley)) == 1
+    assert "how do I brew oolong?" in requests_for_titles(site.parley)[0]
+
+
+@NAMED
+async def test_a_title_is_paid_by_its_person_and_comes_behind_the_name_that_the_person_gives(site: Site) -> None:
+    parley = site.parley
+    parley.model.play(named("Oolong brewing"))
+    async with site.browser("ann") as ann, site.browser("bob") as bob:
+        await sends(bob, "hello", chat="c1", event_id="e2")
+        await parley.sql(
+            "UPDATE users SET token_budget_monthly = 1 FROM user_platform_links AS link"
+            " WHERE link.user_id = users.id AND platform_user_id = 'bob'"
+        )
+        await sends(ann, "how do I brew oolong?", chat="c1", event_id="e1")
+        await ann.patch("/page/chats/c1", json={"title": "Tea"})
+        await name_chats(parley)
+        titles = [chat["title"] for chat in (await ann.get("/page/chats")).json()["chats"]]
+        await ann.patch("/page/chats/c1", json={"title": ""})
+        titles += [chat["title"] for chat in (await ann.get("/page/chats")).json()["chats"]]
+        others = [chat["title"] for chat in (await bob.get("/page/chats")).json()["chats"]]
+
+    assert (titles, others) == (["Tea", "Oolong brewing"], ["hello"])
+    rows = await parley.sql(
+        "SELECT platform_user_id, input_tokens > 0 FROM token_logs JOIN user_platform_links USING (user_id)"
+        " WHERE purpose = 'title'"
+    )
+    assert [tuple(row) for row in rows] == [("ann", True)]
+    assert await parley.value("SELECT coalesce(sum(tokens_reserved), 0) FROM users") == 0
+
+
+@NAMED
+async def test_without_a_title_a_chat_is_called_after_its_first_message(site: Site) -> None:
+    asked = []
+    async with site.browser("ann") as ann:
+        await sends(ann, "about tea", chat="c1", event_id="e1")
+        for reply in (Fault(400), Answer("**"), Answer("A title that was cu", finish_reason="length"), Answer("Late")):
+            site.parley.model.play(named(reply))
+            await name_chats(site.parley)
+            asked.append(len(requests_for_titles(site.parley)))
+        chats = (await ann.get("/page/chats")).json()["chats"]
+
+    assert [chat["title"] for chat in chats] == ["about tea"]
+    assert asked[0] < asked[1] < asked[2] == asked[3]
+
+
+@NAMED
+async def test_a_branch_that_is_left_and_a_chat_that_is_erased_get_no_title(site: Site) -> None:
+    parley, gate = site.parley, asyncio.Event()
+
+    async def play(body: Body, _number: int) -> Reply:
+        if not is_title(body):
+            return Answer("Noted.")
+        await gate.wait()
+        return Answer("Of what was left")
+
+    parley.model.play(play)
+    async with site.browser("ann") as ann:
+        await sends(ann, "about tea", chat="c1", event_id="e1")
+        await sends(ann, "about pots", chat="c2", event_id="e2")
+        naming = asyncio.create_task(name_chats(parley))
+        async with asyncio.timeout(20):
+            while len(requests_for_titles(parley)) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        await begins(ann, (await turns_of(ann))[0]["turn_id"], "about coffee")
+        await ann.delete("/page/chats/c2")
+        gate.set()
+        await naming
+        chats = (await ann.get("/page/chats")).json()["chats"]
+
+    assert [chat["title"] for chat in chats] == ["about tea"]
+    assert [tuple(row) for row in await parley.sql("SELECT title, attempts FROM conversation_titles")] == [(None, 1)]
+    # What the call for the other branch holds is charged by who reads the chat next.
+    held = await parley.sql("SELECT tokens_reserved, (SELECT sum(tokens) FROM budget_reservations) FROM users")
+    assert held[0][0] == held[0][1]
+
+
+async def test_without_a_model_of_summaries_no_chat_is_named(site: Site) -> None:
+    async with site.browser("ann") as ann:
+        await sends(ann, "about tea", chat="c1", event_id="e1")
+        chats = (await ann.get("/page/chats")).json()["chats"]
+
+    assert [chat["title"] for chat in chats] == ["about tea"]
+    assert "titles" not in {task.name for task in list_periodic_tasks(site.parley.app)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "title"),
+    [
+        ("Oolong brühen.", "Oolong brühen"),
+        ("\n\n# Title: *snake_case* in `Python`\n", "snake_case in Python"),
+        ("1. First", "First"),
+        ("„Tee für zwei“", "Tee für zwei"),
+        ("[Tea](https://example.org)", "Tea"),
+        ("x" * 80, "x" * 59 + "…"),
+        ("👩\u200d🚀 spacewalk\u202e\x1b[31m\u200b", "👩\u200d🚀 spacewalk[31m"),
+        ("---\n...", ""),
+    ],
+)
+def test_a_title_is_one_line_of_plain_text(answer: str, title: str) -> None:
+    assert to_title(answer) == title
