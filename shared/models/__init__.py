@@ -3,7 +3,7 @@
 from shared.models.base import Base
 from shared.models.files import FileRecord
 from shared.models.people import User, UserPlatformLink
-from shared.models.places import Persona, PersonaVersion, Server
+from shared.models.places import Persona, Server
 from shared.models.queue import InboxMessage, ScheduledJob
 from shared.models.tools import Agent, McpServer, McpTool, Skill
 from shared.models.turns import Conversation, Message, Turn, TurnEvent
@@ -18,7 +18,6 @@ __all__ = [
     "McpTool",
     "Message",
     "Persona",
-    "PersonaVersion",
     "ScheduledJob",
     "Server",
     "Skill",

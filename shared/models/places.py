@@ -47,17 +47,3 @@ class Persona(Row, Base):
     allow_mentions: Mapped[bool] = mapped_column(server_default=FetchedValue())
     is_default: Mapped[bool] = mapped_column(server_default=FetchedValue())
     suggestions: Mapped[list[Any] | None]
-
-
-class PersonaVersion(Row, Base):
-    """What a persona was after one change; triggers write it, nobody changes it."""
-
-    __tablename__ = "persona_versions"
-
-    persona_id: Mapped[int]
-    version: Mapped[int] = mapped_column(Integer)
-    name: Mapped[str]
-    action: Mapped[str]
-    fields: Mapped[dict[str, Any]]
-    database_user: Mapped[str]
-    actor: Mapped[str | None]

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Integer
+from sqlalchemy.dialects.postgresql import INT8MULTIRANGE, Range
 from sqlalchemy.orm import Mapped, mapped_column
 
 from shared.models.base import Base, Row
@@ -36,6 +37,7 @@ class Conversation(Row, Base):
     facts_turn_id: Mapped[int]
     facts_failures: Mapped[int] = mapped_column(Integer)
     facts_retry_at: Mapped[datetime | None]
+    shown_turns: Mapped[list[Range[int]] | None] = mapped_column(INT8MULTIRANGE)
 
 
 class Turn(Row, Base):
