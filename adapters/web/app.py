@@ -141,6 +141,7 @@ def login_routes() -> list[Route]:
         Route("/logout", links.post_logout, methods=["POST"]),
         Route("/login/oidc", lazy(oidc, "post_start"), methods=["POST"]),
         Route("/login/oidc/callback", lazy(oidc, "get_callback"), methods=["GET"]),
+        Route("/login/oidc/enter", lazy(oidc, "get_entrance"), methods=["GET"]),
         Route("/login/oidc/leave", lazy(oidc, "post_leave"), methods=["POST"]),
     ]
 
@@ -232,6 +233,7 @@ async def serve(
     """
     listening = listen(app.settings)
     own: dict[str, Any] = {"lifespan": "off", "timeout_keep_alive": KEEP_ALIVE_SECONDS}
+    own["forwarded_allow_ips"] = list(app.settings.forwarded_allow_ips)
     if on_start is not None:
         # The socket listens already: requests that arrive before the server runs wait for a moment.
         on_start(*listening.getsockname()[:2])

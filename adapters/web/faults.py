@@ -1,4 +1,4 @@
-"""Error responses: a status, a stable code and one sentence, always as JSON."""
+"""Error responses: a status, a stable code and one sentence, as JSON, or as a page to a browser that opens one."""
 
 from secrets import token_hex
 from typing import NotRequired
@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from adapters.web.notes import NO_STORE, note
 from shared.errors import EventIdInUse, NotFound, ParleyError, Refusal, ToolError, Unavailable
 from shared.log import get_logger
 from shared.text import clean, cut
@@ -96,7 +97,9 @@ def to_openai_error(fault: Fault) -> OpenAICause:
 
 
 def answer(request: Request, fault: Fault) -> Response:
-    """Return the fault as JSON, in OpenAI's form on OpenAI-compatible paths."""
+    """Return the fault as JSON, in OpenAI's form on OpenAI-compatible paths; to a browser that opens a page, as one."""
+    if "text/html" in request.headers.get("accept", ""):
+        return note("That did not work", fault.message, fault.status, headers=NO_STORE | (fault.headers or {}))
     problem: Problem | OpenAIProblem
     if request.url.path.startswith(OPENAI_PATHS):
         problem = {"error": to_openai_error(fault)}

@@ -60,17 +60,19 @@ async def log_in(request: Request, *_: str) -> str | Answered:
     return Answered(f"{reply}\n{ONLY_HERE}" if is_local else reply, is_secret=True)
 
 
-def one_time_link(
-    app: App, account: str | None = None, platform: str = PAGE, *, way: Way = "link", username: str | None = None
-) -> str:
+def one_time_link(app: App, account: str | None = None, platform: str = PAGE, *, way: Way = "link") -> str:
     """Return a URL that opens the chat page once, within ten minutes, as the person with this account.
 
-    Who has none on the page gets one then; without `account` it opens the page as a new person. `username` is how a new
-    one is called.
+    Who has none on the page gets one then; without `account` it opens the page as a new person.
     """
+    return f"{page_address(app)}/?key={one_time_key(app, Sender(platform, account or token_hex(8)), way)}"
+
+
+def one_time_key(app: App, account: Sender, way: Way) -> str:
+    """Return what a link carries that opens the page as the person with this account."""
     until = int((app.clock.now() + LINK_LIFE).timestamp())
-    claim = [platform, account or token_hex(8), username, way, token_urlsafe(12), until]
-    return f"{page_address(app)}/?key={_signer(app).dumps(claim)}"
+    claim = [account.platform, account.platform_user_id, account.username, way, token_urlsafe(12), until]
+    return str(_signer(app).dumps(claim))
 
 
 def page_address(app: App) -> str:

@@ -235,6 +235,7 @@ CREATE TABLE login_attempts (
     CONSTRAINT uq_login_attempts_door_visitor UNIQUE (door, visitor),
     CONSTRAINT login_attempts_attempts_are_positive CHECK (attempts > 0)
 );
+CREATE INDEX ix_login_attempts_began_at ON login_attempts (began_at);
 COMMENT ON TABLE login_attempts IS 'How often somebody has come to a way of signing in, which limits that; kept for a day.';
 COMMENT ON COLUMN login_attempts.id IS 'The row''s own number.';
 COMMENT ON COLUMN login_attempts.door IS 'The way: command (/login in a chat), link, oidc or guest.';

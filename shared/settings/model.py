@@ -176,6 +176,8 @@ class Settings(BaseModel):
     """Address that the web page and the API listen on."""
     port: int = Field(default=8080, ge=0, le=65535)
     """Their port; 0 chooses a free one."""
+    forwarded_allow_ips: Names = ("127.0.0.1", "::1")
+    """Reverse proxies, with commas, whose `X-Forwarded-For` tells the address by which sign-ins are counted."""
     public_url: str | None = None
     """The public address, with which links begin."""
     web_guests: bool = False
@@ -294,7 +296,6 @@ class Settings(BaseModel):
     @field_validator("llm_models", "summary_model", "embedding_model")
     @classmethod
     def _check_amazon(cls, names: tuple[str, ...] | str | None) -> tuple[str, ...] | str | None:
-        """Return the names if what they need is installed."""
         models = (names,) if isinstance(names, str) else names or ()
         of_amazon = [model for model in models if model.startswith(AMAZON)]
         if of_amazon and find_spec("boto3") is None:
@@ -311,7 +312,6 @@ class Settings(BaseModel):
     @field_validator("bus_url")
     @classmethod
     def _check_bus(cls, url: SecretStr | None) -> SecretStr | None:
-        """Return the address if it is one, and what speaks to it is installed."""
         if url is None:
             return None
         if not all(BUS_SERVER.fullmatch(server) for server in url.get_secret_value().split(",")):

@@ -62,6 +62,7 @@ DEFAULTS: dict[str, Any] = {
     "FILE_QUOTA_ADMIN_MB": 2000,
     "FILE_QUOTA_OWNER_MB": 10_000,
     "WEB_GUESTS": False,
+    "FORWARDED_ALLOW_IPS": ("127.0.0.1", "::1"),
     "OIDC_NAME": "your organisation",
     "OIDC_EMAIL_DOMAINS": (),
     "OIDC_GROUPS": (),

@@ -46,6 +46,8 @@ class OidcProvider(StandIn):
         self.signs = "RS256"
         # What it tells beside the token; None: it has no address for that.
         self.userinfo: dict[str, Any] | None = None
+        # What it says of itself beside, or instead.
+        self.metadata: dict[str, Any] = {}
         self.grants: dict[str, Grant] = {}
         self.tokens = 0
 
@@ -63,6 +65,7 @@ class OidcProvider(StandIn):
                         "end_session_endpoint": f"{self.base}/leave?from=here",
                         "id_token_signing_alg_values_supported": ["RS256", "none", "HS256"],
                     }
+                    | self.metadata
                 )
             case "/jwks":
                 return web.json_response({"keys": [KEY.as_dict(private=False), {"kty": "unknown"}]})

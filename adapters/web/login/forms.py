@@ -1,5 +1,7 @@
 """Small forms of pages that need no script: how they are read, and what their pages allow."""
 
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_network
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -15,7 +17,10 @@ statements = load_statements(__file__)
 
 ATTEMPT_SECONDS = 600
 TOO_MANY = "There were too many attempts from your network; please wait ten minutes."
-MAX_FORM_BYTES, MAX_FIELDS = 16 * 1024, 20
+# A memory's text, of which a form makes up to twelve bytes for each character, is the longest.
+MAX_FORM_BYTES, MAX_FIELDS = 64 * 1024, 20
+# Whoever has one address of IPv6 has all that begin with these bits.
+NETWORK_BITS = 64
 # A form of ours is sent to us alone, and browsers without TLS say where it comes from by nothing but its origin.
 FORM_HEADERS = NO_STORE | {
     "Content-Security-Policy": NO_STORE["Content-Security-Policy"].replace("form-action 'none'", "form-action 'self'"),
@@ -36,6 +41,10 @@ async def read_form(request: Request) -> dict[str, str]:
 async def count_attempt(request: Request, door: str, most: int) -> None:
     """Count that an address comes to a way of signing in; raises `Refusal` above so many in ten minutes."""
     address = request.client.host if request.client else ""
+    # What is no address of IPv6 stays as it is; so does one of IPv4 that a socket for both writes as one.
+    with suppress(ValueError):
+        if IPv6Address(address).ipv4_mapped is None:
+            address = str(ip_network((address.partition("%")[0], NETWORK_BITS), strict=False))
     parameters = {"door": door, "visitor": address, "most": most, "seconds": ATTEMPT_SECONDS}
     async with app_of(request).database.transaction() as session:
         if not (await session.execute(statements.count_attempt, parameters)).scalar_one():

@@ -1,9 +1,10 @@
 """The one-time link: it signs a browser in, after a question unless the person has opened it alone in this browser.
 
 A page of somebody else that leads a browser to a link would sign it in as whom it likes, and read what is written
-then. So nothing but a navigation that no page has started, such as a click in a terminal or an app, signs in at once,
-and that only a browser in which nobody else is: otherwise the page says as whom one would go on, and a form of ours
-asks. What remains is a person who opens a stranger's link by hand: the page and its menu say as whom one is here.
+then; so would a chat that somebody shows on a page of ours. So nothing but a navigation that no page has started, such
+as a click in a terminal or an app, signs in at once, and that only a browser in which nobody else is: otherwise the
+page says as whom one would go on, and a form of ours asks. What remains is a person who opens a stranger's link by
+hand: the page and its menu say as whom one is here.
 """
 
 from html import escape
@@ -47,14 +48,13 @@ GUEST = """<form method="post" action="/login/guest"><button type="submit">Go on
 MOST_GUESTS = 5
 
 
-async def open_link(request: Request, session: WebSession | None, key: str) -> Response:
-    """Answer a browser that opens a link: sign it in, or ask."""
+async def open_link(request: Request, session: WebSession | None, key: str, *, is_alone: bool) -> Response:
+    """Answer a browser that opens a link: sign it in, or ask. `is_alone`: no page that a stranger fills led here."""
     app = app_of(request)
     claim = read_link(app, key)
     if claim is None or await _is_used(app, claim):
         return _refuse(app, session)
     person_id, name = await _find_person(app, claim.account)
-    is_alone = request.headers.get("sec-fetch-site") in ("none", "same-origin")
     if is_alone and (session is None or session.user_id == person_id):
         return await _sign_in(request, claim) or _refuse(app, session)
     return await _ask(app, session, key, name=name)

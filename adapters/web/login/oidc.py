@@ -2,11 +2,10 @@
 
 The provider sends the browser back by a navigation of its own, with which no cookie of the session comes. So its
 answer becomes a one-time link, which asks where somebody else is signed in. The browser that begins holds the other
-half of the answer in a signed cookie: an answer that is sent to somebody else opens nothing.
+half of the answer in a signed cookie, and then the link: either opens nothing when it is sent to somebody else.
 """
 
 from secrets import token_urlsafe
-from urllib.parse import urlsplit
 
 from itsdangerous import BadSignature, URLSafeSerializer
 from starlette.exceptions import HTTPException
@@ -15,11 +14,12 @@ from starlette.responses import Response
 
 from adapters.web.guard import app_of
 from adapters.web.login.forms import count_attempt
+from adapters.web.login.links import open_link
 from adapters.web.login.provider import CALLBACK, Attempt, NotSignedIn, Provider
-from adapters.web.login.sessions import find_session, is_secure, require_same_origin
+from adapters.web.login.sessions import cookie_of, find_session, is_secure, require_same_origin
 from adapters.web.notes import note
 from agent.app import App
-from agent.commands.login import LINK_LIFE, one_time_link, page_address
+from agent.commands.login import LINK_LIFE, one_time_key, page_address
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Refusal
 from shared.messages import Sender
@@ -27,6 +27,7 @@ from shared.messages import Sender
 statements = load_statements(__file__)
 
 COOKIE = "parley_oidc"
+ENTRANCE = "/login/oidc/enter"
 # Of one address in ten minutes.
 MOST_ATTEMPTS = 30
 OTHER_PERSON = "This account signs in somebody else here; an admin can join the two (admin.merge_users)."
@@ -54,9 +55,19 @@ async def get_callback(request: Request) -> Response:
     """Take the provider's answer, once and in the browser that asked."""
     app = require_provider(request)
     try:
-        response = await _take_answer(app, request)
+        return await _take_answer(app, request)
     except ParleyError as error:
         response = note("You are not signed in", str(error), 403 if isinstance(error, Refusal) else 503)
+    _set_cookie(app, response, "")
+    return response
+
+
+async def get_entrance(request: Request) -> Response:
+    """Open the link that the provider's answer has become, by a navigation of our own page."""
+    app, session = require_provider(request), await find_session(request)
+    key = request.cookies.get(cookie_of(app, COOKIE), "")
+    is_alone = request.headers.get("sec-fetch-site") == "same-origin"
+    response = await open_link(request, session, key, is_alone=is_alone)
     _set_cookie(app, response, "")
     return response
 
@@ -76,7 +87,7 @@ async def post_leave(request: Request) -> Response:
 
 async def _take_answer(app: App, request: Request) -> Response:
     try:
-        state, nonce, verifier, until, session_id = _signer(app).loads(request.cookies.get(COOKIE, ""))
+        state, nonce, verifier, until, session_id = _signer(app).loads(request.cookies.get(cookie_of(app, COOKIE), ""))
     except BadSignature:
         raise NotSignedIn from None
     query = dict(request.query_params)
@@ -86,9 +97,12 @@ async def _take_answer(app: App, request: Request) -> Response:
     provider = await Provider.read(app, page_address(app) + CALLBACK)
     account = await provider.find_account(query, Attempt(state, nonce, verifier))
     if session_id is not None:
-        return await _link(app, session_id, account)
-    link = one_time_link(app, account.platform_user_id, account.platform, way="oidc", username=account.username)
-    return note("Welcome", "One moment.", 200, refresh=f"/?{urlsplit(link).query}")
+        response, key = await _link(app, session_id, account), ""
+    else:
+        response = note("Welcome", "One moment.", 200, refresh=ENTRANCE)
+        key = one_time_key(app, account, "oidc")
+    _set_cookie(app, response, key)
+    return response
 
 
 async def _link(app: App, session_id: int, account: Sender) -> Response:
@@ -120,10 +134,9 @@ def require_provider(request: Request) -> App:
 def _set_cookie(app: App, response: Response, value: str) -> None:
     # Not strict: the provider's page leads back here.
     response.set_cookie(
-        COOKIE,
+        cookie_of(app, COOKIE),
         value,
         max_age=int(LINK_LIFE.total_seconds()) if value else 0,
-        path="/login/oidc",
         secure=is_secure(app),
         httponly=True,
         samesite="lax",

@@ -79,11 +79,11 @@ class Provider:
         """Ask the provider how it works; raises `Unavailable` when it does not say."""
         issuer = str(app.settings.oidc_issuer)
         metadata = await TrustedClient(app.files.http, issuer).read_json(issuer.rstrip("/") + DISCOVERY)
-        addresses = [str(metadata.get(f"{name}_endpoint", "")) for name in ("authorization", "token")]
-        scheme = urlsplit(issuer).scheme
-        if metadata.get("issuer") != issuer or any(
-            urlsplit(text).scheme not in {"https", scheme} for text in addresses
-        ):
+        names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        addresses = [*(str(metadata.get(name)) for name in names), str(metadata.get("userinfo_endpoint", issuer))]
+        # Who listens on the way could answer for it: of the keys, too.
+        schemes = {"https", urlsplit(issuer).scheme}
+        if metadata.get("issuer") != issuer or any(urlsplit(text).scheme not in schemes for text in addresses):
             log.warning("oidc_misconfigured", issuer=str(metadata.get("issuer"))[:200])
             raise Unavailable("The provider is not the one of the settings; an admin can compare OIDC_ISSUER with it.")
         return cls(app, metadata, redirect_uri)
@@ -124,7 +124,7 @@ class Provider:
                 )
             claims = await self._read_claims(token, attempt.nonce)
             claims = await self._complete(claims, str(token["access_token"]))
-        except (OAuthError, JoseError, KeyError, TypeError, ValueError, httpx2.HTTPError) as error:
+        except (OAuthError, JoseError, AttributeError, KeyError, TypeError, ValueError, httpx2.HTTPError) as error:
             log.warning("oidc_refused", cause=type(error).__name__)
             raise NotSignedIn from None
         return self._admit(claims)

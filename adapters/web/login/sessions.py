@@ -6,7 +6,6 @@ from functools import wraps
 from hashlib import sha256
 from re import compile as pattern
 from secrets import token_hex
-from typing import Literal
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -15,7 +14,9 @@ from starlette.responses import Response
 from adapters.web.faults import Fault
 from adapters.web.guard import Endpoint, app_of
 from agent.app import App
+from agent.commands.login import Way
 from shared.db.statements import load_statements
+from shared.errors import Refusal
 from shared.messages import Sender
 from shared.text import clean, cut
 
@@ -27,6 +28,7 @@ SHAPE = pattern(r"[0-9a-f]{64}")
 SESSION_LIFE = timedelta(days=30)
 # What can't be taken back is done by who has signed in just now.
 FRESH_LIFE = timedelta(minutes=15)
+NOT_FRESH = "Sign in once more for that: open a new link from parley link, or from /login in a chat with me."
 NO_SESSION = "Your session has ended; open the page with a new link."
 
 # In this order, because most say that they are another one, too.
@@ -48,8 +50,6 @@ SYSTEMS = {
     "Linux": "Linux",
 }
 
-Way = Literal["link", "command", "oidc", "guest"]
-
 
 @dataclass(frozen=True, slots=True)
 class WebSession:
@@ -64,6 +64,11 @@ class WebSession:
     def has_fresh_login(self) -> bool:
         """Return whether the person may do what can't be taken back without signing in once more."""
         return self.age < FRESH_LIFE
+
+    def require_fresh_login(self) -> None:
+        """Raise `Refusal` unless the person has signed in within the last minutes."""
+        if not self.has_fresh_login:
+            raise Refusal(NOT_FRESH)
 
 
 def with_session(endpoint: Endpoint) -> Endpoint:
@@ -160,9 +165,9 @@ def set_cookie(app: App, response: Response, token: str) -> None:
     )
 
 
-def cookie_of(app: App) -> str:
-    """Return the name of the cookie; with this prefix no other host below our domain can put one in its place."""
-    return f"__Host-{COOKIE}" if is_secure(app) else COOKIE
+def cookie_of(app: App, name: str = COOKIE) -> str:
+    """Return the name of a cookie; with this prefix no other host below our domain can put one in its place."""
+    return f"__Host-{name}" if is_secure(app) else name
 
 
 def is_secure(app: App) -> bool:

@@ -18,7 +18,6 @@ statements = load_statements(__file__)
 
 ERASE_WORDS = "erase me"
 MOST_TOKENS, MOST_DAYS = 20, 365
-NOT_FRESH = "Sign in once more for that: open a new link from parley link, or from /login in a chat with me."
 MISSING = "There is no such entry any more."
 TOO_MANY_TOKENS = f"You have {MOST_TOKENS} tokens, which is the most; revoke one first."
 NOT_THIS = "This account stays: it is the only one that you have, or the one by which you are here."
@@ -44,12 +43,6 @@ class Result:
 
 
 Act = Callable[[Request, WebSession, Fields], Awaitable[Result]]
-
-
-def require_fresh(session: WebSession) -> None:
-    """Raise `Refusal` unless the person has signed in within the last minutes."""
-    if not session.has_fresh_login:
-        raise Refusal(NOT_FRESH)
 
 
 def id_in(fields: Fields) -> int:
@@ -126,16 +119,21 @@ async def end_others(asking: Request, session: WebSession, _fields: Fields) -> R
 
 async def unlink(asking: Request, session: WebSession, fields: Fields) -> Result:
     """Take an account from the person."""
-    require_fresh(session)
+    session.require_fresh_login()
     parameters = {"user_id": asking.user.id, "id": id_in(fields), "account": session.account}
     if not await _run(asking, statements.unlink_account, parameters):
         raise Refusal(NOT_THIS)
-    return Result("The account is not yours any more: whoever writes by it next is somebody new to me.")
+    # Whoever had that account may have signed in by it.
+    await end_sessions(asking.app, asking.user.id, but=session.id)
+    return Result(
+        "The account is not yours any more: whoever writes by it next is somebody new to me. Your other browsers are"
+        " signed out."
+    )
 
 
 async def create_token(asking: Request, session: WebSession, fields: Fields) -> Result:
     """Make a token for the API, which is shown this once."""
-    require_fresh(session)
+    session.require_fresh_login()
     days = to_id(fields.get("days", "")) or 0
     if not 0 < days <= MOST_DAYS:
         raise Refusal(f"A token of yours ends after 1 to {MOST_DAYS} days.")
@@ -164,7 +162,7 @@ async def export(asking: Request, _session: WebSession, _fields: Fields) -> Resu
 
 async def erase(asking: Request, session: WebSession, fields: Fields) -> Result:
     """Erase the person, who has typed that it shall be done."""
-    require_fresh(session)
+    session.require_fresh_login()
     if fields.get("words", "").strip().lower() != ERASE_WORDS:
         raise Refusal(TYPE_IT)
     asked = await commands.answer(asking.app, asking.sender, asking.place, text="/erase me")

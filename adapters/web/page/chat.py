@@ -42,6 +42,7 @@ from agent.turn.confirmations.decisions import read_word
 from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
 from shared.models.base import MAX_ID
+from shared.text import clean
 
 PLATFORM = "web"
 ENTER_HERE = commands.CommandReply("Enter it here; it is kept encrypted, and no model sees it.", is_private=True)
@@ -118,6 +119,7 @@ async def post_chat_message(request: Request) -> Response:
             raise from_validation(error) from None
         if not body.content.strip() and not uploads:
             raise invalid("content", "it may be empty only when there are files")
+        require_fresh_login_to_erase(request, body.content)
         sender, place = Sender(PLATFORM, who), place_of(who, body.chat)
         if (answer := await _answer_command(app, sender, place, body=body)) is not None:
             return answer
@@ -138,6 +140,13 @@ async def post_chat_message(request: Request) -> Response:
     # Other windows that show this chat.
     app.events.notifier.send(DUE, place.key)
     return sse.follow(app.events.follow(accepted.inbox_id))
+
+
+def require_fresh_login_to_erase(request: Request, text: str) -> None:
+    """Refuse the command that can't be taken back to a session that may be somebody else's by now."""
+    line = commands.COMMAND_LINE.fullmatch(clean(text).strip())
+    if line is not None and line[1].lower() == "erase":
+        session_in(request).require_fresh_login()
 
 
 async def _answer_command(app: App, sender: Sender, place: Place, *, body: Typed) -> Response | None:

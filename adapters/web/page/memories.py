@@ -10,7 +10,7 @@ from adapters.web.api.messages import number
 from adapters.web.faults import invalid
 from adapters.web.guard import app_of
 from adapters.web.login.sessions import find_session, session_of, with_session
-from adapters.web.page.chat import PLATFORM, Key, place_of
+from adapters.web.page.chat import PLATFORM, Key, place_of, require_fresh_login_to_erase
 from agent import commands
 from agent.people.participants import find_user
 from shared.db.statements import load_statements
@@ -55,6 +55,7 @@ async def post_command(request: Request) -> Response:
     """Run a command outside of the conversation, and return its reply with buttons and files."""
     app, who = app_of(request), session_of(request)
     body = await read_json(request, Given, MAX_JSON_BYTES)
+    require_fresh_login_to_erase(request, body.command)
     reply = await commands.answer(app, Sender(PLATFORM, who), place_of(who, body.chat), text=body.command)
     if reply is None:
         raise invalid("command", "it begins with a slash, as in /memory forget all")

@@ -29,7 +29,7 @@ async def get_page(request: Request) -> Response:
     session = await find_session(request)
     key = request.query_params.get("key")
     if key is not None and request.method == "GET":
-        return await open_link(request, session, key)
+        return await open_link(request, session, key, is_alone=request.headers.get("sec-fetch-site") == "none")
     if session is None:
         return show_entrance(app_of(request))
     # So that the page can tell what another person has left in this browser.

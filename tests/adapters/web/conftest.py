@@ -64,7 +64,7 @@ class Site:
     async def browser(self, who: str = "ann") -> AsyncIterator[httpx.AsyncClient]:
         """Open a client that has a session, as the page has."""
         async with httpx.AsyncClient(base_url=self.url, headers=BROWSER, timeout=30, verify=NO_CERTIFICATES) as client:
-            entered = await client.get(self.link(who))
+            entered = await client.get(self.link(who), headers=BY_HAND)
             assert entered.status_code == 200
             yield client
 

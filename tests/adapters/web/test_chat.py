@@ -293,7 +293,7 @@ async def test_wrong_forms_are_refused_with_a_reason(site: Site) -> None:
 
 async def test_the_owner_s_link_names_the_owner(site: Site) -> None:
     async with httpx.AsyncClient(base_url=site.url, headers=BROWSER, timeout=30) as browser:
-        await browser.get(site.link("owner"))
+        await browser.get(site.link("owner"), headers=BY_HAND)
         await sends(browser, "hello")
 
     assert await site.parley.value("SELECT platform_user_id FROM inbox") == "owner"

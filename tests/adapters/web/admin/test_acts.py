@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from tests.adapters.web.admin.conftest import TOKEN, WAITING, make_person, post, write_scene
 from tests.adapters.web.admin.test_frame import told
-from tests.adapters.web.conftest import Site
+from tests.adapters.web.conftest import BY_HAND, Site
 from tests.support.forms import snapshot
 
 ENTRY = re.compile(r'name="entry" value="(\d+)"')
@@ -166,7 +166,7 @@ async def test_what_is_dangerous_wants_a_fresh_login(site: Site) -> None:
             assert "login of the last 15 minutes" in answer.text
         assert (await post(ann, path, act="level", permission="user")).status_code == 200
         old = TOKEN.findall((await ann.get(path)).text)[0]
-        assert (await ann.get(site.link("ann"))).status_code == 200
+        assert (await ann.get(site.link("ann"), headers=BY_HAND)).status_code == 200
         # Of a form that was open meanwhile nothing is lost, and nothing is done.
         stale = await ann.post(path, data={"token": old, "act": "budget", "tokens": "77"})
         assert stale.status_code == 422

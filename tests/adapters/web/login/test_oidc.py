@@ -12,6 +12,7 @@ import httpx
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from adapters.web.login.oidc import ENTRANCE
 from adapters.web.login.provider import CALLBACK
 from shared.settings import Settings
 from tests.adapters.web.conftest import BROWSER, NO_CERTIFICATES, Site, open_site
@@ -136,12 +137,20 @@ async def test_an_answer_counts_once_in_the_browser_that_asked(site: Site, provi
         # Somebody else's answer, though it is whole: no session of theirs.
         await begin(victim)
         assert "The sign-in was not accepted" in (await follow(victim, answer)).text
-        cookies = dict(client.cookies)
         wrong_issuer = await begin(client)
         assert "not accepted" in (await follow(client, f"{wrong_issuer}&iss=https://evil.example")).text
         kept = await begin(client)
         cookies = dict(client.cookies)
-        assert (await follow(client, kept)).status_code == 200
+        back = await client.get(kept, headers={"Sec-Fetch-Site": "cross-site"})
+        # The link stands in no address, opens nothing elsewhere, and asks where another page leads to it.
+        assert "key=" not in back.text
+        assert (await victim.get(ENTRANCE)).status_code == 401
+        held = dict(client.cookies)
+        led = await client.get(ENTRANCE, headers={"Sec-Fetch-Site": "cross-site"})
+        assert "Go on as Ann Lee?" in led.text
+        client.cookies.update(held)
+        assert "set-cookie" in (await client.get(ENTRANCE)).headers
+        assert await as_whom(client) == "You are Ann Lee"
         # The same answer again, with the cookie that belongs to it.
         async with httpx.AsyncClient(base_url=site.url, cookies=cookies, headers=BROWSER) as thief:
             assert "The sign-in was not accepted" in (await follow(thief, kept)).text
@@ -198,14 +207,19 @@ async def test_without_a_provider_there_is_none_and_a_wrong_one_is_said(parley: 
         assert (await client.post("/login/oidc")).status_code == 404
         assert (await client.get(CALLBACK)).status_code == 404
         assert (await client.post("/login/oidc/leave")).status_code == 404
-    wrong = {"oidc_issuer": f"{provider.base}/", "oidc_client_id": CLIENT_ID}
-    app = replace(parley.app, settings=parley.app.settings.model_copy(update=wrong))
+    own = {"oidc_issuer": provider.base, "oidc_client_id": CLIENT_ID, "public_url": "https://parley.example"}
+    app = replace(parley.app, settings=parley.app.settings.model_copy(update=own))
     async with open_site(parley, app) as other, browser(other) as client:
-        refused = await client.post("/login/oidc")
-        for _ in range(29):
+        # No other host of the domain can put an answer of its own in the place of this one.
+        cookie = (await client.post("/login/oidc")).headers["set-cookie"]
+        assert re.match(r"__Host-parley_oidc=\S+; HttpOnly; Max-Age=600; Path=/; SameSite=lax; Secure$", cookie)
+        for wrong in ({"issuer": "https://evil.example"}, {"jwks_uri": "ftp://keys.example"}, {"token_endpoint": None}):
+            provider.metadata = wrong
+            refused = await client.post("/login/oidc")
+            assert (refused.status_code, "compare OIDC_ISSUER" in refused.text) == (503, True)
+        for _ in range(26):
             await client.post("/login/oidc")
         limited = await client.post("/login/oidc")
-    assert (refused.status_code, "compare OIDC_ISSUER" in refused.text) == (503, True)
     assert "too many attempts" in limited.text
     for issuer, client_id in (("http://login.example", "x"), ("login.example", "x"), ("https://login.example", None)):
         with pytest.raises(ValidationError, match=r"write the provider's address|OIDC_ISSUER needs it"):

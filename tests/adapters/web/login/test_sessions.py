@@ -87,12 +87,20 @@ async def test_guests_come_in_where_a_setting_says_so_and_not_without_end(site: 
     settings = site.parley.app.settings.model_copy(update={"web_guests": True})
     async with open_site(site.parley, replace(site.parley.app, settings=settings)) as open_to_all:
         statuses = []
-        for _ in range(6):
-            async with httpx.AsyncClient(base_url=open_to_all.url, headers=BROWSER) as guest:
+        for number in range(6):
+            # Whoever has one of these addresses has them all.
+            headers = BROWSER | {"X-Forwarded-For": f"2001:db8::{number}"}
+            async with httpx.AsyncClient(base_url=open_to_all.url, headers=headers) as guest:
                 assert "Go on as a guest" in (await guest.get("/")).text
                 statuses.append((await guest.post("/login/guest")).status_code)
                 assert (await guest.get("/page/chats")).status_code == (200 if len(statuses) < 6 else 401)
-        async with httpx.AsyncClient(base_url=open_to_all.url, headers={"Sec-Fetch-Site": "cross-site"}) as led:
+        async with httpx.AsyncClient(base_url=open_to_all.url, headers=BROWSER) as led:
+            for address in ("2001:db8:0:1::", "::ffff:192.0.2.7"):
+                assert (await led.post("/login/guest", headers={"X-Forwarded-For": address})).status_code == 200
+                led.cookies.clear()
+            led.headers["Sec-Fetch-Site"] = "cross-site"
             assert (await led.post("/login/guest")).status_code == 403
     assert statuses == [200] * 5 + [429]
-    assert await site.parley.value("SELECT count(*) FROM users WHERE permission_level = 'guest'") == 5
+    assert await site.parley.value("SELECT count(*) FROM users WHERE permission_level = 'guest'") == 7
+    networks = await site.parley.sql("SELECT visitor FROM login_attempts WHERE door = 'guest' ORDER BY id")
+    assert [row[0] for row in networks] == ["2001:db8::/64", "2001:db8:0:1::/64", "::ffff:192.0.2.7"]

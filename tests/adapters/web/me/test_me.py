@@ -8,7 +8,7 @@ import httpx
 from playwright.async_api import Browser, expect
 
 from tests.adapters.web.browser import open_window
-from tests.adapters.web.conftest import BROWSER, Site
+from tests.adapters.web.conftest import BROWSER, BY_HAND, Site
 from tests.adapters.web.test_chat import sends
 from tests.adapters.web.test_messages import refusal
 from tests.standins.openai_api import Answer
@@ -87,25 +87,25 @@ async def test_a_person_changes_what_is_theirs(site: Site) -> None:
         assert "80351110224678912" in shown["/accounts"]
         assert re.search(r"parley_[0-9a-f]{64}", made.text)
         assert "parley_" not in (await ann.get("/me/accounts")).text
-        assert said(await act(ann, "/me/memories", act="correct", id=memory, content="Ann drinks mate")) == (
-            "I remember now: Ann drinks mate"
-        )
+        # As long as a memory may be: a form makes nine bytes of each of these.
+        text = f"Ann drinks mate {'漢' * 1980}"
+        assert said(await act(ann, "/me/memories", act="correct", id=memory, content=text)) == f"I remember now: {text}"
         facts = (await ann.get("/me/memories")).text
-        assert "Ann drinks mate" in facts
-        assert "oolong" not in facts
+        assert ("Ann drinks mate" in facts, "oolong" in facts) == (True, False)
         assert "From now on I remember nothing" in said(await act(ann, "/me/memories", act="pause_memory"))
         assert said(await act(ann, "/me/files", act="delete_file", id=ids["file"])) == "list.txt is deleted."
         assert said(await act(ann, "/me/schedules", act="change_job", verb="pause", id=ids["job"])).startswith("Paused")
         assert "Resume" in (await ann.get("/me/schedules")).text
         assert said(await act(ann, "/me/accounts", act="revoke_token", id=token)) == "The token has ended."
+        assert said(await act(ann, "/me/accounts", act="end_others")) == "One other browser is signed out."
+        assert [(await client.get("/me")).status_code for client in (phone, ann)] == [401, 200]
         assert said(await act(ann, "/me/accounts", act="unlink", id=ids["account"])).startswith("The account is not")
         last = await site.parley.value("SELECT id FROM user_platform_links WHERE platform_user_id = 'ann'")
         assert said(await act(ann, "/me/accounts", act="unlink", id=last)).startswith("This account stays")
-        assert said(await act(ann, "/me/accounts", act="end_others")) == "One other browser is signed out."
-        assert [(await client.get("/me")).status_code for client in (phone, ann)] == [401, 200]
         exported = await act(ann, "/me/data", act="export")
         assert "parley-archive-" in exported.text
-        assert (await ann.get("/me/nothing")).status_code == 404
+        missing = await ann.get("/me/nothing", headers={"Accept": "text/html,*/*;q=0.8"})
+        assert (missing.status_code, "<h1>That did not work</h1>" in missing.text) == (404, True)
 
 
 async def test_a_form_of_somebody_else_changes_nothing(site: Site) -> None:
@@ -137,10 +137,19 @@ async def test_what_can_not_be_taken_back_needs_a_fresh_login(site: Site) -> Non
             ("/me/accounts", {"act": "unlink", "id": 1}),
         ):
             assert "Sign in once more for that" in said(await act(ann, path, **fields))
+        given = await ann.post("/chat/commands", json={"chat": "c1", "command": " /Erase me"})
+        for response in (given, await sends(ann, "/erase me")):
+            assert "Sign in once more for that" in refusal(response)
         # A link of the same person makes the login fresh, and ends the session before.
-        assert (await ann.get(site.link("ann"))).status_code == 200
+        assert (await ann.get(site.link("ann"), headers=BY_HAND)).status_code == 200
         assert "Nothing was erased" in said(await act(ann, "/me/data", act="erase", words="yes"))
         assert await site.parley.value("SELECT count(*) FROM web_sessions") == 1
+        # Whoever had an account may have signed in by it.
+        await site.parley.sql("SELECT parley_link_account(admin.find_user('web', 'ann'), 'discord', '8')")
+        account = await site.parley.value("SELECT id FROM user_platform_links WHERE platform = 'discord'")
+        async with site.browser("ann") as thief:
+            await act(ann, "/me/accounts", act="unlink", id=account)
+            assert [(await client.get("/me")).status_code for client in (thief, ann)] == [401, 200]
 
 
 async def test_the_pages_are_readable_and_lead_to_the_end(site: Site, chromium: Browser) -> None:
