@@ -41,7 +41,7 @@ BACKLOG = 2048
 RESPONSES = "adapters.web.api.openai.responses"
 BRANCHES = "adapters.web.branches.branches"
 SHARES = "adapters.web.shares.shares"
-FEEDBACK = "adapters.web.feedback.feedback"
+FEEDBACK = "adapters.web.page.feedback"
 ADMIN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 

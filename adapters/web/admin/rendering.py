@@ -72,18 +72,19 @@ def to_address(context: Context, **changes: Any) -> str:
     return f"{path}?{query}" if query else path
 
 
-def _build_templates() -> Environment:
+def build_templates(folder: Path) -> Environment:
+    """Return the templates of a folder, which show times, numbers and money alike; what they show is escaped."""
     templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent, encoding="utf-8"),
+        loader=FileSystemLoader(folder, encoding="utf-8"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"time": to_time, "number": to_number, "dollars": to_dollars, "length": to_length}
-    templates.filters |= {"sentence": to_sentence}
-    templates.globals |= {"navigation": NAVIGATION, "address": to_address}
+    templates.filters |= {"time": to_time, "number": to_number, "dollars": to_dollars}
     return templates
 
 
-TEMPLATES = _build_templates()
+TEMPLATES = build_templates(Path(__file__).parent)
+TEMPLATES.filters |= {"length": to_length, "sentence": to_sentence}
+TEMPLATES.globals |= {"navigation": NAVIGATION, "address": to_address}

@@ -7,12 +7,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from itsdangerous import URLSafeSerializer
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from adapters.web.admin.rendering import to_dollars, to_number, to_time
+from adapters.web.admin.rendering import build_templates
 from adapters.web.guard import app_of
 from adapters.web.login.forms import FORM_HEADERS, read_form
 from adapters.web.login.links import show_entrance
@@ -97,16 +96,4 @@ async def render(visit: Visit, section: Section) -> Response:
     return HTMLResponse(page, status, headers=FORM_HEADERS)
 
 
-def _build_templates() -> Environment:
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent, encoding="utf-8"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.filters |= {"time": to_time, "number": to_number, "dollars": to_dollars}
-    return templates
-
-
-TEMPLATES = _build_templates()
+TEMPLATES = build_templates(Path(__file__).parent)

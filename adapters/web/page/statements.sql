@@ -188,3 +188,8 @@ SELECT is_memory_paused FROM users WHERE id = :user_id;
 -- Of the persona that answers on the page.
 SELECT persona.suggestions FROM parley_find_persona(NULL, 'web', NULL, NULL) AS answers
 JOIN personas AS persona ON persona.id = answers.id;
+
+-- name: vote
+SELECT parley_vote(turns.id, CAST(:score AS smallint), :comment) FROM turns JOIN conversations ON conversations.id = conversation_id
+WHERE turns.id = :turn_id AND parent_turn_id IS NULL AND turns.status <> 'running' AND platform = 'web'
+  AND platform_server_id IS NULL AND platform_thread_id IS NULL AND platform_channel_id = :channel AND turns.user_id IS NOT NULL;
