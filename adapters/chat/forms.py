@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
+from shared.text import clean
+
 if TYPE_CHECKING:
     from agent.commands.forms.acts import Act
     from agent.commands.forms.base import Done
@@ -19,7 +21,7 @@ VIEW = "parley_act"
 OPEN, SEND, BACK = STEPS = "open", "send", "back"
 MENU = "What would you like to do? Each opens a form that only you see."
 BACK_LABEL, AGAIN_LABEL = "Take it back", "Change it"
-MOST_ID_CHARS, MOST_ENTRIES = 100, 20
+MOST_ID_CHARS, MOST_ENTRIES = 100, 10
 # Before each value in a list: platforms take no empty ones.
 VALUE = "="
 
@@ -70,13 +72,14 @@ def menu_buttons(acts: Mapping[str, "Act"], asker: str) -> list[tuple[FormId, st
 def below_done(done: "Done", asker: str, where: str = "") -> list[tuple[FormId, str]]:
     """Return the button that takes back what was done `where`, if it has changed anything."""
     button = FormId(BACK, where, asker, rest=",".join(map(str, done.entries)))
-    return [(button, BACK_LABEL)] if done.entries and len(button.to_id()) <= MOST_ID_CHARS else []
+    is_whole = 0 < len(done.entries) <= MOST_ENTRIES and len(button.to_id()) <= MOST_ID_CHARS
+    return [(button, BACK_LABEL)] if is_whole else []
 
 
 def below_refused(name: str, asker: str, values: Mapping[str, str]) -> list[tuple[FormId, str]]:
     """Return the button that opens the form again, with what was entered as far as it fits into the id."""
     button = FormId(OPEN, name, asker)
     for key, value in values.items():
-        longer = FormId(OPEN, name, asker, rest=urlencode(dict(button.values) | {key: value}))
+        longer = FormId(OPEN, name, asker, rest=urlencode(dict(button.values) | {key: clean(value)}))
         button = longer if len(longer.to_id()) <= MOST_ID_CHARS else button
     return [(button, AGAIN_LABEL)]

@@ -126,7 +126,8 @@ class AdminForms:
             done = await changing
             text, rows = done.text, to_button_rows(below_done(done, str(interaction.user.id)))
         except ParleyError as error:
-            log.info("form_refused", cause=str(error))
+            # The sentence may repeat what was entered.
+            log.info("form_refused", cause=error.code)
             text = str(error) if isinstance(error, Refusal) else SORRY
             rows = to_button_rows(again)
         if not is_late:

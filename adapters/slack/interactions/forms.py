@@ -125,7 +125,8 @@ class AdminForms:
             # The view's id makes a form that is sent twice one.
             done = await send_form(self._app, who, form.name, values=values, event_id=str(view["id"]))
         except (ParleyError, TimeoutError) as error:
-            log.info("form_refused", cause=str(error))
+            # The sentence may repeat what was entered.
+            log.info("form_refused", cause=getattr(error, "code", "timeout"))
             return str(error) if isinstance(error, Refusal) else SORRY
         return to_result(done, asker, form.rest)
 
@@ -146,7 +147,7 @@ class AdminForms:
             done = await take_back(self._app, who, button.entries, event_id=f"{view_id}:{button.rest}")
             blocks = to_result(done, asker, button.name)
         except ParleyError as error:
-            log.info("form_refused", cause=str(error))
+            log.info("form_refused", cause=error.code)
             blocks = [to_section(str(error) if isinstance(error, Refusal) else SORRY)]
         await self._update(body, view_id, to_view(blocks))
 

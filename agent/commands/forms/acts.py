@@ -112,6 +112,12 @@ def read_end(request: Request, form: Form) -> datetime | None:
     return request.app.clock.now() + timedelta(days=days)
 
 
+async def is_admin_everywhere(session: AsyncSession, request: Request) -> bool:
+    """Return whether this person is more than admin by a role, who sees what is of the server or their own."""
+    permission = (await session.execute(statements.read_own_permission, {"user_id": request.user.id})).scalar_one()
+    return Permission.from_label(permission) >= Permission.ADMIN
+
+
 async def build_pause(_session: AsyncSession, _request: Request) -> Sequence[Field]:
     """Return the fields of a pause."""
     return (
@@ -202,7 +208,8 @@ async def build_persona(session: AsyncSession, request: Request) -> Sequence[Fie
     """Return the fields of a persona, which begin with the channel's own."""
     place = require_server(request) | {"channel": request.place.channel}
     own = (await session.execute(statements.find_own, place)).one()
-    names = (await session.execute(statements.list_personas, {"limit": MOST_OPTIONS})).scalars().all()
+    parameters = place | {"is_everywhere": await is_admin_everywhere(session, request), "limit": MOST_OPTIONS}
+    names = (await session.execute(statements.list_personas, parameters)).scalars().all()
     channel = Field(CHANNEL, "The channel", is_required=True, value=request.place.channel)
     if len(names) == MOST_OPTIONS or any(len(name) > VALUE_CHARS for name in names):
         return channel, Field("persona", "The persona's name; empty: none of its own", value=own.persona)
@@ -218,10 +225,8 @@ async def bind_persona(session: AsyncSession, request: Request, form: Form) -> s
 
 async def build_undo(session: AsyncSession, request: Request) -> Sequence[Field]:
     """Return the field with the latest changes that can be taken back."""
-    permission = (await session.execute(statements.read_own_permission, {"user_id": request.user.id})).scalar_one()
-    # Who is admin by a role sees what they have changed themselves.
-    is_admin = Permission.from_label(permission) >= Permission.ADMIN
-    account = None if is_admin else f"{request.sender.platform}:{request.sender.platform_user_id}"
+    is_everywhere = await is_admin_everywhere(session, request)
+    account = None if is_everywhere else f"{request.sender.platform}:{request.sender.platform_user_id}"
     rows = (await session.execute(statements.list_entries, {"account": account, "limit": MOST_OPTIONS})).all()
     if not rows:
         raise Refusal(NO_CHANGE)

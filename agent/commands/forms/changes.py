@@ -13,7 +13,7 @@ async def read_latest_entry(session: AsyncSession) -> int:
 
 
 async def list_own_entries(session: AsyncSession, account: str, latest: int) -> tuple[int, ...]:
-    """Return the entries that this transaction has written since the `latest`, the newest first."""
+    """Return the entries that this transaction has written since the `latest`, in the order of taking them back."""
     rows = await session.execute(statements.list_own_entries, {"account": account, "latest": latest})
     return tuple(rows.scalars())
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from shared.errors import Refusal
+from shared.text import clean
 
 AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,8})?")
 
@@ -18,7 +19,7 @@ class Form:
 
     def text(self, name: str) -> str:
         """Return a field without the blanks around it; empty if it was left out."""
-        return self.values.get(name, "").strip()
+        return clean(self.values.get(name, "")).strip()
 
     def optional(self, name: str) -> str | None:
         """Return a field, None if it is empty."""

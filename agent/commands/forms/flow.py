@@ -54,7 +54,7 @@ async def send_form(app: App, asker: Asker, name: str, *, values: Mapping[str, s
 
 
 async def take_back(app: App, asker: Asker, entries: Sequence[int], *, event_id: str) -> Done:
-    """Take back what a form has done: all of its entries, the newest first."""
+    """Take back what a form has done: all of its entries, in this order."""
 
     async def change(session: AsyncSession, _request: Request) -> str:
         return "; ".join([await undo(session, entry) for entry in entries])

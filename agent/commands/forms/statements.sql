@@ -5,8 +5,10 @@ SELECT parley_act_on_server(:user_id, :account, :platform, CAST(:server AS text)
 SELECT coalesce(max(id), 0) FROM audit_log;
 
 -- name: list_own_entries
--- What this transaction has written into the audit, the newest first, up to one more than a page has buttons for.
-SELECT id FROM audit_log WHERE id > :latest AND actor = :account ORDER BY id DESC LIMIT 11;
+-- What this transaction has written into the audit, up to one more than a page has buttons for, in the order of taking it
+-- back: the newest first, but a row that was deleted before those that went with it.
+SELECT id FROM audit_log WHERE id > :latest AND actor = :account
+ORDER BY CASE action WHEN 'delete' THEN id ELSE -id END LIMIT 11;
 
 -- name: undo
 SELECT admin.undo(:entry);
@@ -28,7 +30,9 @@ SELECT (
 ) AS persona;
 
 -- name: list_personas
-SELECT name FROM personas WHERE NOT is_default ORDER BY name LIMIT :limit;
+SELECT name FROM personas
+WHERE NOT is_default AND (:is_everywhere OR platform IS NULL OR (platform, platform_server_id) = (:platform, :server))
+ORDER BY name LIMIT :limit;
 
 -- name: list_entries
 -- The latest changes that nobody has taken back; with an account only its own.

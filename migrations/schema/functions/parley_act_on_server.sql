@@ -3,6 +3,8 @@
 CREATE FUNCTION public.parley_act_on_server(p_user_id bigint, p_account text, p_platform text, p_server text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+    -- As parley_act_as does, for whoever loses the role at this moment.
+    PERFORM pg_advisory_xact_lock(hashtextextended('audit_log', 0));
     IF NOT EXISTS (
         SELECT FROM public.users AS person
         JOIN public.member_roles AS member ON member.user_id = person.id
@@ -14,7 +16,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM set_config('parley.actor', p_account, true), set_config('parley.acting_permission', 'admin', true),
-            set_config('parley.has_fresh_login', 'no', true),
+            set_config('parley.has_fresh_login', 'no', true), set_config('parley.acting_until', '', true),
             set_config('parley.acting_server', p_platform || ':' || p_server, true);
 END
 $$;

@@ -3,11 +3,9 @@
 CREATE FUNCTION public.parley_check_reach(p_table text, p_old jsonb, p_new jsonb) RETURNS void
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    v_here text := current_setting('parley.acting_server');
     v_place constant text[] := '{platform,platform_server_id,platform_channel_id}';
     v_limit jsonb;
     v_row jsonb;
-    v_server text;
     v_is_within boolean := true;
 BEGIN
     FOREACH v_row IN ARRAY array_remove(ARRAY[p_old, p_new], NULL) LOOP
@@ -18,8 +16,12 @@ BEGIN
                 SELECT to_jsonb(b) INTO v_limit FROM public.budgets AS b WHERE b.id = (v_row ->> 'limit_budget_id')::bigint;
             END IF;
         END IF;
-        v_server := (v_limit ->> 'platform') || ':' || (v_limit ->> 'platform_server_id');
-        v_is_within := v_is_within AND coalesce(v_server = v_here, p_table = 'personas' AND v_limit ->> 'platform' IS NULL);
+        -- What was granted on top of a limit goes with it, and the limit's row is checked itself.
+        v_is_within := v_is_within AND (
+            public.parley_reaches(v_limit ->> 'platform', v_limit ->> 'platform_server_id')
+            OR (p_table = 'personas' AND v_limit ->> 'platform' IS NULL)
+            OR (p_table = 'budget_grants' AND v_limit IS NULL AND p_new IS NULL AND v_row ->> 'limit_user_id' IS NULL)
+        );
     END LOOP;
     IF NOT v_is_within OR (p_table = 'personas' AND (p_old - v_place) IS DISTINCT FROM (p_new - v_place)) THEN
         RAISE EXCEPTION 'a role of this server lets you change what belongs to this server alone';

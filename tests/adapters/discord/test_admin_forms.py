@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from sqlalchemy import text
 
 from tests.adapters.discord.conftest import Scene
@@ -64,7 +65,7 @@ async def test_the_six_acts_are_done_undone_and_audited(server: Scene) -> None:
     assert server.bob.reads(server.general) == []
 
 
-async def test_what_is_refused_is_said_and_can_be_changed(server: Scene) -> None:
+async def test_what_is_refused_is_said_and_can_be_changed(server: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     await begin(server)
     before = await snapshot(server.parley)
     for name in ("admin", "grant", "refuse"):
@@ -82,12 +83,16 @@ async def test_what_is_refused_is_said_and_can_be_changed(server: Scene) -> None
     assert values[2:4] == ["a lot", "2"]
     assert [option.get("default") for option in again.form["components"][4]["component"]["options"]] == [None, True]
 
+    log = capsys.readouterr().out
+    assert ("form_refused" in log, "a lot" in log) == (True, False)
+
     # Values that no client offers, and forms of others.
     elsewhere = server.discord.world.add_channel(server.discord.world.add_guild("Other", server.ann.user)["id"], "x")
     stranger = Person(server.discord, "Eve")
     forged: list[tuple[str, Mapping[str, str], str]] = [
         ("mode", {"mode": "=always", "channel": str(elsewhere["id"])}, "This channel is not on this server."),
         ("mode", {"mode": "=loud"}, "There is no mode 'loud'"),
+        ("mode", {"mode": "=lo\x00ud\ud800"}, "There is no mode 'loud\ufffd'"),
         ("pause", {"person": stranger.id}, "This person is not on this server."),
         ("pause", {"what": "=person"}, "Choose the person."),
         ("limit", {"scope": "=installation"}, "Choose one of what the list has."),
@@ -120,20 +125,53 @@ async def test_a_role_of_a_server_counts_there_alone(server: Scene) -> None:
         ("mode", {"mode": "=off"}, "it answers never"),
         ("persona", {"persona": "=Sage"}, "The persona Sage answers"),
         ("limit", {"scope": "=server", "tokens": "9"}, "the server may use 9 tokens"),
-        ("persona", {"persona": "=Rogue"}, "A role of this server lets you change what belongs to this server alone."),
+        ("persona", {"persona": "=Rogue"}, "There is no persona 'Rogue'; there are: Sage."),
         ("pause", {"person": server.ann.id}, "Only an owner may change an owner"),
         ("grant", {"person": server.bob.id, "tokens": "9", "days": "1"}, "A role of this server lets you change"),
         ("grant", {"person": server.bob.id, "permission": "=user"}, "A role of this server lets you change"),
     ):
-        sent = await server.bob.fills(await opened(server, server.bob, act), **fields)
+        sent = await server.bob.forges(await opened(server, server.bob, act), **fields)
         assert sentence in await sent.answered(), act
+    personas = await opened(server, server.bob, "persona")
+    options = personas.form["components"][1]["component"]["options"]
+    assert [option["label"] for option in options] == ["None of its own", "Sage"]
     undo = await opened(server, server.bob, "undo")
-    options = undo.form["components"][0]["component"]["options"]
-    assert len(options) == 3
-    persona = await server.value("SELECT id FROM admin.audit WHERE who NOT LIKE 'discord:%' ORDER BY id DESC LIMIT 1")
-    sent = await server.bob.forges(undo, entry=f"={persona}")
-    assert "A role of this server lets you change" in await sent.answered()
+    assert len(undo.form["components"][0]["component"]["options"]) == 3
+    # What others have changed is not there for them, on their own server either.
+    for _ in range(2):
+        others = await server.value("SELECT max(id) FROM admin.audit WHERE who NOT LIKE 'discord:%'")
+        sent = await server.bob.forges(undo, entry=f"={others}")
+        assert f"Audit_log has no entry {others}" in await sent.answered()
+        await server.sql("SELECT admin.set_channel_mode('discord', :id, '5', 'off')", id=server.guild["id"])
     assert "is deleted again" in await (await server.bob.fills(undo)).answered()
+
+
+async def test_a_limit_comes_back_with_its_grants_and_a_lost_role_counts_at_once(server: Scene) -> None:
+    await begin(server)
+    role = await make_role(server, "Mods")
+    give(server, server.bob, role)
+    await server.sql(GRANT_ROLE, platform="discord", server=server.guild["id"], role=role["id"])
+    limited = await server.bob.fills(await opened(server, server.bob, "limit"), scope="=server", tokens="9")
+    assert "may use 9 tokens" in await limited.answered()
+    limit = await server.value("SELECT id FROM budgets")
+    await server.sql("SELECT admin.grant_more('budgets', :id, now() + interval '1 day', tokens => 5)", id=limit)
+    lifted = await server.bob.fills(await opened(server, server.bob, "limit"), scope="=server")
+    assert "no limit for a month any more" in await lifted.answered()
+    assert "is there again" in await (await server.bob.clicks(row_of(lifted), "Take it back")).answered()
+    back = "SELECT token_limit + tokens FROM budgets JOIN budget_grants ON limit_budget_id = budgets.id"
+    assert await server.value(back) == 14
+    # More than the button has room for is not taken back in part.
+    more = "SELECT admin.grant_more('budgets', :id, now() + interval '1 day', tokens => 1) FROM generate_series(1, 10)"
+    await server.sql(more, id=limit)
+    lifted = await server.bob.fills(await opened(server, server.bob, "limit"), scope="=server")
+    assert "no limit for a month any more" in await lifted.answered()
+    assert not row_of(lifted).get("components")
+
+    form = await opened(server, server.bob, "mode")
+    async with server.parley.app.database.transaction() as session:
+        await session.execute(text("DELETE FROM role_grants"))
+        sent = await (await server.bob.fills(form, mode="=always")).acked()
+    assert await sent.answered() == "Only admins and owners may do this."
 
 
 async def test_a_form_counts_once_also_while_the_database_is_slow(server: Scene) -> None:

@@ -1,5 +1,6 @@
 """The forms of `/parley admin`, `grant` and `refuse`: each act is the database's own, once, and can be undone."""
 
+import pytest
 from sqlalchemy import text
 
 from tests.adapters.slack.conftest import Scene
@@ -67,7 +68,9 @@ async def test_the_six_acts_are_done_undone_and_audited(office: Scene) -> None:
     assert office.bob.reads(office.general) == []
 
 
-async def test_what_is_refused_keeps_the_form_open_with_the_reason(office: Scene) -> None:
+async def test_what_is_refused_keeps_the_form_open_with_the_reason(
+    office: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
     await begin(office)
     before = await snapshot(office.parley)
     for line in ("admin", "admin pause", "grant", "refuse"):
@@ -79,6 +82,9 @@ async def test_what_is_refused_keeps_the_form_open_with_the_reason(office: Scene
 
     limit = await opened(office, office.ann, "admin limit")
     assert "is no whole number" in problem(await office.ann.submits(limit, tokens="a lot"))
+    log = capsys.readouterr().out
+    assert "form_refused" in log
+    assert "a lot" not in log
     mode = await opened(office, office.ann, "admin mode")
     assert problem(await office.ann.submits(mode, mode="=off", channel="C0ELSEWHERE")).startswith("I can't see")
     assert problem(await office.ann.submits(mode, mode="=loud")).startswith("There is no mode 'loud'")

@@ -14,7 +14,9 @@ BEGIN
         RETURN 'nothing was taken back: there is no such change that is not undone';
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('audit_log', 0));
-    SELECT * INTO v_entry FROM public.audit_log WHERE id = entry;
+    -- Who acts for one server alone takes back what they have changed themselves.
+    SELECT * INTO v_entry FROM public.audit_log WHERE id = entry
+        AND (coalesce(current_setting('parley.acting_server', true), '') = '' OR actor = current_setting('parley.actor'));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'audit_log has no entry %', entry USING HINT = 'SELECT * FROM admin.audit shows them.';
     END IF;
