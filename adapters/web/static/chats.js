@@ -114,9 +114,12 @@ function draw() {
   document.title = title ? `${title} · Parley` : "Parley";
   $("chats").replaceChildren(...entries());
   $("more-chats").hidden = !list.before;
+  // It tells of a change alone: what is still near after a load, or came near during one, is told of again.
+  atEnd.unobserve($("more-chats"));
+  atEnd.observe($("more-chats"));
 }
 
-new IntersectionObserver((entries) => {
+const atEnd = new IntersectionObserver((entries) => {
   if (entries.some((seen) => seen.isIntersecting)) loadChats(true);
-}, { rootMargin: "300px" }).observe($("more-chats"));
+}, { rootMargin: "300px" });
 $("more-chats").addEventListener("click", () => loadChats(true));

@@ -9,6 +9,9 @@ from shared.settings import Settings
 from tests.adapters.a2a.callers import GENERATIONS, Peer, connected, say_it_back
 from tests.adapters.web.conftest import TOKEN, Site, open_site
 from tests.support.parley import Parley
+from tests.support.tasks import no_tasks_left
+
+__all__ = ["no_tasks_left"]
 
 
 @pytest.fixture

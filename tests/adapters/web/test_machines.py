@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 
 from shared.db.database import Address
 from shared.settings import Settings
-from tests.adapters.web.conftest import BROWSER, TOKEN
+from tests.adapters.web.conftest import BROWSER, BY_HAND, TOKEN
 from tests.adapters.web.test_messages import frames
 from tests.bench.children import read_line, running_child
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -112,7 +112,7 @@ async def browser(machines: Machines, key: str = "") -> AsyncIterator[tuple[http
         base_url="http://chat.test", headers=BROWSER, transport=balanced, timeout=PATIENCE
     ) as client:
         if key:
-            assert (await client.get(f"/?{key}")).status_code == 200
+            assert (await client.get(f"/?{key}", headers=BY_HAND)).status_code == 200
         yield client, balanced
 
 
@@ -168,9 +168,9 @@ async def test_a_link_opens_the_page_once_whichever_door_it_comes_to(machines: M
     await machines.open_door()
 
     async with browser(machines) as (first, _):
-        answers = [(await first.get(f"/?{key}")).status_code]
+        answers = [(await first.get(f"/?{key}", headers=BY_HAND)).status_code]
         first.cookies.clear()
-        answers.append((await first.get(f"/?{key}")).status_code)
+        answers.append((await first.get(f"/?{key}", headers=BY_HAND)).status_code)
 
     assert answers == [200, 401]
 

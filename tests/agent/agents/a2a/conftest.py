@@ -8,6 +8,9 @@ import pytest
 from tests.agent.agents.a2a.rough import Ask, Watched, asks
 from tests.standins.a2a_agent import Far, Swap, serving
 from tests.support.parley import Parley
+from tests.support.tasks import no_tasks_left
+
+__all__ = ["no_tasks_left"]
 
 
 @pytest.fixture
