@@ -127,6 +127,7 @@ async def get_messages(request: Request) -> Response:
         newest_reply = await history.find_newest_reply(session, place)
         branch, _ = await history.find_changes(session, who, place)
         past = await read_turns(session, app, place.channel, who=who, before=before)
+        arrivals = await history.leave_out_shown(session, arrivals, past["turns"])
     newest_reply = max([newest_reply, *(reply["reply_id"] for reply in past["replies"])])
     newest = {"open": arrivals, "newest_reply": newest_reply, "branch": branch}
     return JSONResponse(past | newest, headers=NO_STORE)

@@ -37,6 +37,23 @@ async def list_arrivals(
     ]
 
 
+async def leave_out_shown(
+    session: Session, arrivals: list[dict[str, Any]], turns: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return those open messages that `turns`, which were read after them, do not show whole.
+
+    A message whose turn has begun meanwhile names it: the page would show it twice.
+    """
+    if not arrivals:
+        return []
+    ids = [arrival["message"] for arrival in arrivals]
+    rows = (await session.execute(statements.list_turns_of_messages, {"ids": ids})).all()
+    turn_ids = {row.id: row.turn_id for row in rows}
+    is_running = {turn["turn_id"]: turn["is_running"] for turn in turns}
+    open_ones = [arrival | {"turn_id": turn_ids.get(arrival["message"])} for arrival in arrivals]
+    return [message for message in open_ones if is_running.get(message["turn_id"], True)]
+
+
 async def find_message(session: Session, place: Place, inbox_id: int) -> int | None:
     """Return the inbox id of a message of this chat; None for any other."""
     parameters = {"id": inbox_id, "place_key": place.key}

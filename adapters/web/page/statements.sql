@@ -170,6 +170,9 @@ WHERE conversations.platform = 'web' AND conversations.platform_server_id IS NUL
   AND turns.id > :after_turn AND inbox.id > :after AND inbox.status NOT IN ('waiting', 'claimed')
 ORDER BY id;
 
+-- name: list_turns_of_messages
+SELECT id, turn_id FROM inbox WHERE id = ANY(CAST(:ids AS bigint[]));
+
 -- name: find_message_here
 SELECT id FROM inbox WHERE id = :id AND place_key = :place_key;
 
