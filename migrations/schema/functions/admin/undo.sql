@@ -16,7 +16,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('audit_log', 0));
     -- Who acts for one server alone takes back what they have changed themselves.
     SELECT * INTO v_entry FROM public.audit_log WHERE id = entry
-        AND (coalesce(current_setting('parley.acting_server', true), '') = '' OR actor = current_setting('parley.actor'));
+        AND (coalesce(current_setting('parley.acting_server', true), '') = '' OR actor = current_setting('parley.actor', true));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'audit_log has no entry %', entry USING HINT = 'SELECT * FROM admin.audit shows them.';
     END IF;
