@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
+from shared.models.base import to_id
 from shared.text import clean
 
 if TYPE_CHECKING:
@@ -50,9 +51,8 @@ class FormId:
     @property
     def entries(self) -> list[int]:
         """Return the entries to take back; none where the id was not ours."""
-        numbers = self.rest.split(",")[:MOST_ENTRIES]
-        is_whole = all(number.isascii() and number.isdecimal() and len(number) <= 18 for number in numbers)
-        return [int(number) for number in numbers] if is_whole else []
+        entries = [to_id(number) for number in self.rest.split(",")[:MOST_ENTRIES]]
+        return [entry for entry in entries if entry is not None] if None not in entries else []
 
 
 def find_form_id(custom_id: str) -> FormId | None:

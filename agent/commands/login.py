@@ -99,5 +99,4 @@ def read_link(app: App, key: str) -> LinkClaim | None:
 
 
 def _signer(app: App) -> URLSafeSerializer:
-    # The serializer signs with the last key; our setting lists the newest first.
-    return URLSafeSerializer(list(reversed(app.secrets.secret_keys)), salt="parley-web-link")
+    return URLSafeSerializer(app.secrets.signing_keys, salt="parley-web-link")

@@ -8,7 +8,7 @@ from agent.commands.base import Command, Request
 from agent.commands.signature import Id, Text
 from agent.people.participants import resolve_conversation
 from agent.people.personas import resolve_persona
-from shared.dates.zones import find_zone
+from shared.dates.zones import resolve_zone
 from shared.errors import NotFound, Refusal, ToolError
 from shared.messages import Permission
 from shared.schedules.jobs import JobLimits, JobsOfUser, NewJob, Origin, describe
@@ -50,7 +50,7 @@ async def add_job(request: Request, reminder: Text) -> str:
     when, _, content = (part.strip() for part in reminder.partition(": "))
     if not when or not content:
         raise Refusal(USAGE)
-    zone = request.user.time_zone if find_zone(request.user.time_zone) else "UTC"
+    zone = resolve_zone(request.user.time_zone).key
     app, place = request.app, request.place
     with _refusals():
         timing = read_timing(when, app.clock.now(), zone, week_start=request.user.week_start)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from shared.dates.hints import resolve
 from shared.dates.words import DAYS_AWAY, MAX_HINT_CHARS, NUMBERS, UNITS, normalise, one_of
-from shared.dates.zones import find_zone, to_moment
+from shared.dates.zones import resolve_zone, to_moment
 from shared.errors import ToolError
 
 EXAMPLES = ("tomorrow at 9", "next Friday at 14:30", "in 20 minutes", "2027-01-17 09:00")
@@ -112,7 +112,7 @@ def read_moment(text: str, now: datetime, time_zone: str, week_start: str = "mon
 
     Raises `ToolError` with examples for a text that is not understood, and for a moment that has passed.
     """
-    zone = find_zone(time_zone) or ZoneInfo("UTC")
+    zone = resolve_zone(time_zone)
     plain = " ".join(text.casefold().split())
     if not plain or len(plain) > MAX_HINT_CHARS:
         raise ToolError(f"Give a time of up to {MAX_HINT_CHARS} characters.", examples=EXAMPLES)

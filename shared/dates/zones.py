@@ -14,6 +14,11 @@ def find_zone(name: str) -> ZoneInfo | None:
         return None
 
 
+def resolve_zone(name: str) -> ZoneInfo:
+    """Return the time zone with this IANA name, UTC if there is none."""
+    return find_zone(name) or ZoneInfo("UTC")
+
+
 def get_zone(name: str) -> ZoneInfo:
     """Return the time zone with this IANA name; raises `ToolError` if there is none."""
     zone = find_zone(name)

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.clock import Clock
-from shared.dates.zones import find_zone
+from shared.dates.zones import resolve_zone
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
@@ -278,7 +277,7 @@ def to_job(row: Any) -> Job:
 
 def describe(job: Job, time_zone: str) -> str:
     """Return the job in one line for its person, with times in their zone."""
-    zone = find_zone(time_zone) or ZoneInfo("UTC")
+    zone = resolve_zone(time_zone)
     parts = [job.timing.describe()]
     if job.next_due_at is not None:
         parts.append(f"next {job.next_due_at.astimezone(zone):%a %d %b %Y %H:%M}")

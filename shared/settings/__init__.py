@@ -165,6 +165,11 @@ class Secrets:
     api_token: str = field(repr=False)
     secret_keys: tuple[str, ...] = field(repr=False)
 
+    @property
+    def signing_keys(self) -> list[str]:
+        """Return the keys as itsdangerous takes them: it signs with the last one; our setting has the newest first."""
+        return list(reversed(self.secret_keys))
+
 
 def load_secrets(settings: Settings) -> Secrets:
     """Return `API_TOKEN` and the comma-separated `SECRET_KEY`s, from the settings or from files in `PARLEY_HOME`."""

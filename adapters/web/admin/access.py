@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-from itsdangerous import BadSignature, URLSafeSerializer
 from starlette.requests import Request
 
 from adapters.web.guard import app_of, is_ours
+from adapters.web.login.forms import to_form_token
 from adapters.web.login.sessions import find_session
 from adapters.web.page.chat import PLATFORM
-from agent.app import App
 from agent.people.participants import ResolvedUser, find_user
 from shared.messages import Permission, Sender
 
@@ -36,19 +35,5 @@ async def find_admin(request: Request) -> Admin | None:
         user = await find_user(session, Sender(PLATFORM, who))
     if user is None or not user.may(Permission.ADMIN):
         return None
-    token = str(_signer(app).dumps([who, web_session.id]))
+    token = to_form_token(app, web_session)
     return Admin(user, f"{PLATFORM}:{who}", token=token, has_fresh_login=web_session.has_fresh_login)
-
-
-def belongs_to(app: App, admin: Admin, token: str) -> bool:
-    """Tell whether a form's token was made for this person, in this session or an earlier one of theirs."""
-    signer = _signer(app)
-    try:
-        return bool(signer.loads(token)[0] == signer.loads(admin.token)[0])
-    except BadSignature:
-        return False
-
-
-def _signer(app: App) -> URLSafeSerializer:
-    # As of sessions: it signs with the last key, and our setting lists the newest first.
-    return URLSafeSerializer(list(reversed(app.secrets.secret_keys)), salt="parley-admin-form")

@@ -16,35 +16,30 @@ from starlette.responses import HTMLResponse, Response
 
 from adapters.web.admin.access import Admin
 from adapters.web.admin.rendering import TEMPLATES
-from adapters.web.notes import NO_STORE
+from adapters.web.login.forms import FORM_HEADERS
 from agent.app import App
 from agent.commands.forms.changes import list_own_entries, read_latest_entry
 from agent.commands.forms.changes import undo as take_back
 from agent.commands.forms.entries import Form
-from shared.dates.zones import find_zone
+from shared.dates.zones import resolve_zone
 from shared.db.database import Database
 from shared.db.errors import refusals
 from shared.db.pooling.room import POOL_SIZE
 from shared.db.statements import load_statements
 from shared.errors import Refusal
+from shared.models.base import MAX_ID, to_id
 from shared.text import to_sentence
 
 statements = load_statements(__file__)
 
 # Rows that a page of a table has.
 ROWS = 50
-LARGEST_ID = 2**63 - 1
 # At once, of the connections of a process: what is looked for in long tables leaves the others to messages.
 READS = POOL_SIZE // 2
 UNDO = "undo"
 OTHER_LOGIN = "You have logged in anew since this form was opened; please send it again."
-HEADERS = NO_STORE | {
-    # Without it a form tells no origin, and without TLS a browser tells nothing else of where a form comes from.
-    "Referrer-Policy": "same-origin",
-    "Content-Security-Policy": NO_STORE["Content-Security-Policy"]
-    .replace("form-action 'none'", "form-action 'self'")
-    .replace("trusted-types dompurify", "trusted-types htmx"),
-}
+CONTENT_POLICY = FORM_HEADERS["Content-Security-Policy"].replace("trusted-types dompurify", "trusted-types htmx")
+HEADERS = FORM_HEADERS | {"Content-Security-Policy": CONTENT_POLICY}
 
 _reading: WeakKeyDictionary[Database, asyncio.Semaphore] = WeakKeyDictionary()
 
@@ -76,7 +71,7 @@ class Visit:
     @property
     def zone(self) -> ZoneInfo:
         """Return the admin's time zone."""
-        return find_zone(self.admin.user.time_zone) or ZoneInfo("UTC")
+        return resolve_zone(self.admin.user.time_zone)
 
     @property
     def open_modules(self) -> frozenset[str]:
@@ -107,10 +102,10 @@ class Visit:
         """Return the id before which a page of a table begins, the largest on the first page; raises a 404."""
         text = self.query(name)
         if not text:
-            return LARGEST_ID
-        if not (text.isascii() and text.isdecimal() and int(text) <= LARGEST_ID):
+            return MAX_ID
+        if (row_id := to_id(text)) is None:
             raise HTTPException(404)
-        return int(text)
+        return row_id
 
     async def rows(self, statement: TextClause, **parameters: Any) -> list[Any]:
         """Return the rows of one statement."""

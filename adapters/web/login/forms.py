@@ -4,12 +4,15 @@ from contextlib import suppress
 from ipaddress import IPv6Address, ip_network
 from urllib.parse import parse_qsl
 
+from itsdangerous import BadSignature, URLSafeSerializer
 from starlette.requests import Request
 
 from adapters.web.api.bodies import capped, require_type
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
+from adapters.web.login.sessions import WebSession
 from adapters.web.notes import NO_STORE
+from agent.app import App
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 
@@ -26,6 +29,23 @@ FORM_HEADERS = NO_STORE | {
     "Content-Security-Policy": NO_STORE["Content-Security-Policy"].replace("form-action 'none'", "form-action 'self'"),
     "Referrer-Policy": "same-origin",
 }
+
+
+def to_form_token(app: App, session: WebSession) -> str:
+    """Return what stands in the forms of a session, and no other site knows."""
+    return str(_signer(app).dumps([session.account, session.id]))
+
+
+def find_form_account(app: App, token: str) -> str | None:
+    """Return the account in whose session a form was shown, this one or an earlier one; None for a made-up token."""
+    try:
+        return str(_signer(app).loads(token)[0])
+    except BadSignature:
+        return None
+
+
+def _signer(app: App) -> URLSafeSerializer:
+    return URLSafeSerializer(app.secrets.signing_keys, salt="parley-web-form")
 
 
 async def read_form(request: Request) -> dict[str, str]:

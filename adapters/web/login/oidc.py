@@ -144,5 +144,4 @@ def _set_cookie(app: App, response: Response, value: str) -> None:
 
 
 def _signer(app: App) -> URLSafeSerializer:
-    # It signs with the last key; our setting lists the newest first.
-    return URLSafeSerializer(list(reversed(app.secrets.secret_keys)), salt="parley-web-oidc")
+    return URLSafeSerializer(app.secrets.signing_keys, salt="parley-web-oidc")

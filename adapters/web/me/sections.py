@@ -8,7 +8,7 @@ from adapters.web.login.sessions import WebSession
 from agent.commands.base import Request
 from agent.commands.schedule import jobs_of
 from agent.people.billing.budget import get_budget_status
-from shared.dates.zones import find_zone
+from shared.dates.zones import resolve_zone
 from shared.db.statements import load_statements
 from shared.memory.own import list_own
 from shared.memory.visibility import Visibility, act_for
@@ -39,7 +39,7 @@ class Section:
 async def read_budget(asking: Request, _session: WebSession, _query: Mapping[str, str]) -> dict[str, Any]:
     """Return what the person has used and may use, and what each day took."""
     user = asking.user
-    zone = user.time_zone if find_zone(user.time_zone) else "UTC"
+    zone = resolve_zone(user.time_zone).key
     async with asking.app.database.transaction() as session:
         status = await get_budget_status(session, user.id)
         days = (await session.execute(statements.list_days, {"user_id": user.id, "zone": zone, "days": DAYS})).all()

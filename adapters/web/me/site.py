@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from itsdangerous import URLSafeSerializer
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from adapters.web.admin.rendering import build_templates
 from adapters.web.guard import app_of
-from adapters.web.login.forms import FORM_HEADERS, read_form
+from adapters.web.login.forms import FORM_HEADERS, read_form, to_form_token
 from adapters.web.login.links import show_entrance
 from adapters.web.login.sessions import WebSession, find_session, require_same_origin
 from adapters.web.me.acts import ACTS, Result
@@ -23,7 +22,7 @@ from adapters.web.page.chat import PLATFORM, place_of
 from agent.app import App
 from agent.commands.base import Request as Asking
 from agent.people.participants import find_user
-from shared.dates.zones import find_zone
+from shared.dates.zones import resolve_zone
 from shared.db.errors import refusals
 from shared.errors import ParleyError, Refusal
 from shared.messages import Sender
@@ -45,7 +44,7 @@ class Visit:
     @property
     def zone(self) -> ZoneInfo:
         """Return the person's time zone."""
-        return find_zone(self.asking.user.time_zone) or ZoneInfo("UTC")
+        return resolve_zone(self.asking.user.time_zone)
 
 
 async def answer(request: Request) -> Response:
@@ -62,8 +61,7 @@ async def answer(request: Request) -> Response:
     if user is None:
         raise HTTPException(404)
     asking = Asking(app, sender, place_of(session.account, "me"), user=user, adapter=PLATFORM)
-    token = URLSafeSerializer(app.secrets.secret_keys[0], salt="parley-me-form").dumps(session.id)
-    visit = Visit(request, app, session, asking=asking, token=str(token))
+    visit = Visit(request, app, session, asking=asking, token=to_form_token(app, session))
     if request.method == "POST":
         require_same_origin(request)
         await act(visit)

@@ -53,8 +53,7 @@ class NewShare(Closed):
 
 
 def _signer(app: App) -> URLSafeSerializer:
-    # The serializer signs with the last key; our setting lists the newest first.
-    return URLSafeSerializer(list(reversed(app.secrets.secret_keys)), salt="parley-web-share")
+    return URLSafeSerializer(app.secrets.signing_keys, salt="parley-web-share")
 
 
 def to_url(app: App, share_id: int) -> str:

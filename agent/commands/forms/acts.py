@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.commands.base import Request
 from agent.commands.forms.base import CHANNEL, MOST_OPTIONS, PERSON, Field, Option
-from agent.commands.forms.changes import undo
+from agent.commands.forms.changes import VERBS, undo
 from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -35,7 +35,6 @@ PAUSES = (
 )
 SCOPES = ((CHANNEL, "This channel"), ("server", "This server"), (PERSON, "The person"))
 PERIODS = (("month", "In a month"), ("day", "In a day"))
-VERBS = {"insert": "added", "update": "changed", "delete": "removed"}
 # The longest name that every platform takes as a value in a list.
 VALUE_CHARS = 90
 MOST_DAYS = 3660

@@ -6,6 +6,9 @@ from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
 
+# What people call the actions of the log.
+VERBS = {"insert": "added", "update": "changed", "delete": "removed"}
+
 
 async def read_latest_entry(session: AsyncSession) -> int:
     """Return the latest entry's id, 0 if there is none."""

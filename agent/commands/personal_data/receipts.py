@@ -25,5 +25,4 @@ def verify_receipt(secrets: Secrets, signed: str) -> dict[str, Any]:
 
 
 def _serializer(secrets: Secrets) -> "Serializer[str]":
-    # The library signs with the last key and accepts all of them; ours is the first.
-    return Serializer(list(reversed(secrets.secret_keys)), salt=SALT)
+    return Serializer(secrets.signing_keys, salt=SALT)

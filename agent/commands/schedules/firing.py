@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from agent.people.participants import ResolvedUser, find_user, with_roles
 from agent.prompts import prompts
 from agent.queue.inbox import accept_within
-from shared.dates.zones import find_zone
+from shared.dates.zones import resolve_zone
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import ToolError
@@ -43,7 +43,7 @@ class DueRow:
     @property
     def zone(self) -> ZoneInfo:
         """Return the person's time zone."""
-        return find_zone(self.user.time_zone) or ZoneInfo("UTC")
+        return resolve_zone(self.user.time_zone)
 
 
 async def fire_due(database: Database) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gc
+import json
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -169,16 +170,20 @@ async def test_an_address_that_would_fill_the_memory_or_a_table_is_refused(site:
 
 async def test_base64_with_a_space_behind_each_byte_takes_as_little_memory_as_without(site: Site) -> None:
     content = "QQ" + "A A " * 700_000
+    # Made before: it is not what is measured.
+    body = json.dumps(image(f"data:text/plain;base64,{content}AA")).encode()
     tracemalloc.start()
     try:
-        response = await site.client.post("/v1/chat/completions", json=image(f"data:text/plain;base64,{content}AA"))
+        response = await site.client.post(
+            "/v1/chat/completions", content=body, headers={"Content-Type": "application/json"}
+        )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
     assert response.status_code == 200
-    # The client has its copies, too. A list of the pieces alone would take four bytes for each one of the text.
-    assert peak < 8 * len(content)
+    # A list of the pieces alone would take four bytes for each one of the text.
+    assert peak < 7 * len(content)
 
 
 async def test_brackets_can_t_hide_in_another_encoding(site: Site) -> None:

@@ -12,9 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.rendering import to_zone
-from adapters.web.admin.visit import LARGEST_ID, ROWS, Visit
+from adapters.web.admin.visit import ROWS, Visit
 from adapters.web.page.chats import to_pattern
+from agent.commands.forms.changes import VERBS
 from shared.db.statements import load_statements
+from shared.models.base import to_id
 from shared.text import cut
 
 statements = load_statements(__file__)
@@ -22,7 +24,6 @@ statements = load_statements(__file__)
 MOST_CHARS = 400
 # How columns of moments end; the log holds them as text.
 MOMENTS = ("_at", "_until")
-VERBS = {"insert": "added", "update": "changed", "delete": "removed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,11 @@ class Change:
 async def show_audit(visit: Visit) -> Response:
     """Show the entries, the newest first."""
     await visit.act({})
-    row = visit.query("row")
     words, who = visit.query("q"), visit.query("who")
     parameters = {
         "before": visit.cursor(),
         "table": visit.query("table") or None,
-        "row": int(row) if row.isascii() and row.isdecimal() and int(row) <= LARGEST_ID else None,
+        "row": to_id(visit.query("row")),
         "who": to_pattern(who) if who else None,
         "pattern": to_pattern(words) if words else None,
         "since": to_day(visit),

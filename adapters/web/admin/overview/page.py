@@ -3,7 +3,6 @@
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,6 +34,7 @@ class Sum:
 
     async def rows(self, visit: Visit, statement: TextClause, **parameters: Any) -> list[Any]:
         """Return the rows of the statement, from a moment ago if they take long."""
+        monotonic = visit.app.clock.monotonic
         async with self._reading:
             begin = monotonic()
             if begin >= self._until:
@@ -99,4 +99,4 @@ def is_refresh(visit: Visit) -> bool:
     return visit.request.headers.get("hx-request") == "true" and visit.request.method == "GET"
 
 
-ROUTES: Any = (Route("/admin", show_overview, methods=["GET", "POST"]),)
+ROUTES = (Route("/admin", show_overview, methods=["GET", "POST"]),)

@@ -4,10 +4,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.people.person import show_person
-from adapters.web.admin.visit import LARGEST_ID, ROWS, Visit
+from adapters.web.admin.visit import ROWS, Visit
 from adapters.web.page.chats import to_pattern
 from shared.db.statements import load_statements
 from shared.messages import Permission
+from shared.models.base import to_id
 
 statements = load_statements(__file__)
 
@@ -20,7 +21,7 @@ async def show_people(visit: Visit) -> Response:
     parameters = {
         "before": visit.cursor(),
         "pattern": to_pattern(words) if words else None,
-        "number": int(words) if words.isascii() and words.isdecimal() and int(words) <= LARGEST_ID else None,
+        "number": to_id(words),
         "level": level if level in LEVELS else None,
         "platform": platform or None,
         "limit": ROWS + 1,

@@ -8,9 +8,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.turns.timeline import Timeline
-from adapters.web.admin.visit import LARGEST_ID, ROWS, Visit
+from adapters.web.admin.visit import ROWS, Visit
 from agent.journal.explanation import list_context, list_facts, list_tools
 from shared.db.statements import load_statements
+from shared.models.base import MAX_ID, to_id
 
 statements = load_statements(__file__)
 
@@ -56,8 +57,7 @@ async def read_filters(visit: Visit) -> dict[str, Any]:
 
 def to_number(text: str) -> int:
     """Return a row's number, one that no row has if the text is none."""
-    is_number = text.isascii() and text.isdecimal() and len(text) < 19
-    return int(text) if is_number else LARGEST_ID
+    return to_id(text) or MAX_ID
 
 
 async def show_turn(visit: Visit) -> Response:

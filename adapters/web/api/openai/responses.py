@@ -197,8 +197,7 @@ def read_id(app: App, response_id: str) -> int:
 
 
 def _signer(app: App) -> Signer:
-    # It signs with the last key; our setting lists the newest first.
-    return Signer(list(reversed(app.secrets.secret_keys)), salt="parley-web-response")
+    return Signer(app.secrets.signing_keys, salt="parley-web-response")
 
 
 def of_input(fault: Fault) -> Fault:
