@@ -14,12 +14,11 @@ from agent.memory.summaries.claims import Claim
 from agent.people.billing.budget import PaidCall
 from shared.clock import Clock
 from shared.db.database import Database
-from shared.errors import Unavailable
+from shared.errors import PromptTooLong, Unavailable
 from shared.messages import EstimatedUsage
 from shared.tasks import shield_until_done
 
 CALL_SECONDS = 90.0
-MAX_OUTPUT_TOKENS = 2000
 SOURCE_TOKENS = 12_000
 # Of a model's window: the rest is for the notes, the answer and a tokenizer that counts more than we do.
 WINDOW_SHARE = 0.4
@@ -64,13 +63,16 @@ class SummaryModel:
         return SOURCE_TOKENS if window is None else min(SOURCE_TOKENS, int(window * WINDOW_SHARE))
 
     async def charge_estimate(self, claimed: Claim) -> None:
-        """Charge the call of a worker that died during it, which the provider may bill; what it held goes back."""
+        """Charge the call of a worker that died during it, which the provider may bill; what it held goes back.
+
+        What was held is charged: how much of it was allowed for the answer is known to the call alone.
+        """
         if not claimed.tokens_held:
             return
         model = await self._router.find_summary_model()
-        usage = EstimatedUsage(max(0, claimed.tokens_held - MAX_OUTPUT_TOKENS))
+        call = PaidCall(model or "unknown", EstimatedUsage(claimed.tokens_held), self._purpose)
         async with self._database.transaction() as session:
-            await claims.pay(session, claimed, [PaidCall(model or "unknown", usage, self._purpose)])
+            await claims.pay(session, claimed, [call])
 
     async def ask(self, claimed: Claim, request: ModelRequest, fail: Fail) -> ModelAnswer:
         """Ask within the budget; `fail` ends the claim when the worker stops meanwhile."""
@@ -85,7 +87,7 @@ class SummaryModel:
             completion = await self._router.complete(
                 request, deadline=deadline, observer=CallObserver(spent=spent), is_background=True
             )
-        except Unavailable as error:
+        except (Unavailable, PromptTooLong) as error:
             return ModelAnswer(None, f"no model answered: {error}", self._to_paid(spent))
         except asyncio.CancelledError:
             # What was spent is paid, and another worker begins again at once.

@@ -9,7 +9,7 @@ from agent.memory.facts import Fact, KnownFacts, list_known, read_facts, store_f
 from agent.memory.summaries import claims
 from agent.memory.summaries.claims import Claim, NewSummary
 from agent.memory.summaries.extract import extract, find_missing
-from agent.memory.summaries.model import FACTS, MAX_OUTPUT_TOKENS, ModelAnswer, SummaryModel, find_object
+from agent.memory.summaries.model import FACTS, ModelAnswer, SummaryModel, find_object
 from agent.memory.summaries.source import Source, read_source, to_transcript
 from agent.memory.summaries.validation import find_fault
 from agent.people.billing.budget import PaidCall
@@ -22,6 +22,7 @@ from shared.messages import Sampling
 
 # Conversations that one worker summarises at once.
 WIDTH = 4
+MAX_OUTPUT_TOKENS = 2000
 SCHEMA = {
     "type": "object",
     "properties": {"summary": {"type": "string"}, "facts": FACTS},

@@ -54,6 +54,20 @@ async def test_a_conversation_that_pauses_gets_a_summary_that_the_next_turn_show
     assert after.summary_due_at is not None
 
 
+async def test_a_window_that_is_too_small_fails_the_attempt_and_holds_nothing(
+    parley: Parley, model: OpenAIStub
+) -> None:
+    await talk(parley)
+    await pause(parley)
+    model.windows["stub"] = 40
+
+    await summarise(parley)
+
+    conversation = await row(parley)
+    assert (conversation.summary_failures, conversation.summary_claimed_until) == (1, None)
+    assert await parley.value("SELECT count(*) FROM budget_reservations") == 0
+
+
 async def test_a_conversation_in_which_people_still_talk_waits(parley: Parley, model: OpenAIStub) -> None:
     await talk(parley)
     await parley.sql("UPDATE conversations SET summary_due_at = now()")
@@ -124,11 +138,11 @@ async def test_a_worker_that_died_is_followed_by_another_one(parley: Parley, mod
         assert not await claims.store(session, dead, claims.NewSummary("late", 1, None))
     assert (await row(parley)).summary == GOLDEN
     assert await parley.value("SELECT tokens_reserved FROM users") == 0
-    # The provider may bill the call of the dead one: its prompt is on the ledger, once.
+    # The provider may bill the call of the dead one: what it held is on the ledger, once.
     estimated = await parley.sql(
         "SELECT purpose, input_tokens, output_tokens, cost_estimate FROM token_logs WHERE is_estimated"
     )
-    assert [tuple(entry) for entry in estimated] == [("summary", 500, 0, None)]
+    assert [tuple(entry) for entry in estimated] == [("summary", 2500, 0, None)]
 
 
 async def test_a_frozen_worker_that_wakes_does_not_pay_its_call_a_second_time(
