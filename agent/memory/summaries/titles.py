@@ -28,10 +28,12 @@ statements = load_statements(__file__)
 
 WIDTH = 4
 MAX_TITLE_CHARS = 60
-# Of what was said first: a turn at least, and of each message its beginning.
-SOURCE_TOKENS, LINE_CHARS = 1000, 1500
+# Of what was said first: a turn at least, of each message its beginning, and of a turn with many the first ones.
+SOURCE_TOKENS, LINE_CHARS, TRANSCRIPT_CHARS = 1000, 1500, 6000
 # More than a title has: some models think first.
 MAX_OUTPUT_TOKENS = 500
+# Some providers do not keep to that, and the patterns below take time by the square of a line.
+MAX_ANSWER_CHARS = 2000
 LINK = re.compile(r"!?\[([^\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*+\)")
 # What makes a heading, a quotation or an entry of a list, and what surrounds words.
 LINE_MARK = re.compile(r"^(?:[#>*+\-|]+\s+|#+|\d{1,3}[.)]\s+)+")
@@ -98,10 +100,11 @@ def to_request(source: Source, *, model: str) -> ModelRequest:
     """Return the request for the title of a chat that begins like this."""
     texts = prompts().summary
     lines = [replace(line, content=cut(line.content, LINE_CHARS)) for line in source.lines]
+    transcript = cut(to_transcript(lines), TRANSCRIPT_CHARS)
     return ModelRequest(
         messages=(
             {"role": "system", "content": texts.title},
-            {"role": "user", "content": texts.transcript.format(transcript=to_transcript(lines))},
+            {"role": "user", "content": texts.transcript.format(transcript=transcript)},
         ),
         tools=(),
         max_tokens=MAX_OUTPUT_TOKENS,
@@ -112,7 +115,7 @@ def to_request(source: Source, *, model: str) -> ModelRequest:
 
 def to_title(answer: str) -> str:
     """Return the title in a model's answer as plain text of one line; empty if there is none."""
-    for line in answer.splitlines():
+    for line in answer[:MAX_ANSWER_CHARS].splitlines():
         plain = LINK.sub(r"\1", line)
         plain = MARKUP.sub("", LINE_MARK.sub("", plain.strip()))
         # Neither control characters nor what is invisible, or turns the direction of letters.

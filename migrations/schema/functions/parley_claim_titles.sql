@@ -20,6 +20,7 @@ BEGIN ATOMIC
               SELECT FROM public.turns
               WHERE turns.conversation_id = c.id AND turns.status = 'answered' AND turns.parent_turn_id IS NULL
                 AND (c.shown_turns IS NULL OR turns.id <@ c.shown_turns)
+                AND NOT EXISTS (SELECT FROM public.forgotten_turns WHERE forgotten_turns.turn_id = turns.id)
           )
         ORDER BY c.last_active_at LIMIT p_limit FOR NO KEY UPDATE OF c SKIP LOCKED
     ), attempt AS (

@@ -1,6 +1,6 @@
--- Withdraws all summaries that were made of these turns, because their text was deleted or changed, and asks for new
--- ones at once. What was summarised before the first of the turns stays. A summary that a worker is writing just now is
--- not stored: its lease ends. Returns how many conversations were changed.
+-- Withdraws all summaries and titles that were made of these turns, because their text was deleted or changed, and asks for
+-- new summaries at once. What was summarised before the first of the turns stays. What a worker is writing just now is not
+-- stored: its lease ends. Returns how many conversations were changed.
 CREATE FUNCTION public.parley_forget_summaries(p_turn_ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -14,6 +14,10 @@ BEGIN
     DELETE FROM public.summaries USING public.turns
     WHERE turns.id = ANY(p_turn_ids) AND summaries.conversation_id = turns.conversation_id
       AND summaries.last_turn_id >= turns.id AND summaries.content <> '';
+
+    -- A title was made of all up to its turn; without a row the chat is named anew.
+    DELETE FROM public.conversation_titles AS title USING public.turns
+    WHERE turns.id = ANY(p_turn_ids) AND title.conversation_id = turns.conversation_id AND title.turn_id >= turns.id;
 
     -- Facts are drawn anew from what has changed.
     UPDATE public.conversations SET facts_turn_id = changed.turn_id - 1
@@ -41,4 +45,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION public.parley_forget_summaries IS
-    'Withdraws the summaries that were made of these turns, and asks for new ones; returns how many conversations.';
+    'Withdraws summaries and titles that were made of these turns, and asks for new ones; returns how many conversations.';

@@ -140,6 +140,60 @@ async def test_a_branch_that_is_left_and_a_chat_that_is_erased_get_no_title(site
     # What the call for the other branch holds is charged by who reads the chat next.
     held = await parley.sql("SELECT tokens_reserved, (SELECT sum(tokens) FROM budget_reservations) FROM users")
     assert held[0][0] == held[0][1]
+    await name_chats(parley)
+    estimates = await parley.sql("SELECT input_tokens FROM token_logs WHERE purpose = 'title' AND is_estimated")
+    assert [row.input_tokens for row in estimates] == [held[0][0]]
+    assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
+
+
+@NAMED
+async def test_a_title_goes_with_what_it_was_made_of(site: Site) -> None:
+    parley = site.parley
+    parley.model.play(named("Secret of Falcon"))
+    async with site.browser("ann") as ann:
+        await sends(ann, "about Falcon", chat="c1", event_id="e1")
+        await name_chats(parley)
+        parley.model.play(named("Tea"))
+        await begins(ann, (await turns_of(ann))[0]["turn_id"], "about tea")
+        left = await parley.sql("SELECT title FROM conversation_titles WHERE title <> 'Tea'")
+        await name_chats(parley)
+        again = [chat["title"] for chat in (await ann.get("/page/chats")).json()["chats"]]
+        await parley.sql("SELECT parley_forget_turns(user_id, ARRAY[id]) FROM turns")
+        # What is said while nothing is to be remembered is forgotten, too: no model is asked, and none is waited for.
+        await parley.sql("UPDATE conversations SET is_memory_paused = true")
+        await sends(ann, "about Merlin", chat="c1", event_id="e2")
+        await name_chats(parley)
+        attempts = await parley.value("SELECT count(*) FROM conversation_titles")
+        await parley.sql("UPDATE conversations SET is_memory_paused = false")
+        await sends(ann, "about pots", chat="c1", event_id="e3")
+        await name_chats(parley)
+
+    assert (left, again, attempts) == ([], ["Tea"], 0)
+    requests = requests_for_titles(parley)
+    assert len(requests) == 3
+    assert "Falcon" not in requests[1]
+    assert "about pots" in requests[2]
+    assert not any(text in requests[2] for text in ("tea", "Merlin"))
+
+
+@NAMED
+async def test_a_turn_of_many_messages_and_a_window_that_is_too_small_end_the_attempt(site: Site) -> None:
+    parley = site.parley
+    parley.model.play(named("Long"))
+    async with site.browser("ann") as ann:
+        await sends(ann, "about tea", chat="c1", event_id="e1")
+        await parley.sql(
+            "INSERT INTO messages (turn_id, conversation_id, seq, role, content)"
+            " SELECT id, conversation_id, 10 + n, 'assistant', repeat('word ', 200)"
+            " FROM turns CROSS JOIN generate_series(1, 40) AS n"
+        )
+        parley.model.windows |= {"namer": 40, "stub": 40}
+        await name_chats(parley)
+
+    (attempt,) = await parley.sql("SELECT title, attempts FROM conversation_titles")
+    assert tuple(attempt) == (None, 1)
+    assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
+    assert len(requests_for_titles(parley)[0]) < 7000
 
 
 async def test_without_a_model_of_summaries_no_chat_is_named(site: Site) -> None:
@@ -162,6 +216,7 @@ async def test_without_a_model_of_summaries_no_chat_is_named(site: Site) -> None
         ("x" * 80, "x" * 59 + "…"),
         ("👩\u200d🚀 spacewalk\u202e\x1b[31m\u200b", "👩\u200d🚀 spacewalk[31m"),
         ("---\n...", ""),
+        ("![" * 5_000 + "\nLate", ""),
     ],
 )
 def test_a_title_is_one_line_of_plain_text(answer: str, title: str) -> None:
