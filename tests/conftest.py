@@ -12,6 +12,7 @@ from uuid import uuid4
 import asyncpg
 import hypothesis
 import pytest
+import structlog
 from pydantic import SecretStr
 from sqlalchemy import URL
 
@@ -38,6 +39,13 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("parley")
+# As the program does: the library's own formatter prints the variables of each frame, which can take half a minute.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts programs in the background like that, and the commands that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
