@@ -132,11 +132,14 @@ class Worker:
                 await self._take_jobs()
                 await asyncio.sleep(RESTART_SECONDS)
         finally:
-            # The heartbeat goes on meanwhile: without it, others would take over running jobs.
-            await self._runner.leave()
-            for task in background:
-                task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+            try:
+                # The heartbeat goes on meanwhile: without it, others would take over running jobs.
+                await self._runner.leave()
+            finally:
+                # Also where the wait for running jobs is cancelled.
+                for task in background:
+                    task.cancel()
+                await asyncio.gather(*background, return_exceptions=True)
 
     async def _take_jobs(self) -> None:
         try:

@@ -3,8 +3,8 @@
 -- without the person. Content in storage is deleted before: returns false, and changes nothing, while a file is left, or when
 -- something of the person has come in meanwhile; whoever calls it tries again.
 --
--- Order of locks, as whoever works for this person takes them: scopes of memories and memories, messages that wait, turns with
--- their messages and conversations, and the person last.
+-- Order of locks, as whoever works for this person takes them: turns of which memories are being stored, scopes of memories and
+-- memories, messages that wait, turns with their messages and conversations, and the person last.
 --
 -- Runs with the rights of its owner: memories are hidden from everybody else.
 CREATE FUNCTION public.parley_erase_person(p_erasure_id bigint)
@@ -27,6 +27,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN true;
     END IF;
+    PERFORM FROM public.unremembered_turns JOIN public.turns ON turns.id = turn_id
+    WHERE turns.user_id = v_user_id ORDER BY turn_id FOR UPDATE;
     PERFORM FROM public.memory_scopes AS s
     WHERE s.id IN (SELECT m.scope_id FROM public.memories AS m WHERE m.user_id = v_user_id) ORDER BY s.id FOR UPDATE;
     v_memory_ids := ARRAY(SELECT m.id FROM public.memories AS m WHERE m.user_id = v_user_id ORDER BY m.id FOR UPDATE);

@@ -2,16 +2,24 @@
 
 import asyncio
 import itertools
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
+
+import httpx
+import pytest
 
 from adapters.web.page.chat import place_of
 from adapters.web.page.chats import erase_chat, find_chat
+from agent.commands.personal_data.erasure import erase, request_erasure
+from agent.memory.turns import statements as remembering
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import messages_of, sends
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
 from tests.support.connections import connected
+
+LISTED = "INSERT INTO unremembered_turns (turn_id) SELECT id FROM turns ON CONFLICT DO NOTHING"
+WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 
 
 async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor(site: Site) -> None:
@@ -61,9 +69,6 @@ async def test_an_erased_chat_leaves_nothing_but_the_ledger(site: Site) -> None:
         await sends(ann, "/help", chat="c1", event_id="e3")
         await ann.patch("/page/chats/c1", json={"title": "Tea"})
         await sends(bob, "hello", chat="c1", event_id="e4")
-        async with asyncio.timeout(20):
-            while await site.parley.value("SELECT count(*) FROM unremembered_turns"):
-                await site.parley.value("SELECT 1")
         deleted = await ann.delete("/page/chats/c1")
         again = await ann.delete("/page/chats/c1")
         left: Any = await messages_of(ann, "c1")
@@ -78,6 +83,41 @@ async def test_an_erased_chat_leaves_nothing_but_the_ledger(site: Site) -> None:
     assert files_left == []
     assert await site.parley.value("SELECT count(*) FROM token_logs WHERE purpose = 'answer'") == 3
     assert await site.parley.value("SELECT count(*) FROM conversations") == 2
+
+
+@pytest.mark.parametrize("what", ["chat", "person"])
+async def test_what_is_made_recallable_just_now_is_erased(site: Site, what: str) -> None:
+    app, claim = site.parley.app, {"limit": 9}
+
+    async def erases(ann: httpx.AsyncClient) -> None:
+        if what == "chat":
+            assert (await ann.delete("/page/chats/c1")).status_code == 200
+        else:
+            async with app.database.transaction() as session:
+                erasure_id = await request_erasure(session, await site.parley.value("SELECT id FROM users"))
+            await erase(app.database, app.files.storage, cast(int, erasure_id))
+
+    async with site.browser("ann") as ann, asyncio.timeout(60):
+        await sends(ann, "my secret tea")
+        turns: dict[str, list[int]] = {"turn_ids": []}
+        while not turns["turn_ids"]:
+            await site.parley.sql(
+                "INSERT INTO unremembered_turns (turn_id) SELECT id FROM turns ON CONFLICT DO NOTHING"
+            )
+            async with app.database.transaction() as session:
+                turns["turn_ids"] = [
+                    row.turn_id for row in (await session.execute(remembering.claim_turns, claim)).all()
+                ]
+                # Else the worker has it.
+                if turns["turn_ids"]:
+                    erasing = asyncio.create_task(erases(ann))
+                    while not await site.parley.value(WAITING):  # noqa: ASYNC110  # the database tells nobody
+                        await asyncio.sleep(0.02)
+                    await session.execute(remembering.list_messages, turns | {"agents": []})
+                    await session.execute(remembering.end_turns, turns)
+        await erasing
+
+    assert await site.parley.value("SELECT (SELECT count(*) FROM turns) + (SELECT count(*) FROM memories)") == 0
 
 
 async def test_a_chat_whose_answer_is_being_written_is_stopped_and_erased(site: Site) -> None:

@@ -77,6 +77,8 @@ async def test_a_worker_that_stops_leaves_what_its_process_accepts_to_others(
         accepted = await parley.accept("hello", user="bob")
 
         assert (await taken.get()).inbox_id == accepted.inbox_id
+    # The first one was cancelled a second time, while it waited.
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "sweeper"]
 
 
 async def test_a_message_is_stored_though_no_jobs_can_be_taken(
