@@ -53,7 +53,7 @@ def is_note(frame: FrameType) -> bool:
 
 
 def in_each(rounds: list[dict[str, set[str]]]) -> dict[str, set[str]]:
-    """Return what every round entered, which leaves out occasional background work."""
+    """Return what every round entered: that leaves out occasional work, as the opening of connections is."""
     first, *others = rounds
     return {path: names for path, names in first.items() if all(path in other for other in others)}
 

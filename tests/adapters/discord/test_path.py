@@ -9,11 +9,11 @@ MOST_FILES = 44
 
 
 async def test_a_mention_goes_through_few_files(server: Scene) -> None:
-    server.model.play([Answer("Hello.")] * 4)
+    server.model.play([Answer("Hello.")] * 9)
     await server.ann.says("hello", server.ann.dm())
     await server.until_value(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
     rounds = []
-    for number in range(2, 5):
+    for number in range(2, 10):
         with files_entered() as entered:
             await server.ann.says("hello again", server.ann.dm())
             await server.until_value(number, "SELECT count(*) FROM outbox WHERE status = 'delivered'")

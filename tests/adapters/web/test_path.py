@@ -11,13 +11,13 @@ MOST_FILES, MOST_FILES_OF_A_CALL = 38, 65
 
 
 async def enter(site: Site, play: Callable[[], None]) -> dict[str, set[str]]:
-    """Return the files that each of three messages enters."""
+    """Return the files that each of eight messages enters."""
     await site.posts("hello")
     await site.parley.sql("UPDATE users SET token_budget_monthly = NULL")
     # The notification of an answer may overtake the answer, which then is read from the tables: that is another path.
     await site.parley.app.events.close()
     rounds = []
-    for _ in range(3):
+    for _ in range(8):
         play()
         with files_entered() as entered:
             await site.posts("hello again")
