@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from shared.errors import ToolError
 from shared.log import get_logger
+from shared.processes.ending import kill
 from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, PROGRAM_FOLDER, Limits, Rights
 from shared.sandbox.runs import has_byte, to_environment, watch
 from shared.sandbox.tree import make_folder, remove
@@ -149,22 +150,22 @@ async def _exchange(process: Process, content: bytes, program: Program, *, right
     finally:
         for task in reading:
             task.cancel()
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        await asyncio.gather(*reading, return_exceptions=True)
+        await kill(process)
     return Finished(process.returncode or 0, output or b"", (reason or b"").decode("utf-8", "replace").strip())
 
 
 async def _read_pipe(pipe: StreamReader, most_bytes: int, process: Process) -> bytes | None:
-    """Return what is written to a pipe; a process that writes more is ended."""
+    """Return what is written to a pipe, None of a process that writes more, which is ended."""
     chunks = bytearray()
     while chunk := await pipe.read(CHUNK_BYTES):
-        chunks += chunk
+        if len(chunks) <= most_bytes:
+            chunks += chunk
         if len(chunks) > most_bytes:
+            # What it has written is read all the same, as `kill` does.
             with suppress(ProcessLookupError):
                 process.kill()
-            return None
-    return bytes(chunks)
+    return bytes(chunks) if len(chunks) <= most_bytes else None
 
 
 async def _write_pipe(pipe: StreamWriter, content: bytes) -> None:

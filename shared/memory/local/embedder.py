@@ -21,6 +21,7 @@ from shared.memory.embeddings import (
     RequestLimits,
 )
 from shared.messages import Usage
+from shared.processes.ending import kill
 from shared.settings import LOCAL_EMBEDDING_MODELS
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -83,11 +84,9 @@ class LocalEmbedder:
         """End the program."""
         if self._idle is not None:
             self._idle.cancel()
-        for task in (self._starting, self._answers):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
         await self._end_program()
 
     def _start(self) -> None:
@@ -107,9 +106,6 @@ class LocalEmbedder:
             log.warning("local_embedder_missing", model=self.model, remedy=REMEDY)
             return
         await self._end_program()
-        if self._answers is not None:
-            # Its end fails whoever still waits for the former program, and nobody who waits for the next one.
-            await asyncio.wait([self._answers])
         self._process = await asyncio.create_subprocess_exec(
             python,
             # The folder of the program is no place to import from.
@@ -175,12 +171,13 @@ class LocalEmbedder:
                     answer.set_exception(EmbeddingUnavailable())
 
     async def _end_program(self) -> None:
+        if self._answers is not None:
+            # Whoever still waits for the program fails now, and nobody who waits for the next one.
+            self._answers.cancel()
+            await asyncio.gather(self._answers, return_exceptions=True)
         process, self._process = self._process, None
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        if process is not None:
+            await kill(process)
 
 
 async def _read_answer(process: asyncio.subprocess.Process) -> Vectors:
