@@ -3,22 +3,67 @@
 import logging
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
-
-import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+from typing import TYPE_CHECKING, Any, cast
 
 from shared.redaction import redact_field, redact_text
+
+# structlog brings rich, a tenth of a second: a command of the terminal that logs nothing does not import it.
+if TYPE_CHECKING:
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 # These libraries log every job and request at INFO, which the one line per turn makes redundant.
 NOISY = ("httpx", "httpcore", "LiteLLM", "alembic", "uvicorn.access", "mcp")
 
 
 class _Output(logging.StreamHandler[Any]):
-    # The one handler of the process. A record that can't be formatted is named, not written with its arguments.
+    # The one handler of the process, whose lines have the fields of this `process`.
+    def __init__(self, level: str, style: str, process: Mapping[str, object]) -> None:
+        super().__init__(sys.stderr)
+        self._level, self._style, self._process = level, style, process
+
+    def load(self) -> None:
+        """Set up structlog, unless that has been done."""
+        if self.formatter is not None:
+            return
+        import structlog
+
+        shared: list[Processor] = [
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+        ]
+        renderer: Processor = (
+            structlog.processors.JSONRenderer()
+            if self._style == "json"
+            # It gets tracebacks as text: its own formatter prints the variables of every frame.
+            else structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        )
+        structlog.configure(
+            processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+            wrapper_class=structlog.make_filtering_bound_logger(self._level),
+            logger_factory=structlog.stdlib.LoggerFactory(),
+            cache_logger_on_first_use=True,
+        )
+        last: list[Processor] = [
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            redact,
+            lambda _logger, _method, event: {**event, **self._process},
+            renderer,
+        ]
+        self.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
+
+    def format(self, record: logging.LogRecord) -> str:
+        self.load()
+        return super().format(record)
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        # A record that can't be formatted is named, not written with its arguments.
         error = sys.exc_info()[0]
         name = "an error" if error is None else error.__name__
         # Nobody may read it any more, or the disk is full: that ends nobody.
@@ -26,40 +71,41 @@ class _Output(logging.StreamHandler[Any]):
             sys.stderr.write(f"a log line of {record.name} ({record.pathname}:{record.lineno}) is lost: {name}\n")
 
 
-def configure_logging(level: str, style: str, **process: object) -> None:
+class _Logger:
+    # A logger of structlog's, which is imported with the first line that is written.
+    def __init__(self, bound: Mapping[str, object]) -> None:
+        self._bound = bound
+        self._logger: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._logger is None:
+            root = logging.getLogger()
+            outputs = [output for output in root.handlers if isinstance(output, _Output) and output.formatter is None]
+            level = logging.getLevelNamesMapping().get(name.upper(), logging.CRITICAL)
+            if outputs and not root.isEnabledFor(level):
+                return _drop
+            for output in outputs:
+                output.load()
+            import structlog
+
+            self._logger = structlog.get_logger(**self._bound)
+        return getattr(self._logger, name)
+
+
+def _drop(*_args: object, **_fields: object) -> None:
+    """Take a line that the level leaves out."""
+
+
+def configure_logging(level: str, style: str, *, is_late: bool = False, **process: object) -> None:
     """Send logs, warnings and uncaught exceptions to stderr without secrets, in the style `console` or `json`.
 
-    Every line has the fields of this `process`, also the lines of loggers that were used before.
+    Every line has the fields of this `process`, also the lines of loggers that were used before. With `is_late`,
+    structlog is imported with the first line.
     """
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    renderer: Processor = (
-        structlog.processors.JSONRenderer()
-        if style == "json"
-        # It gets tracebacks as text: its own formatter prints the variables of every frame.
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
-    )
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=True,
-    )
-    last: list[Processor] = [
-        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        structlog.processors.format_exc_info,
-        redact,
-        lambda _logger, _method, event: {**event, **process},
-        renderer,
-    ]
-    output = _Output(sys.stderr)
-    output.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
-    root = logging.getLogger()
+    root, output = logging.getLogger(), _Output(level, style, process)
+    # Loggers that were used are set up already, and would go on as they were.
+    if not is_late or any(handler.formatter for handler in root.handlers if isinstance(handler, _Output)):
+        output.load()
     root.handlers[:] = [output]
     root.setLevel(level)
     for name in NOISY:
@@ -70,7 +116,7 @@ def configure_logging(level: str, style: str, **process: object) -> None:
     sys.unraisablehook = _log_unraisable
 
 
-def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+def redact(_logger: "WrappedLogger", _method: str, event: "EventDict") -> "EventDict":
     """Take secrets out of all fields, at any depth, tracebacks included."""
     return {name: redact_field(name, value) for name, value in event.items()}
 
@@ -103,7 +149,9 @@ def _log_unraisable(args: "sys.UnraisableHookArgs") -> None:
     get_logger().error("ignored_exception", where=where, exc_info=(args.exc_type, error, args.exc_traceback))
 
 
-def get_logger(**bound: Any) -> FilteringBoundLogger:
+def get_logger(**bound: Any) -> "FilteringBoundLogger":
     """Return a logger with these fields bound."""
-    logger: FilteringBoundLogger = structlog.get_logger(**bound)
-    return logger
+    # What runs for long has imported structlog before the code that logs.
+    if (structlog := sys.modules.get("structlog")) is not None:
+        return cast("FilteringBoundLogger", structlog.get_logger(**bound))
+    return cast("FilteringBoundLogger", _Logger(bound))

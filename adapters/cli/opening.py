@@ -36,7 +36,7 @@ def read_settings(*, quiet: bool = False) -> "Settings":
     # Wrong settings of platforms are refused at the start, too.
     read_all_settings(settings)
     level = "WARNING" if quiet and settings.log_level == "INFO" else settings.log_level
-    configure_logging(level, settings.log_format)
+    configure_logging(level, settings.log_format, is_late=quiet)
     return settings
 
 
@@ -45,7 +45,7 @@ def silence_log(settings: "Settings") -> None:
     from shared.log import configure_logging
 
     if settings.log_level == "INFO":
-        configure_logging("CRITICAL", settings.log_format)
+        configure_logging("CRITICAL", settings.log_format, is_late=True)
 
 
 def find_database(settings: "Settings") -> "Address":

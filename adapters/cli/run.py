@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import complain, say, seconds_since_start, shorten
+from adapters.cli.endings import DONE
 from adapters.cli.models import describe_models, describe_recall, describe_remedy, is_offline
 from adapters.cli.opening import read_settings, start_database
+from adapters.cli.restart import Restart
 from shared import __version__
 from shared.errors import ConfigurationError
+from shared.settings import copy_environment
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
@@ -25,8 +28,11 @@ app = typer.Typer()
 
 
 @app.command("run")
-def run_all() -> None:
+def run_all(
+    is_older: bool = typer.Option(False, "--older-process", hidden=True, help="This process did something before."),
+) -> None:
     """Start everything that is configured: tables, web page, HTTP API, platforms, and WORKERS workers."""
+    restart = Restart(copy_environment())
     settings = read_settings()
     database = start_database(settings)
     from adapters.cli.platforms import build_platforms
@@ -49,7 +55,7 @@ def run_all() -> None:
 
         async def report(running_app: "App") -> None:
             lines = await _list_addresses(running_app, count)
-            say("\n".join([f"Parley {__version__} is ready{_describe_start(child)}", *lines]))
+            say("\n".join([f"Parley {__version__} is ready{'' if is_older else _describe_start(child)}", *lines]))
             for platform in platforms:
                 say(f"  {platform.name:9} {'listening' if platform.connected.is_set() else 'connecting …'}")
             say("Ctrl+C stops it.")
@@ -65,7 +71,10 @@ def run_all() -> None:
 
     if database.is_alive():
         database.join()
-    _run_processes(settings, [run_first, *[partial(_run_next, settings, platforms)] * (count - 1)])
+    with restart.offered(settings.parley_home):
+        code = _run_processes(settings, [run_first, *[partial(_run_next, settings, platforms)] * (count - 1)])
+    restart.begin_again(code)
+    raise typer.Exit(code)
 
 
 @app.command("worker")
@@ -89,7 +98,7 @@ def run_worker() -> None:
 
         serve(settings, Parts(worker=True, senders=platforms, child=child), report)
 
-    _run_processes(settings, [run_first, *[partial(_run_next, settings, platforms)] * (count - 1)])
+    raise typer.Exit(_run_processes(settings, [run_first, *[partial(_run_next, settings, platforms)] * (count - 1)]))
 
 
 @app.command("adapter")
@@ -135,7 +144,7 @@ def make_link(
         from adapters.cli.compose import open_app
         from adapters.cli.opening import find_database, prepare
         from adapters.cli.owner import find_owner_on_the_web
-        from adapters.web import one_time_link
+        from agent.commands.login import one_time_link
 
         async with open_app(settings, await prepare(settings, find_database(settings))) as running_app:
             who, name = (person, person) if person else await find_owner_on_the_web(running_app)
@@ -147,11 +156,11 @@ def make_link(
     say(link)
 
 
-def _run_processes(settings: "Settings", programs: "Sequence[Callable[[Child | None], None]]") -> None:
-    """Run these programs, each in a process of its own; a single one in this process."""
+def _run_processes(settings: "Settings", programs: "Sequence[Callable[[Child | None], None]]") -> int:
+    """Run these programs, each in a process of its own, a single one in this process; return the exit code."""
     if len(programs) == 1:
         programs[0](None)
-        return
+        return DONE
     from adapters.cli.supervisor import Supervisor
     from shared.db.database import locate
 
@@ -161,7 +170,7 @@ def _run_processes(settings: "Settings", programs: "Sequence[Callable[[Child | N
             with suppress(ConfigurationError):
                 locate(settings)
 
-    raise typer.Exit(Supervisor(programs, on_ready=hold_database).run())
+    return Supervisor(programs, on_ready=hold_database).run()
 
 
 def _run_next(settings: "Settings", platforms: "Sequence[ChatPlatform]", child: "Child | None") -> None:

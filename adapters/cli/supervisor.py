@@ -258,7 +258,7 @@ def _become(child: Child, program: Program, mask: set[signal.Signals | int]) -> 
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGCHLD):
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         # A terminal sends Ctrl+C to all processes, and the supervisor tells this one.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

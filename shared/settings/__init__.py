@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -73,6 +73,24 @@ def load_settings(env_file: Path | None = None, *, more_names: Collection[str] =
         # The providers' own variables are read from the environment by litellm.
         os.environ.update({name: value for name, value in from_file.items() if not os.environ.get(name)})
     return settings_from(os.environ)
+
+
+def copy_environment() -> dict[str, str]:
+    """Return the variables of this process as they are now; before `load_settings`, without those of `.env`."""
+    return dict(os.environ)
+
+
+@contextmanager
+def using_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have these variables and no others during the block."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def try_values(values: Mapping[str, str]) -> Settings:

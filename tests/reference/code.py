@@ -69,7 +69,8 @@ def _list_words(command: CliCommand) -> Iterator[str]:
 
 def _list_options(command: CliCommand) -> Iterator[str]:
     for parameter in command.params:
-        if parameter.param_type_name == "option" and parameter.name != "is_json":
+        is_shown = parameter.param_type_name == "option" and not getattr(parameter, "hidden", False)
+        if is_shown and parameter.name != "is_json":
             yield f"`{parameter.opts[0]}` {getattr(parameter, 'help', None) or ''}".strip().rstrip(".")
 
 

@@ -1,15 +1,18 @@
 """`parley setup`: asks for models, places, budget and database, tries each, and writes `.env` at the end."""
 
-from collections.abc import Sequence
+import os
+import signal
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 from adapters.cli.console import complain, name_command, say, shorten
 from adapters.cli.opening import in_transaction, read_settings, silence_log
+from adapters.cli.restart import become_run, find_running
 from adapters.cli.setup.budget import ask_for_budget
 from adapters.cli.setup.env_file import write_env
-from adapters.cli.setup.interview import Interview, Values
+from adapters.cli.setup.interview import Interview
 from adapters.cli.setup.models import ask_for_models
 from adapters.cli.setup.places import (
     ask_for_address,
@@ -22,7 +25,7 @@ from adapters.cli.users import find_user, set_permission
 from shared.clock import SystemClock
 from shared.errors import ParleyError
 from shared.messages import Permission
-from shared.settings import find_env_file, try_values
+from shared.settings import copy_environment, find_env_file, try_values
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -46,12 +49,14 @@ def set_up(
     takes_defaults: bool = typer.Option(False, "--yes", help="Ask nothing: what no option says stays as it is."),
 ) -> None:
     """Ask for model, platforms, owners, budget and database; try each as it is typed, and write .env at the end."""
+    # As it is without what is read from .env and tried here.
+    environment = copy_environment()
     settings, path = read_settings(quiet=True), find_env_file().absolute()
     silence_log(settings)
     interview = Interview(takes_defaults=takes_defaults)
     if not takes_defaults:
         interview.tell(
-            "Each thing is tried as you type it, and nothing is written before the end. Enter takes what is in [ ]."
+            "Each thing is tried as you type it, and nothing is written before the end. Enter takes what is in []."
         )
     values = ask_for_models(interview, settings, models=models, base_url=base_url)
     names, accounts = choose_places(interview, places), list(owners or ())
@@ -72,7 +77,10 @@ def set_up(
         write_env(path, values)
         interview.tell(f"\n{shorten(path)} has {', '.join(values)} now, and can be read by you alone.")
     is_running = _finish(accounts)
-    _start(interview, values, is_running=is_running)
+    if (pid := find_running(settings.parley_home)) is not None:
+        _restart(interview, pid, has_values=bool(values))
+    else:
+        _start(interview, environment, is_running=is_running)
 
 
 def _finish(accounts: Sequence[str]) -> bool:
@@ -96,15 +104,25 @@ def _finish(accounts: Sequence[str]) -> bool:
         return False
 
 
-def _start(interview: Interview, values: Values, *, is_running: bool) -> None:
-    """Start Parley if the person wants it, or say what to type."""
+def _start(interview: Interview, environment: Mapping[str, str], *, is_running: bool) -> None:
+    """Become a `parley run` if the person wants it, or say what to type."""
     if is_running:
-        start = name_command("run")
-        interview.tell(f"Parley runs with the settings of before: stop it (Ctrl+C where it runs), then type: {start}")
+        interview.tell(
+            "Parley runs with the settings of before, where this command can't reach it: stop it there (Ctrl+C, or the "
+            f"service that started it), then type: {name_command('run')}"
+        )
     elif interview.is_at_keyboard and interview.confirm("Start it now?", default=True):
-        # Imported here: most who set it up leave it to a service.
-        from adapters.cli.run import run_all
-
-        run_all()
+        become_run(environment)
     else:
         say(f"Start it: {name_command('run')}")
+
+
+def _restart(interview: Interview, pid: int, *, has_values: bool) -> None:
+    """Let the Parley that runs begin again if the person wants it, or say what to type."""
+    if not has_values:
+        say("Parley runs, and knows its owners at once.")
+    elif interview.confirm("Parley runs. Start it again with these settings now?", default=True):
+        os.kill(pid, signal.SIGUSR1)
+        interview.tell("It finishes the answers that it works on, and starts again; see where it runs.")
+    else:
+        interview.tell(f"It goes on with the settings of before, until you type: kill -USR1 {pid}")

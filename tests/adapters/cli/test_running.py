@@ -23,17 +23,21 @@ def running_parley(
     """Start a command, wait for a line, and give the lines up to it; whatever happens, it ends."""
     running = shell.start(*arguments, **settings)
     try:
-        assert running.stdout is not None
-        lines: list[str] = []
-        for line in running.stdout:
-            lines.append(line.rstrip("\n"))
-            if until in line:
-                break
-        assert any(until in line for line in lines), running.communicate()[1]
-        yield running, lines
+        yield running, read_until(running, until)
     finally:
         running.kill()
         running.communicate()
+
+
+def read_until(running: "Popen[str]", text: str) -> list[str]:
+    """Return the lines up to the one with this text."""
+    assert running.stdout is not None
+    lines: list[str] = []
+    for line in running.stdout:
+        lines.append(line.rstrip("\n"))
+        if text in line:
+            return lines
+    raise AssertionError(running.communicate()[1])
 
 
 def stop(running: "Popen[str]", number: signal.Signals = signal.SIGTERM) -> float:
@@ -118,6 +122,31 @@ def test_a_new_link_can_be_made_while_it_runs(shell: Shell) -> None:
         assert re.search(r"opens the page as \S+ \(owner\), once", result.err)
         assert fetch(link)[0] == 200
         stop(running)
+
+
+def test_new_settings_count_in_a_running_parley_that_the_wizard_starts_again(shell: Shell) -> None:
+    # A fork of the tests could not begin again.
+    cold = replace(shell, is_warm=False)
+    file = shell.folder / ".env"
+    with running_parley(cold, "run", until="Ctrl+C stops it", PORT="0", WORKERS="1") as (running, _):
+        assert running.stderr is not None
+        file.write_text("LLM_MODEL=small\n")
+        running.send_signal(signal.SIGUSR1)
+        while "goes on with the settings of before: .env" not in (line := running.stderr.readline()):
+            assert line
+        file.unlink()
+
+        result = shell.run("setup", "--yes", "--guest-answers", "4", PORT="1")
+        assert "It finishes the answers that it works on, and starts again" in result.out
+        lines = read_until(running, "Ctrl+C stops it")
+        ask_over_http(shell, find_base(lines), "hello", person="newcomer")
+        assert json.loads(shell.says("user", "show", "test:newcomer", "--json"))["budget"] == 10_000
+        # Only who is an owner now: no reason to start again.
+        assert "knows its owners at once" in shell.says("setup", "--yes", "--owner", "discord:80351110224678912")
+        assert stop(running) < 10
+    file.unlink()
+    assert shell.says("setup", "--yes", "--guest-answers", "8").endswith("Start it: parley run\n")
+    file.unlink()
 
 
 def test_a_taken_port_is_one_line(shell: Shell) -> None:

@@ -4,8 +4,10 @@ import json
 import platform
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from subprocess import run
+from subprocess import DEVNULL, run
 
 import pytest
 from typer.core import TyperGroup
@@ -15,17 +17,33 @@ from shared.db.migrations import newest_revision
 from tests.adapters.cli.shell import Shell
 
 HEAVY = (
+    "agent.app",
+    "aiohttp",
     "alembic",
     "asyncpg",
     "discord",
+    "httpx",
     "litellm",
     "mcp",
     "pydantic",
+    "rich",
+    "slack_bolt",
     "sqlalchemy",
     "starlette",
     "structlog",
     "uvicorn",
 )
+DATABASE = {"asyncpg", "pydantic", "sqlalchemy"}
+
+
+@contextmanager
+def running_worker(shell: Shell) -> Iterator[None]:
+    with shell.start("worker") as worker:
+        assert worker.stdout is not None
+        assert "ready" in worker.stdout.readline()
+        yield
+        worker.terminate()
+        worker.communicate()
 
 
 def test_help_names_the_commands(fresh: Shell) -> None:
@@ -67,17 +85,38 @@ def test_version_tells_what_runs_here(shell: Shell, fresh: Shell) -> None:
     assert "DATABASE_URL" in away.err
 
 
-def test_help_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--help"], {"rich"}),
+        (["version"], DATABASE),
+        (["user", "list"], DATABASE | {"rich"}),
+        (["link"], DATABASE | {"agent.app", "rich"}),
+        (["ask", "What is 2+3?"], DATABASE | {"agent.app", "rich"}),
+    ],
+)
+def test_a_command_imports_nothing_heavy_that_it_does_not_need(
+    shell: Shell, arguments: list[str], expected: set[str]
+) -> None:
     program = (
-        "import sys\nfrom adapters.cli import main\nsys.argv = ['parley', '--help']\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"sys.exit(' '.join(name for name in {HEAVY!r} if name in sys.modules) or None)"
+        f"import sys\nfrom adapters.cli import main\nsys.argv = {['parley', *arguments]!r}\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )
+    # Beside a worker that answers.
+    with running_worker(shell) if "ask" in arguments else nullcontext():
+        process = run(  # our own program
+            [sys.executable, "-c", program],
+            cwd=shell.folder,
+            env=shell.environment(),
+            stdin=DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
 
-    process = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=False)  # our own
-
-    assert process.stderr == ""
-    assert "Usage" in process.stdout
+    assert process.stdout != ""
+    assert set(process.stderr.splitlines()[-1].split()) == expected
 
 
 @pytest.mark.parametrize(
