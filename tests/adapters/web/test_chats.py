@@ -12,6 +12,7 @@ from adapters.web.page.chat import place_of
 from adapters.web.page.chats import erase_chat, find_chat
 from agent.commands.personal_data.erasure import erase, request_erasure
 from agent.memory.turns import statements as remembering
+from shared.db.driver import Session
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import messages_of, sends
 from tests.standins.openai_api import Answer
@@ -85,36 +86,36 @@ async def test_an_erased_chat_leaves_nothing_but_the_ledger(site: Site) -> None:
     assert await site.parley.value("SELECT count(*) FROM conversations") == 2
 
 
+async def claim_turns(site: Site, session: Session) -> list[int]:
+    """Take turns off the list as a worker does that makes them recallable."""
+    turn_ids: list[int] = []
+    while not turn_ids:
+        await site.parley.sql(LISTED)
+        turn_ids = [row.turn_id for row in (await session.execute(remembering.claim_turns, {"limit": 9})).all()]
+    return turn_ids
+
+
 @pytest.mark.parametrize("what", ["chat", "person"])
 async def test_what_is_made_recallable_just_now_is_erased(site: Site, what: str) -> None:
-    app, claim = site.parley.app, {"limit": 9}
+    app = site.parley.app
 
     async def erases(ann: httpx.AsyncClient) -> None:
         if what == "chat":
             assert (await ann.delete("/page/chats/c1")).status_code == 200
-        else:
-            async with app.database.transaction() as session:
-                erasure_id = await request_erasure(session, await site.parley.value("SELECT id FROM users"))
-            await erase(app.database, app.files.storage, cast(int, erasure_id))
+            return
+        async with app.database.transaction() as session:
+            erasure_id = await request_erasure(session, await site.parley.value("SELECT id FROM users"))
+        await erase(app.database, app.files.storage, cast(int, erasure_id))
 
     async with site.browser("ann") as ann, asyncio.timeout(60):
         await sends(ann, "my secret tea")
-        turns: dict[str, list[int]] = {"turn_ids": []}
-        while not turns["turn_ids"]:
-            await site.parley.sql(
-                "INSERT INTO unremembered_turns (turn_id) SELECT id FROM turns ON CONFLICT DO NOTHING"
-            )
-            async with app.database.transaction() as session:
-                turns["turn_ids"] = [
-                    row.turn_id for row in (await session.execute(remembering.claim_turns, claim)).all()
-                ]
-                # Else the worker has it.
-                if turns["turn_ids"]:
-                    erasing = asyncio.create_task(erases(ann))
-                    while not await site.parley.value(WAITING):  # noqa: ASYNC110  # the database tells nobody
-                        await asyncio.sleep(0.02)
-                    await session.execute(remembering.list_messages, turns | {"agents": []})
-                    await session.execute(remembering.end_turns, turns)
+        async with app.database.transaction() as session:
+            turn_ids = await claim_turns(site, session)
+            erasing = asyncio.create_task(erases(ann))
+            while not await site.parley.value(WAITING):  # noqa: ASYNC110  # the database tells nobody
+                await asyncio.sleep(0.02)
+            await session.execute(remembering.list_messages, {"turn_ids": turn_ids, "agents": []})
+            await session.execute(remembering.end_turns, {"turn_ids": turn_ids})
         await erasing
 
     assert await site.parley.value("SELECT (SELECT count(*) FROM turns) + (SELECT count(*) FROM memories)") == 0
