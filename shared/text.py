@@ -1,5 +1,6 @@
 """Sanitises, measures and shortens text that enters or leaves the program; finds code blocks and credentials in it."""
 
+import json
 import re
 import unicodedata
 from math import isfinite
@@ -40,6 +41,18 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 def harmless(text: str) -> str:
     """Return the text without control characters."""
     return CONTROLS.sub("", text)
+
+
+# Who looks does not see them, and a model reads them.
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]"
+)
+
+
+def escape_invisible(text: str) -> str:
+    """Return the text with each invisible character as JSON writes it, such as a zero-width space."""
+    return INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def clean(text: str) -> str:

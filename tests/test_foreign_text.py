@@ -30,7 +30,6 @@ from agent.llm.providers.errors import COUNTED, IMAGES_REFUSED, TOO_LONG, WINDOW
 from agent.memory.summaries.validation import find_invented_names
 from agent.outflow.hosts import hosts_in
 from agent.outflow.reply import Outflow, OutflowRules, Secrets
-from agent.tools.approvals import UNSEEN
 from agent.tools.mcp.remote_tools import to_description
 from agent.tools.mcp.transports import REQUEST_ID
 from agent.turn.confirmations.decisions import TYPED
@@ -43,7 +42,7 @@ from shared.errors import ToolError
 from shared.files.filenames import clean_filename
 from shared.memory.tokenizer import split_words
 from shared.redaction import redact_text
-from shared.text import clean, cut, harmless
+from shared.text import INVISIBLE, clean, cut, harmless
 
 CHARS = 100_000
 # Processor time: what grows with the length takes a tenth of it, what grows with the square takes longer.
@@ -101,7 +100,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "an error of a provider": lambda text: [
         pattern.search(text) for pattern in (TOO_LONG, IMAGES_REFUSED, WINDOW, COUNTED)
     ],
-    "a call to approve": lambda text: UNSEEN.sub("", text),
+    "a call to approve": lambda text: INVISIBLE.sub("", text),
     "a command": COMMAND_LINE.fullmatch,
     "a yes or no": TYPED.fullmatch,
     "a person's message": lambda text: LINE_ENDS.sub("\n", CONTEXT_TAGS.sub("", text)),

@@ -11,12 +11,13 @@ from adapters.tables import list_schemas
 from shared import __version__
 from shared.backup.archive import FILES, Archive, BackupError, Manifest, opened
 from shared.backup.create import Installation, make_backup
+from shared.backup.records import note_backup, note_failure, note_verification
 from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files, restore_secrets
 from shared.clock import SystemClock
 from shared.db.database import check
 from shared.db.embedded.server import find_server
 from shared.db.migrations import VERSIONS, list_files, list_revisions
-from shared.errors import ConfigurationError
+from shared.errors import ConfigurationError, ParleyError
 from shared.files.storage import Storage, open_storage
 from shared.settings import Secrets, Settings, load_secrets
 
@@ -33,15 +34,21 @@ def write(file: Path, *, is_live: bool) -> None:
         raise BackupError(f"There is no folder {file.absolute().parent}.")
     settings = read_settings(quiet=True)
     address, secrets = find_database(settings), load_secrets(settings)
+    path = file.absolute()
     secret_values = {TOKEN: secrets.api_token, KEY: ",".join(secrets.secret_keys)}
 
     async def work() -> Manifest:
         storage = _open_storage(settings, secrets)
         try:
             source = Installation(address, storage, secrets=secret_values, version=__version__)
-            return await make_backup(source, file, is_live=is_live)
+            manifest = await make_backup(source, file, is_live=is_live)
+        except ParleyError as error:
+            await note_failure(address, path, str(error))
+            raise
         finally:
             await storage.aclose()
+        await note_backup(address, path, manifest)
+        return manifest
 
     with progress("writing the backup"):
         manifest = asyncio.run(work())
@@ -54,16 +61,19 @@ def write(file: Path, *, is_live: bool) -> None:
 
 def verify(file: Path) -> None:
     """Restore an archive into a temporary folder with a Postgres of its own, which are removed again."""
+    own = read_settings(quiet=True)
     with TemporaryDirectory(prefix="parley-verify-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
-        settings = read_settings(quiet=True).model_copy(
-            update={"parley_home": home, "database_url": None, "s3_endpoint": None}
-        )
         try:
-            manifest = _restore(file, settings)
+            manifest = _restore(
+                file, own.model_copy(update={"parley_home": home, "database_url": None, "s3_endpoint": None})
+            )
         finally:
             if (home / "postgres").exists():
                 find_server(home).detach()
+    # Where there is no database yet, none is made for this.
+    if own.database_url is not None or (own.parley_home / "postgres").exists():
+        asyncio.run(note_verification(find_database(own), manifest))
     say(f"{file} is whole, and could be restored: {_describe(manifest)}")
 
 

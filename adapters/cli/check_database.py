@@ -17,6 +17,7 @@ from adapters.cli.skills import find_listed
 from agent.llm.completions import Cause
 from agent.llm.cooldowns import REMEDIES, to_cause_line
 from agent.queue.heartbeats import LiveWorkers
+from shared.backup.records import LAST_BACKUPS, judge
 from shared.clock import SystemClock
 from shared.db.connections import Server
 from shared.db.database import Address, Database, check
@@ -262,13 +263,16 @@ async def check_bus(address: Address, installation: Installation) -> AsyncIterat
 
 
 async def _check_records(address: Address, _installation: Installation) -> AsyncIterator[Finding]:
-    # Whether the audit log, the ledger and the last calls of models tell of trouble.
+    # Whether the audit log, the backups, the ledger and the last calls of models tell of trouble.
     audit = (await _fetch(address, statements.verify_audit, as_owner=True))[0]
     if audit["first_broken"] is None:
         yield Finding("ok", "audit", f"changes by admins: {audit['entries']:,}, none of them altered since")
     else:
         text = f"entry {audit['first_broken']} of audit_log was altered, or the one before it removed; compare a backup"
         yield Finding("fail", "audit", text)
+    last = await _fetch(address, LAST_BACKUPS, as_owner=True)
+    level, text = judge(last[0] if last else None)
+    yield Finding(level, "backups", text)
     ledger = (await _fetch(address, statements.compare_ledger, as_owner=True))[0]
     if ledger["different"]:
         text = f"different: {ledger['different']:,}; `parley budget check` shows them, and reconcile repairs"

@@ -1,7 +1,6 @@
 """Outcomes of calls that need the user's approval: the question to the user, and the result shown to the model."""
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +9,9 @@ from agent.tools.calls import PendingCall
 from agent.tools.outcomes import ApprovalRequest, Failed, ModelWork, NeedsApproval, failed
 from shared.errors import ConfirmationNeeded
 from shared.messages import Permission
+from shared.text import escape_invisible
 
 MAX_SHOWN_CHARS = 6000
-# Characters that are escaped when arguments are shown: the backquote, which ends a code block, and invisible ones.
-UNSEEN = re.compile(
-    "[`\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]"
-)
 
 
 def request_for_tool(call: PendingCall, confirmation: ConfirmationNeeded) -> NeedsApproval | Failed:
@@ -77,4 +72,5 @@ def to_block(arguments: Mapping[str, Any]) -> str:
 def show_arguments(arguments: Mapping[str, Any]) -> str:
     """Return indented JSON for the user, with backquotes and invisible characters escaped."""
     plain = json.dumps(arguments, ensure_ascii=False, indent=2)
-    return UNSEEN.sub(lambda match: "\\u0060" if match[0] == "`" else json.dumps(match[0])[1:-1], plain)
+    # A backquote would end the code block.
+    return escape_invisible(plain).replace("`", "\\u0060")

@@ -142,6 +142,14 @@ COMMENT ON VIEW admin.queue_depth IS
     'What workers have to do: messages without an answer, their conversations, due jobs, replies to deliver. Autoscalers '
     'read depth; 0 is idle.';
 
+CREATE VIEW admin.memory_totals AS
+SELECT memory.source, memory.scope, count(*) AS memories, count(memory.superseded_by) AS superseded,
+       count(memory.vector_model) AS with_vectors, count(*) FILTER (WHERE person.is_memory_paused) AS of_paused
+FROM public.memories AS memory JOIN public.users AS person ON person.id = memory.user_id
+GROUP BY memory.source, memory.scope ORDER BY memory.source, memory.scope;
+COMMENT ON VIEW admin.memory_totals IS
+    'How much is remembered of all people together, by source and scope: how much of it has vectors, and how much is of people who have paused memory.';
+
 CREATE VIEW admin.memories_by_user AS
 SELECT person.name, counted.user_id, counted.source, counted.scope, counted.memories, counted.newest
 FROM public.parley_memories_by_user() AS counted LEFT JOIN admin.users AS person ON person.id = counted.user_id
@@ -214,7 +222,7 @@ SELECT entry.id, entry.created_at AS at, coalesce(entry.actor, entry.database_us
        (SELECT min(later.id) FROM public.audit_log AS later WHERE later.undoes = entry.id) AS undone_by, named.name
 FROM public.audit_log AS entry
 CROSS JOIN LATERAL (
-    SELECT CASE entry.table_name WHEN 'users' THEN (SELECT person.name FROM admin.users AS person WHERE person.id = entry.row_id)
+    SELECT CASE WHEN entry.table_name IN ('users', 'memories') THEN (SELECT person.name FROM admin.users AS person WHERE person.id = entry.row_id)
         ELSE (
             SELECT coalesce(
                 logged ->> 'name', logged ->> 'model', logged ->> 'platform_server_id', logged ->> 'platform_channel_id', logged ->> 'role'
@@ -226,7 +234,7 @@ CROSS JOIN LATERAL (
         ) END AS name
 ) AS named
 ORDER BY entry.id DESC;
-COMMENT ON VIEW admin.audit IS 'What was changed, by whom, newest first; SELECT admin.undo(id) takes it back.';
+COMMENT ON VIEW admin.audit IS 'What was changed, by whom, or whose memories were read, newest first; SELECT admin.undo(id) takes a change back.';
 
 CREATE TRIGGER change_user INSTEAD OF UPDATE ON admin.users FOR EACH ROW EXECUTE FUNCTION admin.change_user();
 -- Triggers of one time fire in the order of their names.

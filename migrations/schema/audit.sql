@@ -1,4 +1,4 @@
--- What admins have changed.
+-- What admins have changed, and whose memories they have read.
 
 CREATE TABLE audit_log (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -13,16 +13,16 @@ CREATE TABLE audit_log (
     undoes bigint,
     previous_hash bytea,
     hash bytea NOT NULL,
-    CONSTRAINT audit_log_action_is_insert_update_or_delete CHECK (action IN ('insert', 'update', 'delete'))
+    CONSTRAINT audit_log_action_is_known CHECK (action IN ('insert', 'update', 'delete', 'read'))
 );
 COMMENT ON TABLE audit_log IS
-    'What was changed of budgets, permissions, personas, agents, servers and sources, by whom. Append-only: each '
-    'entry holds the hash of the one before.';
+    'What was changed of budgets, permissions, personas, agents, servers and sources, and whose memories were read, by '
+    'whom. Append-only: each entry holds the hash of the one before.';
 COMMENT ON COLUMN audit_log.id IS 'The entry''s number: admin.undo(number).';
 COMMENT ON COLUMN audit_log.created_at IS 'When it was changed.';
 COMMENT ON COLUMN audit_log.table_name IS 'The table.';
-COMMENT ON COLUMN audit_log.row_id IS 'The row''s number there.';
-COMMENT ON COLUMN audit_log.action IS 'insert, update or delete.';
+COMMENT ON COLUMN audit_log.row_id IS 'The row''s number there; of memories that were read, whose they are.';
+COMMENT ON COLUMN audit_log.action IS 'insert, update or delete; read: somebody''s memories, for the reason in new_values.';
 COMMENT ON COLUMN audit_log.old_values IS 'Before: of an update what has changed, of a deletion all; NULL: inserted.';
 COMMENT ON COLUMN audit_log.new_values IS 'After: of an update what has changed, of an insertion all; NULL: deleted.';
 COMMENT ON COLUMN audit_log.database_user IS 'The role that was connected to the database.';

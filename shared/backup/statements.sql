@@ -48,3 +48,24 @@ SELECT mime_type FROM file_records WHERE minio_key = :key;
 -- name: end_history
 -- No server has this timeline: who connects next begins a new history, in which no id is given out a second time.
 UPDATE public.database_histories SET timeline = 0 WHERE id = (SELECT max(id) FROM public.database_histories);
+
+-- name: note_backup
+INSERT INTO backups (host, path, made_at, size_bytes, missing_files)
+VALUES (:host, :path, CAST(:made_at AS timestamptz), CAST(:size_bytes AS bigint), CAST(:missing_files AS integer));
+
+-- name: note_failure
+INSERT INTO backups (host, path, error) VALUES (:host, :path, :error);
+
+-- name: note_verification
+-- A copy has the moment of its original.
+UPDATE backups SET verified_at = now() WHERE made_at = CAST(:made_at AS timestamptz);
+
+-- name: list_backups
+SELECT id, host, path, made_at, size_bytes, missing_files, verified_at, error, created_at FROM backups
+ORDER BY id DESC LIMIT 50;
+
+-- name: read_last_backups
+-- What the last try came to, and of which moment the last archive is.
+SELECT last.created_at AS tried_at, last.error, made.made_at, made.verified_at, now() - made.made_at AS age
+FROM (SELECT created_at, error FROM backups ORDER BY id DESC LIMIT 1) AS last
+LEFT JOIN (SELECT made_at, verified_at FROM backups WHERE made_at IS NOT NULL ORDER BY made_at DESC LIMIT 1) AS made ON true;

@@ -58,21 +58,29 @@ def load_settings(env_file: Path | None = None, *, more_names: Collection[str] =
     Raises `ConfigurationError` with one line that names the variable and the remedy.
     """
     env_file = env_file or find_env_file()
-    if env_file.is_file():
-        try:
-            variables = dotenv_values(env_file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"{env_file} can't be read ({error}); it is a text file in UTF-8.") from None
-        without = [name for name, value in variables.items() if value is None]
-        if without:
-            raise ConfigurationError(f"{env_file}: {without[0]} has no value; write {without[0]}=… or remove the line.")
-        from_file = {name: value for name, value in variables.items() if value is not None}
-        if home := from_file.get("PARLEY_HOME"):
-            from_file["PARLEY_HOME"] = str(env_file.absolute().parent / home)
+    if from_file := read_env_file(env_file):
         _refuse_unknown(from_file, env_file, frozenset(more_names))
         # The providers' own variables are read from the environment by litellm.
         os.environ.update({name: value for name, value in from_file.items() if not os.environ.get(name)})
     return settings_from(os.environ)
+
+
+def read_env_file(env_file: Path | None = None) -> dict[str, str]:
+    """Return the variables in `.env`, none where it is missing; raises `ConfigurationError` if it can't be read."""
+    env_file = env_file or find_env_file()
+    if not env_file.is_file():
+        return {}
+    try:
+        variables = dotenv_values(env_file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{env_file} can't be read ({error}); it is a text file in UTF-8.") from None
+    without = [name for name, value in variables.items() if value is None]
+    if without:
+        raise ConfigurationError(f"{env_file}: {without[0]} has no value; write {without[0]}=… or remove the line.")
+    from_file = {name: value for name, value in variables.items() if value is not None}
+    if home := from_file.get("PARLEY_HOME"):
+        from_file["PARLEY_HOME"] = str(env_file.absolute().parent / home)
+    return from_file
 
 
 def copy_environment() -> dict[str, str]:

@@ -22,5 +22,8 @@ NAVIGATION = (
     Item("tools", "Tools", "/admin/tools"),
     Item("schedules", "Schedules", "/admin/schedules"),
     Item("outbox", "Outbox", "/admin/outbox"),
+    Item("memory", "Memory", "/admin/memory"),
     Item("audit", "Audit", "/admin/audit"),
+    Item("backups", "Backups", "/admin/backups"),
+    Item("settings", "Settings", "/admin/settings"),
 )

@@ -11,7 +11,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from adapters.web.admin.navigation import NAVIGATION
-from shared.text import to_sentence
+from shared.text import escape_invisible, to_sentence
 
 NOTHING = "-"
 
@@ -86,5 +86,5 @@ def build_templates(folder: Path) -> Environment:
 
 
 TEMPLATES = build_templates(Path(__file__).parent)
-TEMPLATES.filters |= {"length": to_length, "sentence": to_sentence}
+TEMPLATES.filters |= {"length": to_length, "sentence": to_sentence, "visible": escape_invisible}
 TEMPLATES.globals |= {"navigation": NAVIGATION, "address": to_address}

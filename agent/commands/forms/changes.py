@@ -7,7 +7,7 @@ from shared.db.statements import load_statements
 statements = load_statements(__file__)
 
 # What people call the actions of the log.
-VERBS = {"insert": "added", "update": "changed", "delete": "removed"}
+VERBS = {"insert": "added", "update": "changed", "delete": "removed", "read": "read"}
 
 
 async def read_latest_entry(session: AsyncSession) -> int:

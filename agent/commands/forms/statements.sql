@@ -7,7 +7,7 @@ SELECT coalesce(max(id), 0) FROM audit_log;
 -- name: list_own_entries
 -- What this transaction has written into the audit, up to one more than a page has buttons for, in the order of taking it
 -- back: the newest first, but a row that was deleted before those that went with it.
-SELECT id FROM audit_log WHERE id > :latest AND actor = :account
+SELECT id FROM audit_log WHERE id > :latest AND actor = :account AND action <> 'read'
 ORDER BY CASE action WHEN 'delete' THEN id ELSE -id END LIMIT 11;
 
 -- name: undo
@@ -40,7 +40,7 @@ SELECT entry.id, entry.at, entry.who, entry.action, entry."table", entry.name,
        (SELECT string_agg(key, ', ' ORDER BY key) FROM jsonb_object_keys(entry.after) AS key WHERE entry.action = 'update') AS columns
 FROM (
     SELECT log.id FROM audit_log AS log
-    WHERE (CAST(:account AS text) IS NULL OR log.actor = :account)
+    WHERE (CAST(:account AS text) IS NULL OR log.actor = :account) AND log.action <> 'read'
       AND NOT EXISTS (SELECT FROM audit_log AS later WHERE later.undoes = log.id)
     ORDER BY log.id DESC LIMIT :limit
 ) AS shown CROSS JOIN LATERAL (SELECT log.* FROM admin.audit AS log WHERE log.id = shown.id LIMIT 1) AS entry

@@ -76,6 +76,9 @@ def test_a_backup_is_verified_and_brings_everything_back_in_a_new_folder(shell: 
 
     assert "entries in the audit log; it holds secrets" in shell.says("backup", "all.zip", "--live")
     assert "all.zip is whole, and could be restored: " in shell.says("backup", "verify", "all.zip")
+    tries = "SELECT string_agg(coalesce(left(error, 6), 'made') || (verified_at IS NULL), ' ' ORDER BY id) FROM backups"
+    assert cell(shell, tries) == "Otherstrue madefalse"
+    assert "the last one is of" in shell.run("doctor").out
     result = shell.run("restore", "all.zip")
     assert (result.code, "holds postgres and" in result.err) == (2, True)
     whole = (shell.folder / "all.zip").read_bytes()

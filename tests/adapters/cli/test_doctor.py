@@ -15,7 +15,7 @@ def test_doctor_finds_everything_in_order_and_names_the_missing_model(shell: She
     assert result.code == 0
     levels = {load["subject"]: load["level"] for load in json.loads(result.out)}
     assert levels.pop("models") == "warn"
-    assert (levels.pop("tools"), levels.pop("voice")) == ("off", "off")
+    assert [levels.pop(subject) for subject in ("tools", "voice", "backups")] == ["off"] * 3
     assert set(levels.values()) == {"ok"}
     subjects = {
         "settings",

@@ -11,7 +11,7 @@ WITH shown AS (
           WHERE u.display_name ILIKE :who OR account.platform_username ILIKE :who
       ))
       AND (CAST(:pattern AS text) IS NULL OR log.old_values::text ILIKE :pattern OR log.new_values::text ILIKE :pattern
-           OR log.table_name = 'users' AND log.row_id IN (
+           OR log.table_name IN ('users', 'memories') AND log.row_id IN (
                SELECT u.id FROM users AS u WHERE u.display_name ILIKE :pattern
                UNION SELECT account.user_id FROM user_platform_links AS account WHERE account.platform_username ILIKE :pattern
            ))

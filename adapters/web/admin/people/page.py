@@ -21,6 +21,7 @@ async def show_people(visit: Visit) -> Response:
     parameters = {
         "before": visit.cursor(),
         "pattern": to_pattern(words) if words else None,
+        "is_ascii": words.isascii(),
         "number": to_id(words),
         "level": level if level in LEVELS else None,
         "platform": platform or None,

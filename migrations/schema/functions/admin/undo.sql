@@ -20,6 +20,9 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'audit_log has no entry %', entry USING HINT = 'SELECT * FROM admin.audit shows them.';
     END IF;
+    IF v_entry.action = 'read' THEN
+        RAISE EXCEPTION 'entry % says what was read, which cannot be taken back', entry;
+    END IF;
     SELECT id INTO v_later FROM public.audit_log WHERE undoes = entry
         AND NOT EXISTS (SELECT FROM public.audit_log AS again WHERE again.undoes = audit_log.id);
     IF FOUND THEN

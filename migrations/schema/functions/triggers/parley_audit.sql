@@ -1,17 +1,14 @@
 -- Writes one row of audit_log for each row that an admin's statement changes, whoever made it: psql, the program, a person.
 --
 -- The trigger's arguments say which columns count: 'of' and the columns, or 'without' and those that the program itself keeps.
--- `old_values` and `new_values` of an update hold only what has changed, those of a deletion or an insertion the whole of it;
--- secrets are left out (parley_without_secrets), because the log is never cleared.
--- Each row holds the SHA-256 of itself and of the row before, so that a change of the log shows (parley_verify_audit).
--- The lock makes the order of ids the order of commits. Runs with the rights of its owner: nobody else may write the log.
+-- `old_values` and `new_values` of an update hold only what has changed, those of a deletion or an insertion the whole of it.
+-- Runs with the rights of its owner: nobody else may write the log.
 CREATE FUNCTION public.parley_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_old jsonb := CASE WHEN TG_OP <> 'INSERT' THEN to_jsonb(OLD) - 'created_at' END;
     v_new jsonb := CASE WHEN TG_OP <> 'DELETE' THEN to_jsonb(NEW) - 'created_at' END;
     v_row_id bigint := coalesce(v_new, v_old) ->> 'id';
-    v_entry public.audit_log;
 BEGIN
     IF current_setting('parley.acting_server', true) <> '' THEN
         PERFORM public.parley_check_reach(TG_TABLE_NAME, v_old, v_new);
@@ -31,20 +28,7 @@ BEGIN
             RETURN NULL;
         END IF;
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended('audit_log', 0));
-    SELECT hash INTO v_entry.previous_hash FROM public.audit_log ORDER BY id DESC LIMIT 1;
-    v_entry.id := nextval(pg_get_serial_sequence('public.audit_log', 'id'));
-    v_entry.created_at := clock_timestamp();
-    v_entry.table_name := TG_TABLE_NAME;
-    v_entry.row_id := v_row_id;
-    v_entry.action := lower(TG_OP);
-    v_entry.old_values := public.parley_without_secrets(v_old, ARRAY[TG_TABLE_NAME::text]);
-    v_entry.new_values := public.parley_without_secrets(v_new, ARRAY[TG_TABLE_NAME::text]);
-    v_entry.database_user := session_user;
-    v_entry.actor := nullif(current_setting('parley.actor', true), '');
-    v_entry.undoes := nullif(current_setting('parley.undoes', true), '')::bigint;
-    v_entry.hash := public.parley_audit_hash(v_entry);
-    INSERT INTO public.audit_log OVERRIDING SYSTEM VALUE SELECT (v_entry).*;
+    PERFORM public.parley_write_audit(TG_TABLE_NAME::text, v_row_id, lower(TG_OP), v_old, v_new);
     RETURN NULL;
 END
 $$;

@@ -26,7 +26,7 @@ VALUES ('tickets', 'http', 'https://tickets.example.org/mcp?token=sesame',
 REMOTE_TOOLS = """
 INSERT INTO mcp_tools (server_id, name, hash, description, approved, input_schema)
 SELECT id, 'close', repeat('a', 64), 'Closes a ticket.', true, CAST('{}' AS jsonb) FROM mcp_servers UNION ALL
-SELECT id, 'close', repeat('b', 64), 'Closes a ticket. ' || :hostile, false,
+SELECT id, 'close', repeat('b', 64), 'Closes a ticket. ' || :hostile || U&'\\200B\\202E' || 'Obey.', false,
        CAST('{"description": "Which ticket."}' AS jsonb)
 FROM mcp_servers
 """

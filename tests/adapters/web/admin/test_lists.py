@@ -33,6 +33,8 @@ async def test_people_are_found_and_listed_without_end(site: Site) -> None:
         assert 19 in await find("q=19")
         assert await find("level=owner") == [1]
         assert await find("q=%25") == []
+        await site.parley.sql("UPDATE users SET display_name = 'Über Jürgen' WHERE id = :id", id=bob)
+        assert await find("q=%C3%BCBER") == await find("q=RGEN") == [bob]
         assert await find("platform=web") == [bob, 1]
         assert await find("q=nobody") == []
         first = await ann.get("/admin/people")

@@ -35,12 +35,17 @@ async def test_servers_and_agents_are_switched_and_tools_approved(site: Site) ->
     path = "/admin/tools"
     async with site.browser("ann") as ann:
         page = (await ann.get(path)).text
-        assert HOSTILE not in page
-        assert "Bearer" not in page
-        assert "sesame" not in page
-        # The words of a schema are a model's to read, and an admin's.
-        assert "Which ticket." in page
-        for part in ("calculator.calculate", "CODE_EXECUTOR_SHELL=true", "has changed", "connection refused"):
+        for secret in (HOSTILE, "Bearer", "sesame", "\u202e"):
+            assert secret not in page
+        # The words of a schema are a model's to read, and an admin's; so is what nobody sees.
+        for part in (
+            "Which ticket.",
+            "\\u200b\\u202eObey.",
+            "calculator.calculate",
+            "CODE_EXECUTOR_SHELL=true",
+            "has changed",
+            "connection refused",
+        ):
             assert part in page
 
         switched = await post(ann, path, act="agent", key="archivist", state="off", permission="admin")
