@@ -184,6 +184,7 @@ class ToolContext:
 
 Run = Callable[..., Awaitable[Any]]
 Needs = Callable[[Settings], str | None]
+Words = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,8 @@ class Tool:
     effects; None means that all tools do which are not `read_only`. `confirms` ones ask the person themselves, always.
     `spends_budget` ones call models on the person's budget. What `computes` ones return follows from their arguments
     alone, so that whoever chose these has chosen it. `needs` returns why the tool is off with these settings,
-    None when it is on.
+    None when it is on. `words` say to people what a call does while it runs, and what it has done: `{name}` stands for
+    that argument, and what stands in square brackets is left out without it.
 
     Kinds of tools may say more: calls of `resumable` ones are turns with a journal of their own, so that one that was
     interrupted is made again with the same id, and what it has read is found there; `owns_bare_name` ones are meant by
@@ -220,6 +222,7 @@ class Tool:
     spends_budget: bool = False
     computes: bool = False
     needs: Needs | None = None
+    words: Words | None = None
 
     def acts_on(self, arguments: Mapping[str, Any]) -> bool:
         """Tell whether this call needs confirmation in a turn that has read both untrusted and private text."""
@@ -316,6 +319,7 @@ def tool(
     spends_budget: bool = False,
     computes: bool = False,
     needs: Needs | None = None,
+    words: Words | None = None,
 ) -> Callable[[Run], Tool]:
     """Make an async function in a module's `__init__.py` a tool. The parameters are described in `Tool`."""
 
@@ -338,6 +342,7 @@ def tool(
             spends_budget=spends_budget,
             computes=computes,
             needs=needs,
+            words=words,
         )
 
     return decorate

@@ -21,6 +21,7 @@ EDITED = (
     "loop_mode",
     "allow_mentions",
     "suggestions",
+    "open_to",
 )
 COLUMNS = ("id", *EDITED, "is_default", PROMPT)
 TEXT = ((str, NoneType), "a text (ids in quotes), or null")

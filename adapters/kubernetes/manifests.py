@@ -92,6 +92,8 @@ class PersonaSpec(Spec):
     """May replies mention people?"""
     suggestions: tuple[str, ...] | None = None
     """What an empty chat of the page suggests to say: at most six texts of 80 characters; none: what it always does."""
+    open_to: Literal["guest", "user", "admin", "owner"] | None = None
+    """Who may choose it for a chat of the page; none: nobody."""
 
 
 class AgentEnvironment(_Model):

@@ -24,7 +24,7 @@ SELECT persona.id, persona.name, persona.system_prompt AS instructions, persona.
        persona.allowed_modules AS tools, persona.max_iterations AS steps, persona.skills, persona.platform,
        persona.platform_server_id AS server, persona.platform_channel_id AS channel, persona.is_default AS is_default,
        persona.max_tokens_per_request AS max_tokens, persona.max_temperature, persona.loop_mode, persona.allow_mentions,
-       persona.suggestions,
+       persona.suggestions, persona.open_to,
        NULL AS secretless,
        EXISTS (
            SELECT FROM admin.agents AS agent WHERE agent.persona_id = persona.id AND agent.has_own_persona
@@ -89,7 +89,7 @@ SELECT admin.define_persona(
     :name, :instructions, platform => :platform, server => :server, channel => :channel, modules => :tools,
     skills => :skills, model => :model, max_tokens => :max_tokens, max_temperature => :max_temperature,
     max_iterations => :steps, loop_mode => :loop_mode, allow_mentions => :allow_mentions, is_default => :is_default,
-    suggestions => :suggestions
+    suggestions => :suggestions, open_to => :open_to
 );
 
 -- name: define_agent

@@ -106,6 +106,7 @@ def page_routes() -> list[Route]:
         Route("/page/chats/{chat}", chats.change_chat, methods=["PATCH"]),
         Route("/page/chats/{chat}", chats.delete_chat, methods=["DELETE"]),
         Route("/page/chats/{chat}/messages", chats.get_messages),
+        Route("/page/chats/{chat}/choices", chats.put_choices, methods=["PUT"]),
         Route("/page/chats/{chat}/messages/{message}/events", chat.get_message_events),
         Route("/page/chats/{chat}/arrivals", chat.get_arrivals),
         Route("/page/chats/{chat}/export", lazy("adapters.web.page.exports", "export_chat")),

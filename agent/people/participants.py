@@ -149,9 +149,12 @@ async def to_participants(
     if message.is_anonymous:
         # All who are not named share an account, but nothing that is remembered.
         user, conversation = replace(user, has_memories=False), replace(conversation, has_memories=False)
+    resolved = to_persona(SimpleNamespace(**persona) if persona else None, user.permission, settings)
+    if found["model"] in settings.llm_models:
+        resolved = replace(resolved, model=found["model"])
     return Participants(
         user=user,
-        persona=to_persona(SimpleNamespace(**persona) if persona else None, user.permission, settings),
+        persona=resolved,
         conversation=conversation,
         turn_id=found["turn_id"],
         agents=to_agents(found["agents"]) if found["agents"] else (),

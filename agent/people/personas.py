@@ -16,8 +16,12 @@ statements = load_statements(__file__)
 async def resolve_persona(
     session: Session, place: Place, permission: Permission, *, settings: Settings
 ) -> ResolvedPersona:
-    """Return the persona of the channel, else of the server, the platform, the default, or the built-in one."""
+    """Return the persona of the channel, else of the server, the platform, the default, or the built-in one.
+
+    Where a person has chosen another one for their conversation, it is that.
+    """
     parameters = {"platform": place.platform, "server": place.server, "channel": place.channel}
+    parameters |= {"thread": place.thread, "permission": permission.label}
     return to_persona((await session.execute(statements.find_persona, parameters)).one_or_none(), permission, settings)
 
 

@@ -2,7 +2,15 @@
 SELECT * FROM parley_find_user(:sender_platform, :platform_user_id);
 
 -- name: find_persona
-SELECT * FROM parley_find_persona(NULL, :platform, :server, :channel);
+-- That of the place, unless the person has chosen another one for the conversation.
+SELECT persona.* FROM (
+    SELECT chosen.*, 0 AS rank FROM conversations AS place
+    CROSS JOIN LATERAL parley_find_chosen_persona(place.chosen_persona_id, :permission) AS chosen
+    WHERE place.platform = :platform AND place.platform_server_id IS NOT DISTINCT FROM :server
+      AND place.platform_channel_id = :channel AND place.platform_thread_id IS NOT DISTINCT FROM :thread
+      AND place.chosen_persona_id IS NOT NULL
+    UNION ALL SELECT *, 1 FROM parley_find_persona(NULL, :platform, :server, :channel)
+) AS persona ORDER BY rank LIMIT 1;
 
 -- name: get_persona
 SELECT * FROM parley_find_persona(:id, NULL, NULL, NULL);

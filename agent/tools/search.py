@@ -97,7 +97,13 @@ def build_search(left_out: Sequence[Tool]) -> tuple[Tool, Tool]:
     find_tool.__doc__ = f"Find tools by words. More tools than are listed here have: {cut(', '.join(modules), 300)}."
     use_tool.__doc__ = "Use a tool that find_tool has found, with its name and arguments as they are described there."
     return (
-        Tool(find_tool, Permission.GUEST, read_only=True, module=MODULE),
+        Tool(
+            find_tool,
+            Permission.GUEST,
+            read_only=True,
+            module=MODULE,
+            words=("Looking for a tool", "Looked for a tool"),
+        ),
         Tool(use_tool, Permission.GUEST, read_only=True, module=MODULE),
     )
 

@@ -9,6 +9,8 @@ CREATE TABLE conversations (
     is_direct boolean NOT NULL DEFAULT false,
     user_id bigint REFERENCES users ON DELETE SET NULL,
     persona_id bigint REFERENCES personas ON DELETE SET NULL,
+    chosen_persona_id bigint REFERENCES personas ON DELETE SET NULL,
+    chosen_model text,
     started_at timestamptz NOT NULL DEFAULT now(),
     last_active_at timestamptz NOT NULL DEFAULT now(),
     is_summarized boolean NOT NULL DEFAULT false,
@@ -38,6 +40,9 @@ COMMENT ON COLUMN conversations.platform_thread_id IS 'Thread; NULL: the channel
 COMMENT ON COLUMN conversations.is_direct IS 'A direct message: nobody else reads it.';
 COMMENT ON COLUMN conversations.user_id IS 'Who wrote first.';
 COMMENT ON COLUMN conversations.persona_id IS 'The persona that answered last.';
+COMMENT ON COLUMN conversations.chosen_persona_id IS
+    'The persona that the person has chosen, as long as it is open to them (parley_choose); NULL: that of the place.';
+COMMENT ON COLUMN conversations.chosen_model IS 'Likewise the model to try first; NULL: that of the persona.';
 COMMENT ON COLUMN conversations.started_at IS 'First message.';
 COMMENT ON COLUMN conversations.last_active_at IS 'Last reply.';
 COMMENT ON COLUMN conversations.is_summarized IS 'Does the summary hold all that was said?';
@@ -61,6 +66,7 @@ COMMENT ON COLUMN conversations.facts_retry_at IS 'When facts may be drawn again
 COMMENT ON COLUMN conversations.shown_turns IS
     'Ids of turns in the branch that is chosen, those to come included: no others are shown to a model; NULL: all are.';
 COMMENT ON COLUMN conversations.created_at IS 'When the row was made.';
+CREATE INDEX ix_conversations_chosen_persona_id ON conversations (chosen_persona_id) WHERE chosen_persona_id IS NOT NULL;
 CREATE INDEX ix_conversations_persona_id ON conversations (persona_id);
 CREATE INDEX ix_conversations_summary_due ON conversations (summary_due_at) WHERE summary_due_at IS NOT NULL;
 CREATE INDEX ix_conversations_user_id ON conversations (user_id);

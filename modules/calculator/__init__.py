@@ -11,7 +11,13 @@ from shared.tools import ToolContext, tool
 EXAMPLES = ("12 * (3 + 4)", "20% of 80", "5 ft in cm", "100 km/h to mph", "21 °C in °F")
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, computes=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    computes=True,
+    words=("Calculating {expression}", "Calculated {expression}"),
+)
 async def calculate(context: ToolContext, expression: str) -> dict[str, str]:
     """Work out e.g. 20% of (3+4)^2, or 5 ft in cm.
 

@@ -13,7 +13,13 @@ from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, computes=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    computes=True,
+    words=("Looking up {holiday_name}", "Looked up {holiday_name}"),
+)
 async def resolve_holiday(context: ToolContext, holiday_name: str, year: int | None = None) -> dict[str, Any]:
     """Get a holiday's dates.
 
@@ -24,7 +30,13 @@ async def resolve_holiday(context: ToolContext, holiday_name: str, year: int | N
     return _to_result(await asyncio.to_thread(get_holiday, holiday_name, year, today))
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, computes=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    computes=True,
+    words=("Working out when “{hint}” is", "Worked out when “{hint}” is"),
+)
 async def resolve_date_hint(context: ToolContext, hint: str) -> dict[str, Any]:
     """Get the dates of e.g. next weekend.
 
@@ -44,7 +56,13 @@ async def resolve_date_hint(context: ToolContext, hint: str) -> dict[str, Any]:
 
 
 # Not for guests, whose list of tools is kept short.
-@tool(requires=Permission.USER, read_only=True, repeatable=True, computes=True)
+@tool(
+    requires=Permission.USER,
+    read_only=True,
+    repeatable=True,
+    computes=True,
+    words=("Listing the holidays of {country}", "Listed the holidays of {country}"),
+)
 async def list_holidays(
     context: ToolContext, country: Annotated[str, Field(max_length=80)], year: int | None = None
 ) -> dict[str, Any]:

@@ -39,7 +39,14 @@ def needs_shell(settings: Settings) -> str | None:
 
 
 # `acts=False`: nothing leaves the sandbox but what the person is shown.
-@tool(requires=Permission.USER, acts=False, timeout_seconds=SECONDS, reads_untrusted=True, reads_private=True)
+@tool(
+    requires=Permission.USER,
+    acts=False,
+    timeout_seconds=SECONDS,
+    reads_untrusted=True,
+    reads_private=True,
+    words=("Running a program", "Ran a program"),
+)
 async def run_python(context: ToolContext, code: Code, keep_state: bool = False) -> dict[str, Any]:
     """Run Python with numpy, pandas, matplotlib, without network. Files it writes and plots are sent with the reply.
 
@@ -61,7 +68,14 @@ async def run_python(context: ToolContext, code: Code, keep_state: bool = False)
     return await execute(context, Request(code, keeps_state=keep_state))
 
 
-@tool(requires=Permission.OWNER, timeout_seconds=SECONDS, reads_untrusted=True, reads_private=True, needs=needs_shell)
+@tool(
+    requires=Permission.OWNER,
+    timeout_seconds=SECONDS,
+    reads_untrusted=True,
+    reads_private=True,
+    needs=needs_shell,
+    words=("Running {command}", "Ran {command}"),
+)
 async def run_shell(context: ToolContext, command: Command) -> dict[str, Any]:
     """Run a shell command in the sandbox: the system's programs, without network. Files it writes are sent.
 
@@ -70,7 +84,14 @@ async def run_shell(context: ToolContext, command: Command) -> dict[str, Any]:
     return await execute(context, Request(command, is_shell=True))
 
 
-@tool(requires=Permission.USER, repeatable=True, acts=False, reads_private=True, needs=needs_sandbox)
+@tool(
+    requires=Permission.USER,
+    repeatable=True,
+    acts=False,
+    reads_private=True,
+    needs=needs_sandbox,
+    words=("Loading file {file_id} into the workspace", "Loaded file {file_id} into the workspace"),
+)
 async def load_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     """Put one of the person's files into the folder that run_python works in.
 
@@ -83,7 +104,14 @@ async def load_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     return {**file.note, "filename": file.filename, "size_bytes": file.size_bytes}
 
 
-@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True, needs=needs_sandbox)
+@tool(
+    requires=Permission.USER,
+    read_only=True,
+    repeatable=True,
+    reads_private=True,
+    needs=needs_sandbox,
+    words=("Looking at the workspace", "Looked at the workspace"),
+)
 async def list_files(context: ToolContext) -> dict[str, Any]:
     """List the files that run_python finds in its folder.
 

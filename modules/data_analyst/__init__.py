@@ -44,7 +44,13 @@ Share = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 
-@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True)
+@tool(
+    requires=Permission.USER,
+    read_only=True,
+    repeatable=True,
+    reads_private=True,
+    words=("Listing the data sources", "Listed the data sources"),
+)
 async def list_sources(context: ToolContext) -> dict[str, Any]:
     """List the data sources that the person may ask.
 
@@ -57,7 +63,7 @@ async def list_sources(context: ToolContext) -> dict[str, Any]:
     return {"sources": sources}
 
 
-@tool(**READS)
+@tool(**READS, words=("Looking at the source {source}", "Looked at the source {source}"))
 async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
     """Get a source's columns, its name in SQL, and example rows.
 
@@ -77,7 +83,7 @@ async def describe_source(context: ToolContext, source: Name) -> dict[str, Any]:
     }
 
 
-@tool(**READS)
+@tool(**READS, words=("Querying {source}", "Queried {source}"))
 async def query_source(
     context: ToolContext,
     source: Name,
@@ -105,7 +111,7 @@ async def query_source(
     return {"source": source_row.name, **rows.to_result()}
 
 
-@tool(**READS)
+@tool(**READS, words=("Comparing {source_a} with {source_b}", "Compared {source_a} with {source_b}"))
 async def compare_sources(
     context: ToolContext,
     source_a: Name,
@@ -130,7 +136,14 @@ async def compare_sources(
 
 
 # `acts=False`: the picture is shown only to the person, like an answer.
-@tool(requires=Permission.USER, acts=False, timeout_seconds=SECONDS, reads_untrusted=True, reads_private=True)
+@tool(
+    requires=Permission.USER,
+    acts=False,
+    timeout_seconds=SECONDS,
+    reads_untrusted=True,
+    reads_private=True,
+    words=("Drawing a chart of {source}", "Drew a chart of {source}"),
+)
 async def chart(
     context: ToolContext,
     source: Name,

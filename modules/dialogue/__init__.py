@@ -11,7 +11,7 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 Option = Annotated[str, Field(min_length=1, max_length=80)]
 
 
-@tool(requires=Permission.GUEST, read_only=True, ends_turn=True)
+@tool(requires=Permission.GUEST, read_only=True, ends_turn=True, words=("Finishing", "Finished"))
 async def task_completion(_context: ToolContext, result: NonEmpty) -> dict[str, Any]:
     """End with the result of the task, as the person shall read it.
 
@@ -20,7 +20,7 @@ async def task_completion(_context: ToolContext, result: NonEmpty) -> dict[str, 
     return {"message": result}
 
 
-@tool(requires=Permission.GUEST, read_only=True, ends_turn=True)
+@tool(requires=Permission.GUEST, read_only=True, ends_turn=True, words=("Asking you", "Asked you"))
 async def ask_question(
     _context: ToolContext, question: NonEmpty, options: Annotated[list[Option], Field(max_length=10)] | None = None
 ) -> dict[str, Any]:
@@ -34,7 +34,7 @@ async def ask_question(
     return {"message": "\n".join([question, "", *lines]), "options": options}
 
 
-@tool(requires=Permission.GUEST, read_only=True, ends_turn=True)
+@tool(requires=Permission.GUEST, read_only=True, ends_turn=True, words=("Answering", "Answered"))
 async def converse(_context: ToolContext, message: NonEmpty) -> dict[str, Any]:
     """Say something to the person and end the turn.
 

@@ -25,7 +25,7 @@ MAX_SKIPPED = 100_000
 
 
 # `acts=False`: a new file is shown only to the user, like an answer, and needs no confirmation.
-@tool(requires=Permission.GUEST, acts=False)
+@tool(requires=Permission.GUEST, acts=False, words=("Writing the document {title}", "Wrote the document {title}"))
 async def create_document(
     context: ToolContext,
     title: str,
@@ -41,7 +41,14 @@ async def create_document(
     return {**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    reads_untrusted=True,
+    reads_private=True,
+    words=("Reading file {file_id}", "Read file {file_id}"),
+)
 async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> dict[str, Any]:
     """Read a file's text.
 
@@ -55,7 +62,13 @@ async def read_document(context: ToolContext, file_id: int, offset: int = 0) -> 
     return {**head, **to_page(text, offset, size, is_table=file.mime_type == MIME_TYPES["csv"])}
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    reads_private=True,
+    words=("Listing your files", "Listed your files"),
+)
 async def list_files(context: ToolContext, skip: int = 0) -> list[dict[str, Any]]:
     """List the user's files, newest first.
 
@@ -76,7 +89,14 @@ async def list_files(context: ToolContext, skip: int = 0) -> list[dict[str, Any]
 
 
 # For users, because what guests are offered stays small.
-@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_untrusted=True, reads_private=True)
+@tool(
+    requires=Permission.USER,
+    read_only=True,
+    repeatable=True,
+    reads_untrusted=True,
+    reads_private=True,
+    words=("Searching your files for “{query}”", "Searched your files for “{query}”"),
+)
 async def search_files(context: ToolContext, query: str) -> dict[str, Any]:
     """Find files by name or text.
 
@@ -85,7 +105,13 @@ async def search_files(context: ToolContext, query: str) -> dict[str, Any]:
     return await search(context.storage, query)
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    reads_private=True,
+    words=("Making a link to file {file_id}", "Made a link to file {file_id}"),
+)
 async def get_file_link(context: ToolContext, file_id: int) -> dict[str, Any]:
     """Get a download link.
 
@@ -95,7 +121,12 @@ async def get_file_link(context: ToolContext, file_id: int) -> dict[str, Any]:
     return {**file.note, "file_id": file.file_id, "filename": file.filename, "url": file.url}
 
 
-@tool(requires=Permission.USER, repeatable=True, acts=False)
+@tool(
+    requires=Permission.USER,
+    repeatable=True,
+    acts=False,
+    words=("Renaming a file to {filename}", "Renamed a file to {filename}"),
+)
 async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict[str, Any]:
     """Rename a file.
 
@@ -105,7 +136,7 @@ async def rename_file(context: ToolContext, file_id: int, filename: str) -> dict
     return {**file.note, "file_id": file.file_id, "filename": file.filename}
 
 
-@tool(requires=Permission.GUEST)
+@tool(requires=Permission.GUEST, words=("Deleting file {file_id}", "Deleted file {file_id}"))
 async def delete_file(context: ToolContext, file_id: int) -> dict[str, Any]:
     """Delete a file.
 

@@ -35,7 +35,14 @@ def needs_model(settings: Settings) -> str | None:
 
 
 # `acts=False`: the image is shown only to the person, like an answer.
-@tool(requires=Permission.USER, acts=False, spends_budget=True, timeout_seconds=SECONDS, needs=needs_model)
+@tool(
+    requires=Permission.USER,
+    acts=False,
+    spends_budget=True,
+    timeout_seconds=SECONDS,
+    needs=needs_model,
+    words=("Drawing a picture[ of {title}]", "Drew a picture[ of {title}]"),
+)
 async def generate_image(
     context: ToolContext,
     prompt: str,
@@ -67,6 +74,7 @@ async def generate_image(
     reads_private=True,
     spends_budget=True,
     timeout_seconds=SECONDS,
+    words=("Looking at picture {file_id}", "Looked at picture {file_id}"),
 )
 async def describe_image(context: ToolContext, file_id: int, question: str = QUESTION) -> dict[str, Any]:
     """Answer a question about a picture among the user's files.

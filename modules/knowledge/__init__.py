@@ -18,7 +18,9 @@ PAGE = 50
 
 
 # `acts=False`: what is remembered is the person's alone, and keeps who may have written it.
-@tool(requires=Permission.GUEST, repeatable=True, acts=False)
+@tool(
+    requires=Permission.GUEST, repeatable=True, acts=False, words=("Remembering “{content}”", "Remembered “{content}”")
+)
 async def remember(context: ToolContext, content: str, everywhere: bool = False) -> dict[str, Any]:
     """Keep a fact about the user; `everywhere` if they wish.
 
@@ -28,7 +30,13 @@ async def remember(context: ToolContext, content: str, everywhere: bool = False)
     return {"memory_id": memory.id, "content": memory.content}
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    reads_private=True,
+    words=("Recalling what I know of “{query}”", "Recalled what I know of “{query}”"),
+)
 async def recall(
     context: ToolContext, query: str, k: int = 5, since: date | None = None, until: date | None = None
 ) -> dict[str, Any]:
@@ -52,7 +60,13 @@ async def recall(
     return {"memories": list(_fitting(context, memories)), **note}
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_private=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    reads_private=True,
+    words=("Listing what I remember", "Listed what I remember"),
+)
 async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
     """List the user's memories.
 
@@ -69,7 +83,7 @@ async def list_memories(context: ToolContext, skip: int = 0) -> dict[str, Any]:
     return {"memories": entries, **more}
 
 
-@tool(requires=Permission.GUEST, repeatable=True)
+@tool(requires=Permission.GUEST, repeatable=True, words=("Forgetting memory {memory_id}", "Forgot memory {memory_id}"))
 async def forget(context: ToolContext, memory_id: int) -> dict[str, Any]:
     """Delete a memory.
 

@@ -36,7 +36,7 @@ UNKNOWN_ACCURACY = 100.0
 
 
 # `acts=False`: places and reminders are the person's alone.
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER, acts=False, words=("Saving the place {name}", "Saved the place {name}"))
 async def save_place(
     context: ToolContext,
     name: Name,
@@ -70,7 +70,9 @@ async def save_place(
     return {"name": parameters["name"], "at": label, "radius_metres": radius_metres}
 
 
-@tool(requires=Permission.GUEST, read_only=True, reads_private=True)
+@tool(
+    requires=Permission.GUEST, read_only=True, reads_private=True, words=("Listing your places", "Listed your places")
+)
 async def list_places(context: ToolContext) -> dict[str, Any]:
     """List the person's places, and the reminders at them.
 
@@ -98,7 +100,7 @@ async def list_places(context: ToolContext) -> dict[str, Any]:
     }
 
 
-@tool(requires=Permission.USER)
+@tool(requires=Permission.USER, words=("Deleting the place {name}", "Deleted the place {name}"))
 async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
     """Delete a place with its reminders.
 
@@ -111,7 +113,7 @@ async def delete_place(context: ToolContext, name: Name) -> dict[str, Any]:
     return {"deleted": _plain(name)}
 
 
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER, acts=False, words=("Setting a reminder for {place}", "Set a reminder for {place}"))
 async def remind_at_place(
     context: ToolContext,
     place: Name,
@@ -148,7 +150,7 @@ async def remind_at_place(
     return {"reminder_id": row.id, "place": _plain(place), "on": on}
 
 
-@tool(requires=Permission.USER)
+@tool(requires=Permission.USER, words=("Cancelling reminder {reminder_id}", "Cancelled reminder {reminder_id}"))
 async def cancel_place_reminder(
     context: ToolContext, reminder_id: Annotated[int, Field(ge=1, lt=2**63)]
 ) -> dict[str, Any]:
@@ -163,7 +165,12 @@ async def cancel_place_reminder(
     return {"cancelled": reminder_id}
 
 
-@tool(requires=Permission.GUEST, read_only=True, reads_private=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    reads_private=True,
+    words=("Looking up where you are", "Looked up where you are"),
+)
 async def get_position(context: ToolContext) -> dict[str, Any]:
     """Tell where the person's phone was last, and how far from their places.
 
@@ -184,7 +191,7 @@ async def get_position(context: ToolContext) -> dict[str, Any]:
     }
 
 
-@tool(requires=Permission.USER, acts=True)
+@tool(requires=Permission.USER, acts=True, words=("Preparing to pair a phone", "Prepared to pair a phone"))
 async def pair_phone(context: ToolContext) -> dict[str, Any]:
     """Give the person a link that connects the OwnTracks app of their phone; it opens once, for ten minutes.
 

@@ -16,7 +16,12 @@ Guests = Annotated[int, Field(ge=1, le=100)]
 Name = Annotated[str, Field(max_length=200)]
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    words=("Looking for rooms from {check_in} to {check_out}", "Looked for rooms from {check_in} to {check_out}"),
+)
 async def get_availability(context: ToolContext, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
     """Find free rooms and their prices; check_out is the day of departure.
 
@@ -28,7 +33,12 @@ async def get_availability(context: ToolContext, check_in: date, check_out: date
     return {**stay.to_fields(), "rooms": [offer.to_fields() for offer in offers]}
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    words=("Working out the price of {room} from {check_in}", "Worked out the price of {room} from {check_in}"),
+)
 async def quote(
     context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2
 ) -> dict[str, Any]:
@@ -43,7 +53,7 @@ async def quote(
     return {**stay.to_fields(), **offer.to_fields(), "prices": nights}
 
 
-@tool(requires=Permission.USER)
+@tool(requires=Permission.USER, words=("Holding {room} from {check_in}", "Held {room} from {check_in}"))
 async def hold(context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
     """Keep a room free for the person for some minutes, without booking it.
 
@@ -57,7 +67,9 @@ async def hold(context: ToolContext, room: Name, check_in: date, check_out: date
     return {"booking_id": booking.id, "status": "held", "held_until": until, **stay.to_fields(), **offer.to_fields()}
 
 
-@tool(requires=Permission.USER, confirms=True)
+@tool(
+    requires=Permission.USER, confirms=True, words=("Booking {room} from {check_in}", "Booked {room} from {check_in}")
+)
 async def book(context: ToolContext, room: Name, check_in: date, check_out: date, guests: Guests = 2) -> dict[str, Any]:
     """Book a room, also one that the person holds; the person is asked first.
 
@@ -71,7 +83,13 @@ async def book(context: ToolContext, room: Name, check_in: date, check_out: date
     return {"booking_id": booked.id, "status": "booked", **stay.to_fields(), **offer.to_fields()}
 
 
-@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_private=True)
+@tool(
+    requires=Permission.USER,
+    read_only=True,
+    repeatable=True,
+    reads_private=True,
+    words=("Listing your bookings", "Listed your bookings"),
+)
 async def list_bookings(context: ToolContext) -> dict[str, Any]:
     """List what the person has held and booked.
 
@@ -86,7 +104,9 @@ async def list_bookings(context: ToolContext) -> dict[str, Any]:
     return {"bookings": bookings}
 
 
-@tool(requires=Permission.USER, confirms=True)
+@tool(
+    requires=Permission.USER, confirms=True, words=("Cancelling booking {booking_id}", "Cancelled booking {booking_id}")
+)
 async def cancel(context: ToolContext, booking_id: int) -> dict[str, Any]:
     """Cancel a booking or a hold of the person; for a booking, the person is asked first.
 

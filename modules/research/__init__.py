@@ -36,6 +36,7 @@ def needs_engine(settings: Settings) -> str | None:
     reads_untrusted=True,
     acts=True,
     needs=needs_engine,
+    words=("Searching the web for “{query}”", "Searched the web for “{query}”"),
 )
 async def web_search(context: ToolContext, query: str, max_results: int = 5) -> dict[str, Any]:
     """Search the web; gives titles, URLs and snippets.
@@ -52,6 +53,7 @@ async def web_search(context: ToolContext, query: str, max_results: int = 5) -> 
     reads_untrusted=True,
     acts=True,
     needs=needs_engine,
+    words=("Searching the news for “{query}”", "Searched the news for “{query}”"),
 )
 async def news_search(context: ToolContext, query: str, max_results: int = 5, since: Since = "month") -> dict[str, Any]:
     """Search recent news.
@@ -61,7 +63,14 @@ async def news_search(context: ToolContext, query: str, max_results: int = 5, si
     return await _search(context, Query(query, max_results, "news", since=since))
 
 
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, reads_untrusted=True, acts=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    reads_untrusted=True,
+    acts=True,
+    words=("Reading {url}", "Read {url}"),
+)
 async def fetch_webpage(context: ToolContext, url: str, offset: int = 0) -> dict[str, Any]:
     """Read a web page or PDF: its main text, date and links.
 
@@ -86,7 +95,13 @@ async def fetch_webpage(context: ToolContext, url: str, offset: int = 0) -> dict
 
 
 @tool(
-    requires=Permission.USER, read_only=True, reads_untrusted=True, acts=False, spends_budget=True, timeout_seconds=120
+    requires=Permission.USER,
+    read_only=True,
+    reads_untrusted=True,
+    acts=False,
+    spends_budget=True,
+    timeout_seconds=120,
+    words=("Summarising a text", "Summarised a text"),
 )
 async def summarize_text(context: ToolContext, text: str, focus: str = "", max_words: int = 150) -> dict[str, Any]:
     """Summarise a long text.
@@ -97,7 +112,13 @@ async def summarize_text(context: ToolContext, text: str, focus: str = "", max_w
 
 
 @tool(
-    requires=Permission.USER, read_only=True, reads_untrusted=True, acts=True, spends_budget=True, timeout_seconds=120
+    requires=Permission.USER,
+    read_only=True,
+    reads_untrusted=True,
+    acts=True,
+    spends_budget=True,
+    timeout_seconds=120,
+    words=("Summarising {url}", "Summarised {url}"),
 )
 async def summarize_webpage(context: ToolContext, url: str, focus: str = "", max_words: int = 150) -> dict[str, Any]:
     """Summarise a long web page or PDF without reading it here.

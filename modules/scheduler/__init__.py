@@ -31,7 +31,7 @@ Text = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
 # `acts=False`: a job speaks to its person alone, and keeps who may have written its text.
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER, acts=False, words=("Scheduling “{text}”", "Scheduled “{text}”"))
 async def add_job(
     context: ToolContext,
     text: Text,
@@ -64,7 +64,7 @@ async def add_job(
     return _to_result(await context.schedule(text, timing, action=action), zone)
 
 
-@tool(requires=Permission.USER, acts=True)
+@tool(requires=Permission.USER, acts=True, words=("Setting up a watch[ of {url}]", "Set up a watch[ of {url}]"))
 async def watch(
     context: ToolContext,
     text: Text,
@@ -107,7 +107,14 @@ async def watch(
     return _to_result(await context.schedule(text, timing, action=action, check=check), zone)
 
 
-@tool(requires=Permission.USER, read_only=True, repeatable=True, reads_untrusted=True, acts=True)
+@tool(
+    requires=Permission.USER,
+    read_only=True,
+    repeatable=True,
+    reads_untrusted=True,
+    acts=True,
+    words=("Checking {url}", "Checked {url}"),
+)
 async def check_url(context: ToolContext, url: str, path: Path = "", contains: Words | None = None) -> dict[str, Any]:
     """Read a JSON or text address: its status, the value at a path of the JSON, and whether its text contains words.
 
@@ -124,7 +131,12 @@ async def check_url(context: ToolContext, url: str, path: Path = "", contains: W
     return result if contains is None else result | {"contains": contains.casefold() in body.casefold()}
 
 
-@tool(requires=Permission.GUEST, read_only=True, reads_private=True)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    reads_private=True,
+    words=("Listing your schedules", "Listed your schedules"),
+)
 async def list_jobs(context: ToolContext) -> dict[str, Any]:
     """List the person's scheduled jobs, the next one first.
 
@@ -135,7 +147,7 @@ async def list_jobs(context: ToolContext) -> dict[str, Any]:
     return result | _mark(jobs)
 
 
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER, acts=False, words=("Cancelling schedule {job_id}", "Cancelled schedule {job_id}"))
 async def cancel_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     """End a scheduled job; resume_job takes that back.
 
@@ -145,7 +157,7 @@ async def cancel_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     return {"job_id": job_id, "status": "cancelled"}
 
 
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER, acts=False, words=("Pausing schedule {job_id}", "Paused schedule {job_id}"))
 async def pause_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     """Let a scheduled job rest until resume_job.
 
@@ -155,7 +167,7 @@ async def pause_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     return {"job_id": job_id, "status": "paused"}
 
 
-@tool(requires=Permission.USER, acts=False)
+@tool(requires=Permission.USER, acts=False, words=("Resuming schedule {job_id}", "Resumed schedule {job_id}"))
 async def resume_job(context: ToolContext, job_id: int) -> dict[str, Any]:
     """Let a paused or cancelled job go on.
 

@@ -34,7 +34,14 @@ def needs_model(settings: Settings) -> str | None:
 
 
 # `acts=False`: the file is given only to the person, like an answer.
-@tool(requires=Permission.USER, acts=False, spends_budget=True, timeout_seconds=SECONDS, needs=needs_model)
+@tool(
+    requires=Permission.USER,
+    acts=False,
+    spends_budget=True,
+    timeout_seconds=SECONDS,
+    needs=needs_model,
+    words=("Recording a voice message", "Recorded a voice message"),
+)
 async def speak(context: ToolContext, text: str, voice: str | None = None, title: str = "answer") -> dict[str, Any]:
     """Speak a text: an audio file for the reply.
 

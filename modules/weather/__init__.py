@@ -14,7 +14,13 @@ MAX_PLACE_CHARS = 100
 
 
 # `acts=False`: the name of the place goes only to the service that the operator has chosen.
-@tool(requires=Permission.GUEST, read_only=True, repeatable=True, acts=False)
+@tool(
+    requires=Permission.GUEST,
+    read_only=True,
+    repeatable=True,
+    acts=False,
+    words=("Looking up the weather in {place}", "Looked up the weather in {place}"),
+)
 async def get_weather(
     context: ToolContext,
     place: str,

@@ -47,3 +47,4 @@ class Persona(Row, Base):
     allow_mentions: Mapped[bool] = mapped_column(server_default=FetchedValue())
     is_default: Mapped[bool] = mapped_column(server_default=FetchedValue())
     suggestions: Mapped[list[Any] | None]
+    open_to: Mapped[str | None]

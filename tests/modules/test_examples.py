@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -23,6 +24,7 @@ from tests.support.parley import Parley, open_parley
 from tests.support.pictures import picture
 from tests.support.tool_calls import variables
 
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
 # In place of this one, which no test may reach, the stand-in for the web is asked.
 SITE = "https://town.example"
 # Stays are booked a few years ahead at most: here it is always next year.
@@ -137,6 +139,15 @@ def answer(body: Body, tool: Tool, arguments: dict[str, object]) -> Answer:
         return Answer("The bridge opens on 3 May.")
     is_called = any(message["role"] == "tool" for message in body["messages"])
     return Answer("Done.") if is_called else Answer(tool_calls=[(tool.wire_name, arguments)])
+
+
+def test_every_tool_says_in_words_what_a_call_does_and_has_done() -> None:
+    for tool in discover(settings=Settings()).tools.values():
+        assert tool.words is not None, f"{tool.name} has no words"
+        running, done = tool.words
+        assert running != done, tool.name
+        for sentence in tool.words:
+            assert set(PLACEHOLDER.findall(sentence)) <= set(tool.parameters), tool.name
 
 
 def test_examples_are_not_sent_to_models() -> None:

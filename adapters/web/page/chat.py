@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, Json, StringConstraints, ValidationError
 from python_multipart.multipart import parse_options_header
 from sqlalchemy import select
 from starlette.datastructures import UploadFile
@@ -33,6 +33,7 @@ from adapters.web.faults import Fault, from_validation, invalid
 from adapters.web.guard import app_of
 from adapters.web.login.sessions import WebSession, session_in, session_of, with_session
 from adapters.web.page import history
+from adapters.web.page.choices import Choices, choose_first
 from adapters.web.page.transcript import to_replies
 from agent import commands
 from agent.app import App
@@ -53,12 +54,16 @@ Key = Annotated[str, StringConstraints(strict=True, pattern=rf"^{KEY.pattern}$")
 
 
 class Typed(Closed):
-    """The fields of `POST /chat/messages`; files are sent in the same form."""
+    """The fields of `POST /chat/messages`; files are sent in the same form.
+
+    `choices` come with the first message of a chat.
+    """
 
     chat: Key
     event_id: Key
     content: Text = ""
     confirmation: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    choices: Json[Choices] | None = None
 
     @property
     def decision(self) -> Decision | None:
@@ -123,6 +128,7 @@ async def post_chat_message(request: Request) -> Response:
         sender, place = Sender(PLATFORM, who), place_of(who, body.chat)
         if (answer := await _answer_command(app, sender, place, body=body)) is not None:
             return answer
+        await choose_first(app, sender, place, choices=body.choices)
         message = IncomingMessage(
             adapter="web",
             sender=sender,

@@ -18,6 +18,7 @@ from adapters.web.guard import app_of, is_ours
 from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page import history
 from adapters.web.page.chat import KEY, PLATFORM, place_in, to_prefix
+from adapters.web.page.choices import Choices, choose, list_offer, read_choices
 from adapters.web.page.transcript import read_turns
 from agent.app import App
 from agent.journal.files import FILES_HEADING
@@ -42,7 +43,6 @@ FILES_AT_ONCE = 100
 STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
 # As the transcript names a file that came with a message.
 FILE_LINE = re.compile(r"^- (.+) \(file_id \d+, .*$")
-END_OF_TITLE = re.compile(r"\s*\be\.g\.|[.;:,](?=\s|$)|\n")
 NO_STORE = {"Cache-Control": "no-store"}
 NO_CHAT = "There is no such chat."
 BUSY = "An answer is being written in this chat; stop it first."
@@ -126,10 +126,11 @@ async def get_messages(request: Request) -> Response:
         arrivals = await history.list_arrivals(session, place, f"{to_prefix(who)}:", after_turn=MAX_ID)
         newest_reply = await history.find_newest_reply(session, place)
         branch, _ = await history.find_changes(session, who, place)
+        choices = await read_choices(session, place)
         past = await read_turns(session, app, place.channel, who=who, before=before)
         arrivals = await history.leave_out_shown(session, arrivals, past["turns"])
     newest_reply = max([newest_reply, *(reply["reply_id"] for reply in past["replies"])])
-    newest = {"open": arrivals, "newest_reply": newest_reply, "branch": branch}
+    newest = {"open": arrivals, "newest_reply": newest_reply, "branch": branch, "choices": choices}
     return JSONResponse(past | newest, headers=NO_STORE)
 
 
@@ -142,6 +143,18 @@ async def change_chat(request: Request) -> Response:
         chat = await find_chat(session, session_of(request), place)
         parameters = {"user_id": chat.user_id, "channel": place.channel}
         await session.execute(statements.change_chat, parameters | change.model_dump())
+    return JSONResponse({}, headers=NO_STORE)
+
+
+@with_session
+async def put_choices(request: Request) -> Response:
+    """Choose who answers in a chat in which something was said, and by what model."""
+    app, place = app_of(request), place_in(request)
+    choices = await read_json(request, Choices, MAX_JSON_BYTES)
+    async with app.database.transaction() as session:
+        chat = await find_chat(session, session_of(request), place)
+        chosen = {"user_id": chat.user_id, "conversation_id": chat.conversation_id, "choices": choices}
+        await choose(session, app, place, **chosen)
     return JSONResponse({}, headers=NO_STORE)
 
 
@@ -256,17 +269,12 @@ async def get_state(request: Request) -> Response:
     app = app_of(request)
     async with app.database.transaction() as session:
         user = await find_user(session, Sender(PLATFORM, session_of(request)))
-        suggestions = (await session.execute(statements.find_suggestions)).scalar()
+        offer = await list_offer(session, app, user)
     has_model = bool(app.settings.llm_models) or app.settings.debug_mock_responses is not None
     is_owner = user is not None and user.permission >= Permission.OWNER
     has_admin_pages = user is not None and user.may(Permission.ADMIN) and is_ours(app, request.headers.get("host", ""))
     state = {"has_model": has_model, "is_owner": is_owner, "has_admin_pages": has_admin_pages}
     limits = {"max_bytes": max_body(app), "max_files": MAX_ATTACHMENTS}
     permission = Permission.GUEST if user is None else user.permission
-    # The beginning of what a tool says of itself.
-    tools = {
-        tool.name: END_OF_TITLE.split(tool.description, maxsplit=1)[0].strip()[:TITLE_CHARS]
-        for tool in app.toolbox.tools
-        if tool.requires <= permission
-    }
-    return JSONResponse(state | limits | {"tools": tools, "suggestions": suggestions or []}, headers=NO_STORE)
+    tools = {tool.name: tool.words for tool in app.toolbox.tools if tool.words and tool.requires <= permission}
+    return JSONResponse(state | limits | offer | {"tools": tools}, headers=NO_STORE)

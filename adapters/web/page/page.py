@@ -3,8 +3,10 @@
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Awaitable, Callable
 from functools import cache
+from html import escape
 from pathlib import Path
 
 from starlette.requests import Request
@@ -20,6 +22,9 @@ STATIC = Path(__file__).parent.parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
 BINARY_TYPES = {".png": "image/png", ".webmanifest": "application/manifest+json"}
 WORKER = STATIC / "worker.js"
+# All that the page says, for its HTML and its scripts; another language is another file with the same keys.
+TEXTS, TEXTS_MODULE = STATIC / "texts.en.json", STATIC / "texts.js"
+PLACEHOLDER = re.compile(r"\{\{ (\w+) \}\}")
 # What is shown while there is no network.
 OFFLINE = tuple(STATIC / name for name in ("offline.html", "style.css", "theme.js", "icon.svg"))
 
@@ -34,12 +39,21 @@ async def get_page(request: Request) -> Response:
         return show_entrance(app_of(request))
     # So that the page can tell what another person has left in this browser.
     person = hashlib.sha256(session.account.encode()).hexdigest()[:16]
-    page = (STATIC / "index.html").read_text("utf-8").replace("<html ", f'<html data-person="{person}" ', 1)
+    page = render_texts(STATIC / "index.html").replace("<html ", f'<html data-person="{person}" ', 1)
     response = HTMLResponse(page, headers=NO_STORE)
     # Each visit extends the session by 30 days.
     app = app_of(request)
     set_cookie(app, response, request.cookies[cookie_of(app)])
     return response
+
+
+@cache
+def render_texts(path: Path) -> str:
+    """Return a file of the page with the texts that it names; its scripts get all of them."""
+    content, texts = path.read_text("utf-8"), json.loads(TEXTS.read_text("utf-8"))
+    if path == TEXTS_MODULE:
+        return content.replace('{ TEXTS: "" }', json.dumps(texts, ensure_ascii=False))
+    return PLACEHOLDER.sub(lambda place: escape(texts[place[1]]), content)
 
 
 def static_routes() -> list[Route]:
@@ -61,7 +75,7 @@ async def get_worker(_request: Request) -> Response:
 @cache
 def _render_worker() -> str:
     # Another file, another version: browsers see that the worker has changed.
-    version = hashlib.sha256(b"".join(path.read_bytes() for path in OFFLINE)).hexdigest()[:16]
+    version = hashlib.sha256(b"".join(_read(path)[0] for path in OFFLINE)).hexdigest()[:16]
     listed = json.dumps([to_address(path) for path in OFFLINE])
     return WORKER.read_text("utf-8").replace("VERSION_OF_FILES", version).replace('["FILES"]', listed)
 
@@ -69,7 +83,8 @@ def _render_worker() -> str:
 @cache
 def _read(path: Path) -> tuple[bytes, bytes, str]:
     """Return a static file, the same compressed, and its tag; read with the first request, which many never have."""
-    content = path.read_bytes()
+    is_text = path.suffix == ".html" or path == TEXTS_MODULE
+    content = render_texts(path).encode() if is_text else path.read_bytes()
     return content, gzip.compress(content, mtime=0), f'"{hashlib.sha256(content).hexdigest()[:20]}"'
 
 

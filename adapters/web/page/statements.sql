@@ -187,10 +187,23 @@ ORDER BY messages.turn_id, seq LIMIT :limit;
 -- name: is_memory_paused
 SELECT is_memory_paused FROM users WHERE id = :user_id;
 
--- name: find_suggestions
--- Of the persona that answers on the page.
-SELECT persona.suggestions FROM parley_find_persona(NULL, 'web', NULL, NULL) AS answers
-JOIN personas AS persona ON persona.id = answers.id;
+-- name: list_offer
+-- The persona that answers on the page where nothing is chosen, if there is one, and what is open to a permission beside it.
+SELECT persona.name, persona.default_model AS model, persona.suggestions, (
+    SELECT jsonb_agg(jsonb_build_object('id', other.id, 'name', other.name) ORDER BY lower(other.name), other.id)
+    FROM personas AS other WHERE parley_is_open(other.open_to, :permission) AND other.id IS DISTINCT FROM persona.id
+) AS personas, (
+    SELECT array_agg(open.model) FROM open_models AS open WHERE parley_is_open(open.open_to, :permission)
+) AS models
+FROM (SELECT) AS one LEFT JOIN parley_find_persona(NULL, 'web', NULL, NULL) AS answers ON true
+LEFT JOIN personas AS persona ON persona.id = answers.id;
+
+-- name: read_choices
+SELECT chosen_persona_id, chosen_model FROM conversations
+WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL AND platform_channel_id = :channel;
+
+-- name: choose
+SELECT parley_choose(:conversation_id, :user_id, CAST(:choices AS jsonb));
 
 -- name: vote
 SELECT parley_vote(turns.id, CAST(:score AS smallint), :comment) FROM turns JOIN conversations ON conversations.id = conversation_id

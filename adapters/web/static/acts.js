@@ -1,6 +1,7 @@
 // What can be done with a message and an answer: asking again, saying it otherwise, going to and fro between branches.
 
 import { icon, node } from "./nodes.js";
+import { fill, texts } from "./texts.js";
 
 // The page does what a button says: it knows the chat.
 function button(className, name, detail, ...children) {
@@ -10,12 +11,12 @@ function button(className, name, detail, ...children) {
   return made;
 }
 
-export const againButton = (label = "Try again") => button("again", "again", null, label);
+export const againButton = (label = texts.try_again) => button("again", "again", null, label);
 
 // What was stopped or cut off goes on in a message of its own.
-export const goOnButton = () => button("again", "choice", { text: "Please go on." }, "Go on");
+export const goOnButton = () => button("again", "choice", { text: texts.please_go_on }, texts.go_on);
 
-export const editButton = () => button("", "edit", null, "Edit");
+export const editButton = () => button("", "edit", null, texts.edit);
 
 // A click says it as if it had been typed; a question for confirmation is answered by its id, whatever was said since.
 export const choiceButton = (text, confirmation, label = text) => button("choice", "choice", { text, confirmation }, label);
@@ -28,8 +29,8 @@ export function arrows({ place, total, previous, next }) {
     made.disabled = turn === null;
     return made;
   };
-  const group = node("span", "arrows", arrow("back", "Earlier version", previous), node("span", "", `${place}/${total}`), arrow("forth", "Later version", next));
+  const group = node("span", "arrows", arrow("back", texts.earlier_version, previous), node("span", "", `${place}/${total}`), arrow("forth", texts.later_version, next));
   group.setAttribute("role", "group");
-  group.setAttribute("aria-label", `Version ${place} of ${total}`);
+  group.setAttribute("aria-label", fill(texts.version_of, { place, total }));
   return group;
 }

@@ -2,6 +2,7 @@
 
 import { faultLine, node } from "./nodes.js";
 import { newId, refusal } from "./stream.js";
+import { texts } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -54,7 +55,7 @@ async function send(address, method, body) {
     return response.ok ? null : await refusal(response);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    return "The server can't be reached; please try again.";
+    return texts.unreachable;
   }
 }
 
@@ -69,11 +70,11 @@ function edit(message, save) {
   const id = newId();
   const text = node("textarea");
   text.value = messages.map((one) => one.querySelector(".bubble")?.textContent ?? "").filter(Boolean).join("\n");
-  text.setAttribute("aria-label", "Your message, said otherwise");
+  text.setAttribute("aria-label", texts.edited_message);
   text.rows = Math.min(10, text.value.split("\n").length + 1);
-  const cancel = node("button", "", "Cancel");
+  const cancel = node("button", "", texts.cancel);
   cancel.type = "button";
-  const form = node("form", "edit", text, node("div", "edit-acts", node("span", "facts", "What was said so far is kept as an earlier version."), cancel, node("button", "primary", "Send")));
+  const form = node("form", "edit", text, node("div", "edit-acts", node("span", "facts", texts.edit_keeps), cancel, node("button", "primary", texts.send)));
   const leave = () => {
     form.remove();
     message.classList.remove("editing");

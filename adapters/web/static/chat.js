@@ -1,6 +1,7 @@
 // The chat page: sends what is typed, follows the events of each turn, finds back after a lost connection or a reload.
 
 import { onBranches } from "./branches.js";
+import { firstChoices, offerChoices, showChoices } from "./choices.js";
 import { loadChats, nameChat, newestTitle, showCurrent, touch } from "./chats.js";
 import { limit, noteArrived, noteEnd, noteUnsent, openBox, takeMessage, write } from "./composer.js";
 import { follow } from "./following.js";
@@ -37,6 +38,7 @@ async function load(chat) {
   history.replaceState(null, "", `#${chat}`);
   localStorage.setItem(KEPT, chat);
   $("log").replaceChildren();
+  if (!isOpen) showChoices({ persona_id: null, model: null });
   $("welcome").hidden = true;
   closeSidebar();
   // What is in the box stays there when another branch of the chat is shown.
@@ -55,6 +57,7 @@ async function load(chat) {
   goOn(body);
   page.newest.reply = body.newest_reply;
   page.branch = body.branch;
+  showChoices(body.choices);
   for (const message of body.open) arrive(message, message.turn_id !== null);
   refresh();
   toEnd(true);
@@ -231,6 +234,8 @@ function form(chat, eventId, content, files, confirmation) {
   fields.set("event_id", eventId);
   fields.set("content", content);
   if (confirmation) fields.set("confirmation", String(confirmation));
+  const choices = firstChoices();
+  if (choices) fields.set("choices", choices);
   for (const file of files) fields.append("files", file, file.name);
   return fields;
 }
@@ -262,6 +267,7 @@ async function showState() {
   if (!response.ok) return;
   const state = await response.json();
   nameTools(state.tools);
+  offerChoices(state);
   limit(state.max_bytes, state.max_files);
   if (state.suggestions.length) document.querySelector(".ideas").replaceChildren(...state.suggestions.map(suggestion));
   $("open-admin").hidden = !state.has_admin_pages;

@@ -2,11 +2,12 @@
 
 import { faultLine, icon, node } from "./nodes.js";
 import { refusal } from "./stream.js";
+import { texts } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 
 const DAY = 24 * 60 * 60 * 1000;
-const MONTH = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" });
+const MONTH = new Intl.DateTimeFormat(texts.language, { month: "long", year: "numeric" });
 
 const list = { chats: [], before: null, isLoading: false, current: null, newestTitle: 0 };
 
@@ -22,7 +23,7 @@ export async function changeChat(chat, change) {
     if (!response.ok) return await refusal(response);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    return "The server can't be reached; please try again.";
+    return texts.unreachable;
   }
   list.chats = list.chats.filter((entry) => !entry.isNew);
   await loadChats();
@@ -82,7 +83,7 @@ export function touch(chat, title) {
 }
 
 function entry(chat) {
-  const link = node("a", "", chat.title || "New chat", ...(chat.is_pinned ? [icon("pin"), node("span", "unseen", "pinned")] : []));
+  const link = node("a", "", chat.title || texts.new_chat, ...(chat.is_pinned ? [icon("pin"), node("span", "unseen", texts.is_pinned)] : []));
   link.href = `#${chat.chat}`;
   if (chat.chat === list.current) link.setAttribute("aria-current", "page");
   return node("li", "", link);
@@ -90,12 +91,12 @@ function entry(chat) {
 
 // When something was said in a chat last; one in which something was just said has no time yet.
 function dayOf(chat) {
-  if (chat.is_pinned) return "Pinned";
-  if (!chat.at) return "Today";
+  if (chat.is_pinned) return texts.pinned_chats;
+  if (!chat.at) return texts.today;
   const at = new Date(chat.at);
   const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(chat.at).setHours(0, 0, 0, 0)) / DAY);
-  if (days < 2) return days < 1 ? "Today" : "Yesterday";
-  return days < 8 ? "The last 7 days" : MONTH.format(at);
+  if (days < 2) return days < 1 ? texts.today : texts.yesterday;
+  return days < 8 ? texts.last_7_days : MONTH.format(at);
 }
 
 function entries() {
@@ -110,7 +111,7 @@ function entries() {
 
 function draw() {
   const title = titleOf(list.current);
-  $("title").textContent = title || "New chat";
+  $("title").textContent = title || texts.new_chat;
   document.title = title ? `${title} · Parley` : "Parley";
   $("chats").replaceChildren(...entries());
   $("more-chats").hidden = !list.before;

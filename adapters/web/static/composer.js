@@ -1,6 +1,7 @@
 // The box in which a message is written: its text, which is kept for each chat, and the files that go with it.
 
 import { icon, node } from "./nodes.js";
+import { fill, texts } from "./texts.js";
 import { SHOWN_IMAGES, chip, sizeText } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
@@ -86,8 +87,8 @@ export function pick(files) {
   const refused = [];
   for (const file of files) {
     const size = box.files.reduce((sum, other) => sum + other.size, file.size);
-    if (size > limits.bytes) refused.push(`${file.name} is too big: the files of a message may have ${sizeText(limits.bytes)} together.`);
-    else if (box.files.length >= limits.files) refused.push(`${file.name} is one too many: a message may have ${limits.files} files.`);
+    if (size > limits.bytes) refused.push(fill(texts.too_big, { name: file.name, size: sizeText(limits.bytes) }));
+    else if (box.files.length >= limits.files) refused.push(fill(texts.too_many, { name: file.name, count: limits.files }));
     else box.files = [...box.files, file];
   }
   drawFiles();
@@ -129,7 +130,7 @@ function drawFiles() {
 function pickedEntry(file, position) {
   const remove = node("button", "remove", icon("close"));
   remove.type = "button";
-  remove.setAttribute("aria-label", `Remove ${file.name}`);
+  remove.setAttribute("aria-label", fill(texts.remove_file, { name: file.name }));
   remove.addEventListener("click", () => {
     box.files = box.files.filter((_, index) => index !== position);
     drawFiles();

@@ -1,6 +1,7 @@
 // The form that asks for a credential: what is entered stands in no message, and is not shown.
 
 import { refusal } from "./stream.js";
+import { fill, texts } from "./texts.js";
 
 export function credentialForm(name) {
   const form = document.createElement("form");
@@ -10,9 +11,9 @@ export function credentialForm(name) {
   field.required = true;
   field.maxLength = 4000;
   field.autocomplete = "off";
-  field.setAttribute("aria-label", `The password or key for ${name}`);
+  field.setAttribute("aria-label", fill(texts.credential_for, { name }));
   const button = document.createElement("button");
-  button.textContent = "Keep";
+  button.textContent = texts.keep;
   const reply = document.createElement("p");
   reply.setAttribute("role", "status");
   form.append(field, button, reply);
@@ -34,6 +35,6 @@ async function keep(name, field, done) {
     return (await response.json()).content;
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    return "The server can't be reached; please try again.";
+    return texts.unreachable;
   }
 }

@@ -2,13 +2,14 @@
 
 import { faultLine, icon, node } from "./nodes.js";
 import { refusal } from "./stream.js";
+import { texts } from "./texts.js";
 
-const QUESTIONS = { 1: "What was good about it?", "-1": "What was wrong?" };
+const QUESTIONS = { 1: texts.why_good, "-1": texts.why_bad };
 
 // Returns the two buttons; `feedback` is what the person has said of the answer before.
 export function thumbs(answer, feedback) {
   const state = { score: 0, comment: "", ...feedback };
-  const buttons = [[1, "up", "Good answer"], [-1, "down", "Bad answer"]].map(([score, name, label]) => {
+  const buttons = [[1, "up", texts.good_answer], [-1, "down", texts.bad_answer]].map(([score, name, label]) => {
     const thumb = node("button", `thumb ${name}`, icon("thumb"));
     thumb.type = "button";
     thumb.title = label;
@@ -43,15 +44,15 @@ function why(answer, state) {
   text.autocomplete = "off";
   text.placeholder = QUESTIONS[state.score];
   text.setAttribute("aria-label", QUESTIONS[state.score]);
-  const status = node("p", "facts", state.comment ? "" : "Thank you; that is noted. A word about why helps more.");
+  const status = node("p", "facts", state.comment ? "" : texts.vote_noted);
   status.setAttribute("role", "status");
-  const form = node("form", "why", text, node("button", "", "Save"), status);
+  const form = node("form", "why", text, node("button", "", texts.save), status);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const comment = text.value.trim();
     const reason = await save(answer, { score: state.score, comment });
     if (!reason) state.comment = comment;
-    status.textContent = reason ?? "Saved.";
+    status.textContent = reason ?? texts.saved;
   });
   return form;
 }
@@ -64,6 +65,6 @@ async function save(answer, change) {
     return response.ok ? null : await refusal(response);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    return "The server can't be reached; please try again.";
+    return texts.unreachable;
   }
 }

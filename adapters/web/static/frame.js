@@ -1,5 +1,7 @@
 // What stands around the conversation: the place that is read, the list of chats on a phone, the line about the connection.
 
+import { texts } from "./texts.js";
+
 const $ = (id) => document.getElementById(id);
 const PAST_PIXELS = 800;
 
@@ -18,7 +20,7 @@ export function toEnd(always = false) {
 
 export function offline(isLost) {
   $("status").hidden = !isLost;
-  const reason = navigator.onLine ? "The connection is lost; trying again …" : "You are offline; what you write is kept here.";
+  const reason = navigator.onLine ? texts.connection_lost : texts.you_are_offline;
   $("status").textContent = isLost ? reason : "";
 }
 

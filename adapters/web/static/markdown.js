@@ -2,6 +2,7 @@
 // image is loaded but our own files, and a link leads to http, to https or to one of our files.
 
 import { addMaths, typeset } from "./maths.js";
+import { texts } from "./texts.js";
 import DOMPurify from "./vendor/dompurify.js";
 import footnote from "./vendor/markdown-it-footnote.js";
 import MarkdownIt from "./vendor/markdown-it.js";
@@ -118,7 +119,7 @@ function build(text, outline, isGrowing = false) {
     table.replaceWith(frame);
     frame.append(table);
   }
-  for (const box of fragment.querySelectorAll("input")) box.setAttribute("aria-label", box.checked ? "Done" : "To do");
+  for (const box of fragment.querySelectorAll("input")) box.setAttribute("aria-label", box.checked ? texts.task_done : texts.task_open);
   return fragment;
 }
 
@@ -167,12 +168,12 @@ function element(name, className, ...children) {
   return made;
 }
 
-export function copyButton(text, label = "Copy") {
+export function copyButton(text, label = texts.copy) {
   const button = element("button", "", label);
   button.type = "button";
   button.addEventListener("click", async () => {
     await navigator.clipboard?.writeText(text());
-    button.textContent = "Copied";
+    button.textContent = texts.copied;
     setTimeout(() => { button.textContent = label; }, 1500);
   });
   return button;

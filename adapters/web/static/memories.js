@@ -4,17 +4,18 @@
 import { render } from "./markdown.js";
 import { refusal } from "./stream.js";
 import { faultLine, node } from "./nodes.js";
+import { fill, texts } from "./texts.js";
 import { download } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
-const SOURCES = { turn: "said", fact: "noticed", remembered: "asked to remember" };
+const SOURCES = { turn: texts.memory_said, fact: texts.memory_noticed, remembered: texts.memory_asked };
 const SCOPES = {
-  private: "direct messages only",
-  server: "that server",
-  conversation: "everybody in that channel",
-  everywhere: "all places",
+  private: texts.scope_private,
+  server: texts.scope_server,
+  conversation: texts.scope_channel,
+  everywhere: texts.scope_everywhere,
 };
-const DAY = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
+const DAY = new Intl.DateTimeFormat(texts.language, { dateStyle: "medium" });
 
 const list = { shown: 0, isPaused: false, chat: "" };
 
@@ -40,19 +41,19 @@ async function load(isMore = false) {
   if (isMore) $("memory-list").append(...entries);
   else $("memory-list").replaceChildren(...entries);
   $("memory-none").hidden = list.shown > 0;
-  $("memory-none").textContent = search ? "No memory has these words." : "I remember nothing about you yet.";
+  $("memory-none").textContent = search ? texts.no_such_memory : texts.no_memory;
   $("memory-more").hidden = !found.has_more;
   $("memory-about").hidden = !search || !list.shown;
-  $("memory-about").textContent = `Forget all about "${search}"`;
-  $("memory-pause").textContent = list.isPaused ? "Remember again" : "Pause remembering";
+  $("memory-about").textContent = fill(texts.forget_about, { words: search });
+  $("memory-pause").textContent = list.isPaused ? texts.remember_again : texts.pause_remembering;
 }
 
 function entry(memory) {
-  const who = memory.is_from_bot ? "my answer" : SOURCES[memory.source] ?? memory.source;
+  const who = memory.is_from_bot ? texts.memory_answer : SOURCES[memory.source] ?? memory.source;
   const facts = [DAY.format(new Date(memory.said_at)), who, SCOPES[memory.scope] ?? memory.scope];
-  const forget = node("button", "", "Forget");
+  const forget = node("button", "", texts.forget);
   forget.type = "button";
-  forget.setAttribute("aria-label", `Forget: ${memory.content.slice(0, 80)}`);
+  forget.setAttribute("aria-label", fill(texts.forget_this, { memory: memory.content.slice(0, 80) }));
   forget.addEventListener("click", () => give(`/memory forget ${memory.id}`));
   return node("li", "", node("div", "memory-text", memory.content), node("div", "memory-facts", facts.join(" · ")), forget);
 }
@@ -77,7 +78,7 @@ async function give(command) {
   $("memory-reply").replaceChildren(...shown, ...(buttons.length ? [node("div", "choices", ...buttons)] : []));
   $("memory-reply").scrollIntoView({ block: "nearest" });
   buttons[0]?.focus();
-  if (reply.is_signed_out) showNone("I remember nothing about you any more.");
+  if (reply.is_signed_out) showNone(texts.no_memory_any_more);
   else if (!buttons.length) await load();
 }
 
@@ -96,7 +97,7 @@ async function ask(address, options) {
     $("memory-reply").replaceChildren(faultLine(await refusal(response)));
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    $("memory-reply").replaceChildren(faultLine("The server can't be reached; please try again."));
+    $("memory-reply").replaceChildren(faultLine(texts.unreachable));
   }
   return null;
 }

@@ -5,6 +5,7 @@ import { dropDraft } from "./composer.js";
 import { faultLine } from "./nodes.js";
 import { onShare } from "./shares.js";
 import { refusal } from "./stream.js";
+import { texts } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -17,7 +18,7 @@ export function openMenuOf(chat, leave) {
 
 $("chat-menu").addEventListener("beforetoggle", (event) => {
   if (event.newState !== "open") return;
-  $("pin").textContent = chatOf(menu.chat)?.is_pinned ? "Unpin" : "Pin";
+  $("pin").textContent = chatOf(menu.chat)?.is_pinned ? texts.unpin : texts.pin;
   for (const kind of ["md", "json"]) $(`export-${kind}`).href = `/page/chats/${menu.chat}/export?format=${kind}`;
 });
 
@@ -68,6 +69,6 @@ async function erase(chat) {
     return response.ok || response.status === 404 ? null : await refusal(response);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    return "The server can't be reached; please try again.";
+    return texts.unreachable;
   }
 }

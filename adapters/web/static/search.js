@@ -2,11 +2,12 @@
 
 import { faultLine, node } from "./nodes.js";
 import { refusal } from "./stream.js";
+import { texts } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 const WAIT = 250;
 const BUSY_WAIT = 1000;
-const DAY = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
+const DAY = new Intl.DateTimeFormat(texts.language, { dateStyle: "medium" });
 
 let waiting = null;
 
@@ -40,15 +41,15 @@ async function search() {
       return;
     }
     const { matches } = await response.json();
-    $("matches").replaceChildren(...(matches.length ? matches.map(entry) : [node("li", "none", "Nothing has these words.")]));
+    $("matches").replaceChildren(...(matches.length ? matches.map(entry) : [node("li", "none", texts.nothing_found)]));
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    $("matches").replaceChildren(node("li", "none", "The server can't be reached; please try again."));
+    $("matches").replaceChildren(node("li", "none", texts.unreachable));
   }
 }
 
 function entry(match) {
-  const facts = `${match.is_own ? "You" : "Parley"} · ${DAY.format(new Date(match.at))}`;
+  const facts = `${match.is_own ? texts.you : "Parley"} · ${DAY.format(new Date(match.at))}`;
   const link = node("a", "", node("span", "snippet", match.snippet), node("span", "match-facts", facts));
   link.href = `#${match.chat}`;
   link.dataset.chat = match.chat;

@@ -3,9 +3,10 @@
 import { copyButton } from "./markdown.js";
 import { faultLine, node } from "./nodes.js";
 import { refusal } from "./stream.js";
+import { fill, texts } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
-const DAY = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
+const DAY = new Intl.DateTimeFormat(texts.language, { dateStyle: "medium" });
 
 async function ask(address, method, body) {
   $("share-form").querySelector(".fault")?.remove();
@@ -16,7 +17,7 @@ async function ask(address, method, body) {
     $("share-form").prepend(faultLine(await refusal(response)));
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    $("share-form").prepend(faultLine("The server can't be reached; please try again."));
+    $("share-form").prepend(faultLine(texts.unreachable));
   }
   return null;
 }
@@ -25,13 +26,13 @@ function entry(share, isNew) {
   const link = node("input", "share-link");
   link.value = new URL(share.url, location.href).href;
   link.readOnly = true;
-  link.setAttribute("aria-label", `The link to ${share.title}`);
+  link.setAttribute("aria-label", fill(texts.link_to, { title: share.title }));
   link.addEventListener("focus", () => link.select());
-  const end = node("button", "danger", "End");
+  const end = node("button", "danger", texts.end_link);
   end.type = "button";
-  end.setAttribute("aria-label", `End the link to ${share.title}`);
+  end.setAttribute("aria-label", fill(texts.end_link_to, { title: share.title }));
   end.addEventListener("click", async () => { if (await ask(`/page/shares/${share.id}`, "DELETE")) list(); });
-  const facts = node("span", "facts", `${share.title} · until ${DAY.format(new Date(share.expires_at))}`);
+  const facts = node("span", "facts", fill(texts.link_until, { title: share.title, day: DAY.format(new Date(share.expires_at)) }));
   const item = node("li", isNew ? "new" : "", facts, node("div", "share-row", link, copyButton(() => link.value), end));
   return item;
 }

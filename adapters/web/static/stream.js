@@ -1,6 +1,7 @@
 // Server-sent events out of a fetch response: EventSource can neither POST nor tell a refusal from a lost connection.
 
 import { offline } from "./frame.js";
+import { fill, texts } from "./texts.js";
 
 // How long is waited before each further attempt, in milliseconds.
 export const WAITS = [500, 1000, 2000, 4000, 8000, 15000];
@@ -35,7 +36,7 @@ export async function refusal(response) {
   try {
     return (await response.json()).error.message;
   } catch {
-    return `The server answered with status ${response.status}.`;
+    return fill(texts.status_of_server, { status: response.status });
   }
 }
 

@@ -5,6 +5,7 @@ import { credentialForm } from "./credentials.js";
 import { thumbs } from "./feedback.js";
 import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
 import { icon, node } from "./nodes.js";
+import { fill, texts } from "./texts.js";
 
 export const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
 // Looks at each row of line breaks once: a text may have a hundred thousand.
@@ -41,7 +42,7 @@ export function download(file) {
   return link;
 }
 
-const TIME = new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" });
+const TIME = new Intl.DateTimeFormat(texts.language, { dateStyle: "medium", timeStyle: "short" });
 
 // `canEdit`: a command is only given, and nothing stands in its place.
 export function personMessage(content, files, { at, canEdit = true } = {}) {
@@ -51,7 +52,7 @@ export function personMessage(content, files, { at, canEdit = true } = {}) {
   // Files that are gone, and those that were forwarded, are only named in the text.
   const names = files?.length ? files : named;
   const message = node("article", "message person");
-  message.setAttribute("aria-label", "You");
+  message.setAttribute("aria-label", texts.you);
   if (shown.trim()) {
     const bubble = node("div", "bubble", shown);
     bubble.dir = "auto";
@@ -67,44 +68,73 @@ export function personMessage(content, files, { at, canEdit = true } = {}) {
   return message;
 }
 
-// What tools do, in words, by their names.
+// What a call does while it runs, and what it has done, in words, by the names of tools.
 const words = new Map();
-const nameOf = (tool) => words.get(tool) || tool;
+// The cards that were made before the words were there.
+const early = new Set();
 
 export function nameTools(tools) {
-  for (const [tool, title] of Object.entries(tools)) words.set(tool, title);
-  for (const name of document.querySelectorAll(".tool-name[data-tool]")) name.textContent = nameOf(name.dataset.tool);
+  for (const [tool, sentences] of Object.entries(tools)) words.set(tool, sentences);
+  for (const card of early) card.say();
+  early.clear();
+}
+
+// Of a tool without words, as those of other servers, its name says what it does.
+function plainWords(tool) {
+  const [module, name] = tool.split(/\.(.*)/);
+  const plain = name ? `${name.replaceAll("_", " ")} (${module})` : tool;
+  return [fill(texts.using, { tool: plain }), fill(texts.used, { tool: plain })];
+}
+
+// `{name}` stands for that argument; a part in square brackets is left out without it.
+function fillIn(sentence, args) {
+  const has = (part) => Array.from(part.matchAll(/{(\w+)}/g)).every(([, name]) => args[name] !== undefined && args[name] !== null && args[name] !== "");
+  const whole = sentence.replace(/\[([^\]]*)\]/g, (_, part) => (has(part) ? part : ""));
+  return whole.replace(/{(\w+)}/g, (_, name) => (has(`{${name}}`) ? String(args[name]).replace(/\s+/g, " ").slice(0, 80) : "…"));
 }
 
 export class ToolCard {
   constructor(event) {
     this.args = event.args;
+    this.tool = event.tool;
+    this.isDone = false;
     this.state = node("span", "tool-state running");
-    this.label = node("span", "unseen", "running");
+    this.label = node("span", "unseen", texts.state_running);
     const preview = Object.values(event.args ?? {}).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
-    this.name = node("span", "tool-name", nameOf(event.tool));
-    this.name.dataset.tool = event.tool;
+    this.name = node("span", "tool-name");
     this.preview = node("span", "tool-preview", preview.join(", ").slice(0, 120));
+    this.say();
+    if (!words.size) early.add(this);
     const summary = node("summary", "", this.state, this.name, this.preview, this.label, icon("chevron"));
-    this.node = node("details", "tool", summary, node("div", "part tool-id", event.tool), node("div", "part", "Arguments"), codeBlock(pretty(event.args)));
+    this.node = node("details", "tool", summary, node("div", "part tool-id", event.tool), node("div", "part", texts.arguments), codeBlock(pretty(event.args)));
   }
 
   ask(event) {
-    delete this.name.dataset.tool;
-    this.name.textContent = `Ask ${event.agent}`;
+    this.sentences = [fill(texts.asking, { agent: event.agent }), fill(texts.asked, { agent: event.agent })];
     this.preview.textContent = String(event.task ?? "").slice(0, 120);
+    this.say();
+  }
+
+  say() {
+    const sentences = this.sentences ?? words.get(this.tool) ?? plainWords(this.tool);
+    const sentence = fillIn(sentences[this.isDone ? 1 : 0], this.args ?? {});
+    this.name.textContent = this.isDone || !this.state.classList.contains("running") ? sentence : fill(texts.going_on, { sentence });
+    // What stands in the sentence need not stand behind it.
+    this.preview.hidden = !this.sentences && /{\w+}/.test(sentences[0]);
   }
 
   finish(event) {
     if (event.needs_approval) this.mark("fault", "waiting");
     else this.mark(event.error ? "fault" : "check", event.error ? "failed" : "done");
-    this.node.append(node("div", "part", "Result"), codeBlock(pretty(event.result)));
+    this.node.append(node("div", "part", texts.result), codeBlock(pretty(event.result)));
   }
 
   mark(name, label) {
     this.state.className = `tool-state ${label}`;
     this.state.replaceChildren(icon(name));
-    this.label.textContent = label;
+    this.label.textContent = texts[`state_${label}`];
+    this.isDone = label === "done";
+    this.say();
   }
 
   leave() {
@@ -121,7 +151,7 @@ function sourceList(sources) {
     link.title = address;
     return node("li", "", link);
   }));
-  list.setAttribute("aria-label", "Web pages that were read");
+  list.setAttribute("aria-label", texts.sources);
   return list;
 }
 
@@ -133,7 +163,7 @@ export class TurnView {
   constructor() {
     this.body = node("div", "body");
     this.dots = node("div", "dots", node("i"), node("i"), node("i"));
-    this.dots.setAttribute("aria-label", "Working");
+    this.dots.setAttribute("aria-label", texts.working);
     this.node = node("article", "message agent", this.body, this.dots);
     this.node.setAttribute("aria-label", "Parley");
     this.node.setAttribute("aria-busy", "true");
@@ -196,7 +226,7 @@ export class TurnView {
       ];
       const choices = node("div", "choices", ...buttons);
       choices.setAttribute("role", "group");
-      choices.setAttribute("aria-label", "Answers");
+      choices.setAttribute("aria-label", texts.answers);
       this.body.append(choices);
     }
   }
@@ -209,13 +239,13 @@ export class TurnView {
     // Stopping is no failure.
     if (event.error) this.node.classList.add(event.error === "stopped" ? "stopped" : "refused");
     const used = (event.usage?.input_tokens ?? 0) + (event.usage?.output_tokens ?? 0);
-    const facts = [event.model, used ? `${used.toLocaleString("en")} tokens` : null].filter(Boolean);
+    const facts = [event.model, used ? fill(texts.tokens, { count: used.toLocaleString(texts.language) }) : null].filter(Boolean);
     const acts = [];
     if (facts.length) acts.push(node("span", "facts", facts.join(" · ")));
     if (this.text.trim()) acts.push(copyButton(() => this.text));
     if (this.node.dataset.turn && (event.error === "stopped" || (event.finished === false && !event.error))) acts.push(goOnButton());
     // Of a budget that is used up the answer has buttons of its own; a command is given once.
-    if (this.node.dataset.turn && event.error !== "budget_exhausted") acts.push(againButton(event.error ? "Ask again" : "Try again"));
+    if (this.node.dataset.turn && event.error !== "budget_exhausted") acts.push(againButton(event.error ? texts.ask_again : texts.try_again));
     if (acts.length) this.body.append(node("div", "acts", ...acts));
     if (this.node.dataset.turn && this.text.trim() && !event.error) this.body.lastChild.append(...thumbs(this.node, this.feedback));
     if (this.branch) this.showVersions(this.branch);

@@ -41,7 +41,11 @@ async def read_skill_file(_context: ToolContext, name: str, path: str, offset: i
 
 
 LOAD, READ = (
-    Tool(run, Permission.GUEST, read_only=True, repeatable=True, module=MODULE) for run in (load_skill, read_skill_file)
+    Tool(run, Permission.GUEST, read_only=True, repeatable=True, module=MODULE, words=words)
+    for run, words in (
+        (load_skill, ("Reading the skill {name}", "Read the skill {name}")),
+        (read_skill_file, ("Reading {path} of the skill {name}", "Read {path} of the skill {name}")),
+    )
 )
 
 

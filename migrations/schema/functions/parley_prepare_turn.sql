@@ -16,6 +16,8 @@ DECLARE
     v_user record;
     v_persona record;
     v_place record;
+    v_chosen record;
+    v_model text;
     v_turn_id bigint;
     v_thread text;
 BEGIN
@@ -47,11 +49,24 @@ BEGIN
         v_first.is_direct, v_user.id, v_persona.id,
         v_first.request IS NULL OR (v_first.request -> 'has_conversation')::boolean
     );
+    -- Rare: what the person has chosen for this conversation, as far as it is open to them now.
+    IF v_place.chosen_persona_id IS NOT NULL THEN
+        SELECT * INTO v_chosen FROM public.parley_find_chosen_persona(v_place.chosen_persona_id, v_user.permission_level);
+        IF FOUND THEN
+            v_persona := v_chosen;
+        END IF;
+        UPDATE public.conversations SET persona_id = v_persona.id
+        WHERE conversations.id = v_place.id AND conversations.persona_id IS DISTINCT FROM v_persona.id;
+    END IF;
+    IF v_place.chosen_model IS NOT NULL THEN
+        SELECT open.model INTO v_model FROM public.open_models AS open
+        WHERE open.model = v_place.chosen_model AND public.parley_is_open(open.open_to, v_user.permission_level);
+    END IF;
     v_turn_id := coalesce(v_first.turn_id, nextval('public.turns_id_seq'));
     v_thread := CASE WHEN v_first.platform <> ALL (p_open_threads) THEN v_first.platform_thread_id END;
     participants := json_build_object(
         'turn_id', v_turn_id, 'user', to_json(v_user), 'persona', CASE WHEN v_persona.id IS NOT NULL THEN to_json(v_persona) END,
-        'conversation', to_json(v_place),
+        'conversation', to_json(v_place), 'model', v_model,
         -- Whoever has memories of their own is recalled those of the place with them.
         'place_has_memories', NOT (v_user.has_memories OR v_first.is_direct) AND public.parley_place_has_memories(
             v_first.platform, v_first.platform_server_id, v_first.platform_channel_id, v_thread

@@ -42,7 +42,7 @@ LANGUAGE sql STABLE AS $$
             'location_places', 'location_trackers',
             'bookings', 'direct_channels', 'slack_group_lists', 'slack_group_members',
             -- The house's, the same for all servers of a cell.
-            'agents', 'mcp_servers', 'mcp_tools', 'skills', 'data_sources', 'model_prices', 'embedding_models',
+            'agents', 'mcp_servers', 'mcp_tools', 'skills', 'data_sources', 'model_prices', 'open_models', 'embedding_models',
             'known_words', 'defaults', 'rooms', 'room_rates', 'slack_installations', 'slack_oauth_states',
             -- Append-only: what was done here was done here.
             'audit_log', 'persona_versions', 'turn_totals', 'call_totals', 'tool_totals', 'event_totals', 'counted_rows',

@@ -103,6 +103,7 @@ async def test_a_click_on_a_button_answers(site: Site, office: Office, chromium:
         await window.says("mail Bob")
         await expect(window.answer().locator(".choice")).to_have_text(["yes", "no"])
         await expect(window.answer().locator(".tool-state")).to_have_class("tool-state waiting")
+        await expect(window.answer().locator(".tool-name")).to_have_text("Using send (office)")
         await window.page.reload()
         await window.page.locator(".choice", has_text="yes").click()
 

@@ -59,7 +59,7 @@ async def test_live_text_is_shown_and_stays_after_a_reload(window: Window, site:
     await expect(answer.locator(".text")).to_contain_text("Let me")
     await expect(window.page.locator("#stop")).to_be_visible()
     result.set()
-    await expect(answer.locator(".tool-name")).to_have_text("Keep a fact about the user")
+    await expect(answer.locator(".tool-name")).to_have_text("Remembered “Ann likes oolong.”")
     await expect(answer.locator(".tool-state")).to_have_class("tool-state done")
     await expect(answer.locator(".thought")).to_have_text("Let me note that first.")
     go_on.set()
@@ -96,12 +96,17 @@ async def test_an_agent_that_is_asked_is_shown_by_its_name_and_its_task(window: 
     for _ in range(2):
         answer = window.answer()
         await expect(answer.locator(".text")).to_have_text("Done.")
-        await expect(answer.locator(".tool-name")).to_have_text("Ask scout")
+        await expect(answer.locator(".tool-name")).to_have_text("Asked scout")
         await expect(answer.locator(".tool-preview")).to_have_text("Find the <b>key</b>.")
         await expect(answer.locator(".tool-state")).to_have_class("tool-state done")
         # What the agent was told is no message of this chat.
         await expect(window.page.locator(".message")).to_have_count(2)
         await window.page.reload()
+
+    # Of a tool that has no words, as those of other servers, the name tells.
+    await site.parley.sql("UPDATE messages SET tool_name = 'acme.look_<b>up' WHERE tool_name IS NOT NULL")
+    await window.page.reload()
+    await expect(window.answer().locator(".tool-name")).to_have_text("Used look <b>up (acme)")
 
 
 async def test_html_of_people_and_models_is_shown_as_text(window: Window, site: Site) -> None:

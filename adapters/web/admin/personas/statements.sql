@@ -49,7 +49,8 @@ SELECT admin.define_persona(
     model => CAST(:model AS text), max_tokens => CAST(:max_tokens AS integer),
     max_temperature => CAST(:max_temperature AS double precision), max_iterations => CAST(:max_iterations AS integer),
     loop_mode => CAST(:loop_mode AS text), allow_mentions => :allow_mentions, is_default => :is_default,
-    new_name => CAST(:new_name AS text), suggestions => CAST(:suggestions AS text[])
+    new_name => CAST(:new_name AS text), suggestions => CAST(:suggestions AS text[]),
+    open_to => CAST(:open_to AS text)
 );
 
 -- name: delete_persona

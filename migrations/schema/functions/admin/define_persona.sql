@@ -4,7 +4,7 @@ CREATE FUNCTION admin.define_persona(
     modules text[] DEFAULT NULL, skills text[] DEFAULT NULL, model text DEFAULT NULL, max_tokens integer DEFAULT NULL,
     max_temperature double precision DEFAULT NULL, max_iterations integer DEFAULT NULL, loop_mode text DEFAULT NULL,
     allow_mentions boolean DEFAULT false, is_default boolean DEFAULT false, new_name text DEFAULT NULL,
-    suggestions text[] DEFAULT NULL
+    suggestions text[] DEFAULT NULL, open_to text DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
@@ -23,7 +23,8 @@ BEGIN
         'name', name, 'system_prompt', system_prompt, 'platform', platform, 'platform_server_id', server,
         'platform_channel_id', channel, 'allowed_modules', to_jsonb(modules), 'skills', to_jsonb(skills),
         'default_model', model, 'max_tokens_per_request', max_tokens, 'max_temperature', max_temperature,
-        'max_iterations', max_iterations, 'loop_mode', loop_mode, 'allow_mentions', allow_mentions, 'suggestions', to_jsonb(suggestions)
+        'max_iterations', max_iterations, 'loop_mode', loop_mode, 'allow_mentions', allow_mentions, 'suggestions', to_jsonb(suggestions),
+        'open_to', open_to
     ));
     IF is_default THEN
         PERFORM admin.set_default_persona(name);

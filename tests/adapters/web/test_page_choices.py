@@ -1,0 +1,101 @@
+"""What a person may choose for a chat: who answers, and by what model."""
+
+import json
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from adapters.web.page.choices import NOT_OPEN
+from tests.adapters.web.browser import open_window
+from tests.adapters.web.conftest import Site
+from tests.adapters.web.test_chat import sends
+from tests.adapters.web.test_page_chats import examine
+
+pytestmark = pytest.mark.settings(llm_models=("openai/stub", "openai/large", "openai/closed"))
+LATEST = """
+SELECT persona.name, turns.model, place.persona_id = turns.persona_id AS is_last FROM turns
+JOIN conversations AS place ON place.id = conversation_id LEFT JOIN personas AS persona ON persona.id = turns.persona_id
+ORDER BY turns.id DESC LIMIT 1
+"""
+
+
+async def latest(site: Site) -> tuple[str | None, str, bool]:
+    """Return who answered last, by what model, and whether the conversation names that persona."""
+    ((name, model, is_last),) = await site.parley.sql(LATEST)
+    return name, model, is_last
+
+
+async def define(site: Site, name: str, **more: Any) -> int:
+    """Make a persona that says who it is, and return its number."""
+    named = "".join(f", {key} => :{key}" for key in more)
+    await site.parley.sql(f"SELECT admin.define_persona(:name, 'You are ' || :name || '.'{named})", name=name, **more)
+    ((number,),) = await site.parley.sql("SELECT id FROM personas WHERE name = :name", name=name)
+    return int(number)
+
+
+async def test_a_person_chooses_who_answers_in_a_chat_and_by_what_model(site: Site, chromium: Browser) -> None:
+    async with open_window(chromium, site.link("ann")) as window:
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        await expect(window.page.get_by_label("Who answers in this chat")).to_be_hidden()
+    for name, more in {
+        "Sage": {"platform": "web"},
+        "Poet": {"open_to": "guest"},
+        "Auditor": {"open_to": "admin"},
+    }.items():
+        await define(site, name, **more)
+    await site.parley.sql("SELECT admin.open_model('openai/large'), admin.open_model('openai/closed', 'owner')")
+    async with open_window(chromium, site.link("ann"), viewport={"width": 360, "height": 780}) as window:
+        page = window.page
+        persona, model = page.get_by_label("Persona"), page.get_by_label("Model", exact=True)
+        await expect(persona.locator("option")).to_have_text(["Sage", "Poet"])
+        await expect(model.locator("option")).to_have_text(["openai/stub", "openai/large"])
+        await persona.select_option("Poet")
+        await model.select_option("openai/large")
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        assert await latest(site) == ("Poet", "openai/large", True)
+        assert "You are Poet." in json.dumps(site.parley.model.requests[-1].body["messages"][0])
+        await examine(page, "choices-360")
+
+        await page.reload()
+        await expect(persona.locator("option:checked")).to_have_text("Poet")
+        await expect(model.locator("option:checked")).to_have_text("openai/large")
+        await model.select_option("openai/stub")
+        await window.says("/persona")
+        await expect(window.answer()).to_contain_text("Poet answers here")
+        await window.says("and now?")
+        await expect(page.locator(".agent[aria-busy=false]")).to_have_count(3)
+        assert await latest(site) == ("Poet", "openai/stub", True)
+
+        await page.locator("#new-chat").dispatch_event("click")
+        await expect(persona.locator("option:checked")).to_have_text("Sage")
+
+
+async def test_what_is_not_open_is_not_there_and_counts_no_more(site: Site) -> None:
+    await define(site, "Sage", is_default=True)
+    poet, auditor = await define(site, "Poet", open_to="user"), await define(site, "Auditor", open_to="admin")
+    await site.parley.sql("SELECT admin.open_model('openai/large'), admin.open_model('openai/elsewhere')")
+    async with site.browser() as ann, site.browser("eve") as eve:
+        refused = await sends(ann, "hello", choices=json.dumps({"persona_id": poet}))
+        assert (refused.status_code, refused.json()["error"]["message"]) == (404, NOT_OPEN)
+        assert await site.parley.sql("SELECT id FROM conversations") == []
+        await site.parley.sql("UPDATE users SET permission_level = 'user'")
+        wrong: list[dict[str, Any]] = [{"persona_id": auditor}, {"persona_id": 2**40}]
+        wrong += [{"model": "openai/closed"}, {"model": "openai/elsewhere"}]
+        await sends(ann, "hello", event_id="e2", choices=json.dumps({"persona_id": poet, "model": "openai/large"}))
+        assert await latest(site) == ("Poet", "openai/large", True)
+        for choices in wrong:
+            assert (await ann.put("/page/chats/c1/choices", json=choices)).status_code == 404
+        assert (await eve.put("/page/chats/c1/choices", json={"persona_id": None})).status_code == 404
+        assert (await ann.put("/page/chats/c1/choices", json={"persona_id": "1"})).status_code == 400
+        read = await ann.get("/page/chats/c1/messages")
+        assert read.json()["choices"] == {"persona_id": poet, "model": "openai/large"}
+
+        await site.parley.sql("UPDATE personas SET open_to = 'admin'")
+        await site.parley.sql("SELECT admin.open_model('openai/large', NULL)")
+        await sends(ann, "and now?", event_id="e3")
+        assert await latest(site) == ("Sage", "openai/stub", True)
+        state = (await ann.get("/page/state")).json()
+        assert (state["personas"], state["models"]) == ([], [])
