@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -22,6 +23,7 @@ from shared.memory.recall import (
     WordMatches,
     find_by_vectors,
     find_by_words,
+    find_in_indexes,
     plan_search,
 )
 from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
@@ -165,7 +167,7 @@ class Memories:
 
     async def plan(self) -> None:
         """Let the database's connections plan the search, so that the first searches of a burst need not."""
-        await self._database.warm(plan_search)
+        await self._database.warm(partial(plan_search, has_vectors=self._vectors is not None))
 
     async def aclose(self) -> None:
         """Close the embedders' connections."""
@@ -262,24 +264,29 @@ class MemoryOfUser:
             until=until,
             conversation_id=self.conversation_id,
             shown_from=shown_from,
+            vectors_follow=self.embedders.current is not None and bool(query.strip()),
         )
         async with self.database.statement() as session:
             return await find_by_words(session, self.visibility, search)
 
     async def recall_by_meaning(self, query: str, by_words: WordMatches) -> list[RecalledMemory]:
         """Return the memories that match the query, of which these are found by its words; pays the embedder."""
-        query = clean(query)[:MAX_CHARS]
-        if self.embedders.current is None or by_words.model is None or not query.strip():
-            return list(by_words.best)
+        if by_words.model is None or not by_words.search.vectors_follow:
+            return by_words.choose_best()
         try:
-            question = await self.embedders.of(by_words.model).embed([query])
+            question = await self.embedders.of(by_words.model).embed([clean(query)[:MAX_CHARS]])
         except EmbeddingUnavailable:
-            return list(by_words.best)
-        async with self._transaction() as session:
-            best = await find_by_vectors(session, by_words, query=question)
-            payer = (self.visibility.user_id, self.conversation_id)
-            await charge(session, {payer: 1.0}, by_words.model, usage=question.usage)
-        return best
+            async with self.database.statement() as connection:
+                search = replace(by_words.search, vectors_follow=False)
+                return (await find_by_words(connection, self.visibility, search)).choose_best()
+        near = {}
+        if by_words.has_indexes:
+            async with self._transaction() as session:
+                near = await find_in_indexes(session, by_words, question)
+        payer = (self.visibility.user_id, self.conversation_id)
+        async with self.database.statement() as connection:
+            await charge(connection, {payer: 1.0}, by_words.model, usage=question.usage)
+            return await find_by_vectors(connection, self.visibility, by_words, query=question, near=near)
 
     async def list_all(self, limit: int = 100, skip: int = 0) -> list[StoredMemory]:
         """Return the facts that are remembered about the user, newest first, without messages of conversations."""

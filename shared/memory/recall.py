@@ -2,14 +2,15 @@
 
 Both score the text alone and the text with its two neighbours (its window). The four scores are scaled to their best
 and added; in our measurements, reciprocal rank fusion was worse than BM25 alone. Which memories a search may find is
-decided by row-level security: the statements have no condition of their own. The search by words is a database function
-(`migrations/sql`).
+decided by row-level security: the statements have no condition of their own. Both searches are database functions, each
+of which is planned once for a connection.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -21,18 +22,14 @@ from shared.memory.tokenizer import split_words
 from shared.memory.vector_indexes import LARGE, find_nearest
 from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import TYPES, Visibility
-from shared.messages import Author, Place
+from shared.messages import Author, Place, Usage
 
 statements = load_statements(__file__, TYPES)
 
-# The weight of the similarity of the text and of its window; those of the words are in the SQL function. Measured for
+# The weight of the similarity of the text and of its window; those of the words are in their function. Measured for
 # each model that is named here, with the dialogues of the benchmark.
 VECTOR_WEIGHTS = (1.0, 1.0)
 WEIGHTS_OF_MODELS = {"local/use-multilingual-3": (1.0, 2.0)}
-# Scores of Parley's own answers are multiplied by this.
-BOT_FACTOR = 0.8
-# Scores of greetings and thanks are multiplied by this, as in the SQL function.
-TALK_FACTOR = 0.2
 # What has less than this share of the best score is left out.
 GAP = 0.25
 STANDS_FOR = ("remembered", "fact", "turn")
@@ -75,6 +72,7 @@ class Search:
     """What to search for: `words` of the query, `k` results, said `since` and `until`.
 
     Messages of the conversation from the turn `shown_from` on are left out, because the prompt shows them anyway.
+    With `vectors_follow` the search by words reads no texts where there are vectors to search.
     """
 
     words: Sequence[str]
@@ -83,6 +81,7 @@ class Search:
     until: datetime | None = None
     conversation_id: int | None = None
     shown_from: int | None = None
+    vectors_follow: bool = False
 
 
 # Of the rows of a search, chosen are as many as wanted: those that say the same are one line.
@@ -131,7 +130,7 @@ def says_the_same(one: frozenset[str], other: frozenset[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WordMatches:
-    """The result of the search by words: `best`, the first `k`, and the scores of all candidates by memory id.
+    """The result of the search by words: the rows of the best, and the scores of all candidates by memory id.
 
     `model` is the embedding model whose vectors most of the visible memories have, None if they have none. `large` are
     the scopes with so many memories that their vectors have indexes of their own.
@@ -139,9 +138,18 @@ class WordMatches:
 
     search: Search
     model: str | None
-    best: tuple[RecalledMemory, ...]
+    rows: Sequence[Any]
     scores: dict[int, float]
     large: tuple[int, ...] = ()
+
+    @property
+    def has_indexes(self) -> bool:
+        """Return whether vector indexes are to be asked. They know no dates: a range of dates is searched exactly."""
+        return bool(self.large) and self.model is not None and self.search.since is None and self.search.until is None
+
+    def choose_best(self) -> list[RecalledMemory]:
+        """Return the first `k`."""
+        return _to_recalled(choose(self.rows, self.search), self.search)
 
 
 async def find_by_words(session: Session, visibility: Visibility, search: Search) -> WordMatches:
@@ -152,38 +160,51 @@ async def find_by_words(session: Session, visibility: Visibility, search: Search
         "k": to_wide(search.k),
     }
     rows = (await session.execute(statements.recall_by_words, parameters)).all()
-    best = _to_recalled(choose([row for row in rows if row.id is not None], search), search)
-    scores = dict(zip(rows[0].candidate_ids, rows[0].candidate_scores, strict=True))
-    return WordMatches(search, rows[0].model, tuple(best), scores=scores, large=tuple(rows[0].large))
+    first, best = rows[0], [row for row in rows if row.id is not None]
+    scores = dict(zip(first.candidate_ids, first.candidate_scores, strict=True))
+    return WordMatches(search, first.model, best, scores=scores, large=tuple(first.large))
 
 
-async def plan_search(session: Session) -> None:
-    """Let a connection plan the search by words, which takes it ten times as long as a search: for nobody, here."""
-    await find_by_words(session, Visibility(0, Place("", None, "")), Search((), 1))
+async def plan_search(session: Session, *, has_vectors: bool) -> None:
+    """Let a connection plan the searches, which takes it ten times as long as to search: for nobody, here."""
+    nobody = Visibility(0, Place("", None, ""))
+    matches = await find_by_words(session, nobody, Search((), 1))
+    if has_vectors:
+        await find_by_vectors(session, nobody, matches, query=Embedded(((0.0,),), Usage()))
 
 
-async def find_by_vectors(session: AsyncSession, matches: WordMatches, query: Embedded) -> list[RecalledMemory]:
-    """Return the best of them by words and vectors together, in one statement unless a scope is very large."""
-    search, vector, dimensions = matches.search, to_halfvec(query.vectors[0]), len(query.vectors[0])
-    near: dict[int, list[int]] = {}
-    # An index knows no dates, so that a range of dates is searched exactly.
-    if matches.large and matches.model is not None and search.since is None and search.until is None:
-        near = await find_nearest(session, matches.large, model=matches.model, vector=vector, dimensions=dimensions)
+async def find_in_indexes(session: AsyncSession, matches: WordMatches, query: Embedded) -> dict[int, list[int]]:
+    """Return what the indexes of very large scopes find, by scope; in a transaction in which the person acts."""
+    vector = query.vectors[0]
+    return await find_nearest(
+        session, matches.large, model=matches.model or "", vector=to_halfvec(vector), dimensions=len(vector)
+    )
+
+
+async def find_by_vectors(
+    session: Session,
+    visibility: Visibility,
+    matches: WordMatches,
+    *,
+    query: Embedded,
+    near: Mapping[int, Sequence[int]] = MappingProxyType({}),
+) -> list[RecalledMemory]:
+    """Return the best by words and vectors together, in one statement; `near` is what `find_in_indexes` found."""
+    search, vector = matches.search, query.vectors[0]
     scores: dict[int, float | None] = dict.fromkeys(memory_id for ids in near.values() for memory_id in ids)
     scores |= matches.scores
     turn_weight, window_weight = WEIGHTS_OF_MODELS.get(matches.model or "", VECTOR_WEIGHTS)
     parameters = asdict(search) | {
+        "visibility": json.dumps(visibility.settings),
         "vector_turn": turn_weight,
         "vector_window": window_weight,
-        "bot_factor": BOT_FACTOR,
-        "talk_factor": TALK_FACTOR,
         "k": to_wide(search.k),
         "model": matches.model,
         "ids": list(scores),
         "scores": list(scores.values()),
         "indexed": list(near),
-        "vector": vector,
-        "dimensions": dimensions,
+        "vector": to_halfvec(vector),
+        "dimensions": len(vector),
     }
     return _to_recalled(choose((await session.execute(statements.recall_by_vectors, parameters)).all(), search), search)
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from shared.clock import Clock
 from shared.db.database import Database
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.log import get_logger
 from shared.memory.embeddings import (
@@ -204,7 +203,7 @@ async def read_progress(database: Database, model: str) -> Progress:
     return Progress(model, row.memories, row.missing)
 
 
-async def charge(session: AsyncSession, shares: Mapping[Payer, float], model: str, usage: Usage) -> None:
+async def charge(session: Session, shares: Mapping[Payer, float], model: str, usage: Usage) -> None:
     """Charge an embedding to persons and to their conversations' servers, by shares of 1; a local one costs nothing."""
     if usage.input_tokens <= 0:
         return

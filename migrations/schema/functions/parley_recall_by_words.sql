@@ -5,12 +5,16 @@
 -- `counted` finds the rarest words; `hits` reads where these occur; `rough` gives each occurrence to the memory itself and to
 -- both neighbours, whose windows contain it, by scores that ignore the length of windows; `scored` looks all words up for the
 -- candidates that this gives, and has the exact scores (BM25 of the text and of its window). Without any word the newest are
--- the best. Of each of the first p_k the row has the neighbours. Every row also has the embedding model whose vectors most of
+-- the best. Of each of the first p_k the row has the text and the neighbours, unless p_vectors_follow and there are vectors: then
+-- parley_recall_by_vectors has the texts, and there is one row. Every row also has the embedding model whose vectors most of
 -- the visible memories have (null without any), then the ids and scores of all candidates, and the scopes with so many
 -- memories (p_large) that their vectors have indexes of their own. There is always a row; without matches its id is null.
+--
+-- Neighbours are ranges that only the index of ordinals has in order: the plan that a connection makes while there are no memories
+-- would read the whole scope for each.
 CREATE FUNCTION public.parley_recall_by_words(
     p_visibility jsonb, p_words text[], p_k integer, p_since timestamptz, p_until timestamptz, p_conversation_id bigint,
-    p_shown_from bigint, p_large bigint
+    p_shown_from bigint, p_large bigint, p_vectors_follow boolean
 )
 RETURNS TABLE (
     model text, candidate_ids bigint[], candidate_scores float8[], large bigint[],
@@ -151,13 +155,19 @@ BEGIN
                ARRAY(SELECT best.score FROM best WHERE answering.model IS NOT NULL) AS candidate_scores
         FROM answering
     ) AS v
-    LEFT JOIN (SELECT best.* FROM best LIMIT p_k) AS r ON true
+    LEFT JOIN LATERAL (
+        SELECT best.* FROM best WHERE v.model IS NULL OR NOT p_vectors_follow LIMIT p_k
+    ) AS r ON true
     LEFT JOIN public.memories AS m ON m.id = r.id
     LEFT JOIN LATERAL (
-        SELECT n.* FROM public.memories AS n WHERE n.scope_id = m.scope_id AND n.ordinal = m.ordinal - 1 LIMIT 1
+        SELECT n.* FROM public.memories AS n
+        WHERE n.scope_id = m.scope_id AND n.ordinal >= m.ordinal - 1 AND n.ordinal < m.ordinal
+        ORDER BY n.ordinal LIMIT 1
     ) AS b ON true
     LEFT JOIN LATERAL (
-        SELECT n.* FROM public.memories AS n WHERE n.scope_id = m.scope_id AND n.ordinal = m.ordinal + 1 LIMIT 1
+        SELECT n.* FROM public.memories AS n
+        WHERE n.scope_id = m.scope_id AND n.ordinal > m.ordinal AND n.ordinal <= m.ordinal + 1
+        ORDER BY n.ordinal LIMIT 1
     ) AS a ON true
     ORDER BY r.score DESC, r.said_at DESC, r.id DESC;
 END

@@ -1,6 +1,7 @@
 """Recall with an embedder, over HTTP to a stand-in for the provider."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,9 +26,11 @@ from shared.settings import Settings
 from tests.shared.memory.conftest import Admin
 from tests.shared.memory.test_memories import new_conversation
 from tests.standins.openai_api import OpenAIStub
+from tests.support.counted_database import CountedDatabase
 
 HOME = Place("discord", None, "dm-1", is_direct=True)
 NOWHERE = "http://127.0.0.1:9/v1"
+FUNCTION = re.compile(r"parley_\w+")
 
 
 class WordCountEmbedder:
@@ -127,6 +130,24 @@ async def test_when_embedding_the_query_fails_recall_uses_words(
 
     assert await contents(broken, ann, "Which vegetable?") == ["Ann dislikes vegetables"]
     await broken.aclose()
+
+
+async def test_recall_by_meaning_takes_a_statement_for_each_search_and_reads_texts_once(
+    counted: CountedDatabase, settings: Settings, ann: int
+) -> None:
+    memories = Memories(counted, settings, SystemClock(), embedder=WordCountEmbedder("words"))
+    memory = memories.of_user(ann, HOME, None)
+    await memory.remember("Ann dislikes the north")
+    counted.statements.clear()
+
+    assert [hit.content for hit in await memory.recall("What is north?")] == ["Ann dislikes the north"]
+    assert [FUNCTION.findall(statement) for statement in counted.statements] == [
+        ["parley_recall_by_words"],
+        ["parley_charge_embeddings"],
+        ["parley_recall_by_vectors"],
+    ]
+    matches = await memory.find_by_words("What is north?")
+    assert (list(matches.rows), len(matches.scores)) == ([], 1)
 
 
 async def test_an_unresponsive_provider_is_waited_for_once(settings: Settings) -> None:

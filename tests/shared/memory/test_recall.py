@@ -12,7 +12,7 @@ from shared.db.database import Database
 from shared.db.driver import Connection
 from shared.db.pooling.room import POOL_SIZE
 from shared.memory.memories import Memories, MemoryOfUser, NewMemory, Origin
-from shared.memory.recall import WORD_BUDGET, RecalledMemory
+from shared.memory.recall import WORD_BUDGET, RecalledMemory, Search, find_by_words
 from shared.settings import Settings
 from tests.shared.memory.test_memories import GUILD, HOME, contents, new_conversation
 from tests.support.counted_database import CountedDatabase
@@ -23,6 +23,8 @@ SELECT pg_backend_pid() AS pid, EXISTS (
     SELECT FROM pg_prepared_statements WHERE statement LIKE '%parley_recall_by_words%'
 ) AS is_planned
 """)
+FLUSHED = text("SELECT pg_stat_force_next_flush()")
+NEWEST_SCANS = "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'ix_memories_newest_of_scope'"
 MARCH = datetime(2026, 3, 10, 12, tzinfo=UTC)
 TOLD = {
     "My locker code is 4711.": "What is my locker code?",
@@ -54,6 +56,21 @@ def line(user_id: int, conversation_id: int, content: str, *, at: int = 0, is_fr
         speaker="Parley" if is_from_bot else "Ann",
         is_from_bot=is_from_bot,
     )
+
+
+async def test_a_search_planned_before_there_were_memories_reads_no_scope_for_a_neighbour(
+    memories: Memories, database: Database, owner: asyncpg.Connection, ann: int, conversation_id: int
+) -> None:
+    memory = memories.of_user(ann, HOME, conversation_id)
+    async with database.statement() as connection:
+        search = Search(["walrus"], 5)
+        await find_by_words(connection, memory.visibility, search)
+        await memories.add([line(ann, conversation_id, f"Walrus number {n}") for n in range(100)])
+        matches = await find_by_words(connection, memory.visibility, search)
+        await connection.execute(FLUSHED)
+
+    assert all(row.before_id or row.after_id for row in matches.rows)
+    assert await owner.fetchval(NEWEST_SCANS) == 0
 
 
 async def test_a_batch_of_many_persons_and_places_is_stored_by_one_statement(
