@@ -4,8 +4,8 @@ PYTHON ?= python3
 WORKERS ?= 6
 # Each process begins with a part of its own, so that what tests of a file share is made once; then it helps others.
 SPREAD := --dist worksteal
-# What `make soak` and `make slow` run, and the programs of `make bench`.
-ELSEWHERE := --ignore=tests/soak --ignore=tests/bench --ignore=tests/adapters/contract/test_under_strain.py
+# What `make soak`, `make slow` and `make screenshots` run, and the programs of `make bench`.
+ELSEWHERE := --ignore=tests/adapters/web/pictures --ignore=tests/soak --ignore=tests/bench --ignore=tests/adapters/contract/test_under_strain.py
 # Passed on to pytest, for instance: make test ARGS="tests/agent -k budget"
 ARGS ?=
 BIN := .venv/bin
@@ -19,7 +19,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings extras test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference site wheel sbom
+.PHONY: help run embeddings extras test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference screenshots site wheel sbom
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
@@ -37,6 +37,7 @@ help: ## say what can be made
 	@echo "make coverage  run the suite and tell how many lines of agent/ and shared/ it runs"
 	@echo "make mutants  change billing, policies and confirmations a little, and tell which changes no test notices"
 	@echo "make reference  write docs/reference anew from code and database"
+	@echo "make screenshots  take the pictures of the docs anew, of the real pages and the real terminal"
 	@echo "make site    build the docs as a site into build/site; a broken link fails"
 	@echo "make wheel   build the archives of a release into dist"
 	@echo "make sbom    say in CycloneDX's format what a release consists of, in build/sbom"
@@ -136,6 +137,9 @@ mutants: ready-for-tests
 
 reference: ready-for-tests
 	@$(BIN)/python -m tests.reference
+
+screenshots: ready-for-tests
+	@PICTURES=docs/images $(BIN)/python -m pytest -q tests/adapters/web/pictures
 
 site: ready-for-tests
 	@$(BIN)/mkdocs build --quiet --strict

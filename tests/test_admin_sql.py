@@ -1,6 +1,7 @@
 """Runs every statement of docs/admin-sql.md and checks that it takes effect with the next message."""
 
 import json
+import re
 from typing import Any
 
 import asyncpg
@@ -14,30 +15,21 @@ from tests.standins.openai_api import Answer, Fault
 from tests.support.connections import connected
 from tests.support.documents import document
 from tests.support.parley import Parley
+from tests.support.source_tree import ROOT
 
 ACCOUNT = "80351110224678912"
 SERVER = "81384788765712384"
 CHANNEL = "381870553235193857"
-REFUSED = "-- refused: "
-BLOCKS = document("docs/admin-sql.md").blocks("sql")
-STATEMENTS = [block for block in BLOCKS if REFUSED not in block.text]
-REFUSALS = [block for block in BLOCKS if REFUSED in block.text]
+STATEMENTS = document("docs/admin-sql.md").blocks("sql")
+# What else admins may write, by what it does.
+FURTHER = dict(
+    re.findall(r"^-- (.+)\n((?:(?!--).+\n)+)", (ROOT / "tests/admin_statements.sql").read_text(), re.MULTILINE)
+)
 
 PEOPLE = """
 INSERT INTO users DEFAULT VALUES; INSERT INTO users DEFAULT VALUES;
 INSERT INTO user_platform_links (user_id, platform, platform_user_id) VALUES
     (1, 'discord', '80351110224678912'), (2, 'slack', 'U024BE7LH');
-"""
-# What the program stores at its start.
-WORDS = """
-INSERT INTO known_words (kind, word) VALUES ('module', 'knowledge'), ('platform', 'discord'), ('platform', 'slack'),
-    ('model', 'gpt-4o-mini'), ('provider', 'openai');
-"""
-# Names of what refuses a row of these tables.
-REFUSING = """
-SELECT conname AS name FROM pg_constraint WHERE contype IN ('c', 'u', 'x') AND conrelid = ANY ($1::text[]::regclass[])
-UNION SELECT indexrelid::regclass::text FROM pg_index
-WHERE indisunique AND NOT indisprimary AND indrelid = ANY ($1::text[]::regclass[])
 """
 
 
@@ -46,8 +38,8 @@ pytestmark = pytest.mark.settings(default_guest_modules=("knowledge",))
 
 def statement(heading: str) -> str:
     blocks = [block.text for block in STATEMENTS if block.heading == heading]
-    assert len(blocks) == 1, f"{heading} stands in docs/admin-sql.md once"
-    return blocks[0]
+    assert len(blocks) + (heading in FURTHER) == 1, f"{heading} stands in docs/admin-sql.md once"
+    return FURTHER.get(heading) or blocks[0]
 
 
 async def run(address: Address, sql: str) -> None:
@@ -82,18 +74,21 @@ def modules_of(parley: Parley) -> set[str]:
     return {tool["function"]["name"].partition("__")[0] for tool in last_request(parley).get("tools", ())}
 
 
-async def test_all_statements_of_the_page_run_in_order(address: Address) -> None:
+@pytest.mark.parametrize(
+    "statements", [[(block.heading, block.text) for block in STATEMENTS], [*FURTHER.items()]], ids=["page", "file"]
+)
+async def test_all_statements_of_the_page_run_in_order(address: Address, statements: list[tuple[str, str]]) -> None:
     await run(address, PEOPLE)
 
-    for block in STATEMENTS:
+    for heading, sql in statements:
         try:
-            await run(address, block.text)
+            await run(address, sql)
         except asyncpg.PostgresError as error:
-            pytest.fail(f"{block.heading}: {error}")
+            pytest.fail(f"{heading}: {error}")
 
 
 # Those of docs/data-analyst.md are for the database of a source.
-@pytest.mark.parametrize("page", ["a2a", "discord", "mcp", "schedule", "slack", "stays"])
+@pytest.mark.parametrize("page", ["a2a", "discord", "mcp", "planner", "schedule", "stays"])
 async def test_the_statements_of_other_pages_run(address: Address, page: str) -> None:
     await run(address, PEOPLE)
 
@@ -102,32 +97,6 @@ async def test_the_statements_of_other_pages_run(address: Address, page: str) ->
             await run(address, block.text)
         except asyncpg.PostgresError as error:
             pytest.fail(f"{block.heading}: {error}")
-
-
-async def test_refusals_are_those_of_the_constraint_on_the_page(address: Address, subtests: pytest.Subtests) -> None:
-    await run(address, PEOPLE + WORDS)
-    for block in REFUSALS:
-        sql, _, words = block.text.partition(REFUSED)
-        with subtests.test(words.strip()):
-            # One text is one transaction: what is refused leaves nothing.
-            with pytest.raises((asyncpg.IntegrityConstraintViolationError, asyncpg.RaiseError)) as error:
-                await run(address, sql)
-            assert words.strip() in str(error.value)
-
-
-async def test_the_page_lists_every_constraint_on_people_personas_and_agents(owner: asyncpg.Connection) -> None:
-    page = document("docs/admin-sql.md").text
-    # Columns that only the program writes.
-    internal = {
-        "users_tokens_used_this_month_is_not_negative",
-        "users_tokens_reserved_is_not_negative",
-        "agents_card_is_an_object",
-        "agents_card_needs_a_url",
-    }
-    constraints = {
-        row["name"] for row in await owner.fetch(REFUSING, ["users", "user_platform_links", "personas", "agents"])
-    }
-    assert {rule for rule in constraints - internal if rule not in page} == set()
 
 
 async def test_a_persona_in_planner_mode_plans_and_the_modes_can_be_compared(parley: Parley) -> None:
@@ -140,7 +109,8 @@ async def test_a_persona_in_planner_mode_plans_and_the_modes_can_be_compared(par
     answers.append((await hears(parley)).content)
 
     assert answers == ["Called.", "Planned.", "Called again."]
-    rows = await parley.sql(statement("Which mode does better").rstrip().rstrip(";"))
+    (comparison,) = document("docs/planner.md").blocks("sql")
+    rows = await parley.sql(comparison.text.rstrip().rstrip(";"))
     figures = {row.loop_mode: (row.turns, row.finished_percent, row.failed, row.waves, row.calls) for row in rows}
     assert figures == {"native": (2, 100, 0, 0, 1), "planner": (1, 100, 0, 0, 1)}
 

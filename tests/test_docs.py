@@ -35,6 +35,7 @@ from tests.support.tool_calls import bare_context
 PLACE = Place("test", None, "table", is_direct=True)
 MOST_TERMS = 12
 LONGEST_DECISION = 40
+LARGEST_PICTURE = 60_000
 TO_MAKE = ("modules/dice", "adapters/mailbox")
 
 
@@ -211,6 +212,14 @@ def test_the_site_has_every_page_and_no_broken_link(tmp_path: Path) -> None:
 
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "reference/tables/index.html").is_file()
+
+
+def test_the_pictures_are_small_and_each_is_shown() -> None:
+    shown = {name for page in documents() for name in re.findall(r"!\[[^\]]+\]\((?:docs/)?images/([^)]+)\)", page.text)}
+    pictures = {path.name: path.stat().st_size for path in (ROOT / "docs/images").iterdir()}
+
+    assert set(pictures) == shown
+    assert {name: size for name, size in pictures.items() if size > LARGEST_PICTURE} == {}
 
 
 def test_the_targets_that_pages_name_exist() -> None:

@@ -20,5 +20,5 @@ class Shell(StrEnum):
 
 @app.command("completion")
 def complete(shell: Shell = typer.Argument(help="The shell.")) -> None:
-    """Print the shell's completion of commands and options; docs/operations.md says where to put it."""
+    """Print the shell's completion of commands and options; docs/reference/commands.md says where to put it."""
     say(get_completion_script(prog_name="parley", complete_var="_PARLEY_COMPLETE", shell=shell.value))

@@ -9,7 +9,7 @@ from adapters.cli.clicks import ClickException, NoArgsIsHelpError, UsageError
 from adapters.cli.console import complain
 from shared.errors import ConfigurationError, ParleyError, Unavailable
 
-# docs/operations.md has the table.
+# docs/reference/commands.md has the table.
 DONE, REFUSED, WRONG, UNANSWERED, INTERRUPTED = 0, 1, 2, 3, 130
 
 

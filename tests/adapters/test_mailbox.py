@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -28,8 +29,8 @@ from shared.db.database import Address
 from shared.errors import ConfigurationError
 from shared.settings import Settings, load_settings
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.documents import document
 from tests.support.parley import Parley, open_parley
+from tests.support.source_tree import ROOT
 
 ERASE = (
     "I would erase your messages and my answers to them, your memories, your files and your linked accounts, on all"
@@ -42,13 +43,7 @@ ERASE = (
 def mailbox(tmp_path: Path) -> Iterator[Path]:
     """The folder of the page, beside those of Parley; return where its messages are."""
     folder, messages = tmp_path / "adapters" / "mailbox", tmp_path / "messages"
-    (folder / "schema").mkdir(parents=True)
-    page = document("docs/platforms.md")
-    own, platform = (block.text for block in page.blocks("python"))
-    (folder / "__init__.py").write_text('"""The mailbox: a chat by files."""\n', "utf-8")
-    (folder / "settings.py").write_text(own, "utf-8")
-    (folder / "platform.py").write_text(platform, "utf-8")
-    (folder / "schema" / "0001_tables.sql").write_text(page.blocks("sql")[0].text, "utf-8")
+    shutil.copytree(ROOT / "docs/examples/mailbox", folder)
     adapters.__path__.append(str(folder.parent))
     os.environ["MAILBOX_FOLDER"] = str(messages)
     yield messages

@@ -7,7 +7,7 @@ import asyncpg
 
 from adapters.kubernetes.schemas import write_definitions
 from tests.reference.code import build_commands, build_metrics, build_permissions
-from tests.reference.database import build_tables
+from tests.reference.database import build_admin, build_tables
 from tests.reference.variables import build_settings
 from tests.support.source_tree import ROOT
 
@@ -20,6 +20,7 @@ async def build_pages(connection: asyncpg.Connection) -> dict[str, str]:
     return {
         "settings": build_settings(),
         "commands": build_commands(),
+        "admin": await build_admin(connection),
         "tables": await build_tables(connection),
         "metrics": build_metrics(),
         "permissions": build_permissions(),

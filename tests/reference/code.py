@@ -21,6 +21,22 @@ SUFFIXES = {
     HistogramMetricFamily: ("histogram", ""),
     SummaryMetricFamily: ("sum and count", ""),
 }
+INTRODUCTION = """Each command has `--help`. With `--json` the answer is a list, an object or `{"message": …}`,
+of a failure `{"error": …, "exit_code": …}`. `psql`, `dump` and `restore` end as Postgres's programs do. Completion:
+`parley completion bash > ~/.local/share/bash-completion/completions/parley`,
+`parley completion zsh > ~/.zfunc/_parley` (with `fpath+=~/.zfunc` before `compinit`),
+`parley completion fish > ~/.config/fish/completions/parley.fish`."""
+EXIT_CODES = (
+    ("0", "done"),
+    (
+        "1",
+        "refused, no answer of a model, or something is not in order (`doctor`, `audit verify`, `tools`, `skill list`)",
+    ),
+    ("2", "wrong words, or wrong settings"),
+    ("3", "not answered: a part can't be reached, or a message to `parley chat` through a pipe was refused"),
+    ("4", "`parley apply --dry-run`: something would change"),
+    ("130, 143", "ended by Ctrl+C, by SIGTERM"),
+)
 LEVELS = {
     Permission.GUEST: "whoever writes: `DEFAULT_GUEST_TOKEN_BUDGET`, and without a persona `DEFAULT_GUEST_MODULES`",
     Permission.USER: "who was promoted, or has a role with that permission",
@@ -41,10 +57,8 @@ def build_commands() -> str:
         for all_command in all_commands()
     ]
     parts.append("## In a chat\n\n" + build_table(("command", "needs", "platforms", "what it does"), chat))
-    introduction = (
-        "`--json` and exit codes are described with [operations](../operations.md#commands); each command has `--help`."
-    )
-    return build_page("Commands", introduction, parts)
+    codes = build_table(("exit code", "meaning"), EXIT_CODES)
+    return build_page("Commands", f"{INTRODUCTION}\n\n{codes}", parts)
 
 
 def _build_cli(title: str, commands: list[CliCommand], prefix: str) -> str:

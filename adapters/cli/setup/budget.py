@@ -13,7 +13,7 @@ from shared.settings import Settings
 
 BUDGET = "DEFAULT_GUEST_TOKEN_BUDGET"
 # An ordinary answer to a guest, with its prompt, the tools, and some earlier turns of the chat; measured with the
-# default modules (docs/operations.md).
+# default modules.
 PROMPT_TOKENS, OUTPUT_TOKENS = 2200, 300
 ANSWER_TOKENS = PROMPT_TOKENS + OUTPUT_TOKENS
 MOST_ANSWERS = 1_000_000

@@ -1,6 +1,7 @@
 """Modules that do not belong to the program: in a folder of the operator's, and in an installed package."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from tests.adapters.cli.shell import Shell
 from tests.support.documents import document
+from tests.support.source_tree import ROOT
 
 PAGE = document("docs/modules.md")
 DICE = PAGE.blocks("python")[0].text
@@ -78,11 +80,9 @@ def test_a_wrong_folder_stops_the_start_with_one_line(shell: Shell) -> None:
 
 @pytest.fixture
 def diary(tmp_path: Path) -> Path:
-    """The module with a table of docs/modules.md, in a folder of the operator's."""
+    """The module of docs/examples/diary, in a folder of the operator's."""
     folder = tmp_path / "own" / "diary"
-    (folder / "schema").mkdir(parents=True)
-    (folder / "__init__.py").write_text(next(b.text for b in PAGE.blocks("python") if "diary" in b.text), "utf-8")
-    (folder / "schema" / "0001_tables.sql").write_text(PAGE.blocks("sql")[0].text, "utf-8")
+    shutil.copytree(ROOT / "docs/examples/diary", folder)
     return folder
 
 

@@ -1,0 +1,1 @@
+"""The mailbox: a chat by files."""
