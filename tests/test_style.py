@@ -66,7 +66,7 @@ ALLOWED_NAMES = frozenset({"DeliveryInfo"})
 # Names that a library looks up on our classes.
 LIBRARY_HOOKS = frozenset(
     {"do_DELETE", "do_GET", "do_HEAD", "do_POST", "do_PUT", "process_bind_param", "process_result_value"}
-    | {"_process_streaming_request", "data_received"}
+    | {"_process_streaming_request", "data_received", "handle_data"}
 )
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")

@@ -38,6 +38,8 @@ class Conversation(Row, Base):
     facts_failures: Mapped[int] = mapped_column(Integer)
     facts_retry_at: Mapped[datetime | None]
     shown_turns: Mapped[list[Range[int]] | None] = mapped_column(INT8MULTIRANGE)
+    chosen_persona_id: Mapped[int | None]
+    chosen_model: Mapped[str | None]
 
 
 class Turn(Row, Base):

@@ -38,10 +38,10 @@ class Spoken(HTMLParser):
         self.inside.append(tag)
         self.texts += [value or "" for name, value in attrs if name in SPOKEN_ATTRIBUTES]
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, text: str) -> None:
         """Note a text, unless it is code or a command."""
-        if "code" not in self.inside[-1:] and not data.startswith("/"):
-            self.texts.append(data)
+        if "code" not in self.inside[-1:] and not text.startswith("/"):
+            self.texts.append(text)
 
 
 def list_used() -> set[str]:
