@@ -11,6 +11,7 @@ import { openMenuOf } from "./menu.js";
 import { faultLine, node } from "./nodes.js";
 import { notifies } from "./notices.js";
 import { append, page, refresh } from "./page.js";
+import "./palette.js";
 import { pastNodes, replyNodes } from "./past.js";
 import { onMatch } from "./search.js";
 import { WAITS, events, fetchSurely, newId, pause, refusal } from "./stream.js";

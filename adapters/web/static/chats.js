@@ -13,6 +13,9 @@ const list = { chats: [], before: null, isLoading: false, current: null, newestT
 
 export const titleOf = (chat) => list.chats.find((entry) => entry.chat === chat)?.title ?? "";
 
+// Those of which the list knows the name.
+export const chatsNamed = () => list.chats.filter((entry) => entry.title);
+
 export const chatOf = (chat) => list.chats.find((entry) => entry.chat === chat);
 
 // Names or pins a chat; returns why that was refused, null when it was done.

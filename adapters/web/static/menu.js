@@ -16,11 +16,13 @@ export function openMenuOf(chat, leave) {
   Object.assign(menu, { chat, leave });
 }
 
-$("chat-menu").addEventListener("beforetoggle", (event) => {
-  if (event.newState !== "open") return;
+// What its entries do depends on the chat.
+export function refreshMenu() {
   $("pin").textContent = chatOf(menu.chat)?.is_pinned ? texts.unpin : texts.pin;
   for (const kind of ["md", "json"]) $(`export-${kind}`).href = `/page/chats/${menu.chat}/export?format=${kind}`;
-});
+}
+
+$("chat-menu").addEventListener("beforetoggle", (event) => { if (event.newState === "open") refreshMenu(); });
 
 onShare(() => menu.chat);
 

@@ -21,6 +21,12 @@ export function onMatch(open) {
   });
 }
 
+export function searchFor(words) {
+  $("search-words").value = words;
+  $("search-words").focus();
+  search();
+}
+
 async function search() {
   const words = $("search-words").value.trim();
   $("matches").hidden = !words;

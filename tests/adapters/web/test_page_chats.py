@@ -130,6 +130,48 @@ async def test_keys_stop_an_answer_and_lead_to_the_box(window: Window, site: Sit
     await expect(window.page.locator("#text")).to_have_value("think hard")
 
 
+OPTIONS = "#palette-list li"
+
+
+async def picks(page: Page, words: str, *, first: str) -> None:
+    """Choose by keys what the list has first for these words."""
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type(words)
+    await expect(page.locator(OPTIONS).first).to_have_text(first)
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#palette")).to_be_hidden()
+
+
+async def test_one_list_has_all_that_the_page_does_and_the_chats_by_keys(window: Window) -> None:
+    page = window.page
+    title = page.locator("#title")
+    await window.says("about <b>tea</b>")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await picks(page, "new", first="New chat")
+    await expect(page.locator("#welcome")).to_be_visible()
+    await window.says("about boats")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await picks(page, "tea about", first="about <b>tea</b>Chat")
+    await expect(title).to_have_text("about <b>tea</b>")
+    await picks(page, "rename", first="Rename")
+    await page.keyboard.type("Pots")
+    await page.keyboard.press("Enter")
+    await expect(title).to_have_text("Pots")
+
+    await page.locator("#text").focus()
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("boats")
+    await expect(page.locator(OPTIONS)).to_have_text(["about boatsChat", "Search all chats for “boats”"])
+    await examine(page, "palette-1280-light")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#text")).to_be_focused()
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("boats")
+    await page.keyboard.press("ArrowUp")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#matches li").first).to_contain_text("boats")
+
+
 async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: Site, chromium: Browser) -> None:
     ARTIFACTS.mkdir(exist_ok=True)
     tool = ("calculator__calculate", {"expression": "2+2"})

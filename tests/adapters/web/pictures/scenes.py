@@ -27,7 +27,10 @@ PERSONA = """
 SELECT admin.create_persona('Librarian', 'You are the librarian of the Night Owls reading club. Be brief.',
                             platform => 'discord', server => :server)
 """
-NAMES = "UPDATE servers SET name = 'Night Owls' WHERE platform_server_id = :server"
+NAMES = """
+INSERT INTO servers (platform, platform_server_id, name) VALUES ('discord', :server, 'Night Owls')
+ON CONFLICT (platform, platform_server_id) DO UPDATE SET name = EXCLUDED.name
+"""
 LIMITS = (
     "SELECT admin.set_limit('installation', dollars => 20)",
     "SELECT admin.set_limit('server', tokens => 900000, platform => 'discord', server => :server)",
