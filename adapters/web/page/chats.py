@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ from adapters.web.faults import Fault, invalid
 from adapters.web.guard import app_of, is_ours
 from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page import history
-from adapters.web.page.chat import KEY, PLATFORM, place_in, to_prefix
+from adapters.web.page.chat import KEY, PLATFORM, place_in, place_of, to_prefix
 from adapters.web.page.choices import Choices, choose, list_offer, read_choices
 from adapters.web.page.transcript import read_turns
 from agent.app import App
@@ -26,6 +26,7 @@ from agent.live.channels import DUE, request_stop
 from agent.people.participants import find_user
 from shared.db.driver import Session
 from shared.db.statements import load_statements
+from shared.memory.visibility import act_for
 from shared.messages import Permission, Place, Sender
 from shared.models.base import MAX_ID
 from shared.text import clean, cut
@@ -34,7 +35,7 @@ statements = load_statements(__file__)
 
 SHOWN_CHATS = 50
 TITLE_CHARS = 80
-MAX_WORDS, MAX_SEARCH_CHARS, SHOWN_MATCHES, MATCHES_OF_CHAT = 8, 200, 40, 5
+MAX_WORDS, MAX_SEARCH_CHARS, SHOWN_MATCHES, SHOWN_SIMILAR, MATCHES_OF_CHAT = 8, 200, 40, 10, 5
 SNIPPET_CHARS = 160
 # A search reads all that its person has said: so many run at once in a process, and one of each person.
 SEARCHES_AT_ONCE, SEARCHES_OF_PERSON = 2, 4
@@ -227,25 +228,43 @@ class Searches:
 
 @with_session
 async def search(request: Request) -> Response:
-    """Return the newest messages of this person's chats in which all of these words occur."""
+    """Return the newest messages of this person's chats that have all of these words, then others about the same."""
     who, words = session_of(request), request.query_params.get("words", "")[:MAX_SEARCH_CHARS].split()[:MAX_WORDS]
     if not words:
         return JSONResponse({"matches": []}, headers=NO_STORE)
-    parameters = to_range(who) | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT}
-    searches: Searches = request.app.state.searches
-    async with searches.slot(who), app_of(request).database.transaction() as session:
-        rows = await session.execute(statements.search_messages, parameters | {"patterns": [*map(to_pattern, words)]})
-    matches = [
-        {
-            "chat": row.chat,
-            "turn_id": row.turn_id,
-            "is_own": row.role == "user",
-            "snippet": to_snippet(row.content, words),
-            "at": row.created_at.isoformat(),
-        }
-        for row in rows.all()
-    ]
+    app, searches = app_of(request), request.app.state.searches
+    patterns = [*map(to_pattern, words)]
+    parameters = to_range(who) | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT, "patterns": patterns}
+    async with searches.slot(who):
+        async with app.database.transaction() as session:
+            rows = (await session.execute(statements.search_messages, parameters)).all()
+            user = await find_user(session, Sender(PLATFORM, who))
+        similar = [] if user is None else await find_similar(app, who, user.id, words=words)
+    shown = {row.turn_id for row in rows}
+    matches = [to_match(row, words, is_similar=False) for row in rows]
+    matches += [to_match(row, words, is_similar=True) for row in similar if row.turn_id not in shown]
     return JSONResponse({"matches": matches}, headers=NO_STORE)
+
+
+async def find_similar(app: App, who: str, user_id: int, *, words: list[str]) -> Sequence[Any]:
+    """Return what the person's memories of chats have about these words: by meaning, where there is an embedder."""
+    memory = app.memory.of_user(user_id, place_of(who, "search"), None)
+    ids = [recalled.id for recalled in await memory.recall(" ".join(words), SHOWN_SIMILAR)]
+    async with app.database.transaction() as session:
+        await act_for(session, user_id)
+        return (await session.execute(statements.find_recalled, to_range(who) | {"ids": ids})).all()
+
+
+def to_match(row: Any, words: list[str], *, is_similar: bool) -> dict[str, Any]:
+    """Return a match as the page reads it."""
+    return {
+        "chat": row.chat,
+        "turn_id": row.turn_id,
+        "is_own": row.is_own,
+        "is_similar": is_similar,
+        "snippet": to_snippet(row.content, words),
+        "at": row.created_at.isoformat(),
+    }
 
 
 def to_pattern(word: str) -> str:

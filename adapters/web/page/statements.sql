@@ -57,8 +57,8 @@ SELECT parley_erase_web_chat(:user_id, :who, :channel, :place_key, CAST(:file_id
 
 -- name: search_messages
 -- The newest messages of a person's chats in which all words occur.
-SELECT substr(place.platform_channel_id, length(:first) + 1) AS chat, message.turn_id, message.role, message.content,
-       message.created_at
+SELECT substr(place.platform_channel_id, length(:first) + 1) AS chat, message.turn_id, message.role = 'user' AS is_own,
+       message.content, message.created_at
 FROM conversations AS place CROSS JOIN LATERAL (
     SELECT turn_id, role, content, created_at FROM messages
     WHERE messages.conversation_id = place.id AND role IN ('user', 'assistant') AND content <> ''
@@ -68,6 +68,18 @@ FROM conversations AS place CROSS JOIN LATERAL (
 WHERE place.platform = 'web' AND place.platform_server_id IS NULL AND place.platform_thread_id IS NULL
   AND place.platform_channel_id COLLATE "C" >= :first AND place.platform_channel_id COLLATE "C" < :behind
 ORDER BY message.turn_id DESC LIMIT :limit;
+
+-- name: find_recalled
+-- Of these memories those that are of a person's chats, in their order.
+SELECT substr(place.platform_channel_id, length(:first) + 1) AS chat, m.turn_id, NOT m.is_from_bot AS is_own, m.content,
+       m.said_at AS created_at
+FROM unnest(CAST(:ids AS bigint[])) WITH ORDINALITY AS recalled (id, position)
+JOIN memories AS m USING (id) JOIN turns ON turns.id = m.turn_id
+JOIN conversations AS place ON place.id = turns.conversation_id
+WHERE place.platform = 'web' AND place.platform_server_id IS NULL AND place.platform_thread_id IS NULL
+  AND place.platform_channel_id COLLATE "C" >= :first AND place.platform_channel_id COLLATE "C" < :behind
+  AND m.turn_id <@ coalesce(place.shown_turns, '{(,)}')
+ORDER BY recalled.position;
 
 -- name: list_turns
 -- The newest turns of a chat's branch before one, newest first, each with its steps.

@@ -47,7 +47,9 @@ async function search() {
       return;
     }
     const { matches } = await response.json();
-    $("matches").replaceChildren(...(matches.length ? matches.map(entry) : [node("li", "none", texts.nothing_found)]));
+    const [exact, similar] = [false, true].map((isSimilar) => matches.filter((match) => match.is_similar === isSimilar).map(entry));
+    const rest = similar.length ? [node("li", "day", texts.about_the_same), ...similar] : [];
+    $("matches").replaceChildren(...(exact.length ? exact : [node("li", "none", texts.nothing_found)]), ...rest);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     $("matches").replaceChildren(node("li", "none", texts.unreachable));
