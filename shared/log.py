@@ -103,8 +103,8 @@ def configure_logging(level: str, style: str, *, is_late: bool = False, **proces
     structlog is imported with the first line.
     """
     root, output = logging.getLogger(), _Output(level, style, process)
-    # Loggers that were used are set up already, and would go on as they were.
-    if not is_late or any(handler.formatter for handler in root.handlers if isinstance(handler, _Output)):
+    # Loggers that have been made with structlog would go on as they were.
+    if not is_late or "structlog" in sys.modules:
         output.load()
     root.handlers[:] = [output]
     root.setLevel(level)

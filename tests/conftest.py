@@ -43,7 +43,7 @@ hypothesis.settings.load_profile("parley")
 structlog.configure(
     processors=[
         *structlog.get_config()["processors"][:-1],
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
     ]
 )
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

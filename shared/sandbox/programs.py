@@ -159,13 +159,16 @@ async def _read_pipe(pipe: StreamReader, most_bytes: int, process: Process) -> b
     """Return what is written to a pipe, None of a process that writes more, which is ended."""
     chunks = bytearray()
     while chunk := await pipe.read(CHUNK_BYTES):
-        if len(chunks) <= most_bytes:
-            chunks += chunk
+        chunks += chunk
         if len(chunks) > most_bytes:
-            # What it has written is read all the same, as `kill` does.
+            # Once: a second one would take the exit status of a process that has ended from who waits for it.
             with suppress(ProcessLookupError):
                 process.kill()
-    return bytes(chunks) if len(chunks) <= most_bytes else None
+            while await pipe.read(CHUNK_BYTES):
+                # As `kill` does.
+                pass
+            return None
+    return bytes(chunks)
 
 
 async def _write_pipe(pipe: StreamWriter, content: bytes) -> None:

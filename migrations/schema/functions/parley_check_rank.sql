@@ -7,7 +7,7 @@ BEGIN
         RETURN;
     END IF;
     IF p_concerns_owner AND current_setting('parley.acting_permission') <> 'owner' THEN
-        RAISE EXCEPTION 'only an owner may change an owner, or make somebody one, or read what is remembered of one';
+        RAISE EXCEPTION 'only an owner may change an owner, make somebody one, or read what is remembered of one';
     END IF;
     IF p_is_dangerous AND current_setting('parley.has_fresh_login') <> 'yes' THEN
         RAISE EXCEPTION 'this wants a login of the last 15 minutes; open a new one-time link, which the command parley link prints, and do it again';

@@ -11,6 +11,7 @@ from adapters.cli.watchdog import EXIT_STATUS
 START = """
 import asyncio, re, sys, time
 from adapters.cli.watchdog import watched
+from shared.log import configure_logging
 
 def endless_loop():
     while True:
@@ -32,6 +33,7 @@ async def main(block):
         block()
         await asyncio.to_thread(sys.stdin.readline)
 
+configure_logging("INFO", "console")
 asyncio.run(main(globals()[sys.argv[1]]))
 """
 

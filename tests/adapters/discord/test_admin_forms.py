@@ -108,7 +108,10 @@ async def test_what_is_refused_is_said_and_can_be_changed(server: Scene, capsys:
     # An admin is below an owner.
     await server.sql("SELECT parley_set_permission(admin.find_user('discord', :id), 'admin')", id=server.bob.id)
     sent = await server.bob.fills(await opened(server, server.bob, "pause"), person=server.ann.id)
-    assert await sent.answered() == "Only an owner may change an owner, or make somebody one."
+    assert (
+        await sent.answered()
+        == "Only an owner may change an owner, make somebody one, or read what is remembered of one."
+    )
     raised = await opened(server, server.bob, "grant")
     sent = await server.bob.fills(raised, person=server.bob.id, permission="=owner")
     assert "Only an owner" in await sent.answered()

@@ -146,7 +146,9 @@ async def test_a_message_of_the_page_is_answered_with_events(site: Site) -> None
     assert [tuple(row) for row in rows] == [("web", "web", "ann", True)]
 
 
-NOTHING = {"turns": [], "replies": [], "has_more": False, "open": [], "newest_reply": 0, "branch": ""}
+NOTHING = {"turns": [], "replies": [], "has_more": False, "open": [], "newest_reply": 0, "branch": ""} | {
+    "choices": {"persona_id": None, "model": None}
+}
 
 
 async def messages_of(browser: httpx.AsyncClient, chat: str, **query: Any) -> Any:

@@ -225,7 +225,7 @@ async def test_nobody_but_the_program_may_call_them(owner: asyncpg.Connection) -
     triggers = {path.stem for path in (functions / "triggers").glob("*.sql")}
     of_moves = "begin_departure end_departure settle_server begin_arrival end_arrival remove_server count_server"
     of_rows = "give_people give_rows take_people take_rows server_tables number_cell last_ids pass_ids"
-    others = "bind_owner drop_vectors erase_in_discord erase_in_slack memories_by_user"
+    others = "bind_owner drop_vectors erase_in_discord erase_in_slack memories_by_user write_audit"
     assert {row["proname"] for row in rows if not row["ours"]} == triggers | {
         f"parley_{name}" for name in f"{of_moves} {of_rows} {others}".split()
     }
