@@ -1,12 +1,14 @@
 """Edits of accepted messages by their authors; deleted messages are removed by `redaction.py`."""
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from agent.memory.summaries.claims import forget_summaries
 from agent.memory.turns import forget_turns
 from shared.db.database import Database
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.text import without_credential
 
@@ -26,6 +28,7 @@ async def change_message(database: Database, platform: str, message_id: str, con
     """Replace the text of an accepted message; returns None if it was never accepted."""
     parameters = {"platform": platform, "message_id": message_id, "content": without_credential(content)}
     async with database.transaction() as session:
+        await lock_turns(session, platform, [message_id])
         row = (await session.execute(statements.change_message, parameters)).one_or_none()
         if row is not None and row.turn_id is not None:
             await session.execute(statements.withdraw_questions, {"turn_ids": [row.turn_id]})
@@ -34,6 +37,14 @@ async def change_message(database: Database, platform: str, message_id: str, con
             await forget_summaries(session, [row.turn_id])
             await forget_turns(session, platform=platform, message_ids=[message_id], turn_ids=[row.turn_id])
     return None if row is None else Edited(row.turn_id)
+
+
+async def lock_turns(session: Session, platform: str, message_ids: Collection[str]) -> None:
+    """Lock what waits of these messages, then the turns of the others: before the messages, as whoever ends a turn."""
+    parameters = {"platform": platform, "message_ids": list(message_ids)}
+    ids = list((await session.execute(statements.find_messages, parameters)).scalars())
+    await session.execute(statements.lock_waiting, {"ids": ids})
+    await session.execute(statements.lock_turns, {"ids": ids})
 
 
 async def find_answer(database: Database, turn_id: int) -> Any:

@@ -16,6 +16,7 @@ from agent.journal.quotes import with_earlier
 from agent.memory.recordings import list_transcripts
 from agent.memory.summaries.claims import forget_summaries
 from agent.memory.turns import DELETED, forget_turns
+from agent.queue.edits import lock_turns
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -93,6 +94,7 @@ async def redact(
 async def _redact(session: Session, deletion: _Gone) -> _Found:
     platform, message_ids = deletion.platform, deletion.message_ids
     parameters = {"platform": platform, "message_ids": list(message_ids)}
+    await lock_turns(session, platform, message_ids)
     own = (await session.execute(statements.lock_messages, parameters)).all()
     quoting = (await session.execute(statements.lock_quoting_messages, parameters)).all()
     result = _Found(len(own), len(quoting), is_waiting=any(row.status == "waiting" for row in quoting))

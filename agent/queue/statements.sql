@@ -191,6 +191,26 @@ SELECT platform_message_id, platform_channel_id, platform_thread_id, choices,
        status IN ('pending', 'claimed') AS is_on_its_way
 FROM outbox WHERE turn_id = :turn_id;
 
+-- name: find_messages
+-- These messages, the clicks that had their answers made again, and the messages that quote them.
+WITH RECURSIVE own AS (
+    SELECT id, turn_id FROM inbox WHERE platform = :platform AND platform_event_id = ANY(:message_ids)
+    UNION
+    SELECT inbox.id, inbox.turn_id FROM own JOIN inbox ON inbox.again_of = own.turn_id
+)
+SELECT id FROM own
+UNION
+SELECT id FROM inbox WHERE platform = :platform AND (platform_context -> 'earlier') IS NOT NULL
+    AND (platform_context -> 'earlier') @> ANY(ARRAY(
+    SELECT jsonb_build_array(jsonb_build_object('message_id', each)) FROM unnest(CAST(:message_ids AS text[])) AS each
+));
+
+-- name: lock_waiting
+SELECT id FROM inbox WHERE id = ANY(:ids) AND status = 'waiting' ORDER BY id FOR UPDATE;
+
+-- name: lock_turns
+SELECT id FROM turns WHERE id IN (SELECT turn_id FROM inbox WHERE inbox.id = ANY(:ids)) ORDER BY id FOR NO KEY UPDATE;
+
 -- name: lock_messages
 -- With the clicks that had the answer made again, each with a copy of the text, and the clicks below those answers.
 WITH RECURSIVE own AS (

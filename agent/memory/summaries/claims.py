@@ -78,6 +78,12 @@ async def work_on(claimed: Iterable[Claim], work: Callable[[Claim], Awaitable[No
             raise error
 
 
+async def lock_turns(session: Session, turn_ids: Sequence[int]) -> None:
+    """Keep these turns from being erased; before what locks the conversation, such as `pay`."""
+    if turn_ids:
+        await session.execute(statements.lock_turns, {"turn_ids": list(turn_ids)})
+
+
 async def store(session: Session, claimed: Claim, new: NewSummary) -> bool:
     """Store the summary and end the claim; returns False, without a change, when the lease has been lost."""
     parameters = claimed.key | {

@@ -80,6 +80,7 @@ class FactReader:
         self, claimed: Claim, source: Source, answer: ModelAnswer | None = None, facts: Sequence[Fact] = ()
     ) -> None:
         async with self._database.transaction() as session:
+            await claims.lock_turns(session, [fact.statement.turn_id for fact in facts])
             if answer is not None:
                 await claims.pay(session, claimed, answer.paid)
             result = await session.execute(statements.store_facts, claimed.key | {"last_turn_id": source.last_turn_id})

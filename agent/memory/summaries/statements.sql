@@ -70,9 +70,9 @@ ORDER BY messages.turn_id, messages.seq LIMIT :limit;
 -- name: claim_titles
 SELECT * FROM parley_claim_titles(:limit);
 
--- name: lock_turn
--- Before the conversation, as whoever erases a chat locks them.
-SELECT id FROM turns WHERE id = :turn_id FOR KEY SHARE;
+-- name: lock_turns
+-- Before the conversation, as whoever erases a chat or a person locks them.
+SELECT id FROM turns WHERE id = ANY(:turn_ids) ORDER BY id FOR KEY SHARE;
 
 -- name: store_title
 SELECT parley_store_title(:id, :lease, :turn_id, :title) AS is_stored;

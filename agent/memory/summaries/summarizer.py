@@ -98,6 +98,7 @@ class Summarizer:
         self, claimed: Claim, new: NewSummary, paid: Sequence[PaidCall] = (), facts: Sequence[Fact] = ()
     ) -> None:
         async with self._database.transaction() as session:
+            await claims.lock_turns(session, [fact.statement.turn_id for fact in facts])
             if paid:
                 await claims.pay(session, claimed, paid)
             is_stored = await claims.store(session, claimed, new)

@@ -81,7 +81,7 @@ class TitleWriter:
             await self._fail(claimed, answer, answer.fault or "the answer is no title")
             return
         async with self._database.transaction() as session:
-            await session.execute(statements.lock_turn, {"turn_id": source.last_turn_id})
+            await claims.lock_turns(session, [source.last_turn_id])
             await claims.pay(session, claimed, answer.paid)
             parameters = claimed.key | {"turn_id": source.last_turn_id, "title": title}
             is_stored = bool((await session.execute(statements.store_title, parameters)).one().is_stored)

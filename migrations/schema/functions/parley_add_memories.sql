@@ -13,6 +13,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_scopes bigint[];
 BEGIN
+    -- Before the scopes, as whoever erases a person or a chat: the new rows name these.
+    PERFORM FROM public.turns AS t
+    WHERE t.id IN (SELECT r.turn_id FROM jsonb_to_recordset(p_rows) AS r (turn_id bigint)) ORDER BY t.id FOR KEY SHARE;
+    PERFORM FROM public.conversations AS c
+    WHERE c.id IN (SELECT r.conversation_id FROM jsonb_to_recordset(p_rows) AS r (conversation_id bigint))
+    ORDER BY c.id FOR KEY SHARE;
     -- Who has no memories yet is marked by a trigger. Whoever pays for a fact holds the person before the scope: in the
     -- same order here, so that the two can't wait for each other.
     PERFORM FROM public.users AS u

@@ -3,8 +3,8 @@
 -- without the person. Content in storage is deleted before: returns false, and changes nothing, while a file is left, or when
 -- something of the person has come in meanwhile; whoever calls it tries again.
 --
--- Order of locks, as whoever works for this person takes them: turns of which memories are being stored, scopes of memories and
--- memories, messages that wait, turns with their messages and conversations, and the person last.
+-- Order of locks, as whoever works for this person takes them: messages that wait, turns, their messages, conversations, scopes of
+-- memories, memories, and the person last.
 --
 -- Runs with the rights of its owner: memories are hidden from everybody else.
 CREATE FUNCTION public.parley_erase_person(p_erasure_id bigint)
@@ -27,11 +27,6 @@ BEGIN
     IF NOT FOUND THEN
         RETURN true;
     END IF;
-    PERFORM FROM public.unremembered_turns JOIN public.turns ON turns.id = turn_id
-    WHERE turns.user_id = v_user_id ORDER BY turn_id FOR UPDATE;
-    PERFORM FROM public.memory_scopes AS s
-    WHERE s.id IN (SELECT m.scope_id FROM public.memories AS m WHERE m.user_id = v_user_id) ORDER BY s.id FOR UPDATE;
-    v_memory_ids := ARRAY(SELECT m.id FROM public.memories AS m WHERE m.user_id = v_user_id ORDER BY m.id FOR UPDATE);
     PERFORM FROM public.inbox AS m JOIN public.user_platform_links AS l USING (platform, platform_user_id)
     WHERE l.user_id = v_user_id AND hashtext(m.platform_user_id) = hashtext(l.platform_user_id)
         AND m.status = 'waiting' ORDER BY m.id FOR UPDATE OF m;
@@ -50,6 +45,8 @@ BEGIN
     WHERE c.id IN (SELECT t.conversation_id FROM public.turns AS t WHERE t.id = ANY (v_turn_ids))
         OR c.is_direct AND c.user_id = v_user_id
     ORDER BY c.id FOR UPDATE;
+    v_memory_ids := ARRAY(SELECT m.id FROM public.memories AS m WHERE m.user_id = v_user_id);
+    PERFORM public.parley_lock_memories(v_memory_ids);
     -- Whoever inserts a row of this person waits for this lock, and then finds nobody.
     PERFORM FROM public.users WHERE id = v_user_id FOR UPDATE;
     IF EXISTS (SELECT FROM public.file_records AS f WHERE f.user_id = v_user_id)

@@ -8,6 +8,7 @@ RETURNS TABLE (last bigint, removed bigint, has_more boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_scopes bigint[];
+    v_ids bigint[];
     v_turns bigint[];
     v_count bigint;
 BEGIN
@@ -16,7 +17,7 @@ BEGIN
         RETURN;
     END IF;
     v_scopes := ARRAY(SELECT s.id FROM public.memory_scopes AS s WHERE s.id > p_after ORDER BY s.id LIMIT p_step);
-    WITH expired AS (
+    v_ids := ARRAY(
         SELECT m.id FROM public.memory_scopes AS s
         CROSS JOIN unnest(ARRAY['turn', 'fact', 'remembered']) AS kind
         CROSS JOIN LATERAL public.parley_memory_kept_days(kind, s.platform, s.platform_server_id) AS days
@@ -26,16 +27,23 @@ BEGIN
             ORDER BY m.said_at LIMIT p_step
         ) AS m
         WHERE s.id = ANY (v_scopes) AND days IS NOT NULL LIMIT p_step
-    ), gone AS (
-        DELETE FROM public.memories AS m USING expired WHERE m.id = expired.id RETURNING m.source, m.turn_id
-    )
-    SELECT count(*), array_agg(DISTINCT gone.turn_id) FILTER (WHERE gone.source = 'turn' AND gone.turn_id IS NOT NULL)
-    INTO v_count, v_turns FROM gone;
-    INSERT INTO public.forgotten_turns (turn_id) SELECT t FROM unnest(v_turns) AS t ON CONFLICT DO NOTHING;
+    );
+    v_turns := ARRAY(
+        SELECT t.id FROM public.turns AS t
+        WHERE t.id IN (SELECT m.turn_id FROM public.memories AS m WHERE m.id = ANY (v_ids) AND m.source = 'turn')
+        ORDER BY t.id FOR KEY SHARE
+    );
+    -- The turns before the memories, as whoever erases a person.
+    INSERT INTO public.forgotten_turns (turn_id) SELECT unnest(v_turns) ON CONFLICT DO NOTHING;
+    PERFORM public.parley_lock_memories(v_ids || ARRAY(
+        SELECT m.id FROM public.memories AS m WHERE m.turn_id = ANY (v_turns) AND m.source = 'fact'
+    ));
+    DELETE FROM public.memories AS m WHERE m.id = ANY (v_ids);
+    GET DIAGNOSTICS v_count = ROW_COUNT;
     DELETE FROM public.memories AS m USING public.memory_scopes AS s
     WHERE m.turn_id = ANY (v_turns) AND m.source = 'fact' AND s.id = m.scope_id
           AND public.parley_memory_kept_days('fact', s.platform, s.platform_server_id) IS NULL;
-    IF v_count = p_step THEN
+    IF cardinality(v_ids) = p_step THEN
         RETURN QUERY SELECT p_after, v_count, true;
     ELSE
         RETURN QUERY SELECT coalesce(v_scopes[cardinality(v_scopes)], p_after), v_count, cardinality(v_scopes) = p_step;

@@ -12,6 +12,7 @@ BEGIN
         SELECT t.id FROM public.turns AS t
         WHERE t.user_id = p_user_id AND NOT EXISTS (SELECT FROM public.forgotten_turns AS f WHERE f.turn_id = t.id)
     ));
+    PERFORM public.parley_lock_memories(ARRAY(SELECT m.id FROM public.memories AS m WHERE m.user_id = p_user_id));
     DELETE FROM public.memories AS m WHERE m.user_id = p_user_id;
     RETURN v_count;
 END

@@ -13,6 +13,7 @@ BEGIN
     IF v_count > 0 THEN
         -- First: it waits for a worker that makes memories of these turns just now, which locks in this order.
         PERFORM public.parley_forget_turns(p_user_id, v_turn_ids || p_asked_in);
+        PERFORM public.parley_lock_memories(p_ids);
         DELETE FROM public.memories WHERE user_id = p_user_id AND id = ANY (p_ids);
     END IF;
     RETURN v_count;

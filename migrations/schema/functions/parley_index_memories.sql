@@ -9,6 +9,19 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_indexed bigint;
 BEGIN
+    -- Before the scopes, as in parley_add_memories: rows that are changed twice name them again.
+    PERFORM FROM public.turns AS t
+    WHERE t.id IN (
+        SELECT m.turn_id FROM public.memories AS m
+        WHERE m.id IN (SELECT r.id FROM jsonb_to_recordset(p_rows) AS r (id bigint))
+    )
+    ORDER BY t.id FOR KEY SHARE;
+    PERFORM FROM public.conversations AS c
+    WHERE c.id IN (
+        SELECT m.conversation_id FROM public.memories AS m
+        WHERE m.id IN (SELECT r.id FROM jsonb_to_recordset(p_rows) AS r (id bigint))
+    )
+    ORDER BY c.id FOR KEY SHARE;
     PERFORM FROM public.memory_scopes AS s
     WHERE s.id IN (
         SELECT m.scope_id FROM public.memories AS m

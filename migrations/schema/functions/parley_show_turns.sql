@@ -26,6 +26,9 @@ BEGIN
     -- First, because it waits for a worker that stores the turn just now: then the next statements see what was stored.
     DELETE FROM public.unremembered_turns WHERE turn_id = ANY (v_hidden);
     PERFORM public.parley_forget_summaries(v_hidden || v_back);
+    PERFORM public.parley_lock_memories(ARRAY(
+        SELECT id FROM public.memories WHERE turn_id = ANY (v_hidden) AND source <> 'remembered'
+    ));
     DELETE FROM public.memories WHERE turn_id = ANY (v_hidden) AND source <> 'remembered';
     INSERT INTO public.unremembered_turns (turn_id)
     SELECT t.id FROM public.turns AS t
