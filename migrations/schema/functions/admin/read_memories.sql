@@ -7,7 +7,11 @@ RETURNS TABLE (
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_id bigint := admin.find_user(platform, account);
-    v_reason text := btrim(regexp_replace(reason, '\s+', ' ', 'g'));
+    -- Without what nobody sees, which would make any reason long enough.
+    v_reason text := btrim(regexp_replace(regexp_replace(reason,
+        '[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164'
+        '\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]', '', 'g'), '\s+', ' ', 'g'));
+    v_count bigint;
 BEGIN
     IF v_reason IS NULL OR char_length(v_reason) NOT BETWEEN 10 AND 500 THEN
         RAISE EXCEPTION 'say in 10 to 500 characters why you read what is remembered of %; the log of changes keeps it', account;
@@ -19,15 +23,14 @@ BEGIN
         EXISTS (SELECT FROM public.users AS person WHERE person.id = v_id AND 'owner' IN (person.permission_level, person.permission_after)),
         true
     );
-    PERFORM public.parley_write_audit('memories', v_id, 'read', NULL, jsonb_build_object(
-        'reason', v_reason,
-        'memories', least(most, (SELECT count(*) FROM public.memories AS memory WHERE memory.user_id = v_id))
-    ));
     RETURN QUERY SELECT memory.id, memory.said_at, memory.source, memory.scope,
         nullif(concat_ws('/', memory.platform, memory.platform_server_id), ''), memory.author,
         memory.superseded_by IS NOT NULL, memory.content
     FROM public.memories AS memory WHERE memory.user_id = v_id
     ORDER BY memory.said_at DESC, memory.id DESC LIMIT most;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    -- Behind the reading, because all other changes wait for this one from here on; nobody has a row of it before the entry.
+    PERFORM public.parley_write_audit('memories', v_id, 'read', NULL, jsonb_build_object('reason', v_reason, 'memories', v_count));
 END
 $$;
 COMMENT ON FUNCTION admin.read_memories IS

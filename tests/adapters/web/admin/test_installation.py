@@ -84,7 +84,7 @@ async def test_memories_are_counted_and_read_for_a_reason_that_the_audit_keeps(s
         assert "2 memories of them" in totals
         assert (await ann.get("/admin/memory/999")).status_code == 404
         assert "plums" not in (await ann.get(path)).text
-        for reason in ("", "curious", "  a   b  ", "x" * 501):
+        for reason in ("", "curious", "  a   b  ", "x" * 501, "why" + "\u200b\u2800\U000e0041" * 100):
             refused = await post(ann, path, act="read", reason=reason)
             assert (refused.status_code, "plums" in refused.text) == (422, False)
             assert "10 to 500 characters" in refused.text
