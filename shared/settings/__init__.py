@@ -35,6 +35,8 @@ PROVIDER_NAME = re.compile(
     r"|_(API_KEY|API_BASE|BASE_URL|API_VERSION|ORGANIZATION)$"
     r"|^(HTTPS?_PROXY|NO_PROXY|SSL_CERT_FILE|SSL_CERT_DIR|TZ)$"
 )
+# As all names of settings are written but `HOST` and `PORT`.
+NAME = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|HOST|PORT")
 # How near a name must be to one of ours or of these to be taken for a slip: XAI_API_KEY is none of OPENAI_API_KEY.
 SLIP = 0.9
 USUAL_PROVIDER_NAMES = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY", "GROQ_API_KEY", "OPENROUTER_API_KEY")
@@ -76,7 +78,10 @@ def read_env_file(env_file: Path | None = None) -> dict[str, str]:
         raise ConfigurationError(f"{env_file} can't be read ({error}); it is a text file in UTF-8.") from None
     without = [name for name, value in variables.items() if value is None]
     if without:
-        raise ConfigurationError(f"{env_file}: {without[0]} has no value; write {without[0]}=… or remove the line.")
+        # What is no name may be a line of a secret, such as a private key's.
+        name = without[0] if NAME.fullmatch(without[0]) else "a line"
+        remedy = "write it as NAME=…" if name == "a line" else f"write {name}=…"
+        raise ConfigurationError(f"{env_file}: {name} has no value; {remedy} or remove the line.")
     from_file = {name: value for name, value in variables.items() if value is not None}
     if home := from_file.get("PARLEY_HOME"):
         from_file["PARLEY_HOME"] = str(env_file.absolute().parent / home)

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -21,6 +22,11 @@ from shared.settings.module_folders import list_entry_points, list_module_folder
 
 # What a secret shows of itself.
 SET = "set"
+# What the redactor leaves for the sake of ordinary words: no setting is worth a part of a secret. Of an address it is
+# whatever stands before the last @, and its parameters.
+KEY_NAME = re.compile(r"_(KEYS?|PASS|PASSWORDS|SECRETS|DSN)$")
+SIGNED_IN = re.compile(r"(?<=://)\S*(?=@)|^[^\s/]+(?=@)")
+QUERY = re.compile(r"(://[^\s?#]*[?#])\S+")
 
 Source = Literal["default", "environment", ".env"]
 
@@ -119,7 +125,8 @@ def _describe(kind: type[Any], prefix: str, defaults: Any, values: Any) -> Itera
             text = None if value is None else SET
         elif (text := text or os.environ.get(name) or None) is not None:
             # `off` is a word for None. And modules of others may keep a secret as a text.
-            text = str(redact_field(name, text))
+            text = MARK if KEY_NAME.search(name) else str(redact_field(name, text))
+            text = SIGNED_IN.sub(MARK, QUERY.sub(rf"\1{MARK}", text))
         source, waits = _find_source(name, from_file)
         shown = SET if text == MARK else text
         yield Setting(name, meanings.get(field, ""), default, value=shown, source=source, waits=waits)

@@ -255,6 +255,10 @@ def test_a_line_of_dotenv_without_a_value_and_a_file_that_is_no_text_are_one_lin
     path = dotenv(tmp_path, "PUBLIC_URL")
     assert refusal(path) == f"{path}: PUBLIC_URL has no value; write PUBLIC_URL=… or remove the line."
 
+    # The second line of a secret is told to nobody.
+    path.write_text("SECRET_KEY=abc\nMIIEvQIBADANBgkq\n")
+    assert refusal(path) == f"{path}: a line has no value; write it as NAME=… or remove the line."
+
     path.write_bytes(b"PORT=\xff\xfe")
     assert "is a text file in UTF-8" in refusal(path)
 
