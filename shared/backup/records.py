@@ -15,6 +15,9 @@ from shared.backup.archive import Manifest
 from shared.db.database import Address
 from shared.db.driver import to_sql
 from shared.db.statements import load_statements
+from shared.errors import ParleyError
+from shared.redaction import redact_text
+from shared.text import clean
 
 statements = load_statements(__file__)
 
@@ -29,13 +32,13 @@ async def note_backup(address: Address, path: Path, manifest: Manifest) -> None:
     """Note an archive that was written; its path is absolute."""
     size = (await asyncio.to_thread(path.stat)).st_size
     losses = len(manifest.missing) + len(manifest.damaged)
-    parameters = (platform.node(), str(path), manifest.made_at, size, losses)
+    parameters = (platform.node(), clean(str(path)), manifest.made_at, size, losses)
     await _note(address, statements.note_backup, parameters)
 
 
 async def note_failure(address: Address, path: Path, error: str) -> None:
     """Note an archive that could not be written."""
-    await _note(address, statements.note_failure, (platform.node(), str(path), error))
+    await _note(address, statements.note_failure, (platform.node(), clean(str(path)), redact_text(error)))
 
 
 async def note_verification(address: Address, manifest: Manifest) -> None:
@@ -61,7 +64,7 @@ def _to_time(moment: datetime) -> str:
 
 async def _note(address: Address, statement: TextClause, parameters: Sequence[Any]) -> None:
     # The archive is there, or is not, whatever becomes of the note; and the tables may be those of a release before.
-    with suppress(asyncpg.PostgresError, OSError):
+    with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ParleyError):
         connection = await address.connect(as_owner=True)
         try:
             await connection.execute(to_sql(statement), *parameters)

@@ -136,10 +136,12 @@ async def test_backups_are_those_that_the_command_has_noted(site: Site, tmp_path
         assert 'class="banner ok"' in page
         assert "not verified</span>" not in page
         archive.unlink()
-        await note_failure(address, tmp_path / "full.zip", f"No space left. {HOSTILE}")
+        # A name that is no UTF-8, as the file system may have it.
+        await note_failure(address, tmp_path / "\udce4.zip", f"No space left at http://me:sesame@s3. {HOSTILE}")
         page = (await ann.get("/admin/backups")).text
+        assert "sesame" not in page
         assert "not there any more" in page
-        assert "failed: No space left." in page
+        assert "failed: No space left at" in page
         assert HOSTILE not in page
 
 
