@@ -42,7 +42,7 @@ async def change_message(database: Database, platform: str, message_id: str, con
 async def lock_turns(session: Session, platform: str, message_ids: Collection[str]) -> None:
     """Lock what waits of these messages, then the turns of the others: before the messages, as whoever ends a turn."""
     parameters = {"platform": platform, "message_ids": list(message_ids)}
-    ids = list((await session.execute(statements.find_messages, parameters)).scalars())
+    ids = [row.id for row in (await session.execute(statements.find_messages, parameters)).all()]
     await session.execute(statements.lock_waiting, {"ids": ids})
     await session.execute(statements.lock_turns, {"ids": ids})
 
