@@ -1,20 +1,25 @@
 """Ends a process whose output somebody reads through pipes."""
 
+import asyncio
 from asyncio.subprocess import Process
 from contextlib import suppress
 
 CHUNK_BYTES = 1 << 16
+HELD_SECONDS = 5.0
 
 
-async def kill(process: Process) -> None:
+async def kill(process: Process, *, held_seconds: float = HELD_SECONDS) -> None:
     """Kill a process, and wait for its end; nobody else reads its pipes any more.
 
     What is left in them is read, because asyncio notices an end only after that of the pipes, and reads none on that is
-    full: who waited for the end of a killed program that had written much waited for ever.
+    full: who waited for the end of a killed program that had written much waited for ever. What the process has started
+    may hold its pipes open as long as it likes: that is not waited for.
     """
     with suppress(ProcessLookupError):
         process.kill()
-    for pipe in (process.stdout, process.stderr):
-        while pipe is not None and await pipe.read(CHUNK_BYTES):
-            pass
-    await process.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(held_seconds):
+            for pipe in (process.stdout, process.stderr):
+                while pipe is not None and await pipe.read(CHUNK_BYTES):
+                    pass
+            await process.wait()

@@ -1,6 +1,8 @@
-"""A process is ended whatever it has written."""
+"""A process is ended whatever it has written, and whoever holds its pipes."""
 
 import asyncio
+import os
+import signal
 import sys
 from asyncio.subprocess import PIPE
 
@@ -18,3 +20,16 @@ async def test_a_process_whose_pipe_is_full_is_killed_and_its_end_noticed() -> N
         await kill(process)
 
     assert process.returncode == -9
+
+
+async def test_a_process_whose_child_holds_its_pipe_open_is_killed_and_its_end_noticed() -> None:
+    parent = "import subprocess, time\nprint(subprocess.Popen(['sleep', '30']).pid, flush=True)\ntime.sleep(30)"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", parent, stdout=PIPE)
+    assert process.stdout is not None
+    child = int(await process.stdout.readline())
+    try:
+        await kill(process, held_seconds=0.1)
+
+        assert process.returncode == -9
+    finally:
+        os.kill(child, signal.SIGKILL)

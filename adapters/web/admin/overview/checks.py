@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from shared.errors import Refusal
+from shared.processes.ending import kill
 from shared.settings import Settings, list_variables
 
 # Keys and platforms are asked over the network, and a silent one takes its time.
@@ -43,9 +44,7 @@ async def check_everything(settings: Settings) -> list[Check]:
                 f"The checks took more than {SECONDS:.0f} seconds; run parley doctor on the machine."
             ) from None
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            await kill(process)
     try:
         return [Check(line["level"], line["subject"], line["text"]) for line in json.loads(output)]
     except (ValueError, KeyError, TypeError):
