@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from adapters.cli.console import complain
 from adapters.cli.endings import flush_output
@@ -29,6 +30,8 @@ class Restart:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
         self._is_wanted = False
+        # By default the signal would kill a program that has just begun, and reads its settings anyway.
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     @contextmanager
     def offered(self, home: Path) -> Iterator[None]:
@@ -41,8 +44,8 @@ class Restart:
             yield
             return
         try:
-            # Another one with the same home, on another port, was here before.
-            with suppress(BlockingIOError):
+            # Another one with the same home, on another port, was here before; or the disk is full.
+            with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.truncate(file, 0)
                 os.write(file, f"{os.getpid()}\n{find_env_file().absolute()}\n".encode())
@@ -56,8 +59,14 @@ class Restart:
             return
         become_run(self._environment)
 
+    def end(self, code: int) -> NoReturn:
+        """End this program though some thread of it hangs, and begin again if that is wanted."""
+        self.begin_again(code)
+        os._exit(code)
+
     def _want(self, _number: int, _frame: FrameType | None) -> None:
-        if self._is_wanted:
+        # Where nothing catches SIGTERM yet, that would kill it: it has just read its settings.
+        if self._is_wanted or signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
             return
         if (reason := self._find_fault()) is not None:
             complain(f"it goes on with the settings of before: {reason}")
@@ -72,7 +81,8 @@ class Restart:
         try:
             with using_environment(self._environment):
                 read_settings()
-        except ConfigurationError as error:
+        except (ConfigurationError, OSError) as error:
+            # Also when the folder that it was started in has gone.
             return str(error)
         return None
 

@@ -66,7 +66,16 @@ def run_all(
                 if not platform.connected.is_set()
             )
 
-        parts = Parts(web=True, worker=True, listeners=platforms, senders=platforms, workers=count, child=child)
+        parts = Parts(
+            web=True,
+            worker=True,
+            listeners=platforms,
+            senders=platforms,
+            workers=count,
+            child=child,
+            # A fork of the supervisor does not begin again: that does.
+            end=os._exit if child else restart.end,
+        )
         serve(settings, parts, report)
 
     if database.is_alive():

@@ -62,6 +62,8 @@ class Parts:
     workers: int = 0
     # None: this process has no supervisor.
     child: Child | None = None
+    # Ends this process with an exit code when something of it hangs.
+    end: Callable[[int], object] = os._exit
     # The cells behind this door, with the settings of each; empty: there are none.
     cells: Mapping[str, Settings] = field(default_factory=dict)
 
@@ -74,7 +76,7 @@ def serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awaitable[
         if runner.run(_serve(settings, parts, on_ready)):
             # A thread that imports the models' library can't be stopped, and everything else has ended.
             stop_servers()
-            end_within(LEFT_SECONDS, 0)
+            end_within(LEFT_SECONDS, 0, parts.end)
 
 
 def allow_many_files() -> None:
@@ -97,11 +99,13 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
         if stopping.is_set():
             return
         stopping.set()
-        end_within(END_SECONDS, EXIT_STATUS)
+        end_within(END_SECONDS, EXIT_STATUS, parts.end)
         if parts.child is None:
             complain(f"stopping; running answers have {GRACE_SECONDS:.0f} s")
             for signal_number in signals:
                 loop.remove_signal_handler(signal_number)
+            # Who asks it to begin again while it stops does not end it at once.
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     for signal_number in signals:
         loop.add_signal_handler(signal_number, stop)

@@ -221,6 +221,8 @@ class Supervisor:
         # In the handler of a signal: whatever this process does just now, the others begin to stop.
         if not self._is_stopping:
             self._is_stopping, self._stop_at = True, monotonic() + END_SECONDS
+            # Who asks it to begin again while it stops does not end it at once.
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             self._kill(signal.SIGTERM)
         else:
             self._code = SIGNALLED + number
@@ -258,8 +260,10 @@ def _become(child: Child, program: Program, mask: set[signal.Signals | int]) -> 
     code = 1
     try:
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGUSR1):
+        for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        # A service manager may send it to all processes, and the supervisor tells this one.
+        signal.signal(signal.SIGUSR1, lambda *_: None)
         # A terminal sends Ctrl+C to all processes, and the supervisor tells this one.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from shared.log import get_logger
@@ -36,17 +36,17 @@ def watched(*, log_after: float = LOG_AFTER_SECONDS, end_after: float = END_AFTE
         watchdog.stop()
 
 
-def end_within(seconds: float, status: int) -> None:
+def end_within(seconds: float, status: int, end: Callable[[int], object] = os._exit) -> None:
     """End the process after so many seconds, whatever hangs then: a silent network, the import of a library."""
 
-    def end() -> None:
+    def wait() -> None:
         time.sleep(seconds)
         if status:
             log.error("hanging_process_ended", seconds=seconds)
         sys.stdout.flush()
-        os._exit(status)
+        end(status)
 
-    threading.Thread(target=end, name="end", daemon=True).start()
+    threading.Thread(target=wait, name="end", daemon=True).start()
 
 
 class _Watchdog(threading.Thread):

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -78,7 +79,7 @@ def set_up(
         interview.tell(f"\n{shorten(path)} has {', '.join(values)} now, and can be read by you alone.")
     is_running = _finish(accounts)
     if (pid := find_running(settings.parley_home)) is not None:
-        _restart(interview, pid, has_values=bool(values))
+        _restart(interview, settings.parley_home, pid, has_values=bool(values))
     else:
         _start(interview, environment, is_running=is_running)
 
@@ -117,11 +118,15 @@ def _start(interview: Interview, environment: Mapping[str, str], *, is_running: 
         say(f"Start it: {name_command('run')}")
 
 
-def _restart(interview: Interview, pid: int, *, has_values: bool) -> None:
+def _restart(interview: Interview, home: Path, pid: int, *, has_values: bool) -> None:
     """Let the Parley that runs begin again if the person wants it, or say what to type."""
     if not has_values:
         say("Parley runs, and knows its owners at once.")
     elif interview.confirm("Parley runs. Start it again with these settings now?", default=True):
+        # While the person read the question it may have ended, and its number may be another program's.
+        if find_running(home) != pid:
+            say(f"It has ended meanwhile. Start it: {name_command('run')}")
+            return
         os.kill(pid, signal.SIGUSR1)
         interview.tell("It finishes the answers that it works on, and starts again; see where it runs.")
     else:
