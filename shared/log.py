@@ -79,10 +79,9 @@ class _Logger:
 
     def __getattr__(self, name: str) -> Any:
         if self._logger is None:
-            root = logging.getLogger()
-            outputs = [output for output in root.handlers if isinstance(output, _Output) and output.formatter is None]
+            outputs = _list_waiting()
             level = logging.getLevelNamesMapping().get(name.upper(), logging.CRITICAL)
-            if outputs and not root.isEnabledFor(level):
+            if outputs and not logging.getLogger().isEnabledFor(level):
                 return _drop
             for output in outputs:
                 output.load()
@@ -90,6 +89,13 @@ class _Logger:
 
             self._logger = structlog.get_logger(**self._bound)
         return getattr(self._logger, name)
+
+
+def _list_waiting() -> list[_Output]:
+    """Return the handlers for which structlog is not set up yet."""
+    return [
+        output for output in logging.getLogger().handlers if isinstance(output, _Output) and output.formatter is None
+    ]
 
 
 def _drop(*_args: object, **_fields: object) -> None:
@@ -103,7 +109,7 @@ def configure_logging(level: str, style: str, *, is_late: bool = False, **proces
     structlog is imported with the first line.
     """
     root, output = logging.getLogger(), _Output(level, style, process)
-    # Loggers that have been made with structlog would go on as they were.
+    # Once it is imported, by whomever, its loggers would go on as they were: by default, to stdout, with secrets.
     if not is_late or "structlog" in sys.modules:
         output.load()
     root.handlers[:] = [output]
@@ -151,7 +157,7 @@ def _log_unraisable(args: "sys.UnraisableHookArgs") -> None:
 
 def get_logger(**bound: Any) -> "FilteringBoundLogger":
     """Return a logger with these fields bound."""
-    # What runs for long has imported structlog before the code that logs.
-    if (structlog := sys.modules.get("structlog")) is not None:
+    # What runs for long has imported structlog before the code that logs; a module may have, and not set it up.
+    if (structlog := sys.modules.get("structlog")) is not None and not _list_waiting():
         return cast("FilteringBoundLogger", structlog.get_logger(**bound))
     return cast("FilteringBoundLogger", _Logger(bound))

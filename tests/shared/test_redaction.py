@@ -146,7 +146,10 @@ from shared.log import configure_logging, drop_handlers, get_logger
 from shared.redaction import hide_settings
 
 SECRETS = {secrets!r}
-configure_logging("INFO", {style!r})
+if {style!r} == "json":
+    # Before it was said how.
+    get_logger().info("begun")
+configure_logging("INFO", {style!r}, is_late=True)
 hide_settings([SECRETS[0]])
 log, library = get_logger(), logging.getLogger("library.of.others")
 library.addHandler(logging.StreamHandler())
