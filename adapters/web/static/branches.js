@@ -1,7 +1,7 @@
 // Branches of the open chat: an answer is asked for again, a message is said otherwise, an earlier version is shown.
 
 import { faultLine, node } from "./nodes.js";
-import { newId, refusal } from "./stream.js";
+import { newId, sendJson } from "./stream.js";
 import { texts } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
@@ -31,7 +31,7 @@ async function again(chat, answer, show) {
 }
 
 async function choose(chat, { turn, name }, show) {
-  const reason = await send(`/page/chats/${chat}/branch`, "PUT", { turn_id: turn });
+  const reason = await sendJson(`/page/chats/${chat}/branch`, "PUT", { turn_id: turn });
   if (reason) {
     $("log").append(faultLine(reason));
     return;
@@ -44,19 +44,9 @@ async function choose(chat, { turn, name }, show) {
 
 // Says something in place of a turn; returns why that was refused, null when it was done.
 async function begin(chat, { turn, content, id }, show) {
-  const reason = await send(`/page/chats/${chat}/branches`, "POST", { turn_id: turn, event_id: id, ...(content ? { content } : {}) });
+  const reason = await sendJson(`/page/chats/${chat}/branches`, "POST", { turn_id: turn, event_id: id, ...(content ? { content } : {}) });
   if (reason === null) await show(null);
   return reason;
-}
-
-async function send(address, method, body) {
-  try {
-    const response = await fetch(address, { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
-    return response.ok ? null : await refusal(response);
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    return texts.unreachable;
-  }
 }
 
 // Turns a message into a box with its text.

@@ -1,7 +1,7 @@
 // The chat page: sends what is typed, follows the events of each turn, finds back after a lost connection or a reload.
 
 import { onBranches } from "./branches.js";
-import { firstChoices, offerChoices, showChoices } from "./choices.js";
+import { offerChoices, showChoices, takeChoices } from "./choices.js";
 import { loadChats, nameChat, newestTitle, showCurrent, touch } from "./chats.js";
 import { limit, noteArrived, noteEnd, noteUnsent, openBox, takeMessage, write } from "./composer.js";
 import { follow } from "./following.js";
@@ -235,7 +235,7 @@ function form(chat, eventId, content, files, confirmation) {
   fields.set("event_id", eventId);
   fields.set("content", content);
   if (confirmation) fields.set("confirmation", String(confirmation));
-  const choices = firstChoices();
+  const choices = takeChoices();
   if (choices) fields.set("choices", choices);
   for (const file of files) fields.append("files", file, file.name);
   return fields;

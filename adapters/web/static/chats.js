@@ -1,7 +1,7 @@
 // The list of chats beside the conversation, which goes on without end.
 
 import { faultLine, icon, node } from "./nodes.js";
-import { refusal } from "./stream.js";
+import { refusal, sendJson } from "./stream.js";
 import { texts } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
@@ -20,14 +20,8 @@ export const chatOf = (chat) => list.chats.find((entry) => entry.chat === chat);
 
 // Names or pins a chat; returns why that was refused, null when it was done.
 export async function changeChat(chat, change) {
-  try {
-    const body = JSON.stringify(change);
-    const response = await fetch(`/page/chats/${chat}`, { method: "PATCH", body, headers: { "Content-Type": "application/json" } });
-    if (!response.ok) return await refusal(response);
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    return texts.unreachable;
-  }
+  const reason = await sendJson(`/page/chats/${chat}`, "PATCH", change);
+  if (reason) return reason;
   list.chats = list.chats.filter((entry) => !entry.isNew);
   await loadChats();
   return null;

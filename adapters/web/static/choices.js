@@ -1,14 +1,14 @@
 // Who answers in the open chat, and by what model: shown where there is something to choose.
 
 import { page } from "./page.js";
-import { refusal } from "./stream.js";
-import { texts } from "./texts.js";
+import { sendJson } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
 
 const chosen = { persona_id: null, model: null };
+// Before its first turn a chat has no place for what is chosen: it goes with the next message.
+let unsent = {};
 
-// Before its first turn a chat has no place for what is chosen: it goes with the message.
 const hasBegun = () => $("log").querySelector("[data-turn]") !== null;
 
 export function offerChoices({ personas, models }) {
@@ -25,6 +25,7 @@ function list(select, options) {
 
 export function showChoices(choices) {
   Object.assign(chosen, choices);
+  unsent = {};
   show($("choose-persona"), chosen.persona_id);
   show($("choose-model"), chosen.model);
 }
@@ -35,27 +36,27 @@ function show(select, value) {
   if (select.selectedIndex < 0) select.selectedIndex = 0;
 }
 
-// What the next message brings along.
-export function firstChoices() {
-  return hasBegun() || (chosen.persona_id === null && chosen.model === null) ? null : JSON.stringify(chosen);
+// What the next message brings along; the first one may be refused, and say it again.
+export function takeChoices() {
+  const taken = Object.keys(unsent).length ? JSON.stringify(unsent) : null;
+  if (hasBegun()) unsent = {};
+  return taken;
 }
 
 async function choose(change) {
+  const { chat } = page;
+  const before = { ...chosen };
   Object.assign(chosen, change);
-  if (!hasBegun()) return;
-  const body = JSON.stringify(change);
-  try {
-    const response = await fetch(`/page/chats/${page.chat}/choices`, { method: "PUT", body, headers: { "Content-Type": "application/json" } });
-    complain(response.ok ? "" : await refusal(response));
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    complain(texts.unreachable);
+  if (!hasBegun()) {
+    Object.assign(unsent, change);
+    return;
   }
-}
-
-function complain(reason) {
-  $("box-note").textContent = reason;
+  const reason = await sendJson(`/page/chats/${chat}/choices`, "PUT", change);
+  if (page.chat !== chat) return;
+  $("box-note").textContent = reason ?? "";
   $("box-note").hidden = !reason;
+  // What did not count is not shown as chosen.
+  if (reason) showChoices(before);
 }
 
 $("choose-persona").addEventListener("change", () => choose({ persona_id: Number($("choose-persona").value) || null }));

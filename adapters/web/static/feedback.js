@@ -1,7 +1,7 @@
 // Thumbs up and down below an answer, with a comment.
 
 import { faultLine, icon, node } from "./nodes.js";
-import { refusal } from "./stream.js";
+import { sendJson } from "./stream.js";
 import { texts } from "./texts.js";
 
 const QUESTIONS = { 1: texts.why_good, "-1": texts.why_bad };
@@ -57,14 +57,6 @@ function why(answer, state) {
   return form;
 }
 
-async function save(answer, change) {
-  const chat = location.hash.slice(1);
-  try {
-    const body = JSON.stringify(change);
-    const response = await fetch(`/page/chats/${chat}/turns/${answer.dataset.turn}/feedback`, { method: "PUT", body, headers: { "Content-Type": "application/json" } });
-    return response.ok ? null : await refusal(response);
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    return texts.unreachable;
-  }
+function save(answer, change) {
+  return sendJson(`/page/chats/${location.hash.slice(1)}/turns/${answer.dataset.turn}/feedback`, "PUT", change);
 }

@@ -40,6 +40,17 @@ export async function refusal(response) {
   }
 }
 
+// Returns why the server refused, null when it did not.
+export async function sendJson(address, method, body) {
+  try {
+    const response = await fetch(address, { method, body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+    return response.ok ? null : await refusal(response);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    return texts.unreachable;
+  }
+}
+
 export const pause = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
 
 export function newId() {

@@ -86,11 +86,14 @@ function plainWords(tool) {
   return [fill(texts.using, { tool: plain }), fill(texts.used, { tool: plain })];
 }
 
+// Models choose any value. Text that turns the direction of what follows would change the sentence around it.
+const plainText = (value) => (typeof value === "string" ? value : JSON.stringify(value)).slice(0, 400).replace(/[\s\u202a-\u202e\u2066-\u2069]+/g, " ");
+
 // `{name}` stands for that argument; a part in square brackets is left out without it.
 function fillIn(sentence, args) {
   const has = (part) => Array.from(part.matchAll(/{(\w+)}/g)).every(([, name]) => args[name] !== undefined && args[name] !== null && args[name] !== "");
   const whole = sentence.replace(/\[([^\]]*)\]/g, (_, part) => (has(part) ? part : ""));
-  return whole.replace(/{(\w+)}/g, (_, name) => (has(`{${name}}`) ? String(args[name]).replace(/\s+/g, " ").slice(0, 80) : "…"));
+  return whole.replace(/{(\w+)}/g, (_, name) => (has(`{${name}}`) ? plainText(args[name]).slice(0, 80) : "…"));
 }
 
 export class ToolCard {

@@ -12,6 +12,8 @@ from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
 from tests.support.delegating import add_agent, ask, play
 
+# A model chooses arguments of any shape.
+ODD = r'{"toString": 1, "name": "\u202e<b>x"}'
 HOSTILE = """<img src=x onerror="document.title='owned'"> <script>document.title='owned'</script>
 [click](javascript:document.title='owned') [data](data:text/html,x) ![pixel](https://evil.example/pixel.png)
 <a href="https://evil.example">raw</a> `<b>` **<i>bold</i>**
@@ -77,11 +79,14 @@ async def test_live_text_is_shown_and_stays_after_a_reload(window: Window, site:
     await expect(window.page.locator("#chats a")).to_have_text("I like oolong")
 
     address = "https://town.example/bridge"
-    for role, content in (("call", f'{{"url": "{address}"}}'), ("result", '{"title": "The <b>bridge</b>"}')):
+    for role, content in (
+        ("call", f'{{"url": "{address}", "content": {ODD}}}'),
+        ("result", '{"title": "The <b>bridge</b>"}'),
+    ):
         await site.parley.sql(f"UPDATE messages SET content = :content WHERE role = 'tool_{role}'", content=content)  # noqa: S608  # our own words
     await window.page.reload()
-    await expect(window.answer().locator(".sources a")).to_have_text("The <b>bridge</b>")
-    await expect(window.answer().locator(".sources a")).to_have_attribute("href", address)
+    await expect(window.answer().locator(f".sources a[href='{address}']")).to_have_text("The <b>bridge</b>")
+    await expect(window.answer().locator(".tool-name")).to_have_text('Remembered “{"toString":1,"name":" <b>x"}”')
 
 
 async def test_an_agent_that_is_asked_is_shown_by_its_name_and_its_task(window: Window, site: Site) -> None:
