@@ -73,6 +73,19 @@ async def test_a_person_chooses_who_answers_in_a_chat_and_by_what_model(site: Si
         await expect(persona.locator("option:checked")).to_have_text("Sage")
 
 
+async def test_what_was_closed_meanwhile_is_not_shown_as_chosen(site: Site, chromium: Browser) -> None:
+    await site.parley.sql("SELECT admin.open_model('openai/large')")
+    async with open_window(chromium, site.link("ann")) as window:
+        model = window.page.get_by_label("Model", exact=True)
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        await site.parley.sql("SELECT admin.open_model('openai/large', NULL)")
+        window.expected_complaint = "404 (Not Found)"
+        await model.select_option("openai/large")
+        await expect(window.page.locator("#box-note")).to_have_text(NOT_OPEN)
+        await expect(model.locator("option:checked")).to_have_text("openai/stub")
+
+
 async def test_what_is_not_open_is_not_there_and_counts_no_more(site: Site) -> None:
     await define(site, "Sage", is_default=True)
     poet, auditor = await define(site, "Poet", open_to="user"), await define(site, "Auditor", open_to="admin")
