@@ -30,6 +30,7 @@ class Restart:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
         self._is_wanted = False
+        self._process = os.getpid()
         # By default the signal would kill a program that has just begun, and reads its settings anyway.
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
@@ -55,7 +56,8 @@ class Restart:
 
     def begin_again(self, code: int) -> None:
         """Replace this program, which has ended with an exit code, by a new one if that is wanted."""
-        if not self._is_wanted or code in AT_ONCE:
+        # A fork of it ends, and is no program of its own.
+        if not self._is_wanted or code in AT_ONCE or os.getpid() != self._process:
             return
         become_run(self._environment)
 

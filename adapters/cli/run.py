@@ -67,14 +67,7 @@ def run_all(
             )
 
         parts = Parts(
-            web=True,
-            worker=True,
-            listeners=platforms,
-            senders=platforms,
-            workers=count,
-            child=child,
-            # A fork of the supervisor does not begin again: that does.
-            end=os._exit if child else restart.end,
+            web=True, worker=True, listeners=platforms, senders=platforms, workers=count, child=child, end=restart.end
         )
         serve(settings, parts, report)
 

@@ -18,8 +18,11 @@ async def kill(process: Process, *, held_seconds: float = HELD_SECONDS) -> None:
     with suppress(ProcessLookupError):
         process.kill()
     with suppress(TimeoutError):
-        async with asyncio.timeout(held_seconds):
-            for pipe in (process.stdout, process.stderr):
-                while pipe is not None and await pipe.read(CHUNK_BYTES):
-                    pass
-            await process.wait()
+        await asyncio.wait_for(_read_to_end(process), held_seconds)
+
+
+async def _read_to_end(process: Process) -> None:
+    for pipe in (process.stdout, process.stderr):
+        while pipe is not None and await pipe.read(CHUNK_BYTES):
+            pass
+    await process.wait()
