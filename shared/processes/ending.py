@@ -15,8 +15,9 @@ async def kill(process: Process, *, held_seconds: float = HELD_SECONDS) -> None:
     full: who waited for the end of a killed program that had written much waited for ever. What the process has started
     may hold its pipes open as long as it likes: that is not waited for.
     """
-    with suppress(ProcessLookupError):
-        process.kill()
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
     with suppress(TimeoutError):
         await asyncio.wait_for(_read_to_end(process), held_seconds)
 
