@@ -4,7 +4,8 @@ SELECT parley_supersede_memory(:old, :new);
 -- name: claim_turns
 -- The turn first, as whoever erases it does: else each would wait for what the other holds.
 SELECT turn_id FROM unremembered_turns JOIN turns ON turns.id = turn_id
-ORDER BY turn_id LIMIT :limit FOR KEY SHARE OF turns SKIP LOCKED FOR UPDATE OF unremembered_turns SKIP LOCKED;
+ORDER BY turn_id LIMIT :limit
+FOR KEY SHARE OF turns SKIP LOCKED FOR UPDATE OF unremembered_turns SKIP LOCKED;  -- noqa: PRS
 
 -- name: list_messages
 -- A message that is being deleted or edited at this moment is waited for; one that is deleted later is found by its id.
