@@ -12,6 +12,7 @@ from sqlalchemy import URL
 from shared.db.database import Address
 from shared.db.roles import ROLES
 from tests.support.connections import connected, run_as_owner
+from tests.support.relay import relay
 
 PASSWORD = "s3cret:p/w@d"
 # Owners of provided databases need their password; everybody else is trusted, as by the embedded server.
@@ -38,7 +39,8 @@ async def given_database(
         closing.push_async_callback(_drop, superuser, name, name if has_roles else ", ".join((*ROLES, name)))
         if has_vector:
             await run_as_owner(Address(postgres.set(database=name), is_embedded=True), "CREATE EXTENSION vector")
-        port = await closing.enter_async_context(_open_port(str(postgres.query["host"])))
+        socket = f"{postgres.query['host']}/.s.PGSQL.5432"
+        port = await closing.enter_async_context(relay(lambda: asyncio.open_unix_connection(socket)))
         yield Address(
             URL.create("postgresql", name, PASSWORD, host="127.0.0.1", port=port, database=name), is_embedded=False
         )
@@ -61,25 +63,3 @@ def _write_rule(rules: Path) -> bool:
         return False
     rules.write_text(ASK_PASSWORD + content)
     return True
-
-
-@asynccontextmanager
-async def _open_port(folder: str) -> AsyncIterator[int]:
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        theirs_in, theirs_out = await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.5432")
-        await asyncio.gather(_pump(reader, theirs_out), _pump(theirs_in, writer))
-
-    server = await asyncio.start_server(carry, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while chunk := await reader.read(65536):
-            writer.write(chunk)
-            await writer.drain()
-    except ConnectionError:
-        return
-    finally:
-        writer.close()

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from tests.support.relay import abort
+
 Answer = Callable[["Request", asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -78,30 +80,33 @@ async def serving(
 ) -> AsyncIterator[Server]:
     """Run the server for the block."""
     server = Server()
-    connections: set[asyncio.Task[None]] = set()
+    tasks: set[asyncio.Task[None]] = set()
+    writers: set[asyncio.StreamWriter] = set()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.add(current := asyncio.current_task())  # type: ignore[arg-type]  # a connection is always a task
         try:
             while (request := await _read(reader)) is not None:
                 server.requests.append(request)
                 await answer(request, writer)
-        # Python 3.11 logs the cancellation of a connection as an error, and these are cancelled at the end.
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (ConnectionError, asyncio.IncompleteReadError):
             return
         finally:
             writer.close()
-            connections.discard(current)
 
-    listener = await asyncio.start_server(talk, host, 0, ssl=tls)
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
+        tasks.add(asyncio.create_task(talk(reader, writer)))
+
+    listener = await asyncio.start_server(accept, host, 0, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server
     finally:
         listener.close()
-        for connection in connections:
-            connection.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await abort(writers)
 
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:
