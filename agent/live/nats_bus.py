@@ -30,7 +30,7 @@ from shared.db.connections import PROGRAM_NAME
 from shared.db.database import Address, Database
 from shared.log import get_logger
 from shared.settings import Settings
-from shared.tasks import run_with_timeout
+from shared.tasks import is_cancelled, run_with_timeout
 
 log = get_logger()
 # What it says, we say.
@@ -129,8 +129,13 @@ async def connect(settings: Settings, closed_cb: Callback | None = None, on_drop
                 **list_logins(servers, check),
             )
             check()
-    except FAILURES as error:
+        if is_cancelled():
+            raise asyncio.CancelledError
+    except (*FAILURES, asyncio.CancelledError) as error:
         await leave(client)
+        # Python 3.11's `wait_for`, with which the library connects, now and then takes a cancellation for itself.
+        if isinstance(error, asyncio.CancelledError) or is_cancelled():
+            raise asyncio.CancelledError from None
         raise (errors or [error])[0] from None
     return client
 

@@ -29,6 +29,7 @@ from tests.support.connections import connected
 from tests.support.forks import get_command
 from tests.support.nats_server import NatsServer, Stranger, running_nats, strange
 from tests.support.parley import Parley, open_parley
+from tests.support.relay import Stream, abort
 
 KEY = "shared"
 TEXT = "An answer of some length, which comes in several pieces and is read word by word."
@@ -291,6 +292,22 @@ async def test_a_server_that_hangs_is_left_also_when_it_takes_no_more(pair: Pair
         assert not notifier.bus.is_connected
     await until(lambda: bool(notifier.bus.is_connected))
     await until_no_notes(pair)
+
+
+async def test_a_connection_that_is_still_being_made_is_closed_with_the_process(settings: Settings) -> None:
+    accepted: asyncio.Queue[Stream] = asyncio.Queue()
+    listener = await asyncio.start_server(lambda *stream: accepted.put_nowait(stream), "127.0.0.1", 0)
+    url = SecretStr(f"nats://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+    connecting = asyncio.create_task(connect(settings.model_copy(update={"bus_url": url})))
+    async with listener, asyncio.timeout(60):
+        # It says nothing, so the client waits.
+        reader, writer = await accepted.get()
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+
+        assert await reader.read() == b""
+        await abort([writer])
 
 
 async def until_no_notes(pair: Pair) -> None:
