@@ -161,17 +161,17 @@ async def _copy(move: Move) -> tuple[int, dict[str, int]]:
     await move.fetch(move.target, statements.remove_empty_server)
     count, left_out = 0, dict[str, int]()
     for row in await source.fetch(to_sql(statements.list_moving_tables)):
-        table, given = row["name"], 0
+        table, row_count = row["name"], 0
         rows: list[tuple[str]] = []
         async for (data,) in source.cursor(to_sql(statements.give_rows), table, move.platform, move.server):
             rows.append((data,))
             if len(rows) == ROWS_AT_ONCE:
-                given += await _stage(target, rows)
-        given += await _stage(target, rows)
-        taken = await target.fetchval(to_sql(statements.take_rows), table, person_ids, persona_ids) if given else 0
-        count += taken
-        if taken < given:
-            left_out[table] = given - taken
+                row_count += await _stage(target, rows)
+        row_count += await _stage(target, rows)
+        copies = await target.fetchval(to_sql(statements.take_rows), table, person_ids, persona_ids) if row_count else 0
+        count += copies
+        if copies < row_count:
+            left_out[table] = row_count - copies
     return count, left_out
 
 

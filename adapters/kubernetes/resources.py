@@ -75,8 +75,8 @@ class Resources:
         except Refusal:
             return None
         async with self.room, self.database.transaction() as session:
-            stored = (await list_rows(session, manifest.kind)).get(manifest.key)
-        is_own = stored is not None and stored.who == self.actor and plan_one(manifest, stored).change is Change.SAME
+            row = (await list_rows(session, manifest.kind)).get(manifest.key)
+        is_own = row is not None and row.who == self.actor and plan_one(manifest, row).change is Change.SAME
         return manifest.key if is_own else None
 
     async def remove(self, kind: str, row: str) -> None:
@@ -102,18 +102,18 @@ class Resources:
     async def _read(self, manifest: Manifest) -> State:
         async with self.room, self.database.transaction() as session:
             rows = await list_rows(session, manifest.kind)
-        stored = rows.get(manifest.key)
-        if stored is None:
+        row = rows.get(manifest.key)
+        if row is None:
             message = "the row was deleted; the next change of the resource makes it anew"
             return State("drifted", message, row=manifest.key)
-        step = plan_one(manifest, stored)
+        step = plan_one(manifest, row)
         if step.change is Change.SAME:
-            return State("applied", row=manifest.key, version=stored.version)
+            return State("applied", row=manifest.key, version=row.version)
         if step.refusal is not None:
             raise Refusal(step.refusal)
         # Another resource says the same row, in this namespace or by `parley apply`.
-        message = step.drift or self._to_message(stored.who)
-        return State("drifted", message, row=manifest.key, version=stored.version, drift=step.differences)
+        message = step.drift or self._to_message(row.who)
+        return State("drifted", message, row=manifest.key, version=row.version, drift=step.differences)
 
     @staticmethod
     def _to_message(who: str | None) -> str:

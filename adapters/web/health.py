@@ -158,7 +158,7 @@ async def _find_readiness(request: Request) -> str | dict[str, Any]:
 
 async def _find_readiness_of_cells(state: State) -> str | dict[str, Any]:
     # A door serves as long as one cell does: a fault reaches the people of its own cell only.
-    told: dict[str, dict[str, Any]] = {name: {"message": UNREACHABLE} for name in state.cells.names}
+    cells: dict[str, dict[str, Any]] = {name: {"message": UNREACHABLE} for name in state.cells.names}
     counting = {
         name: asyncio.create_task(
             _count_or_refuse(app, state.workers_of_cells.setdefault(name, LiveWorkers())), name="readiness"
@@ -172,12 +172,12 @@ async def _find_readiness_of_cells(state: State) -> str | dict[str, Any]:
             count.cancel()
             continue
         workers = count.result()
-        told[name] = {"message": workers} if isinstance(workers, str) else {"workers": workers}
+        cells[name] = {"message": workers} if isinstance(workers, str) else {"workers": workers}
         if workers == 0:
-            told[name]["message"] = NO_WORKER
-    if any("workers" in cell for cell in told.values()):
-        return {"cells": told}
-    return "; ".join(f"{name}: {cell['message']}" for name, cell in told.items())
+            cells[name]["message"] = NO_WORKER
+    if any("workers" in cell for cell in cells.values()):
+        return {"cells": cells}
+    return "; ".join(f"{name}: {cell['message']}" for name, cell in cells.items())
 
 
 async def _count_or_refuse(app: App, live_workers: LiveWorkers) -> int | str:

@@ -123,12 +123,12 @@ class AdminForms:
             values = await self._check(actor, read_values(view))
             who = await self._to_asker(actor, form.rest)
             # The view's id makes a form that is sent twice one.
-            done = await send_form(self._app, who, form.name, values=values, event_id=str(view["id"]))
+            outcome = await send_form(self._app, who, form.name, values=values, event_id=str(view["id"]))
         except (ParleyError, TimeoutError) as error:
             # The sentence may repeat what was entered.
             log.info("form_refused", cause=getattr(error, "code", "timeout"))
             return str(error) if isinstance(error, Refusal) else SORRY
-        return to_result(done, asker, form.rest)
+        return to_result(outcome, asker, form.rest)
 
     async def _show_late(self, body: Json, sending: "asyncio.Task[list[Json] | str]") -> None:
         outcome, view = await sending, body["view"]
@@ -144,8 +144,8 @@ class AdminForms:
         view_id, asker = str((body.get("view") or {}).get("id")), actor.sender.platform_user_id
         who = await self._to_asker(actor, button.name)
         try:
-            done = await take_back(self._app, who, button.entries, event_id=f"{view_id}:{button.rest}")
-            blocks = to_result(done, asker, button.name)
+            outcome = await take_back(self._app, who, button.entries, event_id=f"{view_id}:{button.rest}")
+            blocks = to_result(outcome, asker, button.name)
         except ParleyError as error:
             log.info("form_refused", cause=error.code)
             blocks = [to_section(str(error) if isinstance(error, Refusal) else SORRY)]
@@ -259,10 +259,10 @@ def to_again(view: Json, problem: str) -> Json:
     return {"type": "modal", "blocks": [to_section(problem), *blocks]} | {name: view[name] for name in fields}
 
 
-def to_result(done: Done, asker: str, channel: str) -> list[Json]:
+def to_result(outcome: Done, asker: str, channel: str) -> list[Json]:
     """Return the blocks that say what was done, with the button that takes it back."""
-    buttons = below_done(done, asker, where=channel)
-    return [to_section(done.text), *([to_actions(buttons)] if buttons else [])]
+    buttons = below_done(outcome, asker, where=channel)
+    return [to_section(outcome.text), *([to_actions(buttons)] if buttons else [])]
 
 
 def to_view(blocks: list[Json], title: str = TITLE) -> Json:

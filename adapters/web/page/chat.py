@@ -208,13 +208,13 @@ async def get_arrivals(request: Request) -> Response:
         for name in ("after", "after_turn", "after_reply", "after_title")
     )
     branch = request.query_params.get("branch", "")
-    seen = Seen(message=after, turn=after_turn, reply=after_reply, title=after_title, branch=branch)
-    arrivals = _arrivals(app_of(request), session_in(request), place_in(request), seen=seen)
+    position = Position(message=after, turn=after_turn, reply=after_reply, title=after_title, branch=branch)
+    arrivals = _arrivals(app_of(request), session_in(request), place_in(request), position=position)
     return sse.follow(_until(request.app.state.closing, arrivals))
 
 
 @dataclass(slots=True)
-class Seen:
+class Position:
     """The newest message, turn, reply to a command and title that a window of the page has shown, and the branch."""
 
     message: int
@@ -225,37 +225,37 @@ class Seen:
     is_over: bool = False
 
 
-async def _arrivals(app: App, web_session: WebSession, place: Place, *, seen: Seen) -> AsyncGenerator[Event]:
+async def _arrivals(app: App, web_session: WebSession, place: Place, *, position: Position) -> AsyncGenerator[Event]:
     async with aclosing(app.events.due_in(place.key, to_list_key(place))) as looks:
         async for _ in looks:
-            for event in await _look(app, web_session, place, seen=seen):
+            for event in await _look(app, web_session, place, position=position):
                 yield event
-            if seen.is_over:
+            if position.is_over:
                 return
 
 
-async def _look(app: App, web_session: WebSession, place: Place, *, seen: Seen) -> list[Event]:
+async def _look(app: App, web_session: WebSession, place: Place, *, position: Position) -> list[Event]:
     """Return what has arrived since, and note it as seen, or that the session or the branch has ended."""
     who = web_session.account
     async with app.database.transaction() as session:
-        rows = await history.list_new_replies(session, place, seen.reply, session_id=web_session.id)
+        rows = await history.list_new_replies(session, place, position.reply, session_id=web_session.id)
         if rows is None:
-            seen.is_over = True
+            position.is_over = True
             return []
-        branch, titles = await history.find_changes(session, who, place, after_title=seen.title)
+        branch, titles = await history.find_changes(session, who, place, after_title=position.title)
         messages = await history.list_arrivals(
-            session, place, f"{to_prefix(who)}:", after=seen.message, after_turn=seen.turn
+            session, place, f"{to_prefix(who)}:", after=position.message, after_turn=position.turn
         )
         replies = await to_replies(session, app, who, rows=rows)
-    if branch != seen.branch:
-        seen.is_over = True
+    if branch != position.branch:
+        position.is_over = True
         return [Event(0, 0, name="branch", payload={"branch": branch})]
-    seen.message = max([seen.message, *(message["message"] for message in messages)])
-    seen.reply = max([seen.reply, *(reply["reply_id"] for reply in replies)])
+    position.message = max([position.message, *(message["message"] for message in messages)])
+    position.reply = max([position.reply, *(reply["reply_id"] for reply in replies)])
     arrivals = [Event(message["turn_id"] or 0, 0, name="arrival", payload=message) for message in messages]
     arrivals += [Event(0, 0, name="reply", payload=reply) for reply in replies]
-    for chat, title, seen.title in titles:
-        payload = {"chat": chat, "title": title, "newest_title": seen.title}
+    for chat, title, position.title in titles:
+        payload = {"chat": chat, "title": title, "newest_title": position.title}
         arrivals.append(Event(0, 0, name="title", payload=payload))
     return arrivals
 

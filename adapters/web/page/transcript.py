@@ -40,24 +40,24 @@ async def read_turns(session: Session, app: App, channel: str, *, who: str, befo
     """Return the newest turns of a chat before one, oldest first, and what commands have answered between them."""
     parameters = {"channel": channel, "before": before, "limit": SHOWN_TURNS + 1}
     rows = (await session.execute(statements.list_turns, parameters)).all()
-    shown: list[tuple[Any, list[Shown]]] = []
+    turns: list[tuple[Any, list[Shown]]] = []
     chars = 0
     for row in rows[:SHOWN_TURNS]:
         chars += sum(len(step[2]) for step in row.steps or ())
-        if shown and chars > MAX_PAGE_CHARS:
+        if turns and chars > MAX_PAGE_CHARS:
             break
-        shown.append((row, [Shown(*step) for step in row.steps or ()]))
-    has_more = len(shown) < len(rows)
-    first = shown[-1][0].id if has_more else 0
-    branches = await list_branches(session, [row for row, _ in shown])
+        turns.append((row, [Shown(*step) for step in row.steps or ()]))
+    has_more = len(turns) < len(rows)
+    first = turns[-1][0].id if has_more else 0
+    branches = await list_branches(session, [row for row, _ in turns])
     below = {"channel": channel, "first": first, "before": before}
     reply_rows = (await session.execute(statements.list_replies, below)).all()
     files = await read_files(
-        session, app, who, ids={file_id for _, steps in shown for file_id in list_named_files(steps)}
+        session, app, who, ids={file_id for _, steps in turns for file_id in list_named_files(steps)}
     )
     return {
         "turns": [
-            to_turn(app, row, steps, files=files) | {"branch": branches.get(row.id)} for row, steps in reversed(shown)
+            to_turn(app, row, steps, files=files) | {"branch": branches.get(row.id)} for row, steps in reversed(turns)
         ],
         "replies": await to_replies(session, app, who, rows=reply_rows),
         "has_more": has_more,
