@@ -92,8 +92,8 @@ def test_a_setting_of_the_chart_may_be_changed_only_where_the_rest_does_not_rely
     assert settings_of(SPLIT | {"settings": {"PUBLIC_URL": "https://a.example"}})["PUBLIC_URL"] == "https://a.example"
     beside: dict[str, dict[str, Any]] = {"PORT": SPLIT, "PARLEY_HOME": SINGLE, "S3_BUCKET": SPLIT, "PUBLIC_URL": OPEN}
     for name, values in beside.items():
-        refused = run_helm("template", "chat", values=values | {"settings": {name: "other"}})
-        assert f"settings.{name}: the chart sets it" in refused.stderr
+        result = run_helm("template", "chat", values=values | {"settings": {name: "other"}})
+        assert f"settings.{name}: the chart sets it" in result.stderr
 
 
 def test_every_secret_among_the_settings_is_one_that_the_chart_knows() -> None:
@@ -105,8 +105,8 @@ def test_every_secret_among_the_settings_is_one_that_the_chart_knows() -> None:
 
     assert {"DISCORD_TOKEN", "RESEARCH_BRAVE_API_KEY", "DATABASE_URL"} <= of_program | of_parts
     for name in sorted(of_program | of_parts):
-        refused = run_helm("template", "chat", values=SPLIT | {"settings": {name: "x"}})
-        assert f"settings.{name}: " in refused.stderr
+        result = run_helm("template", "chat", values=SPLIT | {"settings": {name: "x"}})
+        assert f"settings.{name}: " in result.stderr
 
 
 def _is_secret(hint: Any) -> bool:
@@ -130,32 +130,32 @@ def _hints(kind: Any) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", OF_SECRETS)
 def test_a_secret_among_the_settings_is_refused_with_the_remedy(name: str) -> None:
-    refused = run_helm("template", "chat", values=SPLIT | {"settings": {name: "sk-123"}})
+    result = run_helm("template", "chat", values=SPLIT | {"settings": {name: "sk-123"}})
 
-    assert f"settings.{name}: whoever may read the ConfigMap would read this secret" in refused.stderr
-    assert "sk-123" not in refused.stdout + refused.stderr
+    assert f"settings.{name}: whoever may read the ConfigMap would read this secret" in result.stderr
+    assert "sk-123" not in result.stdout + result.stderr
 
 
 def test_a_password_in_an_address_is_refused_and_an_address_alone_is_not() -> None:
-    refused = run_helm("template", "chat", values=SPLIT | {"settings": {"HTTPS_PROXY": "http://ann:pw@proxy:3128"}})
+    result = run_helm("template", "chat", values=SPLIT | {"settings": {"HTTPS_PROXY": "http://ann:pw@proxy:3128"}})
 
-    assert "settings.HTTPS_PROXY: whoever may read" in refused.stderr
+    assert "settings.HTTPS_PROXY: whoever may read" in result.stderr
     assert "HTTPS_PROXY" in settings_of(SPLIT | {"settings": {"HTTPS_PROXY": "http://proxy:3128/a@b"}})
 
 
 @pytest.mark.parametrize("name", ["web", "worker", "migrate"])
 def test_a_platform_takes_no_other_programs_place(name: str) -> None:
-    refused = run_helm("template", "chat", values=SPLIT | {"platforms": {name: {"replicas": 1}}})
+    result = run_helm("template", "chat", values=SPLIT | {"platforms": {name: {"replicas": 1}}})
 
-    assert f"platforms.{name}: it is no platform" in refused.stderr
+    assert f"platforms.{name}: it is no platform" in result.stderr
 
 
 def test_workers_that_would_not_be_scaled_are_not_promised() -> None:
-    refused = run_helm("template", "chat", values=SINGLE | {"worker": SCALED["worker"]})
-    assert "worker.autoscaling: without s3.endpoint" in refused.stderr
+    result = run_helm("template", "chat", values=SINGLE | {"worker": SCALED["worker"]})
+    assert "worker.autoscaling: without s3.endpoint" in result.stderr
 
-    refused = run_helm("template", "chat", values=with_value(SCALED, ("worker", "autoscaling", "minReplicas"), 11))
-    assert "worker.autoscaling: minReplicas is more than maxReplicas" in refused.stderr
+    result = run_helm("template", "chat", values=with_value(SCALED, ("worker", "autoscaling", "minReplicas"), 11))
+    assert "worker.autoscaling: minReplicas is more than maxReplicas" in result.stderr
 
 
 def test_a_setting_with_which_no_program_starts_leaves_the_old_programs_where_they_are() -> None:

@@ -19,7 +19,7 @@ async def begin(scene: Scene) -> None:
     await write_people(scene.parley, "discord", scene.guild["id"], owner=scene.ann.id, guest=scene.bob.id)
 
 
-async def opened(scene: Scene, person: Person, act: str) -> Interaction:
+async def open_form(scene: Scene, person: Person, act: str) -> Interaction:
     """Return the form of an act, opened by its command."""
     return await (await person.types("admin", scene.general, act=act)).acked()
 
@@ -47,17 +47,17 @@ async def test_the_six_acts_are_done_undone_and_audited(server: Scene) -> None:
     for label, fields, sentence in acts:
         before = await snapshot(server.parley)
         form = await (await server.ann.clicks(row_of(menu), label)).acked()
-        sent = await server.ann.fills(form, **fields)
-        assert sentence in await sent.answered(), label
-        assert sent.is_private
+        submission = await server.ann.fills(form, **fields)
+        assert sentence in await submission.answered(), label
+        assert submission.is_private
         assert await snapshot(server.parley) != before
-        undone = await server.ann.clicks(row_of(sent), "Take it back")
+        undone = await server.ann.clicks(row_of(submission), "Take it back")
         assert await undone.answered()
         assert await snapshot(server.parley) == before, label
-    assert "is undone already" in await (await server.ann.clicks(row_of(sent), "Take it back")).answered()
+    assert "is undone already" in await (await server.ann.clicks(row_of(submission), "Take it back")).answered()
 
     # The form that undoes lists what is not undone, here the undoings themselves.
-    undo = await opened(server, server.ann, "undo")
+    undo = await open_form(server, server.ann, "undo")
     (label,) = undo.form["components"]
     assert "by discord:" in label["component"]["options"][0]["label"]
     assert "has its old values again" in await (await server.ann.fills(undo)).answered()
@@ -75,7 +75,7 @@ async def test_what_is_refused_is_said_and_can_be_changed(server: Scene, capsys:
     assert (await refusal.answered(), refusal.is_private) == (NOT_ADMIN, True)
     assert await (await server.ann.types("grant", server.general)).answered() == "Nobody asks for more just now."
 
-    form = await opened(server, server.ann, "limit")
+    form = await open_form(server, server.ann, "limit")
     wrong = await server.ann.fills(form, tokens="a lot", dollars="2", period="=day")
     assert "is no whole number" in await wrong.answered()
     again = await (await server.ann.clicks(row_of(wrong), "Change it")).acked()
@@ -99,22 +99,22 @@ async def test_what_is_refused_is_said_and_can_be_changed(server: Scene, capsys:
         ("undo", {"entry": "=999"}, "Audit_log has no entry 999"),
     ]
     for act, fields, sentence in forged:
-        sent = await server.ann.forges(await opened(server, server.ann, act), **fields)
-        assert sentence in await sent.answered(), act
-    stolen = await opened(server, server.ann, "mode")
+        submission = await server.ann.forges(await open_form(server, server.ann, act), **fields)
+        assert sentence in await submission.answered(), act
+    stolen = await open_form(server, server.ann, "mode")
     assert "These buttons are for" in await (await server.bob.fills(stolen, mode="=off")).answered()
     assert await snapshot(server.parley) == before
 
     # An admin is below an owner.
     await server.sql("SELECT parley_set_permission(admin.find_user('discord', :id), 'admin')", id=server.bob.id)
-    sent = await server.bob.fills(await opened(server, server.bob, "pause"), person=server.ann.id)
+    submission = await server.bob.fills(await open_form(server, server.bob, "pause"), person=server.ann.id)
     assert (
-        await sent.answered()
+        await submission.answered()
         == "Only an owner may change an owner, make somebody one, or read what is remembered of one."
     )
-    raised = await opened(server, server.bob, "grant")
-    sent = await server.bob.fills(raised, person=server.bob.id, permission="=owner")
-    assert "Only an owner" in await sent.answered()
+    raised = await open_form(server, server.bob, "grant")
+    submission = await server.bob.fills(raised, person=server.bob.id, permission="=owner")
+    assert "Only an owner" in await submission.answered()
 
 
 async def test_a_role_of_a_server_counts_there_alone(server: Scene) -> None:
@@ -133,18 +133,18 @@ async def test_a_role_of_a_server_counts_there_alone(server: Scene) -> None:
         ("grant", {"person": server.bob.id, "tokens": "9", "days": "1"}, "A role of this server lets you change"),
         ("grant", {"person": server.bob.id, "permission": "=user"}, "A role of this server lets you change"),
     ):
-        sent = await server.bob.forges(await opened(server, server.bob, act), **fields)
-        assert sentence in await sent.answered(), act
-    personas = await opened(server, server.bob, "persona")
+        submission = await server.bob.forges(await open_form(server, server.bob, act), **fields)
+        assert sentence in await submission.answered(), act
+    personas = await open_form(server, server.bob, "persona")
     options = personas.form["components"][1]["component"]["options"]
     assert [option["label"] for option in options] == ["None of its own", "Sage"]
-    undo = await opened(server, server.bob, "undo")
+    undo = await open_form(server, server.bob, "undo")
     assert len(undo.form["components"][0]["component"]["options"]) == 3
     # What others have changed is not there for them, on their own server either.
     for _ in range(2):
         others = await server.value("SELECT max(id) FROM admin.audit WHERE who NOT LIKE 'discord:%'")
-        sent = await server.bob.forges(undo, entry=f"={others}")
-        assert f"Audit_log has no entry {others}" in await sent.answered()
+        submission = await server.bob.forges(undo, entry=f"={others}")
+        assert f"Audit_log has no entry {others}" in await submission.answered()
         await server.sql("SELECT admin.set_channel_mode('discord', :id, '5', 'off')", id=server.guild["id"])
     assert "is deleted again" in await (await server.bob.fills(undo)).answered()
 
@@ -154,11 +154,11 @@ async def test_a_limit_comes_back_with_its_grants_and_a_lost_role_counts_at_once
     role = await make_role(server, "Mods")
     give(server, server.bob, role)
     await server.sql(GRANT_ROLE, platform="discord", server=server.guild["id"], role=role["id"])
-    limited = await server.bob.fills(await opened(server, server.bob, "limit"), scope="=server", tokens="9")
+    limited = await server.bob.fills(await open_form(server, server.bob, "limit"), scope="=server", tokens="9")
     assert "may use 9 tokens" in await limited.answered()
     limit = await server.value("SELECT id FROM budgets")
     await server.sql("SELECT admin.grant_more('budgets', :id, now() + interval '1 day', tokens => 5)", id=limit)
-    lifted = await server.bob.fills(await opened(server, server.bob, "limit"), scope="=server")
+    lifted = await server.bob.fills(await open_form(server, server.bob, "limit"), scope="=server")
     assert "no limit for a month any more" in await lifted.answered()
     assert "is there again" in await (await server.bob.clicks(row_of(lifted), "Take it back")).answered()
     back = "SELECT token_limit + tokens FROM budgets JOIN budget_grants ON limit_budget_id = budgets.id"
@@ -166,15 +166,15 @@ async def test_a_limit_comes_back_with_its_grants_and_a_lost_role_counts_at_once
     # More than the button has room for is not taken back in part.
     more = "SELECT admin.grant_more('budgets', :id, now() + interval '1 day', tokens => 1) FROM generate_series(1, 10)"
     await server.sql(more, id=limit)
-    lifted = await server.bob.fills(await opened(server, server.bob, "limit"), scope="=server")
+    lifted = await server.bob.fills(await open_form(server, server.bob, "limit"), scope="=server")
     assert "no limit for a month any more" in await lifted.answered()
     assert not row_of(lifted).get("components")
 
-    form = await opened(server, server.bob, "mode")
+    form = await open_form(server, server.bob, "mode")
     async with server.parley.app.database.transaction() as session:
         await session.execute(text("DELETE FROM role_grants"))
-        sent = await (await server.bob.fills(form, mode="=always")).acked()
-    assert await sent.answered() == "Only admins and owners may do this."
+        submission = await (await server.bob.fills(form, mode="=always")).acked()
+    assert await submission.answered() == "Only admins and owners may do this."
 
 
 async def test_a_form_counts_once_also_while_the_database_is_slow(server: Scene) -> None:
@@ -183,9 +183,9 @@ async def test_a_form_counts_once_also_while_the_database_is_slow(server: Scene)
     form = await (await server.ann.types("grant", server.general)).acked()
     async with server.parley.app.database.transaction() as session:
         await session.execute(text("LOCK TABLE inbox IN EXCLUSIVE MODE"))
-        sent = await (await server.ann.fills(form, days="2")).acked()
-        assert sent.is_private
-    assert "more were granted" in await sent.answered()
+        submission = await (await server.ann.fills(form, days="2")).acked()
+        assert submission.is_private
+    assert "more were granted" in await submission.answered()
     assert "was sent before" in await (await server.ann.fills(form, days="2")).answered()
     assert await server.value("SELECT count(*) FROM budget_grants WHERE status = 'granted'") == 1
 

@@ -13,12 +13,12 @@ async def begin(scene: Scene) -> None:
     await write_people(scene.parley, "slack", scene.slack.team_id, owner=scene.ann.id, guest=scene.bob.id)
 
 
-async def opened(scene: Scene, person: Person, line: str) -> Json:
+async def open_form(scene: Scene, person: Person, line: str) -> Json:
     """Return the form that a command opens."""
     return await (await person.slash(scene.general, "/parley", line)).view()
 
 
-def shown(interaction: Interaction) -> str:
+def read_view(interaction: Interaction) -> str:
     """Return what the view says that a form has become."""
     assert interaction.response["response_action"] == "update", interaction.response
     return str(interaction.response["view"]["blocks"][0]["text"]["text"])
@@ -54,15 +54,15 @@ async def test_the_six_acts_are_done_undone_and_audited(office: Scene) -> None:
         before = await snapshot(office.parley)
         form = await (await office.ann.presses(office.general, whisper, label)).view()
         sent = await office.ann.submits(form, **fields)
-        assert sentence in shown(sent), label
+        assert sentence in read_view(sent), label
         assert await snapshot(office.parley) != before
         # The view is what the acknowledgement has made of it.
         result = form | {"blocks": [{"block_id": "b", **block} for block in sent.response["view"]["blocks"]]}
         await office.ann.presses_in_view(result, "Take it back")
         await view_after(office, form, "Row ")
         assert await snapshot(office.parley) == before, label
-    undo = await opened(office, office.ann, "admin undo")
-    assert "has its old values again" in shown(await office.ann.submits(undo))
+    undo = await open_form(office, office.ann, "admin undo")
+    assert "has its old values again" in read_view(await office.ann.submits(undo))
     assert await office.value("SELECT count(DISTINCT who) FROM admin.audit WHERE who LIKE 'slack:%'") == 1
     assert office.refusals() == []
     assert office.bob.reads(office.general) == []
@@ -80,43 +80,43 @@ async def test_what_is_refused_keeps_the_form_open_with_the_reason(
     nothing = await office.ann.slash(office.general, "/parley", "refuse")
     assert (await nothing.answered())[-1].startswith("Nobody asks")
 
-    limit = await opened(office, office.ann, "admin limit")
+    limit = await open_form(office, office.ann, "admin limit")
     assert "is no whole number" in problem(await office.ann.submits(limit, tokens="a lot"))
     log = capsys.readouterr().out
     assert "form_refused" in log
     assert "a lot" not in log
-    mode = await opened(office, office.ann, "admin mode")
+    mode = await open_form(office, office.ann, "admin mode")
     assert problem(await office.ann.submits(mode, mode="=off", channel="C0ELSEWHERE")).startswith("I can't see")
     assert problem(await office.ann.submits(mode, mode="=loud")).startswith("There is no mode 'loud'")
     assert "for <@" in problem(await office.bob.submits(mode, mode="=off"))
-    pause = await opened(office, office.ann, "admin pause")
+    pause = await open_form(office, office.ann, "admin pause")
     assert problem(await office.ann.submits(pause, person="U0NOBODY")) == "I find no such person in this workspace."
     assert problem(await office.ann.submits(pause)) == "Choose the person."
     assert await snapshot(office.parley) == before
     await office.sql("SELECT parley_set_permission(admin.find_user('slack', :id), 'admin')", id=office.bob.id)
-    above = await opened(office, office.bob, "admin pause")
+    above = await open_form(office, office.bob, "admin pause")
     assert problem(await office.bob.submits(above, person=office.ann.id)).startswith("Only an owner may change")
 
 
 async def test_a_form_counts_once_also_while_the_database_is_slow(office: Scene) -> None:
     await begin(office)
     await office.sql(ASK_FOR_MORE, account=office.bob.id)
-    form = await opened(office, office.ann, "grant")
+    form = await open_form(office, office.ann, "grant")
     async with office.parley.app.database.transaction() as session:
         await session.execute(text("LOCK TABLE inbox IN EXCLUSIVE MODE"))
-        assert shown(await office.ann.submits(form, amount="70", days="2")) == "One moment…"
+        assert read_view(await office.ann.submits(form, amount="70", days="2")) == "One moment…"
     await view_after(office, form, "70 tokens more were granted")
     assert "was sent before" in problem(await office.ann.submits(form, amount="70", days="2"))
     assert await office.value("SELECT count(*) FROM budget_grants WHERE status = 'granted'") == 1
 
     # What is refused late stands in the form again, with what was entered.
-    limit = await opened(office, office.ann, "admin limit")
+    limit = await open_form(office, office.ann, "admin limit")
     async with office.parley.app.database.transaction() as session:
         await session.execute(text("LOCK TABLE inbox IN EXCLUSIVE MODE"))
-        assert shown(await office.ann.submits(limit, tokens="a lot", scope="=server")) == "One moment…"
+        assert read_view(await office.ann.submits(limit, tokens="a lot", scope="=server")) == "One moment…"
     again = await view_after(office, limit, "is no whole number")
     entered = {block["block_id"]: block.get("element", {}) for block in again["blocks"]}
     assert entered["tokens"]["initial_value"] == "a lot"
     assert entered["scope"]["initial_option"]["value"] == "=server"
-    assert "the server may use 5 tokens" in shown(await office.ann.submits(again, tokens="5"))
+    assert "the server may use 5 tokens" in read_view(await office.ann.submits(again, tokens="5"))
     assert office.refusals() == []

@@ -69,12 +69,12 @@ async def test_a_place_whose_names_no_index_can_keep_is_refused_and_what_comes_b
     names = ["".join(chr(0x4E00 + randbelow(0x5000)) for _ in range(200)) for _ in range(4)]
     fields = ("platform", "platform_server_id", "platform_channel_id", "platform_thread_id")
 
-    refused, *others = await asyncio.gather(
+    refusal, *others = await asyncio.gather(
         site.posts("hello", **dict(zip(fields, names, strict=True))),
         *(site.posts("hello", platform_user_id=person) for person in "abc"),
     )
 
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
+    assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "invalid_request")
     assert [other.status_code for other in others] == [200, 200, 200]
     assert (await site.posts("hello", platform_channel_id=names[0])).status_code == 200
 
@@ -262,7 +262,7 @@ async def test_a_person_s_token_has_few_large_requests_on_their_way_at_once(
         # The server asks for the body: it has begun with the request.
         assert b"100 Continue" in await reader.readline()
 
-    refused = await site.client.post("/v1/responses", json=large, headers=own)
+    refusal = await site.client.post("/v1/responses", json=large, headers=own)
     small = await site.client.post("/v1/responses", json={"input": "hi"}, headers=own)
     of_all = await site.client.post("/v1/responses", json=large)
     for writer in writers:
@@ -271,5 +271,5 @@ async def test_a_person_s_token_has_few_large_requests_on_their_way_at_once(
         while (later := await site.client.post("/v1/responses", json=large, headers=own)).status_code == 429:
             pass
 
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert (refusal.status_code, refusal.headers["retry-after"]) == (429, "1")
     assert [response.status_code for response in (small, of_all, later)] == [200] * 3

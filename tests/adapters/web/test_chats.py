@@ -37,7 +37,7 @@ async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor
         await ann.patch("/page/chats/c1", json={"title": ""})
         bare = await ann.patch("/page/chats/c2", json={"title": "\x00"})
         unnamed = (await ann.get("/page/chats")).json()["chats"]
-        refused = [(await ann.patch("/page/chats/c1", json=body)).status_code for body in bodies]
+        refusal = [(await ann.patch("/page/chats/c1", json=body)).status_code for body in bodies]
         missing = await ann.patch("/page/chats/nothing", json={"title": "x"})
         cursors = [
             (await ann.get("/page/chats", params={"before": cursor})).status_code
@@ -59,7 +59,7 @@ async def test_a_chat_is_named_and_pinned_and_the_list_goes_on_behind_its_cursor
     assert [chat["chat"] for chat in later.json()["chats"]] == ["c1"]
     assert unnamed[2]["title"] == "about 1"
     assert (bare.status_code, unnamed[1]["title"]) == (200, "about 2")
-    assert (refused, missing.status_code, cursors) == ([400] * 4, 404, [400] * 5)
+    assert (refusal, missing.status_code, cursors) == ([400] * 4, 404, [400] * 5)
 
 
 async def test_an_erased_chat_leaves_nothing_but_the_ledger(site: Site) -> None:
@@ -183,12 +183,12 @@ async def test_the_searches_of_one_person_leave_the_database_to_others(site: Sit
         await other.execute("LOCK TABLE messages")
         searches = [asyncio.create_task(ann.get("/page/search", params={"words": "x"})) for _ in range(30)]
         state = await bob.get("/page/state")
-        refused = [await done for done in itertools.islice(asyncio.as_completed(searches), 26)]
+        refusal = [await done for done in itertools.islice(asyncio.as_completed(searches), 26)]
         await lock.rollback()
         responses = await asyncio.gather(*searches)
 
     assert state.status_code == 200
-    assert {response.status_code for response in refused} == {429}
+    assert {response.status_code for response in refusal} == {429}
     assert sorted(response.status_code for response in responses) == [200] * 4 + [429] * 26
 
 

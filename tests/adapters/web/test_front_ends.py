@@ -123,8 +123,8 @@ async def test_a_front_end_can_show_why_there_is_no_answer(site: Site, front_end
     await site.client.post("/v1/chat/completions", json=body, headers=headers)
     await site.parley.sql("UPDATE users SET tokens_used_this_month = token_budget_monthly")
 
-    refused = await site.client.post("/v1/chat/completions", json=body, headers=headers)
+    refusal = await site.client.post("/v1/chat/completions", json=body, headers=headers)
 
     # Not a stream: these front ends read the error of a status as JSON.
-    assert (refused.status_code, refused.headers["content-type"]) == (429, "application/json")
-    assert "used this month's budget" in refused.json()["error"]["message"]
+    assert (refusal.status_code, refusal.headers["content-type"]) == (429, "application/json")
+    assert "used this month's budget" in refusal.json()["error"]["message"]

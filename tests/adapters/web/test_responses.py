@@ -157,12 +157,12 @@ async def test_another_s_response_answers_like_a_missing_one(
     continued = set()
     previous: dict[str, Any]
     for previous in ({"user": "bob"}, {}, {"user": "ann", "extra_headers": bob}):
-        with pytest.raises(openai.BadRequestError) as refused:
+        with pytest.raises(openai.BadRequestError) as refusal:
             await ask(client, "What is it?", previous_response_id=mine, **previous)
-        continued.add(str(refused.value))
-    with pytest.raises(openai.BadRequestError) as refused:
+        continued.add(str(refusal.value))
+    with pytest.raises(openai.BadRequestError) as refusal:
         await ask(client, "What is it?", previous_response_id=changed, user="ann")
-    assert continued == {str(refused.value)}
+    assert continued == {str(refusal.value)}
     assert (await client.responses.retrieve(mine, extra_headers={"X-OpenWebUI-User-Id": "ann"})).id == mine
 
 

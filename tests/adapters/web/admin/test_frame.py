@@ -12,7 +12,7 @@ from tests.adapters.web.conftest import BROWSER, NO_CERTIFICATES, Site, open_sit
 MISSING = "/nowhere"
 
 
-def told(response: httpx.Response) -> tuple[int, str, str | None]:
+def content(response: httpx.Response) -> tuple[int, str, str | None]:
     """Return what a stranger can tell of an answer."""
     return response.status_code, response.text, response.headers.get("content-type")
 
@@ -21,14 +21,14 @@ async def test_the_pages_are_missing_for_all_but_admins_at_our_own_address(site:
     await make_person(site, "ann", "admin")
     await make_person(site, "bob", "user")
     async with httpx.AsyncClient(base_url=site.url, headers=BROWSER, verify=NO_CERTIFICATES) as stranger:
-        missing = told(await stranger.get(MISSING))
+        absence = content(await stranger.get(MISSING))
         for method in ("GET", "POST", "DELETE", "OPTIONS"):
-            assert told(await stranger.request(method, "/admin")) == missing
-        assert told(await stranger.get("/admin/")) == missing
-        assert told(await stranger.get("/admin", headers={"Authorization": "Bearer test-token"})) == missing
+            assert content(await stranger.request(method, "/admin")) == absence
+        assert content(await stranger.get("/admin/")) == absence
+        assert content(await stranger.get("/admin", headers={"Authorization": "Bearer test-token"})) == absence
     async with site.browser("bob") as bob:
-        assert told(await bob.get("/admin")) == missing
-        assert told(await bob.post("/admin", data={"act": "undo", "entry": "1"})) == missing
+        assert content(await bob.get("/admin")) == absence
+        assert content(await bob.post("/admin", data={"act": "undo", "entry": "1"})) == absence
     async with site.browser("ann") as ann:
         page = await ann.get("/admin")
         assert page.status_code == 200
@@ -37,14 +37,14 @@ async def test_the_pages_are_missing_for_all_but_admins_at_our_own_address(site:
         # A browser without TLS tells the site of no form, and the origin only with this.
         assert page.headers["referrer-policy"] == "same-origin"
         for host in ("evil.example", "127.0.0.1.evil.example", "[::1", "10.0.0.1"):
-            assert told(await ann.get("/admin", headers={"Host": host})) == missing
+            assert content(await ann.get("/admin", headers={"Host": host})) == absence
         for host in ("localhost:8080", "[::1]:8080", "127.0.0.2"):
             assert (await ann.get("/admin", headers={"Host": host})).status_code == 200
         # Paused, demoted: asked of the database at each request.
         await site.parley.sql("UPDATE users SET paused_at = now() WHERE permission_level = 'admin'")
-        assert told(await ann.get("/admin")) == missing
+        assert content(await ann.get("/admin")) == absence
         await site.parley.sql("UPDATE users SET paused_at = NULL, permission_level = 'user'")
-        assert told(await ann.get("/admin")) == missing
+        assert content(await ann.get("/admin")) == absence
 
 
 async def test_the_checks_are_those_of_the_command(site: Site) -> None:

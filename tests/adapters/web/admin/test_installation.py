@@ -88,9 +88,9 @@ async def test_memories_are_counted_and_read_for_a_reason_that_the_audit_keeps(s
         assert (await ann.get("/admin/memory/999")).status_code == 404
         assert "plums" not in (await ann.get(path)).text
         for reason in ("", "curious", "  a   b  ", "x" * 501, "why" + "\u200b\u2800\U000e0041" * 100):
-            refused = await post(ann, path, act="read", reason=reason)
-            assert (refused.status_code, "plums" in refused.text) == (422, False)
-            assert "10 to 500 characters" in refused.text
+            refusal = await post(ann, path, act="read", reason=reason)
+            assert (refusal.status_code, "plums" in refusal.text) == (422, False)
+            assert "10 to 500 characters" in refusal.text
         await read_for_a_reason(site, ann, path)
         of_owner = await post(ann, f"/admin/memory/{owner}", act="read", reason="I want to know it all.")
         assert "Only an owner may" in of_owner.text

@@ -83,11 +83,11 @@ async def make_sage(site: Site, ann: httpx.AsyncClient) -> None:
     """Make a persona, after a try that is refused and loses nothing."""
     new = "/admin/personas/new"
     fields = {"name": "Sage", "system_prompt": f"You are wise.\r\n{HOSTILE}", "platform": "test"}
-    refused = await post(ann, new, act="save", **fields | {"max_temperature": "3"})
-    assert refused.status_code == 422
-    assert "personas_max_temperature_is_0_to_2" in refused.text
-    assert entered(refused)["system_prompt"] == f"You are wise.\n{HOSTILE}"
-    assert HOSTILE not in refused.text
+    refusal = await post(ann, new, act="save", **fields | {"max_temperature": "3"})
+    assert refusal.status_code == 422
+    assert "personas_max_temperature_is_0_to_2" in refusal.text
+    assert entered(refusal)["system_prompt"] == f"You are wise.\n{HOSTILE}"
+    assert HOSTILE not in refusal.text
     made = await post(ann, new, act="save", **fields)
     assert "The persona Sage is made." in made.text
     entry = await newest_entry(site)
@@ -127,8 +127,8 @@ async def test_a_deleted_persona_comes_back_but_not_in_the_place_of_another(site
         assert (await ann.get(f"/admin/personas/{id_}")).status_code == 404
         await site.parley.sql("SELECT admin.create_persona('Sage', 'Second.')")
         versions = f"/admin/personas/{id_}/versions"
-        refused = await post(ann, versions, act="roll-back", key="1")
-        assert "Another persona is called Sage now" in refused.text
+        refusal = await post(ann, versions, act="roll-back", key="1")
+        assert "Another persona is called Sage now" in refusal.text
         await site.parley.sql("UPDATE personas SET name = 'Other'")
         assert "is as in version 1 again" in (await post(ann, versions, act="roll-back", key="1")).text
         rows = await site.parley.sql("SELECT id, name, system_prompt FROM personas ORDER BY id")
@@ -146,25 +146,25 @@ async def test_a_turn_is_answered_again_on_the_account_of_who_tries_it(site: Sit
     async with site.browser("ann") as ann:
         form = entered(await ann.get(SAGE))
         assert form["turn"] == str(open_turn)
-        asked = site.parley.model.count
+        calls = site.parley.model.count
         tried = await post(ann, SAGE, **form | {"act": "try", "system_prompt": "Be a pirate."})
         assert "In a channel." in tried.text
         assert "Now with: Be a pirat" in tried.text
         assert HOSTILE not in tried.text
         assert entered(tried)["system_prompt"] == "Be a pirate."
-        assert site.parley.model.count == asked + 1
+        assert site.parley.model.count == calls + 1
         (row,) = await site.parley.sql("SELECT user_id, purpose FROM token_logs ORDER BY id DESC LIMIT 1")
         assert tuple(row) == (admin, "dry_run")
         assert await site.parley.value("SELECT system_prompt FROM personas") == "You are wise."
         # A model that makes the recorded call for ever is asked as often as the persona allows, and not for ever.
         site.parley.model.play(lambda _body, _number: Answer(tool_calls=[SUM]))
         await post(ann, SAGE, **form | {"act": "try", "max_iterations": "2"})
-        assert site.parley.model.count == asked + 4
+        assert site.parley.model.count == calls + 4
         await refuse_private_turns(site, ann, form, turns=(*private_turns, 999))
         await try_two_at_once(site, ann, form)
         await site.parley.sql("UPDATE users SET token_budget_monthly = 0 WHERE id = :id", id=admin)
         assert "budget" in (await post(ann, SAGE, **form | {"act": "try"})).text
-    assert site.parley.model.count == asked + 5
+    assert site.parley.model.count == calls + 5
 
 
 async def answer_people(site: Site) -> tuple[tuple[int, int], int]:
@@ -182,22 +182,22 @@ async def refuse_private_turns(
     site: Site, ann: httpx.AsyncClient, form: dict[str, str], *, turns: tuple[int, ...]
 ) -> None:
     """Try turns in whose prompts stands what is somebody's own, and a persona that could not be stored."""
-    asked = site.parley.model.count
+    calls = site.parley.model.count
     for turn in turns:
-        refused = await post(ann, SAGE, **form | {"act": "try", "turn": str(turn)})
-        assert 'id="problem"' in refused.text
-    refused = await post(ann, SAGE, **form | {"act": "try", "max_iterations": "1000000"})
-    assert "personas_max_iterations_is_1_to_100" in refused.text
-    assert site.parley.model.count == asked
+        refusal = await post(ann, SAGE, **form | {"act": "try", "turn": str(turn)})
+        assert 'id="problem"' in refusal.text
+    refusal = await post(ann, SAGE, **form | {"act": "try", "max_iterations": "1000000"})
+    assert "personas_max_iterations_is_1_to_100" in refusal.text
+    assert site.parley.model.count == calls
 
 
 async def try_two_at_once(site: Site, ann: httpx.AsyncClient, form: dict[str, str]) -> None:
     """Try a persona while another try runs: none of them holds a part of the budget, so it is one at a time."""
-    asked = site.parley.model.count
+    calls = site.parley.model.count
     hold, answer = gated_answer("At last.")
     site.parley.model.play(answer)
     first = asyncio.create_task(post(ann, SAGE, **form | {"act": "try"}))
-    await site.parley.model.until(asked + 1)
+    await site.parley.model.until(calls + 1)
     assert "A dry run of yours is still going" in (await post(ann, SAGE, **form | {"act": "try"})).text
     hold.set()
     assert "At last." in (await first).text

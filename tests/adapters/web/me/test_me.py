@@ -25,7 +25,7 @@ async def act(client: httpx.AsyncClient, path: str, **fields: Any) -> httpx.Resp
     return await client.post(path, data={"token": unescape(token[1]), **{k: str(v) for k, v in fields.items()}})
 
 
-def said(response: httpx.Response) -> str:
+def sentence(response: httpx.Response) -> str:
     """Return the sentence with which a page answers a form."""
     found = re.search(r'class="result[^>]*>\s*<p>(.*?)</p>', response.text, re.DOTALL)
     return unescape(found[1]) if found else response.text
@@ -67,9 +67,9 @@ async def test_another_person_s_things_answer_like_missing_ones(site: Site) -> N
         ]
         for path, fields in others:
             name = str(fields["id"])
-            theirs = said(await act(bob, path, **fields))
-            missing = said(await act(bob, path, **(fields | {"id": 999999})))
-            assert theirs.replace(name, "N") == missing.replace("999999", "N"), fields
+            theirs = sentence(await act(bob, path, **fields))
+            unknown = sentence(await act(bob, path, **(fields | {"id": 999999})))
+            assert theirs.replace(name, "N") == unknown.replace("999999", "N"), fields
         for path in PAGES:
             assert "oolong" not in (await bob.get(f"/me{path}")).text
 
@@ -77,35 +77,42 @@ async def test_another_person_s_things_answer_like_missing_ones(site: Site) -> N
 async def test_a_person_changes_what_is_theirs(site: Site) -> None:
     async with site.browser("ann") as ann, site.browser("ann") as phone:
         ids = await ann_with_things(site, ann)
-        shown = {path: (await ann.get(f"/me{path}")).text for path in PAGES}
-        memory = int(re.findall(r'name="id" value="(\d+)"', shown["/memories"])[0])
+        read_page = {path: (await ann.get(f"/me{path}")).text for path in PAGES}
+        memory = int(re.findall(r'name="id" value="(\d+)"', read_page["/memories"])[0])
         made = await act(ann, "/me/accounts", act="create_token", name="My laptop", days=30, scopes="read")
         token = await site.parley.value("SELECT id FROM api_tokens")
-        assert "Ann drinks oolong" in shown["/memories"]
-        assert "list.txt" in shown["/files"]
-        assert "water the plants" in shown["/schedules"]
-        assert "80351110224678912" in shown["/accounts"]
+        assert "Ann drinks oolong" in read_page["/memories"]
+        assert "list.txt" in read_page["/files"]
+        assert "water the plants" in read_page["/schedules"]
+        assert "80351110224678912" in read_page["/accounts"]
         assert re.search(r"parley_[0-9a-f]{64}", made.text)
         assert "parley_" not in (await ann.get("/me/accounts")).text
         # As long as a memory may be: a form makes nine bytes of each of these.
         text = f"Ann drinks mate {'漢' * 1980}"
-        assert said(await act(ann, "/me/memories", act="correct", id=memory, content=text)) == f"I remember now: {text}"
+        assert (
+            sentence(await act(ann, "/me/memories", act="correct", id=memory, content=text))
+            == f"I remember now: {text}"
+        )
         facts = (await ann.get("/me/memories")).text
         assert ("Ann drinks mate" in facts, "oolong" in facts) == (True, False)
-        assert "From now on I remember nothing" in said(await act(ann, "/me/memories", act="pause_memory"))
-        assert said(await act(ann, "/me/files", act="delete_file", id=ids["file"])) == "list.txt is deleted."
-        assert said(await act(ann, "/me/schedules", act="change_job", verb="pause", id=ids["job"])).startswith("Paused")
+        assert "From now on I remember nothing" in sentence(await act(ann, "/me/memories", act="pause_memory"))
+        assert sentence(await act(ann, "/me/files", act="delete_file", id=ids["file"])) == "list.txt is deleted."
+        assert sentence(await act(ann, "/me/schedules", act="change_job", verb="pause", id=ids["job"])).startswith(
+            "Paused"
+        )
         assert "Resume" in (await ann.get("/me/schedules")).text
-        assert said(await act(ann, "/me/accounts", act="revoke_token", id=token)) == "The token has ended."
-        assert said(await act(ann, "/me/accounts", act="end_others")) == "One other browser is signed out."
+        assert sentence(await act(ann, "/me/accounts", act="revoke_token", id=token)) == "The token has ended."
+        assert sentence(await act(ann, "/me/accounts", act="end_others")) == "One other browser is signed out."
         assert [(await client.get("/me")).status_code for client in (phone, ann)] == [401, 200]
-        assert said(await act(ann, "/me/accounts", act="unlink", id=ids["account"])).startswith("The account is not")
+        assert sentence(await act(ann, "/me/accounts", act="unlink", id=ids["account"])).startswith(
+            "The account is not"
+        )
         last = await site.parley.value("SELECT id FROM user_platform_links WHERE platform_user_id = 'ann'")
-        assert said(await act(ann, "/me/accounts", act="unlink", id=last)).startswith("This account stays")
+        assert sentence(await act(ann, "/me/accounts", act="unlink", id=last)).startswith("This account stays")
         exported = await act(ann, "/me/data", act="export")
         assert "parley-archive-" in exported.text
-        missing = await ann.get("/me/nothing", headers={"Accept": "text/html,*/*;q=0.8"})
-        assert (missing.status_code, "<h1>That did not work</h1>" in missing.text) == (404, True)
+        unknown = await ann.get("/me/nothing", headers={"Accept": "text/html,*/*;q=0.8"})
+        assert (unknown.status_code, "<h1>That did not work</h1>" in unknown.text) == (404, True)
 
 
 async def test_a_form_of_somebody_else_changes_nothing(site: Site) -> None:
@@ -115,7 +122,7 @@ async def test_a_form_of_somebody_else_changes_nothing(site: Site) -> None:
         for wrong in ("", "x", "é", unescape(token[1])):
             refused = await ann.post("/me/memories", data={"act": "pause_memory", "token": wrong})
             assert refused.status_code == 422
-            assert "You have signed in anew" in said(refused)
+            assert "You have signed in anew" in sentence(refused)
         assert (await act(ann, "/me", act="nothing")).status_code == 404
         assert (await act(ann, "/me", act="pause_memory", **{f"f{n}": "x" for n in range(30)})).status_code == 400
         ann.headers["Sec-Fetch-Site"] = "cross-site"
@@ -136,13 +143,13 @@ async def test_what_can_not_be_taken_back_needs_a_fresh_login(site: Site) -> Non
             ("/me/accounts", {"act": "create_token", "days": 30}),
             ("/me/accounts", {"act": "unlink", "id": 1}),
         ):
-            assert "Sign in once more for that" in said(await act(ann, path, **fields))
+            assert "Sign in once more for that" in sentence(await act(ann, path, **fields))
         given = await ann.post("/chat/commands", json={"chat": "c1", "command": " /Erase me"})
         for response in (given, await sends(ann, "/erase me")):
             assert "Sign in once more for that" in refusal(response)
         # A link of the same person makes the login fresh, and ends the session before.
         assert (await ann.get(site.link("ann"), headers=BY_HAND)).status_code == 200
-        assert "Nothing was erased" in said(await act(ann, "/me/data", act="erase", words="yes"))
+        assert "Nothing was erased" in sentence(await act(ann, "/me/data", act="erase", words="yes"))
         assert await site.parley.value("SELECT count(*) FROM web_sessions") == 1
         # Whoever had an account may have signed in by it.
         await site.parley.sql("SELECT parley_link_account(admin.find_user('web', 'ann'), 'discord', '8')")

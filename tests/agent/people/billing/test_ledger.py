@@ -52,7 +52,7 @@ async def pay(money: Money, *calls: dict[str, Any], reserve: int = 0, turn: int 
     return await money.row(settle, turn, attempt, json.dumps(calls), reserve)
 
 
-async def held(money: Money, tokens: int = 100, turn: int = 1) -> int:
+async def hold(money: Money, tokens: int = 100, turn: int = 1) -> int:
     """Reserve for a turn; return the reservation."""
     row = await money.reserve(tokens, turn=turn, attempt=2 if turn == 1 else 1, cost=0.01)
     assert row is not None
@@ -66,31 +66,31 @@ async def agree(money: Money) -> None:
         assert all(0 <= value < 2**60 for value in row), "neither negative nor NaN"
 
 
-async def used(money: Money) -> set[int]:
+async def read_use(money: Money) -> set[int]:
     """Return what all limits have counted."""
     return {row[0] for row in await money.connection.fetch(EVERY_COUNTER)}
 
 
 async def test_two_calls_that_name_one_reservation_are_one_row_that_every_limit_counts(limited: Money) -> None:
-    reservation = await held(limited)
+    reservation = await hold(limited)
 
     await pay(limited, call(reservation, 30), call(reservation, 50), call(None, 7))
 
-    assert await used(limited) == {57}, "the later one is what the call was paid with"
+    assert await read_use(limited) == {57}, "the later one is what the call was paid with"
     await agree(limited)
 
 
 async def test_a_call_that_is_paid_again_beside_a_new_one_charges_each_to_its_own_limits(limited: Money) -> None:
-    first = await held(limited)
+    first = await hold(limited)
     await pay(limited, call(first, 30))
     await limited.connection.execute("DELETE FROM public.budgets WHERE kind = 'person'")
-    second = await held(limited)
+    second = await hold(limited)
 
     await pay(limited, call(first, 40), call(second, 5))
     await agree(limited)
 
     # On the web, where the server's limits do not count.
-    third = await held(limited, turn=2)
+    third = await hold(limited, turn=2)
     await pay(limited, call(first, 10), call(third, 8), turn=2)
 
     await agree(limited)
@@ -99,31 +99,31 @@ async def test_a_call_that_is_paid_again_beside_a_new_one_charges_each_to_its_ow
 
 
 async def test_what_is_paid_again_after_its_period_ended_costs_nothing_in_the_next_one(limited: Money) -> None:
-    reservation = await held(limited)
+    reservation = await hold(limited)
     await pay(limited, call(reservation, 30))
     await limited.connection.execute(PERIOD_ENDS)
-    later = await held(limited)
+    later = await hold(limited)
     await agree(limited)
 
     await pay(limited, call(reservation, 90), call(later, 4))
-    assert await used(limited) == {4}
+    assert await read_use(limited) == {4}
     await pay(limited, call(reservation, 1))
 
-    assert await used(limited) == {4}
+    assert await read_use(limited) == {4}
     await agree(limited)
 
 
 async def test_a_payment_that_began_before_the_period_did_belongs_to_the_one_before(
     limited: Money, address: Address
 ) -> None:
-    reservation = await held(limited)
+    reservation = await hold(limited)
     async with connected(address, as_owner=False) as late, connected(address) as owner, late.transaction():
         await late.execute("SELECT now()")
         # The clock moves on between two transactions; so do the ends of periods, which pass now.
         ends = await owner.fetchval("SELECT clock_timestamp()")
         await owner.execute("UPDATE users SET budget_reset_at = $1", ends)
         await owner.execute("UPDATE servers SET budget_reset_at = $1", ends)
-        await held(limited, turn=2)
+        await hold(limited, turn=2)
         await pay(limited, call(None, 3), turn=2)
         assert await limited.user() == (3, 100)
         paid = json.dumps([call(reservation, 50)])
@@ -137,13 +137,13 @@ async def test_an_end_of_a_period_that_an_admin_moves_far_away_makes_nothing_fre
     await limited.connection.execute("UPDATE public.users SET budget_reset_at = now() + interval '3 years'")
     await limited.connection.execute("UPDATE public.budgets SET resets_at = now() + interval '3 years'")
 
-    await pay(limited, call(await held(limited), 50))
+    await pay(limited, call(await hold(limited), 50))
 
-    assert await used(limited) == {50}
+    assert await read_use(limited) == {50}
 
 
 async def test_a_period_that_ends_while_a_call_runs_leaves_nothing_held(limited: Money) -> None:
-    reservation = await held(limited)
+    reservation = await hold(limited)
     await limited.connection.execute(PERIOD_ENDS)
 
     await pay(limited, call(reservation, 30), reserve=70)
@@ -176,7 +176,7 @@ async def test_no_nonsense_of_a_provider_stops_a_payment_or_breaks_a_counter(
     limited: Money, nonsense: dict[str, Any]
 ) -> None:
     for _ in range(2):
-        reservation = await held(limited)
+        reservation = await hold(limited)
         await pay(limited, call(reservation, 5, **nonsense))
         await agree(limited)
         # Paid again.
@@ -185,7 +185,7 @@ async def test_no_nonsense_of_a_provider_stops_a_payment_or_breaks_a_counter(
         await pay(limited, call(reservation, 5))
         await agree(limited)
 
-    assert await used(limited) == {10}
+    assert await read_use(limited) == {10}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ async def test_a_call_paid_by_two_processes_at_once_and_by_a_sweeper_counts_once
 ) -> None:
     async with asyncpg.create_pool(**address.asyncpg_arguments(), min_size=6, max_size=6) as pool, asyncio.timeout(60):
         for number in range(15):
-            reservation = await held(limited)
+            reservation = await hold(limited)
             if number % 2:
                 await limited.connection.execute(
                     "UPDATE public.budget_reservations SET expires_at = now() - interval '1 s'"
@@ -239,8 +239,8 @@ GONE = {
 async def test_what_is_held_for_somebody_or_something_that_is_gone_goes_back_to_all_limits(
     limited: Money, owner: asyncpg.Connection, way: str
 ) -> None:
-    await held(limited)
-    await held(limited, turn=2)
+    await hold(limited)
+    await hold(limited, turn=2)
     summary = "SELECT public.parley_charge(ROW(NULL, 2, NULL, NULL, true), NULL, 70, 0.5, 60)"
     await limited.connection.fetch(summary)
 
@@ -254,7 +254,7 @@ async def test_what_is_held_for_somebody_or_something_that_is_gone_goes_back_to_
 async def test_what_a_turn_spends_whose_person_is_deleted_still_counts_for_the_others_limits(
     limited: Money, owner: asyncpg.Connection
 ) -> None:
-    reservation = await held(limited)
+    reservation = await hold(limited)
     await owner.execute(GONE["deleted"])
 
     row = await pay(limited, call(reservation, 30), reserve=50)
@@ -298,7 +298,7 @@ async def test_one_person_made_of_two_has_spent_what_both_have_in_the_period_tha
 async def test_whoever_pays_waits_for_an_erasure_and_locks_nothing_that_it_needs(
     limited: Money, owner: asyncpg.Connection, address: Address, payment: str
 ) -> None:
-    await held(limited)
+    await hold(limited)
     await owner.execute("UPDATE budget_reservations SET expires_at = now()")
     async with connected(address) as erasure, asyncio.timeout(60):
         async with erasure.transaction():
