@@ -78,7 +78,9 @@ def delta(text: str, **more: bool) -> tuple[str, dict[str, Any]]:
     return ("text_delta", {"text": text, **more})
 
 
-CALL = ("tool_call", {"id": "1", "tool": "knowledge.recall", "args": {"query": "x" * 300}})
+WORDS = {
+    "weather.get": ("Looking up the weather[ in {place}][ on {day}]", "Looked up the weather[ in {place}][ on {day}]")
+}
 
 
 END = ("turn_complete", {"usage": {"input_tokens": 1200, "output_tokens": 34, "cost": 0.0123}, "model": "small"})
@@ -106,7 +108,7 @@ class Screen:
     def __init__(self, columns: int = 60, environment: Mapping[str, str] | None = None) -> None:
         self._file = io.StringIO()
         console = Console(file=self._file, force_terminal=True, width=columns, height=20, _environ=environment)
-        self.output = LiveOutput(console)
+        self.output = LiveOutput(console, words=WORDS, is_conversation=False)
 
     def shows(self, *events: tuple[str, dict[str, Any]]) -> str:
         """Tell the events and return what is to be read."""
@@ -143,18 +145,35 @@ def test_a_reset_of_the_stream_is_shown() -> None:
     assert text == "Hel\n(the answer begins anew)\nGood day.\n"
 
 
-def test_a_tool_call_is_one_dim_line_between_the_texts() -> None:
-    screen = Screen(columns=200)
+def call(tool: str = "weather.get", **arguments: object) -> tuple[str, dict[str, Any]]:
+    return ("tool_call", {"id": "1", "tool": tool, "args": arguments})
+
+
+def result(*, error: bool = False, **more: bool) -> tuple[str, dict[str, Any]]:
+    return ("tool_result", {"id": "1", "tool": "any", "result": {}, "error": error, **more})
+
+
+def test_a_tool_call_is_one_line_of_words_between_the_texts() -> None:
+    screen = Screen()
     screen.output.wait()
 
-    lines = screen.shows(delta("One moment."), CALL, delta("Found."), message("Found.")).splitlines()
+    text = screen.shows(delta("One moment."), call(place="Lisbon\u202e", day=""), result(), delta("S"), message("Sun."))
 
-    assert [lines[0], lines[-1]] == ["One moment.", "Found."]
-    assert re.fullmatch(r'· knowledge\.recall {"query": "x+…', lines[1])
+    assert "Looking up the weather in Lisbon…" in screen.written
+    assert text == "One moment.\n· Looked up the weather in Lisbon\nSun.\n"
 
 
-def test_a_failed_tool_call_is_shown() -> None:
-    assert "a.b failed" in Screen().shows(("tool_result", {"id": "1", "tool": "a.b", "result": {}, "error": True}))
+@pytest.mark.parametrize(
+    ("events", "line"),
+    [
+        ((call(place="Lisbon"), result(error=True)), "✗ Looking up the weather in Lisbon: failed\n"),
+        ((call("shop.find_rooms"), result()), "· Used find rooms (shop)\n"),
+        ((call(place="x\n" * 300), result()), f"· Looked up the weather in {'x ' * 39}x…\n"),
+        ((call(), result(error=True, needs_approval=True)), ""),
+    ],
+)
+def test_what_became_of_a_tool_call_is_told_in_words(events: list[tuple[str, dict[str, Any]]], line: str) -> None:
+    assert Screen(columns=200).shows(*events, message("Sun.")) == f"{line}Sun.\n"
 
 
 def test_markdown_is_rendered_block_by_block_as_it_comes() -> None:
@@ -170,7 +189,8 @@ def test_the_end_of_an_answer_tells_model_tokens_cost_and_seconds() -> None:
     screen = Screen()
     screen.output.end(END[1], 2.34)
 
-    assert to_screen(screen.written).strip() == "small · 1,234 tokens · $0.0123 · 2.3 s"
+    # The shell's prompt follows at once.
+    assert to_screen(screen.written) == "small · 1,234 tokens · $0.0123 · 2.3 s\n"
 
 
 @pytest.mark.parametrize("environment", [{"NO_COLOR": "1", "TERM": "xterm-256color"}, {"TERM": "dumb"}])
@@ -227,11 +247,11 @@ def test_what_is_no_answer_controls_no_terminal_either(
 
 
 def test_a_pipe_gets_the_answer_alone_and_notes_go_beside_it(capsys: pytest.CaptureFixture[str]) -> None:
-    tell(PlainOutput(), delta("Hel"), CALL, message("Hello.", FILE))
+    tell(PlainOutput(), delta("Hel"), call(place="Lisbon"), message("Hello.", FILE))
 
     capture = capsys.readouterr()
     assert capture.out == "Hello.\nfile: a.md (text/markdown, 2 kB) http://h/files/1\n"
-    assert capture.err.startswith("tool: knowledge.recall ")
+    assert capture.err.startswith("tool: weather.get ")
 
 
 def test_a_person_at_the_keyboard_talks_stops_an_answer_and_leaves() -> None:

@@ -115,7 +115,8 @@ async def _answer(running_app: "App", question: Question) -> int:
     request = await to_request(running_app, question.model, question.persona)
     place = await find_place(running_app, sender, is_continued=question.is_continued)
     is_live = sys.stdout.isatty() and not is_json()
-    output: Output = LiveOutput() if is_live else OneAnswer(is_silent=is_json())
+    words = {tool.name: tool.words for tool in running_app.toolbox.tools}
+    output: Output = LiveOutput(words=words, is_conversation=False) if is_live else OneAnswer(is_silent=is_json())
     if (reply := await commands.answer(running_app, sender, place, text=question.text)) is not None:
         show_json({"content": reply.text}) if is_json() else output.write(reply.text)
         return DONE

@@ -64,7 +64,8 @@ async def _talk(settings: "Settings", address: "Address", *, model: str | None, 
     ):
         user = await resolve_terminal_user(running_app)
         is_at_keyboard = sys.stdin.isatty() and sys.stdout.isatty()
-        output: Output = LiveOutput() if is_at_keyboard else PlainOutput()
+        words = {tool.name: tool.words for tool in running_app.toolbox.tools}
+        output: Output = LiveOutput(words=words) if is_at_keyboard else PlainOutput()
         if is_at_keyboard:
             who = f"{user.name} ({user.permission.label})"
             for line in _introduce(running_app.settings, who, model):
