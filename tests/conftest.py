@@ -14,13 +14,13 @@ import hypothesis
 import pytest
 import structlog
 from pydantic import SecretStr
-from sqlalchemy import URL
 
 from adapters.cli.serving import COLLECT_AFTER
 from adapters.tables import update_tables
 from agent.llm.providers.library import import_litellm
 from shared.db.database import Address, Database
 from shared.db.embedded.server import start_postgres
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected, run_as_owner

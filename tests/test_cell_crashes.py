@@ -8,8 +8,8 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
-from sqlalchemy import URL
 
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.cells import SERVER, TwoCells, door_settings, open_cells

@@ -8,12 +8,12 @@ from subprocess import PIPE
 
 import asyncpg
 import pytest
-from sqlalchemy import URL
 
 from adapters.cells.checks import DepartureForgotten, MovedBySomebody, check_move, find_home
 from adapters.cells.moves import Move, StillOpen, connected, move_server
 from adapters.tables import update_tables
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.cells import NAMES, SERVER, door_settings, numbered_databases, open_cells

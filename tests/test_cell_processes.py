@@ -8,8 +8,8 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
 import httpx
-from sqlalchemy import URL
 
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, say_it_back
 from tests.standins.openai_api import OpenAIStub

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from sqlalchemy import URL
 
 from adapters.cells.moves import StillOpen, move_server
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.adapters.web.conftest import say_it_back
 from tests.standins.openai_api import Answer, OpenAIStub

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from shared.db.database import Address
+from shared.db.hosts import URL
 from tests.crash.promises import broken_at_each, list_deaths
 from tests.crash.stage import Stage, open_stage, open_stage_on
 

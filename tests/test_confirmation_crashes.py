@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import URL
 
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.messages import AgentResponse, Decision
 from tests.crash.promises import broken_at_each, list_deaths
 from tests.crash.stage import Stage, open_stage, open_stage_on

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from sqlalchemy import URL, make_url, text
+from sqlalchemy import text
 
 from adapters.cli.compose import open_app
 from adapters.cli.database import _replace_database
@@ -19,6 +19,7 @@ from adapters.cli.serving import _wait_for_database
 from adapters.cli.worker import build_worker
 from shared.backup.database import DumpOptions, write_dump
 from shared.db.database import Address, Database, DatabaseLost
+from shared.db.hosts import URL, make_url
 from shared.db.migrations import migrate
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub

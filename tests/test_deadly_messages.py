@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from agent.prompts import prompts
 from agent.queue.suspects import MAX_DEATHS
+from shared.db.hosts import URL
 from tests.crash.stage import open_stage
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]

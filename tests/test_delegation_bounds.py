@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import URL
 
 from agent.live.channels import request_stop
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.messages import Place
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, Fault, OpenAIStub

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import URL
 
+from shared.db.hosts import URL
 from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, list_deaths, rows_are
 from tests.crash.stage import Stage, open_stage, run_with_fault
 

@@ -11,11 +11,11 @@ import asyncpg
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL
 from structlog.testing import capture_logs
 
 from shared.db.database import Address, Database
 from shared.db.embedded.server import start_postgres
+from shared.db.hosts import URL
 from shared.db.migrations import MIGRATIONS, VERSIONS, find_revision, list_revisions, migrate, newest_revision
 from shared.db.roles import ADMIN_ROLE, check_roles
 from shared.errors import ConfigurationError, Unavailable

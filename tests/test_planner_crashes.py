@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from shared.db.database import Address, Database
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.crash.promises import broken_at_each, list_deaths
 from tests.crash.stage import open_stage

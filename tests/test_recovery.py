@@ -10,7 +10,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import URL
 from structlog.testing import capture_logs
 
 from adapters.cli.worker import build_worker
@@ -24,6 +23,7 @@ from agent.tools.offer import Scope
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
 from shared.db.embedded.server import start_postgres
+from shared.db.hosts import URL
 from shared.messages import Place
 from shared.settings import Settings
 from shared.tools import Tool

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
+from shared.db.hosts import URL
 from tests.crash.stage import open_stage
 
 DUE_JOB = """

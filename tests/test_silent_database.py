@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import gated_answer

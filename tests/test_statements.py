@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger
 from sqlalchemy.sql.elements import TextClause
 
 from shared.db.database import Address
-from shared.db.driver import DIALECT
+from shared.db.driver import to_sql
 from shared.db.statements import NAME, Statements, load_statements
 from tests.support.connections import connected
 from tests.support.source_tree import ROOT, Source, sources_in
@@ -54,7 +54,7 @@ def names_in(source: Source) -> set[str]:
 
 async def find_fault(connection: asyncpg.Connection, statement: TextClause) -> str | None:
     try:
-        await connection.prepare(str(statement.compile(dialect=DIALECT)))
+        await connection.prepare(to_sql(statement))
     except asyncpg.PostgresError as error:
         return str(error)
     return None
@@ -153,7 +153,7 @@ def test_a_parameter_has_the_type_that_its_name_stands_for(tmp_path: Path) -> No
 
     statement = load_statements(str(tmp_path / "users.py"), {"id": BigInteger()}).find_user
 
-    assert "WHERE id = $1::BIGINT" in str(statement.compile(dialect=DIALECT))
+    assert "WHERE id = $1::BIGINT" in to_sql(statement)
 
 
 def test_a_name_that_stands_nowhere_or_twice_is_an_error(tmp_path: Path) -> None:

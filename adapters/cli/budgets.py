@@ -3,12 +3,12 @@
 from typing import Any
 
 import typer
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli import limits
 from adapters.cli.console import say, show_fields, show_table
 from adapters.cli.opening import in_transaction
 from adapters.cli.users import WHO, call_admin, find_user, to_budget
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.settings import Settings
 
@@ -27,16 +27,16 @@ def show_budgets(
 ) -> None:
     """Show what people may spend in 30 days and what they have spent, as the program computes it."""
 
-    async def work(session: AsyncSession, _settings: Settings) -> list[Any]:
+    async def work(session: Session, _settings: Settings) -> list[Any]:
         user_id = None if who is None else await find_user(session, who)
         return list((await session.execute(statements.list_budgets, {"id": user_id, "limit": limit})).all())
 
     rows = in_transaction(work)
     if who is not None:
-        show_fields({name: _to_text(getattr(rows[0], name)) for name in COLUMNS}, values=rows[0]._mapping)
+        show_fields({name: _to_text(getattr(rows[0], name)) for name in COLUMNS}, values=dict(rows[0]))
         return
     table_rows = [(row.id, *(_to_text(getattr(row, name)) for name in COLUMNS)) for row in rows]
-    show_table(("id", *COLUMNS), table_rows, values=[row._mapping for row in rows], empty="Nobody has written yet.")
+    show_table(("id", *COLUMNS), table_rows, values=[dict(row) for row in rows], empty="Nobody has written yet.")
 
 
 @app.command("set")

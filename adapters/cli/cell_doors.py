@@ -10,8 +10,7 @@ from adapters.cli.compose import open_app
 from adapters.cli.neighbours import joined
 from adapters.cli.opening import prepare
 from agent.app import App
-from shared.db.connections import ReadOnlyDatabase
-from shared.db.database import NoDatabase
+from shared.db.connections import NoDatabase, ReadOnlyDatabase
 from shared.errors import ConfigurationError, Unavailable
 from shared.log import get_logger
 from shared.settings import Settings

@@ -10,8 +10,7 @@ from agent.journal.explanation import list_context, list_facts, list_tools, to_w
 from shared.db.statements import load_statements
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
+    from shared.db.driver import Session
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -43,8 +42,8 @@ def explain_turn(
 ) -> None:
     """Tell all about a turn: persona, tools, prompt, budget, routes, tool calls, cost, delivery."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> Any:
-        return await session.scalar(statements.explain_turn, {"turn": turn})
+    async def work(session: "Session", _settings: "Settings") -> Any:
+        return (await session.execute(statements.explain_turn, {"turn": turn})).scalar_one()
 
     story = in_transaction(work)
     if is_json():

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import typer
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.console import say, show_table
 from adapters.cli.opening import in_transaction
 from adapters.cli.users import NEW, WHO, call_admin, find_user, set_permission, to_permission
 from shared.clock import SystemClock
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Permission
 from shared.settings import Settings
@@ -23,7 +23,7 @@ app = typer.Typer(help="Who may more than a guest.", no_args_is_help=True)
 def list_grants() -> None:
     """List the people who may more than a guest, and the roles of servers that give more."""
 
-    async def work(session: AsyncSession, _settings: Settings) -> list[Any]:
+    async def work(session: Session, _settings: Settings) -> list[Any]:
         return list((await session.execute(statements.list_grants)).all())
 
     rows = in_transaction(work)
@@ -43,7 +43,7 @@ def add_grant(
         say(call_admin(statements.grant_permission, who, new=new, level=permission.label, until=to_end(until)))
         return
 
-    async def work(session: AsyncSession, _settings: Settings) -> str:
+    async def work(session: Session, _settings: Settings) -> str:
         return await set_permission(session, await find_user(session, who, is_new=new), permission)
 
     say(in_transaction(work))
@@ -53,7 +53,7 @@ def add_grant(
 def remove_grant(who: str = WHO) -> None:
     """Make a person a guest again, with a guest's budget if it was unlimited."""
 
-    async def work(session: AsyncSession, _settings: Settings) -> str:
+    async def work(session: Session, _settings: Settings) -> str:
         return await set_permission(session, await find_user(session, who), Permission.GUEST)
 
     say(in_transaction(work))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import complain, is_json, say, show_json
-from adapters.cli.opening import in_transaction, name_system_user, opened_database, read_settings
+from adapters.cli.opening import in_session, name_system_user, opened_database, read_settings
 from adapters.kubernetes.exports import list_secrets, read_files, to_manifests, write_yaml
 from adapters.kubernetes.manifests import SPECS, Manifest
 from adapters.kubernetes.plans import Change, Step, apply_all
@@ -49,7 +49,7 @@ def export(
     async def work(session: "AsyncSession", _settings: "Settings") -> list[Manifest]:
         return [manifest for kind in SPECS for manifest in to_manifests(kind, await list_rows(session, kind))]
 
-    manifests = in_transaction(work)
+    manifests = in_session(work)
     for manifest in manifests:
         if fields := list_secrets(manifest):
             complain(
@@ -90,7 +90,7 @@ def apply(
             await rehearsal.rollback()
         return steps
 
-    steps = in_transaction(work)
+    steps = in_session(work)
     counts = Counter(step.change for step in steps)
     _show_steps(steps, is_plan=dry_run or bool(counts[Change.REFUSE]))
     if counts[Change.REFUSE]:

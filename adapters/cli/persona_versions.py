@@ -11,8 +11,7 @@ from shared.db.statements import load_statements
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
+    from shared.db.driver import Session
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -30,9 +29,7 @@ def show_history(name: str = NAME) -> None:
     for version, earlier in zip(versions, before, strict=False):
         change = describe_change(version, earlier)
         rows.append((version.version, version.at, version.who, change, version.turns))
-    show_table(
-        ("version", "at", "who", "what", "turns"), rows[::-1], values=[dict(version._mapping) for version in versions]
-    )
+    show_table(("version", "at", "who", "what", "turns"), rows[::-1], values=[dict(version) for version in versions])
 
 
 @app.command("diff")
@@ -59,15 +56,15 @@ def roll_back(
 ) -> None:
     """Make a persona what it was in a version; it counts from the next message on, and is a new version itself."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> str:
+    async def work(session: "Session", _settings: "Settings") -> str:
         parameters = {"name": name, "version": version}
-        return str(await session.scalar(statements.roll_back, parameters))
+        return str((await session.execute(statements.roll_back, parameters)).scalar_one())
 
     say(in_transaction(work))
 
 
 def _list_versions(name: str) -> list[Any]:
-    async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
+    async def work(session: "Session", _settings: "Settings") -> list[Any]:
         return list((await session.execute(statements.list_versions, {"name": name})).all())
 
     return in_transaction(work)

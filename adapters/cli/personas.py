@@ -16,8 +16,7 @@ from shared.db.statements import load_statements
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
+    from shared.db.driver import Session
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -32,7 +31,7 @@ NAME = typer.Argument(help="The persona's name.")
 def list_personas() -> None:
     """List the personas and where they answer."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
+    async def work(session: "Session", _settings: "Settings") -> list[Any]:
         return list((await session.execute(statements.read_personas)).all())
 
     personas, rows = in_transaction(work), []
@@ -56,7 +55,7 @@ def list_personas() -> None:
 def show_persona(name: str = NAME) -> None:
     """Show a persona with its whole prompt."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> dict[str, Any]:
+    async def work(session: "Session", _settings: "Settings") -> dict[str, Any]:
         return _to_values(await _get(session, name))
 
     values = in_transaction(work)
@@ -73,10 +72,10 @@ def show_persona(name: str = NAME) -> None:
 def edit_persona(name: str = NAME) -> None:
     """Open a persona in your editor, and store it if it is right; wrong values are said and open again."""
 
-    async def read(session: "AsyncSession", _settings: "Settings") -> dict[str, Any]:
+    async def read(session: "Session", _settings: "Settings") -> dict[str, Any]:
         return _to_values(await _get(session, name))
 
-    async def store(session: "AsyncSession", _settings: "Settings") -> None:
+    async def store(session: "Session", _settings: "Settings") -> None:
         persona = await _get(session, name)
         await _store_values(session, persona.id, new_values)
 
@@ -111,16 +110,12 @@ def delete_persona(
 ) -> None:
     """Delete a persona; the next closer one answers in its places. `parley audit undo` brings it back."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> int:
-        from sqlalchemy import func, select
-
-        from shared.models import Turn
-
+    async def work(session: "Session", _settings: "Settings") -> int:
         persona = await _get(session, name)
-        turns = await session.scalar(select(func.count()).select_from(Turn).where(Turn.persona_id == persona.id))
+        turns = (await session.execute(statements.count_turns_of_persona, {"id": persona.id})).scalar_one()
         if yes:
-            await session.execute(select(func.admin.delete_persona(name, True)))
-        return turns or 0
+            await session.execute(statements.delete_persona, {"name": name})
+        return int(turns)
 
     turns = in_transaction(work)
     if not yes:
@@ -167,7 +162,7 @@ def create_persona(
         "allow_mentions": allow_mentions,
     }
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> int:
+    async def work(session: "Session", _settings: "Settings") -> int:
         persona_id = await _store_values(session, None, values)
         if default:
             await _set_default(session, values["name"])
@@ -180,14 +175,14 @@ def create_persona(
 def set_default(name: str = typer.Argument(help="The persona's name, or `none` for the built-in one.")) -> None:
     """Choose the persona that answers wherever no closer one does."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> None:
+    async def work(session: "Session", _settings: "Settings") -> None:
         await _set_default(session, None if name == "none" else name)
 
     in_transaction(work)
     say("the built-in persona is the default" if name == "none" else f"{name} is the default")
 
 
-async def _get(session: "AsyncSession", name: str) -> Any:
+async def _get(session: "Session", name: str) -> Any:
     """Return the row of a persona; raises `Refusal` when there is none of this name."""
     rows = (await session.execute(statements.read_personas)).all()
     if (row := next((persona for persona in rows if persona.name == name), None)) is not None:
@@ -197,17 +192,15 @@ async def _get(session: "AsyncSession", name: str) -> Any:
     raise Refusal(f"There is no persona {name!r}; `parley persona list` shows them.{hint}")
 
 
-async def _store_values(session: "AsyncSession", persona_id: int | None, values: dict[str, Any]) -> int:
-    number = await session.scalar(statements.store_persona, {"id": persona_id, "values": json.dumps(values)})
-    return int(number)
+async def _store_values(session: "Session", persona_id: int | None, values: dict[str, Any]) -> int:
+    parameters = {"id": persona_id, "values": json.dumps(values)}
+    return int((await session.execute(statements.store_persona, parameters)).scalar_one())
 
 
-async def _set_default(session: "AsyncSession", name: str | None) -> None:
-    from sqlalchemy import Text, func, literal, select
-
+async def _set_default(session: "Session", name: str | None) -> None:
     if name is not None:
         await _get(session, name)
-    await session.execute(select(func.admin.set_default_persona(literal(name, Text))))
+    await session.execute(statements.set_default_persona, {"name": name})
 
 
 def _prompt(prompt: str | None, prompt_file: Path | None) -> str:

@@ -25,8 +25,7 @@ from adapters.cli.worker import build_worker
 from agent.app import App
 from agent.queue.job import GRACE_SECONDS
 from shared import __version__
-from shared.db.connections import ReadOnlyDatabase
-from shared.db.database import NoDatabase
+from shared.db.connections import NoDatabase, ReadOnlyDatabase
 from shared.db.embedded.server import stop_servers
 from shared.db.errors import is_lost
 from shared.db.pooling.event_loop import Loop

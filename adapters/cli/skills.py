@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adapters.cli.console import complain, say, show_table
-from adapters.cli.opening import in_transaction
+from adapters.cli.opening import in_session, in_transaction
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
     from agent.tools.skills.folder import Examined
+    from shared.db.driver import Session
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -25,7 +26,7 @@ app = typer.Typer(help="Skills: list, add, show, remove.", no_args_is_help=True)
 def list_skills() -> None:
     """List all skills, where each is, which personas list it, and what is wrong."""
 
-    async def work(session: "AsyncSession", settings: "Settings") -> tuple[list[Any], dict[str, list[str]], "Settings"]:
+    async def work(session: "Session", settings: "Settings") -> tuple[list[Any], dict[str, list[str]], "Settings"]:
         rows = list((await session.execute(statements.list_skills)).all())
         return rows, await find_listed(session), settings
 
@@ -89,7 +90,7 @@ def add_skill(
             raise Refusal(f"There is a skill {values['name']} already; `--replace` replaces it.")
         session.add(Skill(**values))
 
-    in_transaction(work)
+    in_session(work)
     say(f"skill {values['name']}: {len(values['body']):,} characters, {len(values['files'])} files")
 
 
@@ -97,7 +98,7 @@ def add_skill(
 def show_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
     """Show a skill as the model loads it."""
 
-    async def work(session: "AsyncSession", settings: "Settings") -> tuple[Any, dict[str, list[str]], "Settings"]:
+    async def work(session: "Session", settings: "Settings") -> tuple[Any, dict[str, list[str]], "Settings"]:
         rows = (await session.execute(statements.list_skills)).all()
         row = next((skill for skill in rows if skill.name == name), None)
         return row, await find_listed(session), settings
@@ -138,11 +139,11 @@ def remove_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
             raise Refusal(f"There is no skill {name!r}; `parley skill list` shows them.")
         return (await find_listed(session)).get(name, [])
 
-    personas = in_transaction(work)
+    personas = in_session(work)
     say(f"{name} is removed" + (f"; still listed by {', '.join(personas)}" if personas else ""))
 
 
-async def find_listed(session: "AsyncSession") -> dict[str, list[str]]:
+async def find_listed(session: "Session") -> dict[str, list[str]]:
     """Return the names of skills that personas list, each with the names of these personas."""
     return {row.name: list(row.personas) for row in (await session.execute(statements.list_skills_of_personas)).all()}
 

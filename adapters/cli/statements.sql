@@ -22,6 +22,9 @@ SELECT DISTINCT name FROM admin.users ORDER BY name LIMIT 10000;
 -- name: find_account
 SELECT platform, platform_user_id FROM user_platform_links WHERE user_id = :id ORDER BY id LIMIT 1;
 
+-- name: link_account
+SELECT parley_link_account(:user_id, :platform, :account, :move);
+
 -- name: set_permission
 SELECT parley_set_permission(:user_id, :permission);
 
@@ -203,3 +206,13 @@ SELECT id, user_id, person, name, scopes, expires_at, last_used_at, revoked_at F
 
 -- name: revoke_token
 SELECT admin.revoke_token(:token) AS done;
+
+-- name: count_turns_of_persona
+SELECT count(*) FROM turns WHERE persona_id = :id;
+
+-- name: delete_persona
+SELECT admin.delete_persona(:name, TRUE);
+
+-- name: set_default_persona
+-- NULL is the built-in one.
+SELECT admin.set_default_persona(:name);

@@ -36,7 +36,7 @@ def list_tokens() -> None:
     ]
     table = [(row.id, row.person, row.name, ",".join(row.scopes), *more) for row, more in zip(rows, times, strict=True)]
     columns = ("id", "person", "name", "scopes", "expires", "last used", "revoked")
-    show_table(columns, table, values=[row._mapping for row in rows], empty="There are no tokens of persons.")
+    show_table(columns, table, values=[dict(row) for row in rows], empty="There are no tokens of persons.")
 
 
 @app.command("revoke")

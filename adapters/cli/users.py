@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adapters.cli.console import progress, say, show_fields, show_json, show_table
-from adapters.cli.opening import in_transaction, opened_database, read_settings
+from adapters.cli.opening import in_session, in_transaction, opened_database, read_settings
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Permission
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import TextClause
     from sqlalchemy.ext.asyncio import AsyncSession
 
+    from shared.db.driver import Session
     from shared.files.storage import Storage
     from shared.settings import Settings
 
@@ -33,7 +34,7 @@ NEW = typer.Option(False, "--new", help="Make the user when this account has nev
 def list_users(limit: int = typer.Option(50, min=1, max=10_000, help="At most so many, the newest first.")) -> None:
     """List people with permission, budget and accounts."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> list[Any]:
+    async def work(session: "Session", _settings: "Settings") -> list[Any]:
         return await _read(session, None, limit=limit)
 
     users = in_transaction(work)
@@ -42,14 +43,14 @@ def list_users(limit: int = typer.Option(50, min=1, max=10_000, help="At most so
         for user in users
     ]
     columns = ("id", "name", "permission", "tokens", "renews", "accounts")
-    show_table(columns, rows, values=[user._mapping for user in users])
+    show_table(columns, rows, values=[dict(user) for user in users])
 
 
 @app.command("show")
 def show_user(who: str = WHO) -> None:
     """Show one person."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> Any:
+    async def work(session: "Session", _settings: "Settings") -> Any:
         return await read_user(session, await find_user(session, who))
 
     user = in_transaction(work)
@@ -62,7 +63,7 @@ def show_user(who: str = WHO) -> None:
         "time zone": user.time_zone,
         "accounts": user.accounts or "(none)",
     }
-    show_fields(fields, values=user._mapping)
+    show_fields(fields, values=dict(user))
 
 
 @app.command("promote")
@@ -74,7 +75,7 @@ def promote(
     """Set a person's permission; admins and owners have no budget limit. Counts from the next message on."""
     permission = to_permission(level)
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> str:
+    async def work(session: "Session", _settings: "Settings") -> str:
         user_id = await find_user(session, who, is_new=new)
         return await set_permission(session, user_id, permission)
 
@@ -88,7 +89,7 @@ def set_budget(
     """Set what a person may spend in 30 days. Counts from the next message on."""
     budget = to_budget(tokens)
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> int:
+    async def work(session: "Session", _settings: "Settings") -> int:
         user_id = await find_user(session, who, is_new=new)
         await session.execute(statements.set_budget, {"user_id": user_id, "budget": budget})
         return user_id
@@ -118,11 +119,10 @@ def link(
     """Make an account on a platform one more identity of a person."""
     platform, account_id = _account(account)
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> int:
-        from sqlalchemy import func, select
-
+    async def work(session: "Session", _settings: "Settings") -> int:
         user_id = await find_user(session, who)
-        owner = await session.scalar(select(func.parley_link_account(user_id, platform, account_id, move)))
+        parameters = {"user_id": user_id, "platform": platform, "account": account_id, "move": move}
+        owner = (await session.execute(statements.link_account, parameters)).scalar_one()
         if owner != user_id:
             raise Refusal(f"{platform}:{account_id} belongs to user {owner}; --move takes it from there.")
         return user_id
@@ -141,7 +141,7 @@ def export(who: str = WHO) -> None:
         async with aclosing(_open_storage(settings)) as storage:
             return await export_person(session, storage, user_id)
 
-    show_json(in_transaction(work))
+    show_json(in_session(work))
 
 
 @app.command("erase")
@@ -161,7 +161,7 @@ def erase(
         user_id = await find_user(session, who)
         return await request_erasure(session, user_id) if yes else None
 
-    erasure_id = in_transaction(work)
+    erasure_id = in_session(work)
     if erasure_id is None:
         raise Refusal("This can't be undone: rows, memories, messages and files of this person go. Add --yes.")
 
@@ -186,14 +186,14 @@ def _open_storage(settings: "Settings") -> "Storage":
     return open_storage(settings, load_secrets(settings))
 
 
-async def _read(session: "AsyncSession", user_id: int | None, limit: int) -> list[Any]:
+async def _read(session: "Session", user_id: int | None, limit: int) -> list[Any]:
     return list((await session.execute(statements.list_users, {"id": user_id, "limit": limit})).all())
 
 
-async def find_user(session: "AsyncSession", who: str, *, is_new: bool = False) -> int:
+async def find_user(session: "Session", who: str, *, is_new: bool = False) -> int:
     """Return the user's id; with `is_new`, an unknown account gets a new user. Raises `Refusal`."""
     if who.isdecimal():
-        if len(who) > 18 or (await session.execute(statements.find_user, {"id": int(who)})).first() is None:
+        if len(who) > 18 or (await session.execute(statements.find_user, {"id": int(who)})).one_or_none() is None:
             raise Refusal(f"There is no user {who}; `parley user list` shows them.")
         return int(who)
     if ":" in who:
@@ -204,40 +204,43 @@ async def find_user(session: "AsyncSession", who: str, *, is_new: bool = False) 
             from shared.messages import Sender
 
             return (await resolve_user(session, Sender(platform, account))).id
-        row = (await session.execute(statements.find_owner_of, {"platform": platform, "account": account})).first()
+        row = (
+            await session.execute(statements.find_owner_of, {"platform": platform, "account": account})
+        ).one_or_none()
         if row is None:
             raise Refusal(
                 f"Nobody has written from {who} yet; with --new the user is made now where the command allows it."
             )
         return int(row.user_id)
-    rows = (await session.scalars(statements.find_named, {"name": who})).all()
-    if len(rows) > 1:
-        raise Refusal(f"Several users are called {who}: {', '.join(map(str, rows))}; say which by number.")
-    if not rows:
-        nearest = get_close_matches(who, (await session.scalars(statements.list_names)).all(), n=1)
+    ids = [row.id for row in (await session.execute(statements.find_named, {"name": who})).all()]
+    if len(ids) > 1:
+        raise Refusal(f"Several users are called {who}: {', '.join(map(str, ids))}; say which by number.")
+    if not ids:
+        names = [row[0] for row in (await session.execute(statements.list_names)).all()]
+        nearest = get_close_matches(who, names, n=1)
         hint = f" (the nearest name is {nearest[0]})" if nearest else ""
         raise Refusal(f"There is no user called {who}{hint}; `parley user list` shows them.")
-    return int(rows[0])
+    return int(ids[0])
 
 
 def call_admin(statement: "TextClause", who: str, *, new: bool = False, **arguments: object) -> str:
     """Call a function of the schema `admin` for one of a person's accounts, and return its sentence."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> str:
+    async def work(session: "Session", _settings: "Settings") -> str:
         user_id = await find_user(session, who, is_new=new)
         link = (await session.execute(statements.find_account, {"id": user_id})).one()
         parameters = {"platform": link.platform, "account": link.platform_user_id, **arguments}
-        return str(await session.scalar(statement, parameters))
+        return str((await session.execute(statement, parameters)).scalar_one())
 
     return in_transaction(work)
 
 
-async def read_user(session: "AsyncSession", user_id: int) -> Any:
+async def read_user(session: "Session", user_id: int) -> Any:
     """Return a person's row of the list."""
     return (await _read(session, user_id, limit=1))[0]
 
 
-async def set_permission(session: "AsyncSession", user_id: int, permission: Permission) -> str:
+async def set_permission(session: "Session", user_id: int, permission: Permission) -> str:
     """Give a person this permission for ever; return a sentence."""
     parameters = {"user_id": user_id, "permission": permission.label}
     await session.execute(statements.set_permission, parameters)

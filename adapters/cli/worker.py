@@ -23,7 +23,7 @@ from agent.queue.maintenance.totals import count_finished, store_events
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask, Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
-from shared.db.errors import REFUSED
+from shared.db.pooling.pool import REFUSED
 from shared.db.statements import load_statements
 from shared.settings import Settings
 

@@ -7,27 +7,26 @@ from datetime import datetime
 from difflib import unified_diff
 from typing import Any
 
-from sqlalchemy import TextClause
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.kubernetes.manifests import SPECS, AgentSpec, BudgetSpec, Manifest, McpServerSpec, PersonaSpec, Spec
-from shared.db.statements import load_statements
+from shared.db.statements import Statement, load_statements
 
 statements = load_statements(__file__)
 
-LIST: Mapping[str, TextClause] = {
+LIST: Mapping[str, Statement] = {
     McpServerSpec.kind_name: statements.list_mcp_servers,
     PersonaSpec.kind_name: statements.list_personas,
     AgentSpec.kind_name: statements.list_agents,
     BudgetSpec.kind_name: statements.list_budgets,
 }
-DEFINE: Mapping[str, TextClause] = {
+DEFINE: Mapping[str, Statement] = {
     McpServerSpec.kind_name: statements.define_mcp_server,
     PersonaSpec.kind_name: statements.define_persona,
     AgentSpec.kind_name: statements.define_agent,
     BudgetSpec.kind_name: statements.define_budget,
 }
-DELETE: Mapping[str, TextClause] = {
+DELETE: Mapping[str, Statement] = {
     McpServerSpec.kind_name: statements.delete_mcp_server,
     PersonaSpec.kind_name: statements.delete_persona,
     AgentSpec.kind_name: statements.delete_agent,
@@ -126,14 +125,14 @@ def _to_text(value: Any) -> str:
     return "unset" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _to_parameters(spec: Spec, key: str, statement: TextClause) -> dict[str, Any]:
+def _to_parameters(spec: Spec, key: str, statement: Statement) -> dict[str, Any]:
     """Return the values that a statement takes, JSON as text."""
     values: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields} | {"name": key}
     if isinstance(spec, AgentSpec):
         values["env"] = spec.config.env.model_dump(by_alias=True, exclude_none=True)
     return {
         name: json.dumps(values[name]) if isinstance(values[name], dict) else _to_list(values[name])
-        for name in statement.compile().params
+        for name in statement.names
     }
 
 

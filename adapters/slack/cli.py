@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import complain, say
-from adapters.cli.opening import in_transaction
+from adapters.cli.opening import in_session
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -67,7 +67,7 @@ def rotate_keys() -> None:
 
         return await rotate(session, Vault(load_secrets(settings).secret_keys))
 
-    count, lost = in_transaction(work)
+    count, lost = in_session(work)
     say(f"{count} tokens are encrypted with the newest key")
     if lost:
         complain(

@@ -19,7 +19,7 @@ import asyncpg
 from agent.live.channels import DUE, JOBS, TURNS, to_list_key
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Connection
-from shared.db.errors import REFUSED
+from shared.db.pooling.pool import REFUSED
 from shared.db.statements import load_statements
 from shared.messages import Place
 

@@ -13,7 +13,7 @@ from agent.queue.job import Job, Waiting
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
-from shared.db.errors import REFUSED
+from shared.db.pooling.pool import REFUSED
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import (

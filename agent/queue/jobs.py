@@ -17,8 +17,9 @@ from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, sta
 from shared.clock import Clock
 from shared.db.batching import BatchLoader
 from shared.db.database import Database, DatabaseLost, retry_on_lost_db
-from shared.db.errors import REFUSED, sqlstate_of
+from shared.db.errors import sqlstate_of
 from shared.db.migrations import newest_revision
+from shared.db.pooling.pool import REFUSED
 from shared.db.statements import load_statements
 from shared.errors import Superseded
 from shared.log import get_logger

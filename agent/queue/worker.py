@@ -18,7 +18,7 @@ from agent.queue.jobs import JobQueue, Runner, RunTurn
 from agent.queue.suspects import PRIORITIES
 from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost
-from shared.db.errors import REFUSED
+from shared.db.pooling.pool import REFUSED
 from shared.db.statements import load_statements
 from shared.log import get_logger
 

@@ -94,6 +94,10 @@ class ReadOnlyDatabase(UnfitDatabase):
     code = "read_only_database"
 
 
+class NoDatabase(ConfigurationError):
+    """No Postgres answers at the address; it may be starting, or the address may be wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """The server that answers, as it names itself; how many connections it takes; whether a pooler stands before it.

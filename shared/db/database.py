@@ -5,17 +5,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
-from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 from shared.db.connections import (
     LIBPQ_PARAMETERS,
     LONG_STATEMENT_SECONDS,
     STATEMENT_SECONDS,
     VERIFICATION,
+    NoDatabase,
     Server,
     UnfitDatabase,
     build_setup,
@@ -28,16 +27,17 @@ from shared.db.connections import (
 )
 from shared.db.driver import Connection
 from shared.db.embedded.server import start_postgres
-from shared.db.errors import OTHER_HISTORY, REFUSED, is_duplicate, is_lost, sqlstate_of
+from shared.db.errors import OTHER_HISTORY, is_duplicate, is_lost, server_errors, sqlstate_of
 from shared.db.history import Witness
-from shared.db.hosts import KIND, READ_WRITE, Host, Servers, list_hosts, read_url, write_libpq
-from shared.db.pooling.pool import Pool, create_engine
-from shared.db.pooling.pooler import Beginning, SharedConnection, connect_shared, examine_shared, write_beginning
+from shared.db.hosts import KIND, READ_WRITE, URL, Host, Servers, list_hosts, read_url, write_libpq
+from shared.db.pooling.pooler import Beginning, SharedConnection, check_pooler, connect_shared, write_beginning
 from shared.db.pooling.room import POOL_SIZE, count_connections
-from shared.db.pooling.watch import Watch
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
 
 Result = TypeVar("Result")
 FIRST_WAIT_SECONDS = 0.1
@@ -53,8 +53,17 @@ class AlreadyWritten(DatabaseLost):
     """I lost my database for a moment; please try again."""
 
 
-class NoDatabase(ConfigurationError):
-    """No Postgres answers at the address; it may be starting, or the address may be wrong."""
+@contextmanager
+def raise_database_lost() -> Iterator[None]:
+    """Raise `DatabaseLost` for what passes by itself."""
+    try:
+        yield
+    except UnfitDatabase as error:
+        raise DatabaseLost from error
+    except (*server_errors(), OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        if not is_lost(error):
+            raise
+        raise DatabaseLost from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +152,9 @@ class Address:
         url = self.url
         hosts = ",".join(f"{name}:{port}" for name, port in self.servers.hosts)
         if not hosts:
-            return url.render_as_string(hide_password=True)
-        text = url.difference_update_query(["host", "port"]).set(host=hosts).render_as_string(hide_password=True)
-        # SQLAlchemy takes what has a colon for an address of IPv6.
-        return text.replace(f"[{hosts}]", hosts)
+            return url.to_text()
+        query = {name: value for name, value in url.query.items() if name not in {"host", "port"}}
+        return url.set(host=hosts, query=query).to_text()
 
     async def write_beginning(self, role: str = APP_ROLE) -> Beginning:
         """Return how transactions of a role begin behind a pooler; a direct connection notes the history before."""
@@ -205,23 +213,14 @@ async def check(address: Address) -> Server:
         await connection.close()
     refuse_unfit(version, has_vector=bool(vector))
     server = await examine(address.asyncpg_arguments(as_owner=True), address.setup(as_owner=True), address.setting)
-    return server if address.pooler is None else await _check_pooler(address, server)
+    if address.pooler is None:
+        return server
 
-
-async def _check_pooler(address: Address, server: Server) -> Server:
-    direct = await address.connect(as_owner=True)
-    try:
+    async def open_shared() -> SharedConnection:
         # The program's role is made by the first migration.
-        shared = await address.connect_shared(await address.write_beginning("none"))
-        try:
-            await examine_shared(shared, direct)
-        finally:
-            shared.terminate()
-    except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
-        kind = NoDatabase if is_lost(error) else ConfigurationError
-        raise kind(f"DATABASE_URL: the pooler can't be used ({error or type(error).__name__}).") from None
-    finally:
-        direct.terminate()
+        return await address.connect_shared(await address.write_beginning("none"))
+
+    await check_pooler(await address.connect(as_owner=True), open_shared)
     return replace(server, has_sessions_apart=True)
 
 
@@ -229,16 +228,22 @@ class Database:
     """The connection pool. Only `transaction()`, and `statement()` for single statements, commit."""
 
     def __init__(self, address: Address, *, pool_size: int = POOL_SIZE) -> None:
+        # Imported here: they bring SQLAlchemy, which takes half of the time of a command that runs one transaction.
+        from sqlalchemy.ext.asyncio import async_sessionmaker
+
+        from shared.db.pooling.pool import Pool, TextSession, create_engine
+        from shared.db.pooling.watch import Watch
+
         self.address = address
         self._pool = Pool(self._open, pool_size, address.servers, is_shared=address.pooler is not None)
         self.engine = self._pool.engine
         self._watch = Watch(address.setting, self._pool, is_shared=address.pooler is not None)
-        self._sessions = async_sessionmaker(expire_on_commit=False, autoflush=True)
+        self._sessions = async_sessionmaker(class_=TextSession, expire_on_commit=False, autoflush=True)
         # How transactions begin where sessions are shared.
         self._beginning: Beginning | None = None
         # Long work is rare, and has a connection of its own with another limit, one at a time.
         long = partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS)
-        self._long_sessions = async_sessionmaker(create_engine(long), expire_on_commit=False)
+        self._long_sessions = async_sessionmaker(create_engine(long), class_=TextSession, expire_on_commit=False)
         self._long_work = asyncio.Lock()
 
     @property
@@ -247,7 +252,7 @@ class Database:
         return self.address.servers.witness
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncSession]:
+    async def transaction(self) -> AsyncIterator["AsyncSession"]:
         """Open a transaction: committed at the end of the block, rolled back on any exception.
 
         Raises `DatabaseLost` when the connection is lost or a statement takes too long: the block may or may not have
@@ -262,7 +267,7 @@ class Database:
                 yield session
 
     @asynccontextmanager
-    async def long_transaction(self) -> AsyncIterator[AsyncSession]:
+    async def long_transaction(self) -> AsyncIterator["AsyncSession"]:
         """Open a transaction whose statements may take up to an hour, on a connection of its own: for maintenance.
 
         It waits for the one before.
@@ -331,17 +336,14 @@ class Database:
     @contextmanager
     def _raise_database_lost(self) -> Iterator[None]:
         try:
-            if self._watch.fault is not None:
-                raise self._watch.fault
-            yield
-        except UnfitDatabase as error:
-            raise DatabaseLost from error
-        except (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            if not is_lost(error):
-                raise
-            if sqlstate_of(error) == OTHER_HISTORY:
+            with raise_database_lost():
+                if self._watch.fault is not None:
+                    raise self._watch.fault
+                yield
+        except DatabaseLost as error:
+            if error.__cause__ is not None and sqlstate_of(error.__cause__) == OTHER_HISTORY:
                 self._beginning = None
-            raise DatabaseLost from error
+            raise
 
     async def _verify(self, connection: asyncpg.Connection) -> None:
         if self.address.pooler is None:
@@ -382,7 +384,7 @@ async def retry_on_lost_db(work: Callable[[], Awaitable[Result]], seconds: float
     async def again() -> Result:
         try:
             return await work()
-        except REFUSED as error:
+        except server_errors() as error:
             if not is_duplicate(error):
                 raise
             raise AlreadyWritten from error

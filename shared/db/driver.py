@@ -7,19 +7,25 @@ statement is compiled once.
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import asyncpg
-from sqlalchemy import ClauseElement, Executable
-from sqlalchemy.dialects.postgresql.asyncpg import dialect
-from sqlalchemy.sql.compiler import SQLCompiler
 
-DIALECT = dialect()  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
+from shared.db.statements import Statement
+
+if TYPE_CHECKING:
+    from sqlalchemy import Executable
+    from sqlalchemy.sql.compiler import SQLCompiler
 
 
-def to_sql(statement: ClauseElement) -> str:
+def to_sql(statement: "Executable") -> str:
     """Return a statement for a connection of asyncpg's own, with its parameters as $1 and so on, in order."""
-    return str(statement.compile(dialect=DIALECT))
+    return _compile(statement)[0]
+
+
+def to_clause(statement: "Executable") -> "Executable":
+    """Return a statement as SQLAlchemy takes it."""
+    return statement.clause if isinstance(statement, Statement) else statement
 
 
 class Rows(Protocol):
@@ -45,7 +51,7 @@ class Rows(Protocol):
 class Session(Protocol):
     """Anything that runs statements: an `AsyncSession` in its transaction, or a `Connection`."""
 
-    async def execute(self, statement: Executable, params: Mapping[str, Any] | None = None, /) -> Rows:
+    async def execute(self, statement: "Executable", params: Mapping[str, Any] | None = None, /) -> Rows:
         """Run a statement with its named parameters."""
         ...
 
@@ -90,7 +96,7 @@ class Connection:
     def __init__(self, driver: Any) -> None:
         self._driver = driver
 
-    async def execute(self, statement: Executable, params: Mapping[str, Any] | None = None, /) -> Rows:
+    async def execute(self, statement: "Executable", params: Mapping[str, Any] | None = None, /) -> Rows:
         """Run a statement with its named parameters; JSON parameters are strings, JSON results are parsed."""
         sql, names, constants = _compile(statement)
         values = {**constants, **(params or {})}
@@ -104,8 +110,15 @@ class Connection:
 
 
 @lru_cache(maxsize=512)
-def _compile(statement: Executable) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    compiled = cast(SQLCompiler, cast(ClauseElement, statement).compile(dialect=DIALECT))
+def _compile(statement: "Executable") -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    if isinstance(statement, Statement):
+        if not statement.types:
+            return statement.numbered, statement.names, {}
+        statement = statement.clause
+    # Where types or tables of SQLAlchemy are named, it is imported.
+    from sqlalchemy.dialects.postgresql.asyncpg import dialect
+
+    compiled = cast("SQLCompiler", cast(Any, statement).compile(dialect=cast(Any, dialect)()))
     names = tuple(compiled.positiontup or ())
     constants = {name: compiled.binds[name].value for name in names if not compiled.binds[name].required}
     return str(compiled), names, constants

@@ -1,18 +1,22 @@
 """Which errors of the database pass by themselves, and which make a connection useless."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import asyncpg
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError
 
 from shared.errors import Refusal
+
+if TYPE_CHECKING:
+    from sqlalchemy.exc import DBAPIError
 
 UNIQUE_VIOLATION = "23505"
 # Their detail is the whole row, with the secrets in it.
 WHOLE_ROW_STATES = frozenset({"23502", "23514"})  # not null, check
-# A value that does not fit its type; SQLAlchemy tells by the class only of some.
-UNFIT_VALUE = "22"
+# A value that does not fit its type, or breaks a constraint.
+UNFIT_STATES = ("22", "23")
 # The state of an error that a function of ours raises: its message is a sentence for people.
 RAISED = "P0001"
 # SQLSTATEs, or their prefixes, that pass by themselves: connection lost, transaction idle for too long, serialization
@@ -30,17 +34,28 @@ OTHER_HISTORY = "PY003"
 # A pooler that still leads to a server which has become a standby.
 STANDBY = "during recovery"
 
-# Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
-REFUSED = (DBAPIError, asyncpg.PostgresError)
+
+def server_errors() -> tuple[type[Exception], ...]:
+    """Return the classes of what the server reports, as asyncpg and, once it is imported, SQLAlchemy raise it."""
+    # Short commands start without SQLAlchemy: it takes half of their time.
+    library = sys.modules.get("sqlalchemy.exc")
+    return (asyncpg.PostgresError,) if library is None else (library.DBAPIError, asyncpg.PostgresError)
+
+
+def find_wrapper(error: BaseException | None) -> "DBAPIError | None":
+    """Return an error of the server that SQLAlchemy has wrapped, None if it is another one."""
+    library = sys.modules.get("sqlalchemy.exc")
+    return error if library is not None and isinstance(error, library.DBAPIError) else None
 
 
 def is_lost(error: BaseException) -> bool:
     """Tell whether the connection or transaction was lost for a transient reason, so that trying again can help."""
-    if isinstance(error, DBAPIError) and (
-        error.connection_invalidated or isinstance(error, InterfaceError) or is_broken(error)
+    if (wrapper := find_wrapper(error)) is not None and (
+        # SQLAlchemy gives its classes the names of the driver's.
+        wrapper.connection_invalidated or type(wrapper).__name__ == "InterfaceError" or is_broken(wrapper)
     ):
         return True
-    if isinstance(error, REFUSED):
+    if isinstance(error, server_errors()):
         return is_stale(error) or str(sqlstate_of(error)).startswith(TRANSIENT_STATES)
     # asyncpg raises a ValueError for a parameter that it can't encode: that is a bug, not a lost connection.
     lost = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -68,8 +83,7 @@ def is_broken(error: BaseException) -> bool:
 
     That happens to a process that was frozen within a transaction, for longer than the server keeps one open.
     """
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return isinstance(getattr(cause, "__cause__", None), asyncpg.InternalClientError)
+    return isinstance(getattr(_to_original(error), "__cause__", None), asyncpg.InternalClientError)
 
 
 def is_duplicate(error: BaseException) -> bool:
@@ -79,8 +93,7 @@ def is_duplicate(error: BaseException) -> bool:
 
 def sqlstate_of(error: BaseException) -> str | None:
     """Return the SQLSTATE of an error, None when the error did not come from the server."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return getattr(cause, "sqlstate", None)
+    return getattr(_to_original(error), "sqlstate", None)
 
 
 @contextmanager
@@ -88,24 +101,28 @@ def refusals() -> Iterator[None]:
     """Turn what the database refuses into a `Refusal` with its reason."""
     try:
         yield
-    except (IntegrityError, DataError) as error:
-        raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
-    except DBAPIError as error:
+    except server_errors() as error:
         state = str(sqlstate_of(error))
         if state == RAISED:
-            raise Refusal(_reason(error.orig)) from None
-        if state.startswith(UNFIT_VALUE):
-            raise Refusal(f"the database refuses this: {_reason(error.orig)}") from None
+            raise Refusal(_reason(error)) from None
+        if state.startswith(UNFIT_STATES):
+            raise Refusal(f"the database refuses this: {_reason(error)}") from None
         raise
-    except asyncpg.RaiseError as error:
-        raise Refusal(_reason(error)) from None
-    except asyncpg.IntegrityConstraintViolationError as error:
-        raise Refusal(f"the database refuses this: {_reason(error)}") from None
 
 
-def _reason(error: BaseException | None) -> str:
-    # Only asyncpg's error, which SQLAlchemy wraps, has the fields.
-    cause = error.__cause__ if error is not None and error.__cause__ is not None else error
+def to_cause(error: BaseException) -> BaseException | None:
+    """Return the driver's own error, which has the message and its detail, also of one that SQLAlchemy has wrapped."""
+    original = _to_original(error)
+    return original if original is None or original.__cause__ is None else original.__cause__
+
+
+def _to_original(error: BaseException) -> BaseException | None:
+    wrapper = find_wrapper(error)
+    return error if wrapper is None else wrapper.orig
+
+
+def _reason(error: BaseException) -> str:
+    cause = to_cause(error)
     message, detail = getattr(cause, "message", None) or f"{cause}", getattr(cause, "detail", None)
     if getattr(cause, "sqlstate", None) in WHOLE_ROW_STATES:
         return message

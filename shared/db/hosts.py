@@ -4,21 +4,24 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
-from urllib.parse import quote, urlencode
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote, urlencode
 
 import asyncpg
 from pydantic import SecretStr
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 from shared.db.connections import ReadOnlyDatabase, UnfitDatabase
 from shared.db.errors import is_lost
 from shared.db.history import History, Position, Witness, read_history
 from shared.errors import ConfigurationError
 
-# `postgresql://user:password@first:5432,second:5432/database`; SQLAlchemy reads one host there.
+# `postgresql://user:password@first:5432,second:5432/database`.
+PARTS = re.compile(
+    r"(?P<name>[\w+]+)://(?:(?P<username>[^:/]*)(?::(?P<password>[^@]*))?@)?"
+    r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>[^/?]*))?(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
+)
 AUTHORITY = re.compile(r"^(?P<scheme>[\w+]+://)(?:(?P<login>[^@]*)@)?(?P<hosts>[^/?]*)(?P<rest>.*)$", re.DOTALL)
 HOST = re.compile(r"^(?P<name>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>\d*))?$")
 DEFAULT_PORT = "5432"
@@ -50,6 +53,56 @@ class InvalidAddress(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class URL:
+    """The address of a database in its parts, without escapes; of a parameter that is named twice, all values."""
+
+    backend: str = "postgresql"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    host: str | None = None
+    port: int | None = None
+    database: str | None = None
+    query: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+    def set(self, **parts: Any) -> "URL":
+        """Return the address with other parts."""
+        return replace(self, **parts)
+
+    def with_parameters(self, parameters: Mapping[str, str | tuple[str, ...]]) -> "URL":
+        """Return the address with these parameters besides its own."""
+        return replace(self, query={**self.query, **parameters})
+
+    def to_text(self, *, hide_password: bool = True) -> str:
+        """Return the address as it is written."""
+        password = None if self.password is None else "***" if hide_password else quote(self.password, safe="")
+        login = ":".join(part for part in (self.username and quote(self.username, safe=""), password) if part)
+        # Several hosts stand there with their ports.
+        is_ipv6 = self.host is not None and ":" in self.host and "," not in self.host
+        host = f"[{self.host}]" if is_ipv6 else self.host or ""
+        port = "" if self.port is None else f":{self.port}"
+        database = "" if self.database is None else f"/{quote(self.database, safe='')}"
+        # libpq reads a `+` as a plus sign.
+        query = urlencode(self.query, doseq=True, quote_via=quote)
+        return f"{self.backend}://{login}{'@' if login else ''}{host}{port}{database}{'?' if query else ''}{query}"
+
+
+def make_url(text: str) -> URL:
+    """Return the address that a text is, of one host; raises `ValueError` when it is none."""
+    if (match := PARTS.match(text)) is None:
+        raise InvalidAddress("it is no address of a database")
+    parameters = parse_qs(match["query"] or "")
+    return URL(
+        match["name"],
+        username=match["username"] and unquote(match["username"]),
+        password=match["password"] and unquote(match["password"]),
+        host=match["ipv6"] or match["host"],
+        port=int(match["port"]) if match["port"] else None,
+        database=match["database"] and unquote(match["database"]),
+        query={name: values[0] if len(values) == 1 else tuple(values) for name, values in parameters.items()},
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A connection to a server that takes writes, and the server's history, None where it tells none."""
 
@@ -63,7 +116,7 @@ Open = Callable[[Host | None], Awaitable[asyncpg.Connection]]
 def parse_url(text: str) -> URL:
     """Return the URL of a database; several hosts and their ports become its parameters `host` and `port`.
 
-    libpq and SQLAlchemy read them there. Raises `ValueError` or `ArgumentError` when it is no URL of a database.
+    libpq reads them there. Raises `ValueError` when it is no URL of a database.
     """
     match = AUTHORITY.match(text)
     if match is None or "," not in match["hosts"]:
@@ -79,7 +132,7 @@ def parse_url(text: str) -> URL:
         ports = [(part["port"] if part else "") or DEFAULT_PORT for part in parts]
     if not all(hosts) or len(ports) != len(hosts) or not all(port.isdecimal() for port in ports):
         raise InvalidAddress("the hosts and ports can't be read")
-    return url.set(host=None, port=None).update_query_dict(
+    return url.set(host=None, port=None).with_parameters(
         {"host": ",".join(hosts), "port": ",".join(ports), KIND: url.query.get(KIND, READ_WRITE)}
     )
 
@@ -104,16 +157,12 @@ def list_hosts(url: URL) -> tuple[Host, ...]:
 
 def write_libpq(url: URL, user: str | None, parameters: Mapping[str, str]) -> str:
     """Return the URL as libpq reads it, with this user, and with these parameters where it does not name them."""
-    query = {**parameters, **url.query}
+    query: dict[str, Any] = {**parameters, **url.query}
     if "ssl" in query:
         query["sslmode"] = query.pop("ssl")
-    # SQLAlchemy's own rendering writes a space as `+`, which libpq reads as a plus sign.
-    names = ":".join(quote(part, safe="") for part in (user, url.password) if part)
-    host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
-    port = f":{url.port}" if url.port else ""
-    database = quote(url.database or "", safe="")
-    text = urlencode(query, doseq=True, quote_via=quote)
-    return f"postgresql://{names}{'@' if names else ''}{host}{port}/{database}{'?' if text else ''}{text}"
+    return url.set(username=user, password=url.password or None, port=url.port or None, query=query).to_text(
+        hide_password=False
+    )
 
 
 def check_kind(url: URL, setting: str) -> None:
@@ -129,14 +178,15 @@ def read_url(secret: SecretStr, setting: str) -> URL:
     """Return the URL of the address that this setting has; raises `ConfigurationError` with the remedy."""
     try:
         url = parse_url(secret.get_secret_value())
-    except (ArgumentError, ValueError):
+    except ValueError:
         raise ConfigurationError(
             f"{setting} is not a database address; write postgresql://user:password@host:5432/database."
         ) from None
-    if url.get_backend_name() not in {"postgresql", "postgres"}:
-        raise ConfigurationError(f"{setting} names {url.get_backend_name()}; Parley needs postgresql:// (15 or newer).")
+    backend = url.backend.partition("+")[0]
+    if backend not in {"postgresql", "postgres"}:
+        raise ConfigurationError(f"{setting} names {backend}; Parley needs postgresql:// (15 or newer).")
     check_kind(url, setting)
-    return url.set(drivername="postgresql")
+    return url.set(backend="postgresql")
 
 
 @dataclass(slots=True)

@@ -15,11 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 
 import asyncpg
-from sqlalchemy.exc import DBAPIError
 
 from shared.db.connections import LONG_STATEMENT_SECONDS
 from shared.db.database import Address, Database
 from shared.db.driver import Session, to_sql
+from shared.db.errors import server_errors, sqlstate_of, to_cause
 from shared.db.roles import write_remedy
 from shared.db.statements import load_statements
 from shared.errors import ConfigurationError, Unavailable
@@ -145,11 +145,8 @@ async def migrate(address: Address, versions: Path = VERSIONS) -> bool:
         return False
     try:
         await asyncio.to_thread(run_alembic, address, versions)
-    except DBAPIError as error:
-        # What asyncpg raised is the cause of SQLAlchemy's translation.
-        raise await _to_migration_error(error, error.orig and error.orig.__cause__, address) from error
-    except asyncpg.PostgresError as error:
-        raise await _to_migration_error(error, error, address) from error
+    except server_errors() as error:
+        raise await _to_migration_error(error, address) from error
     return True
 
 
@@ -180,19 +177,19 @@ async def _run_file(connection: asyncpg.Connection, address: Address, *, owner: 
             await connection.execute(await asyncio.to_thread(path.read_text, "utf-8"))
             await connection.execute("INSERT INTO schema_history (owner, file) VALUES ($1, $2)", owner, path.name)
     except asyncpg.PostgresError as error:
-        wrong = await _to_migration_error(error, error, address)
+        wrong = await _to_migration_error(error, address)
         if wrong is not error:
             raise wrong from error
         raise ConfigurationError(f"The tables of {owner} can't be made: {path.name}: {error}") from error
 
 
-async def _to_migration_error(error: Exception, cause: object, address: Address) -> Exception:
-    state = getattr(cause, "sqlstate", None)
+async def _to_migration_error(error: Exception, address: Address) -> Exception:
+    state = sqlstate_of(error)
     if state == LOCK_NOT_AVAILABLE:
         return Unavailable(LOCKED)
     if state != INSUFFICIENT_PRIVILEGE:
         return error
-    reason, user, database = str(cause).partition("\n")[0], address.url.username, address.url.database
+    reason, user, database = str(to_cause(error)).partition("\n")[0], address.url.username, address.url.database
     async with _impatient(address) as connection:
         remedy = await write_remedy(connection, user or "")
     return ConfigurationError(

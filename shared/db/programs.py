@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import asyncpg
-from sqlalchemy import URL, make_url
 
 from shared.db.connections import CONNECT_SECONDS, STATEMENT_SECONDS
 from shared.db.database import Address
 from shared.db.embedded.server import find_programs
+from shared.db.hosts import make_url
 from shared.errors import ConfigurationError
 
 # Where Debian's packages put the programs of each version.
@@ -95,22 +95,13 @@ def connection_string(address: Address, *, role: str | None = None, options: str
     if role and not address.is_embedded:
         options = f"-crole={role} {options}"
     if options:
-        url = url.update_query_dict({"options": f"{url.query.get('options', '')} {options}".strip()})
+        url = url.with_parameters({"options": f"{url.query.get('options', '')} {options}".strip()})
     password = url.password
     if not password:
-        yield _render(url)
+        yield url.to_text()
         return
     with NamedTemporaryFile("w", prefix="parley-pgpass-", encoding="utf-8") as file:
         escaped = str(password).replace("\\", "\\\\").replace(":", "\\:")
         file.write(f"*:*:*:*:{escaped}\n")
         file.flush()
-        without = URL.create(
-            url.drivername, url.username, None, host=url.host, port=url.port, database=url.database, query=url.query
-        )
-        yield _render(without.update_query_dict({"passfile": file.name}))
-
-
-def _render(url: URL) -> str:
-    # libpq reads the `+` that stands for a space in SQLAlchemy's own text as a plus sign.
-    address, question_mark, query = url.render_as_string().partition("?")
-    return f"{address}{question_mark}{query.replace('+', '%20')}"
+        yield url.set(password=None).with_parameters({"passfile": file.name}).to_text()

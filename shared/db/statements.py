@@ -7,17 +7,42 @@ parameters by name. The text never changes, so that each connection plans a stat
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
     from sqlalchemy.types import TypeEngine
+else:
+    # Our sessions take a statement as one. SQLAlchemy is imported only where a session runs one: commands of the
+    # terminal run a few by the driver, and start without it in half the time.
+    TextClause = object
 
 FILE = "statements.sql"
 NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
 COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
+
+
+class Statement(TextClause):
+    """One statement: for SQLAlchemy's sessions a text, for the driver `numbered` with the values of `names`."""
+
+    def __init__(self, text: str, types: "Mapping[str, TypeEngine[Any]]" = MappingProxyType({})) -> None:
+        self.text = text
+        self.types = types
+        self.names = tuple(dict.fromkeys(PARAMETER.findall(text)))
+        places = {name: f"${number}" for number, name in enumerate(self.names, start=1)}
+        self.numbered = PARAMETER.sub(lambda match: places[match[1]], text)
+
+    @cached_property
+    def clause(self) -> "TextClause":
+        """The statement as SQLAlchemy has it."""
+        from sqlalchemy import bindparam, text
+
+        sql = self.text
+        return text(sql).bindparams(*(bindparam(name, type_=type_) for name, type_ in self.types.items()))
 
 
 class Statements:
@@ -27,16 +52,13 @@ class Statements:
         self._texts = texts
         self._types = types
 
-    def __getattr__(self, name: str) -> "TextClause":
+    def __getattr__(self, name: str) -> Statement:
         """Return a statement, which is made once."""
-        # Not at the top: commands of the terminal that run none start without SQLAlchemy, and in half the time.
-        from sqlalchemy import bindparam, text
-
         if name not in self._texts:
             raise AttributeError(f"{FILE} has no statement named {name}")
         sql = self._texts[name]
         names = self._types.keys() & PARAMETER.findall(sql)
-        statement = text(sql).bindparams(*(bindparam(name, type_=self._types[name]) for name in names))
+        statement = Statement(sql, {name: self._types[name] for name in names})
         setattr(self, name, statement)
         return statement
 

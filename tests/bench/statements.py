@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
-from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.db.database import Address
+from shared.db.hosts import URL
 from tests.support.connections import connected, run_as_owner
 
 RECORD = re.compile(r"^parley-bench\|(\d+)\|([^|]*)\|LOG:  (?:statement|execute [^:]*): (.*)")
@@ -44,7 +44,7 @@ def socket_folder(home: Path) -> str:
 
 def address_of(home: Path, database: str = "postgres") -> Address:
     """Return the address of a database of the Postgres in this folder."""
-    url = URL.create("postgresql", "postgres", database=database, query={"host": socket_folder(home)})
+    url = URL(username="postgres", database=database, query={"host": socket_folder(home)})
     return Address(url, is_embedded=True)
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-from sqlalchemy import URL
 
 from agent.journal.responses import find_response
 from agent.live.notifier import Notifier
 from agent.queue.inbox import Inbox
 from shared.clock import SystemClock
 from shared.db.database import Address, Database
+from shared.db.hosts import URL
 from shared.files.storage import open_storage
 from shared.messages import AgentResponse, Attachment
 from shared.settings import Settings, load_secrets

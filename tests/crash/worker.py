@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import asyncpg
 import uvloop
-from sqlalchemy import URL, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
@@ -38,6 +38,7 @@ from agent.turn.running import RunningTurn
 from shared.clock import Clock
 from shared.db import driver
 from shared.db.database import Address, Database
+from shared.db.hosts import URL
 from shared.log import configure_logging
 from shared.messages import Permission, Place, Sender
 from shared.settings import Settings

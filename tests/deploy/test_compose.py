@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import SecretStr
-from sqlalchemy import URL
 from typer.testing import CliRunner
 
 from adapters.cli import app
 from adapters.cli.platforms import list_setting_names
 from adapters.folders import list_folders
 from shared.db.database import check, locate
+from shared.db.hosts import URL
 from shared.settings import SETTING_NAMES, Settings
 from tests.support.given_database import given_database
 from tests.support.pgbouncer import pooled

@@ -19,9 +19,9 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from sqlalchemy import URL
 
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import SETTING_NAMES
 from tests.deploy.replay import Image, Replay, read_stages, read_steps
 from tests.support.given_database import given_database
@@ -105,7 +105,7 @@ async def test_its_program_migrates_serves_and_is_found_healthy_as_a_user_withou
     image: Image, database: Address, unused_tcp_port: int
 ) -> None:
     variables = {
-        "DATABASE_URL": database.url.render_as_string(hide_password=False),
+        "DATABASE_URL": database.url.to_text(hide_password=False),
         "HOST": "127.0.0.1",
         "PORT": str(unused_tcp_port),
         "SECRET_KEY": "s" * 32,

@@ -14,10 +14,10 @@ import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import kubernetes_validate
 import pytest
 import yaml
-from sqlalchemy import URL
 
 from adapters.kubernetes.manifests import SPECS, read_manifest
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.errors import Refusal
 from tests.conftest import new_database
 from tests.support.connections import connected

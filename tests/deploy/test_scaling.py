@@ -6,10 +6,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 import yaml
-from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.db.database import Address
+from shared.db.hosts import URL
 from tests.crash.stage import Stage, open_stage
 from tests.deploy.test_helm import SCALED, render
 from tests.support.connections import connected, run_as_owner

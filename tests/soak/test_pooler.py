@@ -5,11 +5,11 @@ import random
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.clock import SystemClock
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected

@@ -5,10 +5,10 @@ import random
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.clock import SystemClock
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected

@@ -11,12 +11,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.db.embedded.server import start_postgres
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.crash.stage import Stage, WorkerAtWork, open_stage
 from tests.standins.openai_api import OpenAIStub

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 from pydantic import SecretStr
-from sqlalchemy import URL
 
 from adapters.base import ChatPlatform
 from adapters.cells.moves import Move, connected, move_server
 from adapters.cells.routes import Cells
 from adapters.web import serve
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.adapters.web.conftest import NO_CERTIFICATES, TOKEN, say_it_back
 from tests.conftest import new_database

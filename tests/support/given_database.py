@@ -7,9 +7,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
-from sqlalchemy import URL
 
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.db.roles import ROLES
 from tests.support.connections import connected, run_as_owner
 from tests.support.relay import relay
@@ -42,7 +42,7 @@ async def given_database(
         socket = f"{postgres.query['host']}/.s.PGSQL.5432"
         port = await closing.enter_async_context(relay(lambda: asyncio.open_unix_connection(socket)))
         yield Address(
-            URL.create("postgresql", name, PASSWORD, host="127.0.0.1", port=port, database=name), is_embedded=False
+            URL(username=name, password=PASSWORD, host="127.0.0.1", port=port, database=name), is_embedded=False
         )
 
 

@@ -58,7 +58,7 @@ async def running_pooler(address: Address, mode: str = "session", **settings: ob
     process = await asyncio.create_subprocess_exec(program, *user, configuration, stderr=subprocess.DEVNULL)
     try:
         await _until_open(port)
-        through = Address(url.set(host="127.0.0.1", port=port).difference_update_query(["host"]), is_embedded=False)
+        through = Address(url.set(host="127.0.0.1", port=port, query={}), is_embedded=False)
         yield Pooler(through, process.pid, configuration)
     finally:
         with suppress(ProcessLookupError):

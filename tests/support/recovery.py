@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
@@ -19,6 +18,7 @@ from agent.queue.outbox import Senders
 from shared.db.database import Address, Database, DatabaseLost
 from shared.db.driver import Connection
 from shared.db.embedded.server import find_server
+from shared.db.hosts import URL
 from shared.messages import IncomingMessage
 from shared.settings import Settings
 from tests.crash.worker import is_of_turn

@@ -9,13 +9,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy import URL
-
 from adapters.tables import update_tables
 from shared.db.database import Address
 from shared.db.embedded.server import find_programs
 from shared.db.embedded.server_user import ServerUser, find_server_user
-from shared.db.hosts import parse_url
+from shared.db.hosts import URL, parse_url
 from tests.support.connections import connected
 from tests.support.folders import temporary_folder
 from tests.support.processes import kill_server
@@ -45,7 +43,7 @@ class Server:
     @property
     def address(self) -> Address:
         """Return the address of this server alone."""
-        url = URL.create("postgresql", "postgres", host="127.0.0.1", port=self.port, database="postgres")
+        url = URL(username="postgres", host="127.0.0.1", port=self.port, database="postgres")
         return Address(url, is_embedded=False)
 
     async def run(self, program: str, *arguments: str) -> None:

@@ -29,8 +29,7 @@ from shared.messages import Permission
 from shared.settings import copy_environment, find_env_file, try_values
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
+    from shared.db.driver import Session
     from shared.settings import Settings
 
 app = typer.Typer()
@@ -87,7 +86,7 @@ def set_up(
 def _finish(accounts: Sequence[str]) -> bool:
     """Make these accounts owners; return whether a Parley runs on this database."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> bool:
+    async def work(session: "Session", _settings: "Settings") -> bool:
         from agent.queue.heartbeats import LiveWorkers
 
         for account in accounts:

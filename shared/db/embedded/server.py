@@ -21,9 +21,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from time import monotonic, sleep
 
-from sqlalchemy import URL
-
 from shared.db.embedded.server_user import ServerUser, find_server_user
+from shared.db.hosts import URL
 from shared.errors import ConfigurationError
 from shared.log import get_logger
 from shared.settings.home import make_private
@@ -61,9 +60,7 @@ def start_postgres(home: Path, connections: int = CONNECTIONS) -> URL:
             f"PARLEY_HOME: the embedded Postgres in {home / 'postgres'} does not start ({cause}); "
             f"read {home / 'postgres' / 'log'}, or set DATABASE_URL to a Postgres of your own."
         ) from error
-    return URL.create(
-        "postgresql", username="postgres", database="postgres", query={"host": str(_attached[home].folder)}
-    )
+    return URL(username="postgres", database="postgres", query={"host": str(_attached[home].folder)})
 
 
 async def keep_running(home: Path, *, look_seconds: float = LOOK_SECONDS) -> None:

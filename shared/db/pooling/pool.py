@@ -4,19 +4,23 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 from sqlalchemy import NullPool, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 
-from shared.db.driver import Connection
+from shared.db.driver import Connection, to_clause
 from shared.db.errors import is_broken, is_stale
 from shared.db.hosts import Servers
 
 # How long one waits for a connection, and for the end of one that is given back.
 WAIT_SECONDS, RELEASE_SECONDS = 15.0, 2.0
+
+# Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
+REFUSED = (DBAPIError, asyncpg.PostgresError)
 
 Opening = Callable[[], Awaitable[asyncpg.Connection]]
 
@@ -123,6 +127,22 @@ class Pool:
         if not member.is_usable:
             member.driver.terminate()
         await close_member(member)
+
+
+class TextSession(AsyncSession):
+    """A session that runs our named statements as well as SQLAlchemy's own."""
+
+    def execute(self, statement: Any, *args: Any, **options: Any) -> Any:
+        """Execute a statement as `AsyncSession` does."""
+        return super().execute(to_clause(statement), *args, **options)
+
+    def scalar(self, statement: Any, *args: Any, **options: Any) -> Any:
+        """Return the first value of a statement as `AsyncSession` does."""
+        return super().scalar(to_clause(statement), *args, **options)
+
+    def scalars(self, statement: Any, *args: Any, **options: Any) -> Any:
+        """Return the first values of a statement's rows as `AsyncSession` does."""
+        return super().scalars(to_clause(statement), *args, **options)
 
 
 async def close_member(member: Member) -> None:

@@ -5,7 +5,7 @@ settings, a role, temporary tables, prepared statements. So each transaction set
 trip of its BEGIN, by commands that nothing in a session can redefine, and each statement is sent anew, without a name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,15 @@ from shared.db.connections import (
     POOLING,
     SETTINGS,
     STATEMENT_SECONDS,
+    NoDatabase,
     UnfitDatabase,
     hearing,
 )
 from shared.db.driver import to_sql
+from shared.db.errors import is_lost
 from shared.db.history import History
 from shared.db.statements import load_statements
+from shared.errors import ConfigurationError
 
 statements = load_statements(__file__)
 
@@ -146,3 +149,21 @@ async def examine_shared(shared: SharedConnection, direct: asyncpg.Connection) -
     except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         cause = str(error).partition("\n")[0]
         raise (UnfitDatabase(NO_TRANSACTIONS.format(cause=cause)) if POOLING in cause else error) from None
+
+
+async def check_pooler(direct: asyncpg.Connection, open_shared: Callable[[], Awaitable[SharedConnection]]) -> None:
+    """Verify that what opens connections through a pooler can be used; raises `ConfigurationError`.
+
+    The connection to the server itself is closed.
+    """
+    try:
+        shared = await open_shared()
+        try:
+            await examine_shared(shared, direct)
+        finally:
+            shared.terminate()
+    except (OSError, TimeoutError, asyncpg.PostgresError, ValueError) as error:
+        kind = NoDatabase if is_lost(error) else ConfigurationError
+        raise kind(f"DATABASE_URL: the pooler can't be used ({error or type(error).__name__}).") from None
+    finally:
+        direct.terminate()

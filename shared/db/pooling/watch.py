@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import asyncpg
 
 from shared.db.connections import OF_A_POOLER, POOLED, REMEDIES, ReadOnlyDatabase, UnfitDatabase
-from shared.db.errors import REFUSED, is_read_only, sqlstate_of
+from shared.db.errors import is_read_only, sqlstate_of
 from shared.db.history import read_history
-from shared.db.pooling.pool import Pool
+from shared.db.pooling.pool import REFUSED, Pool
 
 SESSION = "SELECT pg_catalog.pg_backend_pid()"
 SHARED = "the session changes between statements"

@@ -157,7 +157,7 @@ async def test_a_bug_is_logged_and_not_shown_to_the_peer(
 async def test_a_database_that_is_away_is_said_in_one_sentence(
     site: Site, address: Address, subtests: pytest.Subtests
 ) -> None:
-    away = Database(replace(address, url=address.url.update_query_dict({"host": "/nowhere"})))
+    away = Database(replace(address, url=address.url.with_parameters({"host": "/nowhere"})))
     async with open_site(site.parley, replace(site.parley.app, database=away)) as other:
         for method in ("message/send", "message/stream", "tasks/get", "tasks/cancel"):
             with subtests.test(method):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from shared.db.database import Address
+from shared.db.hosts import URL
 from tests.adapters.cli.shell import Shell
 from tests.conftest import new_database
 from tests.support.connections import run_as_owner

@@ -11,9 +11,9 @@ from pathlib import Path
 from subprocess import Popen
 
 from PIL import Image
-from sqlalchemy import URL
 
 from shared.db.database import Address
+from shared.db.hosts import URL
 from tests.adapters.cli.shell import Shell
 
 LOGIN = pwd.getpwuid(os.getuid()).pw_name
@@ -250,4 +250,4 @@ async def test_on_a_database_of_one_s_own_who_starts_it_is_the_owner_too(fresh: 
 
 
 def to_text(url: URL) -> str:
-    return url.render_as_string(hide_password=False)
+    return url.to_text(hide_password=False)

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from sqlalchemy import URL
 
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.adapters.contract import test_contract, test_contract_changes, test_contract_faults, test_contract_places
 from tests.adapters.contract.driver import PlatformDriver, drivers

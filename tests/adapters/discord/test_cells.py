@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from sqlalchemy import URL
 
 from adapters.cells.moves import move_server, statements
 from adapters.discord.platform import DiscordPlatform
+from shared.db.hosts import URL
 from tests.adapters.discord.conftest import Scene
 from tests.standins.openai_api import OpenAIStub
 from tests.support.cells import TwoCells, door_settings, open_cells

@@ -8,9 +8,10 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-from sqlalchemy import URL, text
+from sqlalchemy import text
 
 from shared.db.database import Database
+from shared.db.hosts import URL
 from shared.messages import Permission
 from shared.tools import ToolContext
 from tests.conftest import new_database

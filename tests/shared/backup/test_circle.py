@@ -6,7 +6,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from sqlalchemy import URL, text
+from sqlalchemy import text
 
 from adapters.tables import update_tables
 from shared.backup.archive import BackupError, opened
@@ -14,6 +14,7 @@ from shared.backup.create import Installation, make_backup
 from shared.backup.database import read_contents
 from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files
 from shared.db.database import Address, Database
+from shared.db.hosts import URL
 from shared.errors import NotFound
 from shared.files.storage import Storage
 from shared.files.stores.folder import FolderStore

@@ -11,14 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 from pydantic import SecretStr
-from sqlalchemy import URL, make_url, text
+from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from adapters.tables import update_tables
 from shared.db.connections import LIBPQ_PARAMETERS, Server, refuse_unfit
 from shared.db.database import Address, Database, DatabaseLost, check, locate
 from shared.db.embedded.server import find_programs, start_postgres
+from shared.db.hosts import URL, make_url
 from shared.db.pooling.room import find_shortage
 from shared.errors import ConfigurationError
 from shared.settings import Settings
@@ -126,12 +128,12 @@ async def test_programs_of_postgres_connect_to_an_external_database(postgres: UR
 
 
 def test_special_characters_of_an_address_survive_in_the_libpq_url() -> None:
-    url = URL.create("postgresql", "a b@c", PASSWORD + " +%", host="::1", port=5433, database="my db")
+    url = URL(username="a b@c", password=PASSWORD + " +%", host="::1", port=5433, database="my db")
 
     conninfo = Address(url.set(query={"sslmode": "require"}), is_embedded=False).libpq()
 
     assert " " not in conninfo
-    assert make_url(conninfo).translate_connect_args() | dict(make_url(conninfo).query) == {
+    assert sqlalchemy.make_url(conninfo).translate_connect_args() | dict(sqlalchemy.make_url(conninfo).query) == {
         "username": "a b@c",
         "password": f"{PASSWORD} +%",
         "host": "::1",
@@ -206,7 +208,7 @@ async def test_a_connection_error_is_one_line_without_the_password(
 ) -> None:
     async with given_database(postgres) as address:
         with pytest.raises(ConfigurationError) as error:
-            await check(Address(address.url.set(**wrong), is_embedded=False))  # type: ignore[arg-type]  # the keys are parameter names
+            await check(Address(address.url.set(**wrong), is_embedded=False))
 
     line = str(error.value)
     assert line.startswith("DATABASE_URL: ")

@@ -4,11 +4,11 @@ import asyncio
 from datetime import UTC, datetime
 
 import asyncpg
-from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.db.database import Address
 from shared.db.history import History, Position, Witness
+from shared.db.hosts import URL
 from tests.support.connections import connected, run_as_owner, until_somebody_waits
 from tests.support.given_database import given_database
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import URL, make_url
 
 from adapters.tables import update_tables
 from shared.db.connections import ReadOnlyDatabase
 from shared.db.database import Address, check, locate
+from shared.db.hosts import URL, make_url
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.support.given_database import given_database
@@ -71,7 +71,7 @@ async def given(postgres: URL) -> AsyncIterator[Address]:
 def name_both(first: Address, second: Address) -> Address:
     """Return an address with the hosts of both."""
     ports = f"{first.url.port},{second.url.port}"
-    url = second.url.set(host=None, port=None).update_query_dict({"host": "127.0.0.1,127.0.0.1", "port": ports})
+    url = second.url.set(host=None, port=None).with_parameters({"host": "127.0.0.1,127.0.0.1", "port": ports})
     return Address(url, is_embedded=False)
 
 

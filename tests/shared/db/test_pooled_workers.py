@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL
 
 from adapters.tables import update_tables
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.db.pooling.room import WORKER_CONNECTIONS
 from shared.settings import Settings
 from tests.adapters.cli.shell import PARLEY

@@ -8,13 +8,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import URL
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from adapters.tables import update_tables
 from adapters.web.health import find_obstacle
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Address, Database, DatabaseLost, check, locate
+from shared.db.hosts import URL
 from shared.db.migrations import check_tables
 from shared.db.programs import check_options, list_dump_options
 from shared.errors import ConfigurationError

@@ -9,12 +9,13 @@ from typing import Any
 
 import asyncpg
 import pytest
-from sqlalchemy import URL, text
+from sqlalchemy import text
 
 from adapters.tables import update_tables
 from adapters.web.health import find_obstacle
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Address, Database, DatabaseLost, check
+from shared.db.hosts import URL
 from shared.db.programs import list_dump_options
 from shared.settings import Settings
 from tests.shared.db.test_pooler import SECRET, retrying

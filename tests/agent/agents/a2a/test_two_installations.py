@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import URL
 
 from adapters.cli.serving import with_free_port
 from agent.people.hops import installation_id
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.adapters.a2a.callers import hanging
 from tests.adapters.web.conftest import TOKEN, Site, open_site
