@@ -63,6 +63,7 @@ def build_web(app: App, mounted: Sequence[Route] = (), *, workers: int = 0, cell
             Route("/v1/responses/{id}", lazy(RESPONSES, "delete_response"), methods=["DELETE"]),
             Route("/v1/conversations/{id}/events", messages.get_events),
             Route("/files/{id}", files.get_file),
+            Route("/pictures/{digest}", lazy("adapters.web.portraits", "get_picture")),
             Route("/healthz", health.get_health),
             Route("/readyz", health.get_readiness),
             Route("/metrics", health.get_metrics),

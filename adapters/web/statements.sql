@@ -18,3 +18,6 @@ FROM database_histories;
 
 -- name: use_token
 SELECT user_id, account, accounts, scopes FROM parley_use_token(:token_hash);
+
+-- name: read_picture
+SELECT mime_type, content FROM pictures WHERE sha256 = :digest;

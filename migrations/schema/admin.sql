@@ -78,7 +78,7 @@ SELECT agent.id, agent.name, agent.description, agent.required_permission AS per
        -- With nothing that only the persona's row can say, and for nobody else.
        agent.owns_persona AND persona.name = agent.name AND persona.platform IS NULL AND NOT persona.is_default AND NOT persona.allow_mentions
            AND num_nonnulls(persona.skills, persona.max_tokens_per_request, persona.max_temperature, persona.loop_mode,
-                            persona.suggestions, persona.open_to) = 0
+                            persona.suggestions, persona.open_to, persona.picture) = 0
            AND NOT EXISTS (SELECT FROM public.agents AS other WHERE other.persona_id = persona.id AND other.id <> agent.id)
            AS has_own_persona
 FROM public.agents AS agent LEFT JOIN public.personas AS persona ON persona.id = agent.persona_id;

@@ -48,3 +48,4 @@ class Persona(Row, Base):
     is_default: Mapped[bool] = mapped_column(server_default=FetchedValue())
     suggestions: Mapped[list[Any] | None]
     open_to: Mapped[str | None]
+    picture: Mapped[str | None]

@@ -5,6 +5,7 @@ from functools import cache
 from importlib import import_module
 from urllib.parse import parse_qsl
 
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -15,6 +16,7 @@ from adapters.web.admin.navigation import NAVIGATION
 from adapters.web.admin.rendering import TEMPLATES
 from adapters.web.admin.visit import HEADERS, Visit
 from adapters.web.api.bodies import capped
+from adapters.web.api.uploads import parse_multipart
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
 from adapters.web.login.forms import find_form_account
@@ -26,7 +28,7 @@ from shared.errors import Unavailable
 from shared.models.base import MAX_ID
 from shared.text import clean
 
-MAX_FORM_BYTES = 1024 * 1024
+MAX_FORM_BYTES, MAX_UPLOAD_BYTES = 1024 * 1024, 5 * 1024 * 1024
 NOT_NOW = "Not now"
 
 
@@ -40,7 +42,10 @@ async def answer(request: Request) -> Response:
         raise HTTPException(404)
     form = Form({})
     if request.method == "POST":
-        form = await read_form(request)
+        try:
+            form = await read_form(request)
+        except Fault as fault:
+            return to_problem(Visit(request, app_of(request), admin, form=form), 422, fault.message)
         # In another session of theirs an act is refused with a sentence.
         account = find_form_account(app_of(request), form.text("token"))
         is_own = account is not None and admin.account == f"{PLATFORM}:{account}"
@@ -59,6 +64,11 @@ async def answer(request: Request) -> Response:
 
 async def read_form(request: Request) -> Form:
     """Return what a form sends."""
+    if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        async with parse_multipart(request, MAX_UPLOAD_BYTES, max_files=1) as parts:
+            items = parts.multi_items()
+            files = {name: await part.read() for name, part in items if isinstance(part, UploadFile)}
+            return Form({name: clean(part) for name, part in items if isinstance(part, str)}, files)
     body = b"".join([chunk async for chunk in capped(request, MAX_FORM_BYTES)])
     fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
     return Form({name: clean(value).replace("\r\n", "\n") for name, value in fields})

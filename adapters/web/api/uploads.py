@@ -6,10 +6,13 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from starlette.datastructures import UploadFile
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
 
-from adapters.web.api.bodies import LARGE_BYTES, SentFile
-from adapters.web.faults import invalid
+from adapters.web.api.bodies import LARGE_BYTES, MAX_JSON_BYTES, SentFile, capped, require_type
+from adapters.web.faults import Fault, invalid
 from agent.app import App
 from shared.files.filenames import clean_filename, new_key
 from shared.files.storage import in_chunks
@@ -50,6 +53,30 @@ async def store_uploads(app: App, uploads: Sequence[UploadFile]) -> tuple[Attach
                 Attachment(filename, mime_type, receipt.size_bytes, storage_key=key, sha256=receipt.sha256)
             )
     return tuple(attachments)
+
+
+@asynccontextmanager
+async def parse_multipart(request: Request, max_bytes: int, *, max_files: int) -> AsyncIterator[FormData]:
+    """Give the block the parts of a form with files, which is closed behind it; raises a 400, a 413 or a 415."""
+    require_type(request, "multipart/form-data")
+    # Some of Python's encodings raise what no parser expects, and some take time that grows with the square of a field.
+    if parse_options_header(request.headers["content-type"])[1].get(b"charset", b"utf-8").lower() != b"utf-8":
+        raise Fault(415, "unsupported_media_type", "Send the form in UTF-8.")
+    parser = MultiPartParser(
+        request.headers,
+        capped(request, max_bytes),
+        max_files=max_files,
+        max_fields=10,
+        max_part_size=MAX_JSON_BYTES,
+    )
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise Fault(400, "invalid_form", error.message) from None
+    try:
+        yield form
+    finally:
+        await form.close()
 
 
 @asynccontextmanager

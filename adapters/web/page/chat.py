@@ -9,26 +9,15 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from pydantic import Field, Json, StringConstraints, ValidationError
-from python_multipart.multipart import parse_options_header
 from sqlalchemy import select
 from starlette.datastructures import UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from adapters.web.api import sse
-from adapters.web.api.bodies import (
-    MAX_ATTACHMENTS,
-    MAX_JSON_BYTES,
-    Closed,
-    Text,
-    capped,
-    max_body,
-    read_json,
-    require_type,
-)
+from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, Closed, Text, max_body, read_json
 from adapters.web.api.messages import accept_once, number
-from adapters.web.api.uploads import store_uploads
+from adapters.web.api.uploads import parse_multipart, store_uploads
 from adapters.web.faults import Fault, from_validation, invalid
 from adapters.web.guard import app_of
 from adapters.web.login.sessions import WebSession, session_in, session_of, with_session
@@ -100,22 +89,7 @@ def to_prefix(who: str) -> str:
 async def post_chat_message(request: Request) -> Response:
     """Accept a message from the page and stream the events of its turn."""
     app, who = app_of(request), session_of(request)
-    require_type(request, "multipart/form-data")
-    # Some of Python's encodings raise what no parser expects, and some take time that grows with the square of a field.
-    if parse_options_header(request.headers["content-type"])[1].get(b"charset", b"utf-8").lower() != b"utf-8":
-        raise Fault(415, "unsupported_media_type", "Send the form in UTF-8.")
-    parser = MultiPartParser(
-        request.headers,
-        capped(request, max_body(app)),
-        max_files=MAX_ATTACHMENTS,
-        max_fields=10,
-        max_part_size=MAX_JSON_BYTES,
-    )
-    try:
-        form = await parser.parse()
-    except MultiPartException as error:
-        raise Fault(400, "invalid_form", error.message) from None
-    try:
+    async with parse_multipart(request, max_body(app), max_files=MAX_ATTACHMENTS) as form:
         uploads = [value for key, value in form.multi_items() if key == "files" and isinstance(value, UploadFile)]
         fields = {key: value for key, value in form.multi_items() if isinstance(value, str)}
         try:
@@ -141,8 +115,6 @@ async def post_chat_message(request: Request) -> Response:
             decision=body.decision,
         )
         accepted = await accept_once(app, message)
-    finally:
-        await form.close()
     # Other windows that show this chat.
     app.events.notifier.send(DUE, place.key)
     return sse.follow(app.events.follow(accepted.inbox_id))

@@ -36,9 +36,11 @@ async def list_offer(session: Session, app: App, user: ResolvedUser | None) -> d
     # A model that the settings do not name any more is not asked.
     models = [model for model in app.settings.llm_models if model in (row.models or ())]
     own = row.model or next(iter(app.settings.llm_models), None)
+    default = {"name": row.name or "Parley", "picture": row.picture}
     return {
+        "persona": default,
         "suggestions": row.suggestions or [],
-        "personas": [{"id": None, "name": row.name or "Parley"}, *row.personas] if row.personas else [],
+        "personas": [{"id": None} | default, *row.personas] if row.personas else [],
         "models": [{"id": None, "name": own}, *({"id": model, "name": model} for model in models)]
         if set(models) - {own}
         else [],

@@ -97,6 +97,7 @@ SELECT shown.id, shown.conversation_id, shown.has_branches, shown.status, shown.
     (SELECT json_build_array(coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0))
      FROM token_logs WHERE token_logs.turn_id = shown.id) AS tokens,
     (SELECT choices FROM outbox WHERE outbox.turn_id = shown.id) AS choices,
+    (SELECT json_build_object('name', name, 'picture', picture) FROM personas WHERE personas.id = shown.persona_id) AS persona,
     (SELECT json_build_object('score', score, 'comment', comment) FROM feedback
      WHERE feedback.turn_id = shown.id AND feedback.user_id = shown.user_id) AS feedback,
     (SELECT confirmations.id FROM confirmations WHERE confirmations.turn_id = shown.id) AS confirmation_id
@@ -201,8 +202,8 @@ SELECT is_memory_paused FROM users WHERE id = :user_id;
 
 -- name: list_offer
 -- The persona that answers on the page where nothing is chosen, if there is one, and what is open to a permission beside it.
-SELECT persona.name, persona.default_model AS model, persona.suggestions, (
-    SELECT jsonb_agg(jsonb_build_object('id', other.id, 'name', other.name) ORDER BY lower(other.name), other.id)
+SELECT persona.name, persona.picture, persona.default_model AS model, persona.suggestions, (
+    SELECT jsonb_agg(jsonb_build_object('id', other.id, 'name', other.name, 'picture', other.picture) ORDER BY lower(other.name), other.id)
     FROM personas AS other WHERE parley_is_open(other.open_to, :permission) AND other.id IS DISTINCT FROM persona.id
 ) AS personas, (
     SELECT array_agg(open.model) FROM open_models AS open WHERE parley_is_open(open.open_to, :permission)

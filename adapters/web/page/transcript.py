@@ -165,6 +165,7 @@ def to_turn(app: App, row: Any, steps: Sequence[Shown], *, files: Mapping[int, A
         facts = {"iterations": row.iterations, "finished": row.finished, "error": row.error, "model": row.model}
         events.append({"name": "turn_complete", "seq": 0, "usage": usage, **facts})
     facts = {"at": row.started_at.isoformat(), "is_running": is_running, "feedback": row.feedback}
+    facts["persona"] = row.persona
     return {"turn_id": row.id, "events": events} | facts
 
 

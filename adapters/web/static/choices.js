@@ -1,5 +1,6 @@
 // Who answers in the open chat, and by what model: shown where there is something to choose.
 
+import { pictureOf } from "./nodes.js";
 import { page } from "./page.js";
 import { sendJson } from "./stream.js";
 
@@ -11,7 +12,14 @@ let unsent = {};
 
 const hasBegun = () => $("log").querySelector("[data-turn]") !== null;
 
-export function offerChoices({ personas, models }) {
+// Of the persona that answers where nothing is chosen, and of those that can be, by their ids.
+const faces = new Map();
+
+// The name and the picture of the persona that answers in the open chat, as far as the page knows yet.
+export const face = () => faces.get(chosen.persona_id) ?? faces.get(null);
+
+export function offerChoices({ persona, personas, models }) {
+  for (const { id, ...offered } of [{ id: null, ...persona }, ...personas]) faces.set(id, offered);
   list($("choose-persona"), personas);
   list($("choose-model"), models);
   showChoices(chosen);
@@ -28,6 +36,13 @@ export function showChoices(choices) {
   unsent = {};
   show($("choose-persona"), chosen.persona_id);
   show($("choose-model"), chosen.model);
+  showFace();
+}
+
+function showFace() {
+  const picture = face()?.picture;
+  $("face").hidden = !picture;
+  if (picture) $("face").src = pictureOf(picture);
 }
 
 // What is not open any more does not count, so the default answers.
@@ -47,6 +62,7 @@ async function choose(change) {
   const { chat } = page;
   const before = { ...chosen };
   Object.assign(chosen, change);
+  showFace();
   if (!hasBegun()) {
     Object.assign(unsent, change);
     return;

@@ -18,6 +18,9 @@ export function icon(name) {
   return svg;
 }
 
+// The address of a persona's picture.
+export const pictureOf = (digest) => `/pictures/${digest}`;
+
 export function faultLine(text, label, action) {
   const line = node("p", "fault", icon("fault"), node("span", "", text));
   line.setAttribute("role", "alert");

@@ -19,6 +19,7 @@ function turnNodes(turn, keep) {
   const view = new TurnView();
   view.node.dataset.turn = turn.turn_id;
   Object.assign(view, { branch: turn.branch, feedback: turn.feedback });
+  view.show(turn.persona);
   const messages = [];
   for (const event of turn.events) {
     if (event.name === "user_message") messages.push(personMessage(event.content, event.files, { at: turn.at }));

@@ -1,10 +1,11 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
 import { againButton, arrows, choiceButton, editButton, goOnButton } from "./acts.js";
+import { face } from "./choices.js";
 import { credentialForm } from "./credentials.js";
 import { thumbs } from "./feedback.js";
 import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
-import { icon, node } from "./nodes.js";
+import { icon, node, pictureOf } from "./nodes.js";
 import { fill, texts } from "./texts.js";
 
 export const SHOWN_IMAGES = /^image\/(png|jpeg|gif|webp)$/;
@@ -185,6 +186,24 @@ export class TurnView {
     if (this.isDone || this.seen.has(key)) return;
     this.seen.add(key);
     this[event.name]?.(event);
+  }
+
+  // Of a turn that is read back the transcript says who has answered it.
+  turn_started() {
+    if (!this.persona) this.show(face());
+  }
+
+  show(persona) {
+    if (!persona) return;
+    this.persona = persona;
+    this.node.setAttribute("aria-label", persona.name);
+    if (!persona.picture) return;
+    const image = node("img", "face");
+    image.src = pictureOf(persona.picture);
+    image.alt = "";
+    image.title = persona.name;
+    this.node.classList.add("has-face");
+    this.node.prepend(image);
   }
 
   text_delta(event) {

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from shared.errors import Refusal
@@ -13,9 +13,10 @@ AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,8})?")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What was entered into a form."""
+    """What was entered into a form, and the files that came with it."""
 
     values: Mapping[str, str]
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def text(self, name: str) -> str:
         """Return a field without the blanks around it; empty if it was left out."""

@@ -15,7 +15,11 @@ LANGUAGE sql STABLE AS $$
             ('servers', place, false), ('channel_modes', place, false),
             ('role_grants', 'platform = $1 AND server = $2', false),
             ('member_roles', 'platform = $1 AND server = $2', false),
-            ('memory_retention', place, false), ('personas', place, false), ('conversations', place, false),
+            ('memory_retention', place, false),
+            -- Before the personas, so that they stay where the personas have gone: others may have the same.
+            ('pictures', $sql$sha256 IN (
+                SELECT picture FROM public.personas WHERE platform = $1 AND platform_server_id = $2)$sql$, false),
+            ('personas', place, false), ('conversations', place, false),
             ('turns', of_places, false), ('messages', of_turns, false), ('summaries', of_places, false),
             ('full_results', of_turns, false), ('turn_events', of_turns, false), ('turn_contexts', of_turns, false),
             ('unremembered_turns', of_turns, false), ('forgotten_turns', of_turns, false),

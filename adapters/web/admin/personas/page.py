@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.personas.draft import Draft, from_row, to_fields, to_parameters
+from adapters.web.admin.personas.picture import make_portrait
 from adapters.web.admin.personas.preview import build_preview
 from adapters.web.admin.visit import OTHER_LOGIN, Visit
 from agent.commands.forms.entries import Form
@@ -61,7 +62,13 @@ async def edit_persona(visit: Visit) -> Response:
     if visit.form.text("act") in SHOWING:
         row = await visit.row(statements.read_persona, id=id_)
         return await show_editor(visit, row, Draft(visit.form.values))
-    await visit.act({"save": partial(change, id_), "delete": partial(delete, id_)})
+    portrait = await make_portrait(visit) if visit.form.text("act") == "picture" else None
+    acts = {
+        "save": partial(change, id_),
+        "delete": partial(delete, id_),
+        "picture": partial(set_picture, id_, portrait),
+    }
+    await visit.act(acts | {"no-picture": partial(set_picture, id_, None)})
     rows = await visit.rows(statements.read_persona, id=id_)
     if not rows:
         if visit.outcome is not None and visit.outcome.is_done:
@@ -175,6 +182,14 @@ async def change(id_: int, session: AsyncSession, form: Form) -> str:
 async def delete(id_: int, session: AsyncSession, _form: Form) -> str:
     """Delete a persona; its turns stay, and undoing brings it back."""
     return str((await session.execute(statements.delete_persona, {"name": await lock(session, id_)})).scalar_one())
+
+
+async def set_picture(id_: int, portrait: bytes | Refusal | None, session: AsyncSession, _form: Form) -> str:
+    """Give a persona its picture, None takes it away; raises the `Refusal` of an upload."""
+    if isinstance(portrait, Refusal):
+        raise portrait
+    parameters = {"name": await lock(session, id_), "picture": portrait}
+    return str((await session.execute(statements.set_picture, parameters)).scalar_one())
 
 
 async def lock(session: AsyncSession, id_: int) -> str:

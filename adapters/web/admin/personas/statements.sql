@@ -1,5 +1,6 @@
 -- name: list_personas
-SELECT persona.id, persona.name, persona.answers, persona.model, persona.modules, newest.version, newest.created_at AS changed_at,
+SELECT persona.id, persona.name, (SELECT picture FROM personas WHERE personas.id = persona.id), persona.answers, persona.model,
+       persona.modules, newest.version, newest.created_at AS changed_at,
        coalesce(newest.actor, newest.database_user) AS changed_by
 FROM (SELECT id, name, answers, model, modules FROM admin.personas) AS persona
 LEFT JOIN LATERAL (
@@ -52,6 +53,9 @@ SELECT admin.define_persona(
     new_name => CAST(:new_name AS text), suggestions => CAST(:suggestions AS text[]),
     open_to => CAST(:open_to AS text)
 );
+
+-- name: set_picture
+SELECT admin.set_picture(:name, CAST(:picture AS bytea));
 
 -- name: delete_persona
 SELECT admin.delete_persona(:name, history => true);

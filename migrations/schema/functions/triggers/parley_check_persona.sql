@@ -25,6 +25,10 @@ BEGIN
     IF TG_OP = 'INSERT' OR NEW.default_model IS DISTINCT FROM OLD.default_model THEN
         PERFORM public.parley_check_model(NEW.default_model);
     END IF;
+    IF NEW.picture IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.picture IS DISTINCT FROM OLD.picture)
+       AND NOT EXISTS (SELECT FROM public.pictures WHERE sha256 = NEW.picture) THEN
+        RAISE EXCEPTION 'there is no picture %; admin.set_picture stores one', NEW.picture;
+    END IF;
     IF jsonb_typeof(NEW.allowed_modules) = 'array'
        AND (TG_OP = 'INSERT' OR NEW.allowed_modules IS DISTINCT FROM OLD.allowed_modules)
        AND EXISTS (SELECT FROM public.known_words WHERE kind = 'module') THEN

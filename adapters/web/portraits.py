@@ -1,0 +1,35 @@
+"""`GET /pictures/{digest}`: the picture of a persona, for whoever has its address.
+
+It is no secret: everybody whom the persona answers sees it, platforms and shared chats included, which have no session.
+And nobody guesses the address of another persona's: it is the digest of the bytes.
+"""
+
+import re
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from adapters.web.guard import apps_of
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
+HEADERS = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+async def get_picture(request: Request) -> Response:
+    """Send a picture; the address of none gets what every other address gets where nothing is."""
+    digest = request.path_params["digest"]
+    for app in apps_of(request) if DIGEST.fullmatch(digest) else ():
+        async with app.database.transaction() as session:
+            row = (await session.execute(statements.read_picture, {"digest": digest})).one_or_none()
+        if row is not None:
+            return Response(row.content, media_type=row.mime_type, headers=HEADERS)
+    raise HTTPException(404)
