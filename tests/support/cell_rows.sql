@@ -6,7 +6,9 @@ INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('test
 INSERT INTO member_roles (platform, platform_user_id, server, user_id, roles)
 SELECT 'test', 'ann', 'guild', user_id, '["mods"]' FROM user_platform_links WHERE platform_user_id = 'ann';
 INSERT INTO memory_retention (platform, platform_server_id, kind, kept_days) VALUES ('test', 'guild', 'turn', 90);
-INSERT INTO personas (name, system_prompt, platform, platform_server_id) VALUES ('Guide', 'You guide.', 'test', 'guild');
+INSERT INTO pictures (content) VALUES ('\x89504e470d0a1a0a');
+INSERT INTO personas (name, system_prompt, platform, platform_server_id, picture)
+SELECT 'Guide', 'You guide.', 'test', 'guild', sha256 FROM pictures;
 INSERT INTO personas (name, system_prompt) VALUES ('Elsewhere', 'You are elsewhere.');
 INSERT INTO budgets (kind, platform, platform_server_id, platform_channel_id, token_limit)
 VALUES ('channel', 'test', 'guild', 'loud', 5000);

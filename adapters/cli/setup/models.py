@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from adapters.cli.console import complain
 from adapters.cli.findings import Finding
 from adapters.cli.setup.interview import Interview, Values
 from adapters.cli.setup.trials import ask_until_it_works, run_trial
+from adapters.providers import OLLAMA, OTHER, PROVIDERS
 from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import Refusal
@@ -22,31 +22,13 @@ from shared.settings import Settings, try_values
 MODELS, BASE_URL, OPENAI_KEY = "LLM_MODELS", "OPENAI_BASE_URL", "OPENAI_API_KEY"
 OLLAMA_URL, OLLAMA_SETTING, OLLAMA_SECONDS = "http://localhost:11434", "OLLAMA_API_BASE", 5.0
 KEEP, NONE = "Keep {models}", "None yet: the offline model, which knows a few plain requests"
-OLLAMA, OTHER = "Ollama, on this machine: no key, nothing leaves it", "Another provider, or a server of my own"
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """A provider with a model that is cheap and uses tools, and the page where its keys are made."""
-
-    title: str
-    model: str
-    keys: str
-
-
-PROVIDERS = (
-    Provider("OpenAI", "gpt-4o-mini", "platform.openai.com/api-keys"),
-    Provider("Anthropic", "anthropic/claude-haiku-4-5", "console.anthropic.com/settings/keys"),
-    Provider("Google Gemini", "gemini/gemini-2.5-flash", "aistudio.google.com/apikey"),
-    Provider("Mistral", "mistral/mistral-small-latest", "console.mistral.ai/api-keys"),
-    Provider("OpenRouter: many models with one key", "openrouter/google/gemini-2.5-flash", "openrouter.ai/keys"),
-)
-
-
-def ask_for_models(interview: Interview, settings: Settings, *, models: str | None, base_url: str | None) -> Values:
-    """Return the variables of the models; those of the options are not asked for."""
-    if models is not None:
-        options = {MODELS: models} | ({BASE_URL: base_url} if base_url else {})
+def ask_for_models(interview: Interview, settings: Settings, options: Values, *, key: str | None) -> Values:
+    """Return the variables of the models; those of the options are not asked for, nor is their key if it is given."""
+    if options:
+        if key:
+            options = _take_key(options, key)
         return ask_until_it_works(interview, lambda: _ask_for_keys(interview, options), try_models)
     while (choice := _choose(interview, settings)) is not None:
         ask = partial(_ask_for_keys, interview, choice.values, about=choice.about)
@@ -102,6 +84,19 @@ def _ask_for_keys(interview: Interview, values: Values, *, about: str = "") -> V
             # The key that is set may be another server's.
             values = {**values, name: ""}
     return values
+
+
+def _take_key(values: Values, key: str) -> Values:
+    """Return the values with the key that these models lack; raises `Refusal` if that is not one variable."""
+    variables = _find_missing(try_values(values))
+    names = {name for missing in variables.values() for name in missing or ()}
+    names |= {OPENAI_KEY} if values.get(BASE_URL) else set()
+    if not any(missing is None for missing in variables.values()):
+        if not names:
+            raise Refusal("The key of this model is set already; leave it out, or write another one into .env.")
+        if len(names) > 1:
+            raise Refusal(f"This takes more than a key: write {' and '.join(sorted(names))} into .env.")
+    return values | dict.fromkeys(names, key)
 
 
 def _ask_for_ollama(interview: Interview) -> Values:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from adapters.cli.restart import become_run, find_running
 from adapters.cli.setup.budget import ask_for_budget
 from adapters.cli.setup.env_file import write_env
 from adapters.cli.setup.interview import Interview
-from adapters.cli.setup.models import ask_for_models
+from adapters.cli.setup.models import BASE_URL, MODELS, ask_for_models
 from adapters.cli.setup.places import (
     ask_for_address,
     ask_for_database,
@@ -41,6 +42,7 @@ def set_up(
     base_url: str | None = typer.Option(
         None, "--base-url", metavar="URL", help="With --model: a server that speaks OpenAI's protocol."
     ),
+    has_key: bool = typer.Option(False, "--key-stdin", help="With --model: its key is the first line of the input."),
     places: list[str] | None = typer.Option(None, "--place", metavar="PLACE", help="discord, slack or web."),
     owners: list[str] | None = typer.Option(None, "--owner", metavar="PLATFORM:ID", help="Who is its owner there."),
     answers: int | None = typer.Option(None, "--guest-answers", min=0, help="A month, for each stranger; about."),
@@ -58,7 +60,9 @@ def set_up(
         interview.tell(
             "Each thing is tried as you type it, and nothing is written before the end. Enter takes what is in []."
         )
-    values = ask_for_models(interview, settings, models=models, base_url=base_url)
+    options = {} if models is None else {MODELS: models} | ({BASE_URL: base_url} if base_url else {})
+    key = sys.stdin.readline().strip() if has_key else None
+    values = ask_for_models(interview, settings, options, key=key)
     names, accounts = choose_places(interview, places), list(owners or ())
     for name in names:
         if name == "web":

@@ -97,7 +97,9 @@ def find_page(request: Request) -> Route:
 @cache
 def list_pages() -> Sequence[Route]:
     """Return the routes of all pages; their endpoints take a `Visit`."""
-    pages = (import_module(f"{__package__}.{item.name}.page") for item in NAVIGATION)
+    # The setup is in no menu: it is there while no model is set.
+    names = [*(item.name for item in NAVIGATION), "setup"]
+    pages = [import_module(f"{__package__}.{name}.page") for name in names]
     return [route for page in pages for route in page.ROUTES]
 
 

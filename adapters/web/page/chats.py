@@ -18,7 +18,7 @@ from adapters.web.guard import app_of, is_ours
 from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page import history
 from adapters.web.page.chat import KEY, PLATFORM, place_in, place_of, to_prefix
-from adapters.web.page.choices import Choices, choose, list_offer, read_choices
+from adapters.web.page.choices import Choices, can_set_up, choose, has_model, list_offer, read_choices
 from adapters.web.page.transcript import read_turns
 from agent.app import App
 from agent.journal.files import FILES_HEADING
@@ -289,10 +289,10 @@ async def get_state(request: Request) -> Response:
     async with app.database.transaction() as session:
         user = await find_user(session, Sender(PLATFORM, session_of(request)))
         offer = await list_offer(session, app, user)
-    has_model = bool(app.settings.llm_models) or app.settings.debug_mock_responses is not None
     is_owner = user is not None and user.permission >= Permission.OWNER
     has_admin_pages = user is not None and user.may(Permission.ADMIN) and is_ours(app, request.headers.get("host", ""))
-    state = {"has_model": has_model, "is_owner": is_owner, "has_admin_pages": has_admin_pages}
+    state = {"has_model": has_model(app.settings), "is_owner": is_owner, "has_admin_pages": has_admin_pages}
+    state["can_set_up"] = has_admin_pages and can_set_up(app.settings, user)
     limits = {"max_bytes": max_body(app), "max_files": MAX_ATTACHMENTS}
     permission = Permission.GUEST if user is None else user.permission
     tools = {tool.name: tool.words for tool in app.toolbox.tools if tool.words and tool.requires <= permission}

@@ -1,6 +1,7 @@
 """What a person chooses for a chat of the page: who answers, and the model that is tried first."""
 
 import json
+import os
 from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
@@ -13,6 +14,7 @@ from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Permission, Place, Sender
 from shared.models.base import MAX_ID
+from shared.settings import Settings, find_env_file
 
 statements = load_statements(__file__)
 
@@ -73,3 +75,15 @@ async def choose(
     chosen = json.dumps(choices.model_dump(include=choices.model_fields_set))
     if not (await session.execute(statements.choose, parameters | {"choices": chosen})).scalar_one():
         raise Fault(404, "not_found", NOT_OPEN)
+
+
+def has_model(settings: Settings) -> bool:
+    """Tell whether anything but the offline model answers."""
+    return bool(settings.llm_models) or settings.debug_mock_responses is not None
+
+
+def can_set_up(settings: Settings, user: ResolvedUser | None) -> bool:
+    """Tell whether this person may name the first model on the page: an owner, where `.env` can be written."""
+    is_owner = user is not None and user.permission >= Permission.OWNER
+    # A file in the same folder takes its place.
+    return is_owner and not has_model(settings) and os.access(find_env_file().absolute().parent, os.W_OK)

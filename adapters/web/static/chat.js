@@ -274,6 +274,7 @@ async function showState() {
   $("open-admin").hidden = !state.has_admin_pages;
   $("no-model").hidden = state.has_model;
   $("no-model-owner").hidden = !state.is_owner;
+  $("set-up").hidden = !state.can_set_up;
   $("no-model-others").hidden = state.is_owner;
 }
 

@@ -1,0 +1,1 @@
+"""Which model answers, asked of the owner while none is set."""

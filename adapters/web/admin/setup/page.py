@@ -1,0 +1,113 @@
+"""`/admin/setup`: which model answers. The wizard of the shell tries it, writes `.env` and starts Parley again."""
+
+import asyncio
+import sys
+from typing import NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+from adapters.providers import OLLAMA, OTHER, PROVIDERS
+from adapters.web.admin.visit import OTHER_LOGIN, Outcome, Visit
+from adapters.web.login.sessions import NOT_FRESH
+from adapters.web.page.choices import can_set_up
+from agent.commands.forms.entries import Form
+from shared.errors import Refusal
+from shared.log import get_logger
+from shared.processes.ending import kill
+from shared.redaction import redact_text
+from shared.settings import Settings, list_variables
+from shared.text import to_sentence
+
+log = get_logger()
+
+# The model is called once, and a silent provider takes its time.
+SECONDS = 90.0
+COMMAND = (sys.executable, "-m", "adapters.cli", "setup", "--yes", "--key-stdin")
+MENU = [*(provider.title for provider in PROVIDERS), OLLAMA, OTHER]
+HERE = "OPENAI_BASE_URL in .env names another server: choose the last line with that address, or remove the line."
+_running = asyncio.Lock()
+
+
+class Entry(NamedTuple):
+    """What the form says: the model as litellm names it, where it is spoken to, and its key."""
+
+    model: str
+    address: str
+    key: str
+
+
+async def set_up(visit: Visit) -> Response:
+    """Show the form to an owner while no model is set, and try what was entered; to anybody else there is nothing."""
+    if not can_set_up(visit.app.settings, visit.admin.user):
+        raise HTTPException(404)
+    if visit.request.method == "POST":
+        # What was entered is shown again, but for the key.
+        values = {name: value for name, value in visit.form.values.items() if name != "key"}
+        try:
+            sentence = await change(visit)
+            visit.outcome = Outcome("model", to_sentence(sentence), is_done=True, values={})
+        except Refusal as refusal:
+            visit.outcome = Outcome("model", to_sentence(str(refusal)), is_done=False, values=values)
+    return visit.render("setup/setup.html", title="Which model?", menu=MENU, providers=PROVIDERS)
+
+
+async def change(visit: Visit) -> str:
+    """Let the wizard try the model and write it; raises `Refusal` with what it found."""
+    if visit.form.text("token") != visit.admin.token:
+        raise Refusal(OTHER_LOGIN)
+    if not visit.admin.has_fresh_login:
+        raise Refusal(NOT_FRESH)
+    if _running.locked():
+        raise Refusal("A model is being tried already; wait for it.")
+    entry = read_entry(visit.form, visit.app.settings)
+    async with _running:
+        code, output = await run_wizard(visit.app.settings, entry)
+    # A server of one's own may repeat the key in a form that nobody knows.
+    lines = [redact_text(line.replace(entry.key, "…") if entry.key else line).strip() for line in output.splitlines()]
+    log.info("model_set_up", user_id=visit.admin.user.id, is_done=code == 0)
+    if code != 0:
+        faults = [line.removeprefix("fail").strip() for line in lines if line.startswith("fail")]
+        raise Refusal(" ".join(faults or lines[-1:]) or "The wizard could not be started; parley setup says why.")
+    return lines[-1] if lines else "It is written."
+
+
+def read_entry(form: Form, settings: Settings) -> Entry:
+    """Return what the form says; raises `Refusal`."""
+    number, model, key = form.number("provider") or 0, form.text("model"), form.text("key")
+    if number >= len(MENU):
+        raise HTTPException(404)
+    is_other = MENU[number] == OTHER
+    if number < len(PROVIDERS):
+        model = model or PROVIDERS[number].model
+    if not model:
+        raise Refusal("Name the model.")
+    if MENU[number] == OLLAMA:
+        return Entry(model if "/" in model else f"ollama_chat/{model}", "", "")
+    if settings.openai_base_url and not is_other:
+        raise Refusal(HERE)
+    return Entry(model, form.text("address") if is_other else "", key)
+
+
+async def run_wizard(settings: Settings, entry: Entry) -> tuple[int, str]:
+    """Return the exit code of `parley setup` and what it says; the key goes by its input, which nobody else sees."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *(f"--model={entry.model}", f"--base-url={entry.address}"),
+        env=list_variables(settings),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            output, _ = await process.communicate(f"{entry.key}\n".encode())
+    except TimeoutError:
+        raise Refusal(f"It did not answer within {SECONDS:.0f} seconds, and nothing was written.") from None
+    finally:
+        await kill(process)
+    return process.returncode or 0, output.decode("utf-8", "replace")
+
+
+ROUTES = (Route("/admin/setup", set_up, methods=["GET", "POST"]),)
