@@ -119,8 +119,7 @@ CREATE TABLE personas (
     CONSTRAINT personas_max_temperature_is_0_to_2 CHECK (max_temperature BETWEEN 0 AND 2),
     CONSTRAINT personas_max_iterations_is_1_to_100 CHECK (max_iterations BETWEEN 1 AND 100),
     CONSTRAINT personas_loop_mode_is_native_or_planner CHECK (loop_mode IN ('native', 'planner')),
-    CONSTRAINT personas_open_to_is_guest_user_admin_or_owner CHECK (open_to IN ('guest', 'user', 'admin', 'owner')),
-    CONSTRAINT personas_picture_is_64_hexadecimal_digits CHECK (picture ~ '^[0-9a-f]{64}$')
+    CONSTRAINT personas_open_to_is_guest_user_admin_or_owner CHECK (open_to IN ('guest', 'user', 'admin', 'owner'))
 );
 COMMENT ON TABLE personas IS
     'Who the agent is in a place. The closest wins: channel, server, platform, the default, the built-in one.';

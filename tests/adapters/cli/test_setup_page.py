@@ -38,31 +38,38 @@ async def test_an_owner_names_the_first_model_on_the_page(shell: Shell, chromium
             async with open_window(chromium, link.strip()) as window:
                 window.expected_complaint = "Failed to load resource"
                 page = window.page
-                await page.get_by_role("link", name="Choose a model here").click()
-                assert await look(page, "setup") == []
-                await psql(shell, AGE.format("1 hour"))
-                await enter(page, models.base_url)
-                await expect(page.get_by_role("alert")).to_contain_text("Sign in once more")
-                await psql(shell, AGE.format("1 minute"))
-                await enter(page, models.base_url)
-                await expect(page.get_by_role("alert")).to_contain_text("401")
-                assert KEY not in await page.content()
-                assert not file.exists()
-                await expect(page.locator('[name="model"]')).to_have_value("small")
-                await enter(page, models.base_url)
-                await expect(page.get_by_role("status")).to_contain_text("The model answers.")
+                await try_and_enter(shell, page, models.base_url)
                 await asyncio.to_thread(read_until, running, "Ctrl+C stops it")
                 await page.wait_for_url(re.compile("/(#.*)?$"))
                 await expect(page.locator("#welcome")).to_be_visible()
                 await expect(page.locator("#no-model")).to_be_hidden()
-                assert (await page.goto(f"http://127.0.0.1:{port}/admin/setup") or page).status == 404
+                later = await page.goto(f"http://127.0.0.1:{port}/admin/setup")
+                assert later is not None
+                assert later.status == 404
             await asyncio.to_thread(stop, running)
             assert running.stderr is not None
             assert KEY not in running.stderr.read()
     assert f"OPENAI_API_KEY='{KEY}'" in file.read_text() or f"OPENAI_API_KEY={KEY}" in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert shell.says("psql", "-At", "-c", f"SELECT count(*) FROM audit_log WHERE audit_log::text ~ '{KEY}'") == "0\n"
+    assert KEY not in shell.says("psql", "-At", "-c", "SELECT audit_log::text FROM audit_log")
     file.unlink()
+
+
+async def try_and_enter(shell: Shell, page: Page, address: str) -> None:
+    """Look at the form; be refused with an old login, and with a key that the server refuses and repeats; go on."""
+    await page.get_by_role("link", name="Choose a model here").click()
+    assert await look(page, "setup") == []
+    await psql(shell, AGE.format("1 hour"))
+    await enter(page, address)
+    await expect(page.get_by_role("alert")).to_contain_text("Sign in once more")
+    await psql(shell, AGE.format("1 minute"))
+    await enter(page, address)
+    await expect(page.get_by_role("alert")).to_contain_text("401")
+    assert KEY not in await page.content()
+    assert not (shell.folder / ".env").exists()
+    await expect(page.locator('[name="model"]')).to_have_value("small")
+    await enter(page, address)
+    await expect(page.get_by_role("status")).to_contain_text("The model answers.")
 
 
 async def psql(shell: Shell, statements: str) -> None:
