@@ -26,6 +26,7 @@ from agent.live.channels import DUE, request_stop
 from agent.people.participants import find_user
 from shared.db.driver import Session
 from shared.db.statements import load_statements
+from shared.memory.tokenizer import question_words
 from shared.memory.visibility import act_for
 from shared.messages import Permission, Place, Sender
 from shared.models.base import MAX_ID
@@ -204,21 +205,24 @@ async def erase_chat(app: App, chat: Any, who: str, *, place: Place) -> str:
 
 
 class Searches:
-    """The searches that run and wait in this process: one person's keep nobody else's connections to the database."""
+    """The searches that run and wait in this process: one person's keep nobody else's connections to the database.
+
+    `slots` are for reading all messages of a person.
+    """
 
     def __init__(self) -> None:
-        self._slots = asyncio.Semaphore(SEARCHES_AT_ONCE)
+        self.slots = asyncio.Semaphore(SEARCHES_AT_ONCE)
         self._open: dict[str, tuple[asyncio.Lock, int]] = {}
 
     @asynccontextmanager
-    async def slot(self, who: str) -> AsyncGenerator[None]:
+    async def one_of(self, who: str) -> AsyncGenerator[None]:
         """Wait until this person may search; raises a 429 when too many searches of theirs wait already."""
         own, number = self._open.get(who, (asyncio.Lock(), 0))
         if number >= SEARCHES_OF_PERSON:
             raise Fault(429, "too_many_searches", "Your earlier searches are still running; please try again soon.")
         self._open[who] = own, number + 1
         try:
-            async with own, self._slots:
+            async with own:
                 yield
         finally:
             own, number = self._open.pop(who)
@@ -235,11 +239,11 @@ async def search(request: Request) -> Response:
     app, searches = app_of(request), request.app.state.searches
     patterns = [*map(to_pattern, words)]
     parameters = to_range(who) | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT, "patterns": patterns}
-    async with searches.slot(who):
-        async with app.database.transaction() as session:
+    async with searches.one_of(who):
+        async with searches.slots, app.database.transaction() as session:
             rows = (await session.execute(statements.search_messages, parameters)).all()
-            user = await find_user(session, Sender(PLATFORM, who))
-        similar = [] if user is None else await find_similar(app, who, user.id, words=words)
+            user_id = (await session.execute(statements.find_payer, {"who": who})).scalar_one_or_none()
+        similar = [] if user_id is None else await find_similar(app, who, user_id, words=words)
     shown = {row.turn_id for row in rows}
     matches = [to_match(row, words, is_similar=False) for row in rows]
     matches += [to_match(row, words, is_similar=True) for row in similar if row.turn_id not in shown]
@@ -248,8 +252,12 @@ async def search(request: Request) -> Response:
 
 async def find_similar(app: App, who: str, user_id: int, *, words: list[str]) -> Sequence[Any]:
     """Return what the person's memories of chats have about these words: by meaning, where there is an embedder."""
+    query = " ".join(words)
+    if not question_words(query):
+        # The newest memories, which a recall then returns, are not about it.
+        return []
     memory = app.memory.of_user(user_id, place_of(who, "search"), None)
-    ids = [recalled.id for recalled in await memory.recall(" ".join(words), SHOWN_SIMILAR)]
+    ids = [recalled.id for recalled in await memory.recall(query, SHOWN_SIMILAR)]
     async with app.database.transaction() as session:
         await act_for(session, user_id)
         return (await session.execute(statements.find_recalled, to_range(who) | {"ids": ids})).all()

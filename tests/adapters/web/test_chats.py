@@ -16,11 +16,13 @@ from shared.db.driver import Session
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import messages_of, sends
 from tests.standins.openai_api import Answer
-from tests.standins.openai_api.script import gated_answer
+from tests.standins.openai_api.script import Body, gated_answer
 from tests.support.connections import connected
 
 LISTED = "INSERT INTO unremembered_turns (turn_id) SELECT id FROM turns ON CONFLICT DO NOTHING"
 UNREMEMBERED = "SELECT count(*) < 6 OR NOT bool_and(is_indexed) FROM memories"
+WITHOUT_VECTORS = "SELECT count(*) < 4 OR bool_or(vector_model IS NULL) FROM memories"
+PAUSED = "UPDATE users SET token_budget_monthly = NULL, paused_at = now()"
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted"
 
 
@@ -207,11 +209,46 @@ async def test_messages_about_the_same_are_found_behind_those_with_the_words(sit
         found = (await ann.get("/page/search", params={"words": "boats"})).json()["matches"]
         exact = (await ann.get("/page/search", params={"words": "boating"})).json()["matches"]
         nobody = (await bob.get("/page/search", params={"words": "tea"})).json()["matches"]
+        wordless = [(await ann.get("/page/search", params={"words": w})).json()["matches"] for w in ("%", "\u200b")]
 
     assert {(match["chat"], match["is_similar"]) for match in found} == {("c1", True)}
     assert "We went boating on the Otter" in {match["snippet"] for match in found}
     assert {(match["chat"], match["is_similar"]) for match in exact} == {("c1", False)}
-    assert nobody == []
+    assert (nobody, wordless) == ([], [[], []])
+
+
+@pytest.mark.settings(embedding_model="openai/small")
+async def test_a_search_waits_for_nobody_elses_embedder_and_pays_none_that_a_turn_may_not(site: Site) -> None:
+    model, gate, entered = site.parley.model, asyncio.Event(), asyncio.Queue[None]()
+
+    async def wait(_body: Body) -> None:
+        await entered.put(None)
+        await gate.wait()
+
+    async with (
+        site.browser("ann") as ann,
+        site.browser("bob") as bob,
+        site.browser("cat") as cat,
+        connected(site.parley.app.database.address) as owner,
+    ):
+        for who in (ann, bob):
+            await sends(who, "We went boating on the Otter", chat="c1", event_id="e1")
+        while await owner.fetchval(WITHOUT_VECTORS):  # noqa: ASYNC110  # the database tells nobody
+            await asyncio.sleep(0.02)
+        model.before_embedding = wait
+        waiting = [asyncio.create_task(who.get("/page/search", params={"words": "boats"})) for who in (ann, bob)]
+        for _ in waiting:
+            await entered.get()
+        free = await cat.get("/page/search", params={"words": "boats"})
+        is_waiting = not any(task.done() for task in waiting)
+        gate.set()
+        await asyncio.gather(*waiting)
+        for refusing in ("UPDATE users SET token_budget_monthly = 1", PAUSED):
+            await owner.execute(refusing)
+            refused = await ann.get("/page/search", params={"words": "boating"})
+            assert {match["is_similar"] for match in refused.json()["matches"]} == {False}
+
+    assert (free.json()["matches"], is_waiting, entered.empty()) == ([], True, True)
 
 
 async def test_messages_are_found_by_their_words_and_exported(site: Site) -> None:
