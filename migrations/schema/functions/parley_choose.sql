@@ -7,6 +7,8 @@ DECLARE
         SELECT public.parley_permission(permission_level, permission_until, permission_after) FROM public.users WHERE id = p_user_id
     );
 BEGIN
+    -- Whoever removes the persona now is waited for: then it is not open.
+    PERFORM FROM public.personas WHERE id = (p_choices ->> 'persona_id')::bigint FOR KEY SHARE;
     UPDATE public.conversations AS place SET
         chosen_persona_id = CASE WHEN p_choices ? 'persona_id' THEN (p_choices ->> 'persona_id')::bigint ELSE place.chosen_persona_id END,
         chosen_model = CASE WHEN p_choices ? 'model' THEN p_choices ->> 'model' ELSE place.chosen_model END

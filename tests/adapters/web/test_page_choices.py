@@ -1,5 +1,6 @@
 """What a person may choose for a chat: who answers, and by what model."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,7 +11,9 @@ from adapters.web.page.choices import NOT_OPEN
 from tests.adapters.web.browser import open_window
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import sends
+from tests.adapters.web.test_chats import WAITING
 from tests.adapters.web.test_page_chats import examine
+from tests.support.connections import connected
 
 pytestmark = pytest.mark.settings(llm_models=("openai/stub", "openai/large", "openai/closed"))
 LATEST = """
@@ -84,6 +87,20 @@ async def test_what_was_closed_meanwhile_is_not_shown_as_chosen(site: Site, chro
         await model.select_option("openai/large")
         await expect(window.page.locator("#box-note")).to_have_text(NOT_OPEN)
         await expect(model.locator("option:checked")).to_have_text("openai/stub")
+
+
+async def test_a_persona_that_is_removed_meanwhile_is_not_there(site: Site) -> None:
+    poet = await define(site, "Poet", open_to="guest")
+    async with site.browser() as ann, connected(site.parley.app.database.address) as admin:
+        await sends(ann, "hello")
+        async with admin.transaction():
+            await admin.execute("DELETE FROM personas")
+            choosing = asyncio.create_task(ann.put("/page/chats/c1/choices", json={"persona_id": poet}))
+            while not await admin.fetchval(WAITING):  # noqa: ASYNC110  # the database tells nobody
+                await asyncio.sleep(0.02)
+        refused = await choosing
+
+    assert (refused.status_code, refused.json()["error"]["message"]) == (404, NOT_OPEN)
 
 
 async def test_what_is_not_open_is_not_there_and_counts_no_more(site: Site) -> None:
