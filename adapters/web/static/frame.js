@@ -24,7 +24,7 @@ export function offline(isLost) {
   $("status").textContent = isLost ? reason : "";
 }
 
-function openSidebar(isOpen) {
+export function openSidebar(isOpen = true) {
   document.body.classList.toggle("menu-open", isOpen);
   $("menu").setAttribute("aria-expanded", String(isOpen));
 }

@@ -9,6 +9,9 @@ import { fill, texts } from "./texts.js";
 const $ = (id) => document.getElementById(id);
 const CONTROLS = ["new-chat", "attach", "stop", "rename", "pin", "share", "export-md", "export-json", "delete", "open-memories", "open-me", "open-admin"];
 
+// More of them nobody reads, and thousands would take a while at each key.
+const MOST = 50;
+
 const palette = { entries: [], at: 0 };
 
 const labelOf = (control) => control.getAttribute("aria-label") ?? control.textContent.trim();
@@ -24,7 +27,7 @@ function chats() {
 
 function find(words) {
   const wanted = words.toLocaleLowerCase().split(/\s+/);
-  const entries = [...controls(), ...chats()].filter(({ label }) => wanted.every((word) => label.toLocaleLowerCase().includes(word)));
+  const entries = [...controls(), ...chats()].filter(({ label }) => wanted.every((word) => label.toLocaleLowerCase().includes(word))).slice(0, MOST);
   return words ? [...entries, { label: fill(texts.search_for, { words }), act: () => searchFor(words) }] : entries;
 }
 
@@ -54,7 +57,8 @@ function choose(index) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
+  // A browser that fills in a form presses a key without a name.
+  if (event.key?.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
   event.preventDefault();
   if (document.querySelector("dialog[open]")) return;
   refreshMenu();
@@ -74,5 +78,3 @@ $("palette-list").addEventListener("click", (event) => {
   const item = event.target.closest("li");
   if (item) choose([...$("palette-list").children].indexOf(item));
 });
-// Beside it is out of it.
-$("palette").addEventListener("click", (event) => { if (event.target === $("palette")) $("palette").close(); });

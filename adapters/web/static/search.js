@@ -1,5 +1,6 @@
 // The search over all chats of the person: by words, as they are typed.
 
+import { openSidebar } from "./frame.js";
 import { faultLine, node } from "./nodes.js";
 import { refusal } from "./stream.js";
 import { texts } from "./texts.js";
@@ -22,6 +23,7 @@ export function onMatch(open) {
 }
 
 export function searchFor(words) {
+  openSidebar();
   $("search-words").value = words;
   $("search-words").focus();
   search();

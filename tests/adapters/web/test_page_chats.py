@@ -172,6 +172,33 @@ async def test_one_list_has_all_that_the_page_does_and_the_chats_by_keys(window:
     await expect(page.locator("#matches li").first).to_contain_text("boats")
 
 
+async def test_the_list_closes_by_a_click_beside_it_and_its_search_is_seen_on_a_phone(window: Window) -> None:
+    page = window.page
+    await window.says("about boats")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await page.keyboard.press("Control+k")
+    await page.mouse.move(640, 200)
+    await page.mouse.down()
+    await page.mouse.move(2, 2)
+    await page.mouse.up()
+    await expect(page.locator("#palette")).to_be_visible()
+    await page.mouse.click(2, 2)
+    await expect(page.locator("#palette")).to_be_hidden()
+    # As a browser does that fills in a form.
+    await page.evaluate("document.dispatchEvent(new Event('keydown'))")
+
+    await page.set_viewport_size({"width": 360, "height": 780})
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("boats")
+    await page.keyboard.press("ArrowUp")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#search-words")).to_be_focused()
+    await expect(page.locator("#matches li").first).to_contain_text("boats")
+    await expect(page.locator("#matches li").first).to_be_in_viewport()
+    await page.locator("#matches a").first.click()
+    await expect(page.locator("#matches li").first).not_to_be_in_viewport()
+
+
 async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: Site, chromium: Browser) -> None:
     ARTIFACTS.mkdir(exist_ok=True)
     tool = ("calculator__calculate", {"expression": "2+2"})
