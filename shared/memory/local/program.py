@@ -18,6 +18,8 @@ def main() -> None:
 
     # A terminal sends Ctrl+C to this program, too; it ends with its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Without a word when nobody reads its answers any more.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # Turns go first: the model fills in vectors in the background.
     os.nice(5)
     model = USE(threads=1)

@@ -13,6 +13,7 @@ import psutil  # type: ignore[import-untyped]  # the package has no types
 import pytest
 from structlog.testing import capture_logs
 
+from shared.environments import find_python
 from shared.errors import ConfigurationError
 from shared.memory.embedders import Embedders, explain_recall
 from shared.memory.embeddings import COOLDOWN_SECONDS, EmbeddingUnavailable
@@ -81,6 +82,17 @@ async def test_ctrl_c_is_left_to_the_process_that_started_the_program(embedder: 
 
     assert (await embedder.embed(["I never eat meat."], deadline_seconds=30)).vectors
     assert program_of(os.getpid()) == program
+
+
+async def test_the_program_ends_without_a_word_when_nobody_reads_its_answers() -> None:
+    python, pipe = find_python(LOCAL_EMBEDDING_MODELS[MODEL]), asyncio.subprocess.PIPE
+    reader, writer = os.pipe()
+    program = await asyncio.create_subprocess_exec(str(python), str(PROGRAM), stdin=pipe, stdout=writer, stderr=pipe)
+    os.close(writer)
+    os.close(reader)
+
+    _, complaints = await program.communicate(b'["text"]\n')
+    assert complaints == b""
 
 
 async def test_a_message_does_not_wait_while_the_model_is_loaded(clock: SetClock) -> None:
