@@ -36,6 +36,9 @@ class Statement(TextClause):
         places = {name: f"${number}" for number, name in enumerate(self.names, start=1)}
         self.numbered = PARAMETER.sub(lambda match: places[match[1]], text)
 
+    def __str__(self) -> str:
+        return self.text
+
     @cached_property
     def clause(self) -> "TextClause":
         """The statement as SQLAlchemy has it."""
