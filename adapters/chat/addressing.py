@@ -4,6 +4,15 @@ from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
+
+if TYPE_CHECKING:
+    from shared.db.database import Database
+    from shared.messages import Place
 
 MOST_REMEMBERED = 10_000
 # Whoever was addressed answers within this time; what they write later is said to everybody.
@@ -60,3 +69,18 @@ class Exchanges:
         while len(self._addressed) > MOST_REMEMBERED:
             self._addressed.popitem(last=False)
         return is_reply or bool(addressing.others)
+
+
+async def find_rule(database: "Database", place: "Place") -> Any:
+    """Return the mode of a place, `thread_per_question`, `answers_others`, and whether the agent `is_known` there."""
+    parameters = {
+        "platform": place.platform,
+        "server": place.server or "",
+        "channel": place.channel,
+        "thread": place.thread or "",
+        "known_server": place.server,
+        "known_thread": place.thread,
+        "place_key": place.key,
+    }
+    async with database.statement() as session:
+        return (await session.execute(statements.find_rule, parameters)).one()

@@ -20,7 +20,7 @@ statements = load_statements(__file__)
 if TYPE_CHECKING:
     from agent.app import App
 
-NOT_YOURS = "These buttons are for <@{asker}>."
+NOT_YOURS = "These buttons are for {asker}."
 OVER = "These buttons have expired."
 GONE = "That answer is gone."
 WITHDRAWN = "What was asked has been deleted."
@@ -37,6 +37,10 @@ class Click(ABC):
     @abstractmethod
     async def whisper(self, text: str) -> None:
         """Answer with a message that only this person sees."""
+
+    def mention(self, account: str) -> str:
+        """Return how a text mentions an account."""
+        return f"<@{account.rpartition(':')[2]}>"
 
     @abstractmethod
     def origin(self) -> tuple[Sender, Place, PlatformContext]:
@@ -137,4 +141,4 @@ async def _choose(app: "App", click: Click, row: Any) -> None:
 
 
 async def _refuse(click: Click) -> None:
-    await click.whisper(NOT_YOURS.format(asker=click.button.asker.rpartition(":")[2]))
+    await click.whisper(NOT_YOURS.format(asker=click.mention(click.button.asker)))

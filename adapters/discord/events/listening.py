@@ -8,7 +8,7 @@ from functools import partial
 import discord
 
 from adapters.base import BotAccount
-from adapters.chat.addressing import Exchanges
+from adapters.chat.addressing import Exchanges, find_rule
 from adapters.discord.events.incoming import to_addressing, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused, insist
 from shared.db.database import Database
@@ -49,16 +49,7 @@ class Listening:
     async def find_mention(self, message: discord.Message, me: int, database: Database) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None; `database` is that of its server."""
         place = to_place(message.channel, message.guild)
-        parameters = {
-            "server": place.server or "",
-            "channel": place.channel,
-            "thread": place.thread or "",
-            "known_server": place.server,
-            "known_thread": place.thread,
-            "place_key": place.key,
-        }
-        async with database.statement() as session:
-            rule = (await session.execute(statements.find_rule, parameters)).one()
+        rule = await find_rule(database, place)
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
         if rule.mode == "off" and not place.is_direct:
             return None

@@ -73,7 +73,7 @@ class AdminForms:
     async def on_click(self, interaction: discord.Interaction, button: FormId) -> None:
         """Open a form, or take back what one has done."""
         if button.asker != str(interaction.user.id):
-            await self._acknowledger.whisper(interaction, NOT_YOURS.format(asker=button.asker))
+            await self._acknowledger.whisper(interaction, NOT_YOURS.format(asker=f"<@{button.asker}>"))
         elif button.step == OPEN:
             await self._show(interaction, button.name, button.values)
         elif button.step == BACK:
@@ -86,7 +86,7 @@ class AdminForms:
     async def on_submit(self, interaction: discord.Interaction, payload: Any, form: FormId) -> None:
         """Do what a form asks for; what is refused can be changed in the same form."""
         if form.step != SEND or form.asker != str(interaction.user.id):
-            await self._acknowledger.whisper(interaction, NOT_YOURS.format(asker=form.asker))
+            await self._acknowledger.whisper(interaction, NOT_YOURS.format(asker=f"<@{form.asker}>"))
             return
         values = read_values(payload)
         again = below_refused(form.name, form.asker, values)

@@ -86,7 +86,8 @@ class AdminForms:
             if button is None or actor is None:
                 return
             if button.asker != actor.sender.platform_user_id:
-                await self._responses.whisper(url_of(body), NOT_YOURS.format(asker=button.asker.rpartition(":")[2]))
+                asker = f"<@{button.asker.rpartition(':')[2]}>"
+                await self._responses.whisper(url_of(body), NOT_YOURS.format(asker=asker))
             elif button.step == OPEN:
                 await self._show(body, actor, button.name, channel=str((body.get("channel") or {}).get("id")))
             elif button.step == BACK:
@@ -119,7 +120,8 @@ class AdminForms:
                 return NOT_INSTALLED
             asker = actor.sender.platform_user_id
             if form is None or form.step != SEND or form.asker != asker:
-                return NOT_YOURS.format(asker=form.asker.rpartition(":")[2] if form is not None else "")
+                asker = form.asker.rpartition(":")[2] if form is not None else ""
+                return NOT_YOURS.format(asker=f"<@{asker}>")
             values = await self._check(actor, read_values(view))
             who = await self._to_asker(actor, form.rest)
             # The view's id makes a form that is sent twice one.
