@@ -179,5 +179,7 @@ lock: ready-for-tests
 	@$(SOLVE) --group sbom --constraint requirements-dev.lock --output-file requirements-sbom.lock >/dev/null
 	@echo "parley: solving requirements-agentdojo.lock"
 	@$(SOLVE) --group agentdojo --output-file requirements-agentdojo.lock >/dev/null
+	@echo "parley: solving requirements-synapse.lock"
+	@$(SOLVE) --group synapse --output-file requirements-synapse.lock >/dev/null
 	@echo "parley: solving requirements-conformance.lock"
 	@$(subst 3.11,3.12,$(SOLVE)) --no-deps --group conformance --output-file requirements-conformance.lock >/dev/null

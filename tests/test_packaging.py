@@ -31,7 +31,18 @@ CODE_LOCK = "requirements-code.lock"
 AGENTDOJO_LOCK = "requirements-agentdojo.lock"
 CONFORMANCE_LOCK = "requirements-conformance.lock"
 SBOM_LOCK = "requirements-sbom.lock"
-LOCKS = (RUN_LOCK, TEST_LOCK, EMBEDDINGS_LOCK, EXTRAS_LOCK, CODE_LOCK, SBOM_LOCK, AGENTDOJO_LOCK, CONFORMANCE_LOCK)
+SYNAPSE_LOCK = "requirements-synapse.lock"
+LOCKS = (
+    RUN_LOCK,
+    TEST_LOCK,
+    EMBEDDINGS_LOCK,
+    EXTRAS_LOCK,
+    CODE_LOCK,
+    SBOM_LOCK,
+    AGENTDOJO_LOCK,
+    CONFORMANCE_LOCK,
+    SYNAPSE_LOCK,
+)
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 # Names that only docker compose reads; `.env` may contain them beside the settings.
 FOR_COMPOSE = frozenset({"COMPOSE_PROFILES", "POSTGRES_PASSWORD"})
