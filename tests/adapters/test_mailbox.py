@@ -99,7 +99,7 @@ async def writer(mailbox: Path, settings: Settings, address: Address, model: Ope
 def test_a_folder_is_all_that_it_takes_to_be_known_with_its_settings(
     mailbox: Path, tmp_path: Path, settings: Settings
 ) -> None:
-    assert list(list_folders()) == ["discord", "mailbox", "slack"]
+    assert list(list_folders()) == ["discord", "mailbox", "matrix", "slack"]
     assert {"MAILBOX_FOLDER", "MAILBOX_LIMIT"} <= set(list_setting_names())
     assert [platform.name for platform in build_platforms(settings)] == ["mailbox"]
 

@@ -1,0 +1,1 @@
+"""Matrix: one account of a homeserver, by the Client-Server API."""
