@@ -16,7 +16,7 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import SlackStandIn
 from tests.support.keyboard import at_keyboard
 
-OLLAMA, OTHER, DISCORD, SLACK, NOTHING = "6", "7", "1", "2", ""
+OLLAMA, OTHER, DISCORD, SLACK, NOTHING = "6", "7", "1", "3", ""
 ANN = "80351110224678912"
 
 
