@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from adapters.cli.platforms import build_platforms, list_setting_names, read_all_settings
 from adapters.discord.settings import DiscordSettings
+from adapters.matrix.settings import MatrixSettings
 from adapters.slack.settings import SlackSettings
 from shared.settings import Settings
 from tests.adapters.cli.shell import Shell
@@ -17,7 +18,11 @@ from tests.standins.slack import SlackStandIn
 
 
 def test_without_tokens_every_platform_has_its_defaults_and_none_is_built() -> None:
-    assert read_all_settings(Settings()) == {"discord": DiscordSettings(), "slack": SlackSettings()}
+    assert read_all_settings(Settings()) == {
+        "discord": DiscordSettings(),
+        "matrix": MatrixSettings(),
+        "slack": SlackSettings(),
+    }
     assert build_platforms(Settings()) == []
     assert list_setting_names() == [
         "DISCORD_TOKEN",
@@ -28,6 +33,10 @@ def test_without_tokens_every_platform_has_its_defaults_and_none_is_built() -> N
         "DISCORD_SHARD_IDS",
         "DISCORD_REQUESTS_PER_SECOND",
         "DISCORD_SESSION_SECONDS",
+        "MATRIX_HOMESERVER",
+        "MATRIX_USER",
+        "MATRIX_TOKEN",
+        "MATRIX_INVITES",
         "SLACK_BOT_TOKEN",
         "SLACK_APP_TOKEN",
         "SLACK_SIGNING_SECRET",
