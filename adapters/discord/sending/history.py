@@ -20,7 +20,29 @@ PAGE, MOST_PAGES = 100, 50
 async def find_posted(rest: Rest, reply: "Reply") -> list[Json]:
     """Return our messages of the place since the reply was stored, oldest first; none if we may not read them."""
     since = discord.utils.utcnow().timestamp() - reply.age - CLOCKS_DIFFER_SECONDS
-    after = (int(since * 1000) - discord.utils.DISCORD_EPOCH) << 22
+    return await _list_own(rest, reply, (int(since * 1000) - discord.utils.DISCORD_EPOCH) << 22)
+
+
+async def find_live(rest: Rest, reply: "Reply") -> str | None:
+    """Return the id of the message that shows the answer: the stored one, else the one that answers the question.
+
+    Discord may have made a live message whose id did not come back.
+    """
+    live, question = reply.delivery.live_message_id, (reply.reply_to or "").rpartition(":")[2]
+    if live is not None or not question.isdecimal():
+        return live
+    messages = await _list_own(rest, reply, int(question))
+    answers = (message for message in messages if to_question(message) == question)
+    return next((str(message["id"]) for message in answers), None)
+
+
+def to_question(message: Json) -> str | None:
+    """Return the id of the message that this one answers."""
+    reference: Json = message.get("message_reference") or {}
+    return reference.get("message_id")
+
+
+async def _list_own(rest: Rest, reply: "Reply", after: int) -> list[Json]:
     me, messages = await rest.me(), list[Json]()
     channel = reply.place.thread or reply.place.channel
     for _ in range(MOST_PAGES):
@@ -41,7 +63,7 @@ async def find_posted(rest: Rest, reply: "Reply") -> list[Json]:
 
 def is_same_part(message: Json, body: Json, reply_to: str | None) -> bool:
     """Return whether a posted message shows this part of an answer to the message `reply_to`."""
-    question = (message.get("message_reference") or {}).get("message_id")
+    question = to_question(message)
     if question is not None and question != reply_to:
         return False
     # The first try came in time; what says that the answer is late was added later.

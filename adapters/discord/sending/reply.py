@@ -16,7 +16,7 @@ from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.notices import notify_asker
 from adapters.chat.parts import Rendered, Upload, split_text, with_file
-from adapters.discord.sending.history import NONCE_SECONDS, find_posted, is_same_part
+from adapters.discord.sending.history import NONCE_SECONDS, find_live, find_posted, is_same_part
 from adapters.discord.sending.notices import REASONS, send_direct
 from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.sending.tables import tables_to_blocks
@@ -67,7 +67,7 @@ class Sender:
         """Post a reply once and return the id of the last message; a refusal is told to the asker."""
         if reply.delivery.is_withdrawn:
             # Its question was deleted: the live message, if there is one, goes too.
-            if (live := reply.delivery.live_message_id) is None:
+            if (live := await find_live(self.rest, reply)) is None:
                 return None
             self.edit_times.pop(live, None)
             channel, path = reply.place.thread or reply.place.channel, "/channels/{channel_id}/messages/{message_id}"
@@ -240,15 +240,17 @@ class ChannelWriter:
         if self._reply_to is not None:
             reference = {"message_id": self._reply_to, "channel_id": self._channel, "fail_if_not_exists": False}
             body["message_reference"] = reference
-            self._reply_to = None
         try:
-            return await self._call("POST", path, body=body, files=files)
+            message = await self._call("POST", path, body=body, files=files)
         except Refused as error:
             if error.number != CANNOT_READ_HISTORY:
                 raise
             # Without the permission to read the history a message can't be a reply.
             del body["message_reference"]
-            return await self._call("POST", path, body=body, files=files)
+            message = await self._call("POST", path, body=body, files=files)
+        # Not before: what did not arrive is tried again, and answers the question then.
+        self._reply_to = None
+        return message
 
     async def change(self, message_id: str, body: Json, files: Sequence[Upload] = ()) -> Json:
         """Edit a message."""

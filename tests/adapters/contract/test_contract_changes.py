@@ -130,6 +130,13 @@ async def test_a_question_that_is_deleted_in_mid_answer_is_stopped_and_its_answe
     assert talk.refusals() == []
 
 
+async def test_a_live_message_whose_confirmation_is_lost_goes_with_its_question(talk: PlatformDriver) -> None:
+    for _ in range(6):
+        talk.lose_confirmation()
+
+    await test_a_question_that_is_deleted_in_mid_answer_is_stopped_and_its_answer_goes(talk)
+
+
 async def test_a_question_that_was_answered_again_is_redacted_with_all_its_copies(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer("First try."), Answer("Second try.")])
     secret = await talk.say(ANN, "my password is 4711", talk.channel)
