@@ -20,11 +20,14 @@ from shared.errors import ConfigurationError
 # `postgresql://user:password@first:5432,second:5432/database`.
 PARTS = re.compile(
     r"(?P<name>[\w+]+)://(?:(?P<username>[^:/]*)(?::(?P<password>[^@]*))?@)?"
-    r"(?:\[(?P<ipv6>[^/?]+)\]|(?P<host>[^/:?]+))?(?::(?P<port>[^/?]*))?(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?"
+    r"(?:\[(?P<ipv6>[^/?@\[\]]+)\]|(?P<host>[^/:?@\[\]]+))?(?::(?P<port>[^/?]*))?(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?",
+    re.DOTALL,
 )
+# The names of parts that libpq reads from parameters, too; a password must not stay among those, which are shown.
+PARAMETERS = {"username": "user", "password": "password", "database": "dbname"}
 AUTHORITY = re.compile(r"^(?P<scheme>[\w+]+://)(?:(?P<login>[^@]*)@)?(?P<hosts>[^/?]*)(?P<rest>.*)$", re.DOTALL)
 HOST = re.compile(r"^(?P<name>\[[^\]]*\]|[^:\[\]]*)(?::(?P<port>\d*))?$")
-DEFAULT_PORT = "5432"
+DEFAULT_PORT, LAST_PORT = "5432", 65535
 KIND, READ_WRITE = "target_session_attrs", "read-write"
 # With these a standby is never taken for the server that takes writes.
 WRITABLE_KINDS = (READ_WRITE, "primary")
@@ -54,7 +57,7 @@ class InvalidAddress(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class URL:
-    """The address of a database in its parts, without escapes; of a parameter that is named twice, all values."""
+    """The address of a database in its parts, without escapes; several values of a parameter are those of hosts."""
 
     backend: str = "postgresql"
     username: str | None = None
@@ -62,7 +65,7 @@ class URL:
     host: str | None = None
     port: int | None = None
     database: str | None = None
-    query: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict, hash=False)
+    query: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict, repr=False, hash=False)
 
     def set(self, **parts: Any) -> "URL":
         """Return the address with other parts."""
@@ -74,32 +77,41 @@ class URL:
 
     def to_text(self, *, hide_password: bool = True) -> str:
         """Return the address as it is written."""
-        password = None if self.password is None else "***" if hide_password else quote(self.password, safe="")
-        login = ":".join(part for part in (self.username and quote(self.username, safe=""), password) if part)
+        password = "***" if self.password and hide_password else quote(self.password or "", safe="")
+        login = f"{quote(self.username or '', safe='')}{':' if password else ''}{password}"
         # Several hosts stand there with their ports.
         is_ipv6 = self.host is not None and ":" in self.host and "," not in self.host
-        host = f"[{self.host}]" if is_ipv6 else self.host or ""
+        host = quote(self.host or "", safe=":,")
         port = "" if self.port is None else f":{self.port}"
         database = "" if self.database is None else f"/{quote(self.database, safe='')}"
+        # The key of a certificate has a password, too.
+        query = {name: "***" if hide_password and name == "sslpassword" else self.query[name] for name in self.query}
         # libpq reads a `+` as a plus sign.
-        query = urlencode(self.query, doseq=True, quote_via=quote)
-        return f"{self.backend}://{login}{'@' if login else ''}{host}{port}{database}{'?' if query else ''}{query}"
+        parameters = urlencode(query, doseq=True, quote_via=quote)
+        return (
+            f"{self.backend}://{login}{'@' if login else ''}{f'[{host}]' if is_ipv6 else host}{port}{database}"
+            f"{'?' if parameters else ''}{parameters}"
+        )
 
 
 def make_url(text: str) -> URL:
     """Return the address that a text is, of one host; raises `ValueError` when it is none."""
-    if (match := PARTS.match(text)) is None:
+    # Nothing may be left over: after a password with an `@` that is not escaped, its end would pass for the host.
+    if (match := PARTS.fullmatch(text)) is None or "\0" in unquote(text):
         raise InvalidAddress("it is no address of a database")
-    parameters = parse_qs(match["query"] or "")
-    return URL(
-        match["name"],
-        username=match["username"] and unquote(match["username"]),
-        password=match["password"] and unquote(match["password"]),
-        host=match["ipv6"] or match["host"],
-        port=int(match["port"]) if match["port"] else None,
-        database=match["database"] and unquote(match["database"]),
-        query={name: values[0] if len(values) == 1 else tuple(values) for name, values in parameters.items()},
-    )
+    values = parse_qs(match["query"] or "")
+    several = {name: tuple(values[name]) for name in ("host", "port") if len(values.get(name, ())) > 1}
+    query = {name: texts[-1] for name, texts in values.items()}
+    parts = {part: query.pop(name, None) or unquote(match[part] or "") or None for part, name in PARAMETERS.items()}
+    host = match["ipv6"] or match["host"]
+    port = _read_port(match["port"]) if match["port"] else None
+    return URL(match["name"], host=host and unquote(host), port=port, query={**query, **several}, **parts)
+
+
+def _read_port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) <= LAST_PORT):
+        raise InvalidAddress("there is no such port")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +135,16 @@ def parse_url(text: str) -> URL:
         url = make_url(text)
         hosts, ports = _read_parameters(url)
         if len(hosts) < 2:
-            return url
+            query = dict(url.query)
+            port = query.pop("port", None)
+            return url if port is None else url.set(port=_read_port(str(port)), query=query)
     else:
         login = "" if match["login"] is None else f"{match['login']}@"
         url = make_url(f"{match['scheme']}{login}{match['rest'] or '/'}")
         parts = [HOST.match(part) for part in match["hosts"].split(",")]
-        hosts = [part["name"].strip("[]") if part else "" for part in parts]
+        hosts = [unquote(part["name"].strip("[]")) if part else "" for part in parts]
         ports = [(part["port"] if part else "") or DEFAULT_PORT for part in parts]
-    if not all(hosts) or len(ports) != len(hosts) or not all(port.isdecimal() for port in ports):
+    if not all(hosts) or len(ports) != len(hosts) or not all(map(_read_port, ports)):
         raise InvalidAddress("the hosts and ports can't be read")
     return url.set(host=None, port=None).with_parameters(
         {"host": ",".join(hosts), "port": ",".join(ports), KIND: url.query.get(KIND, READ_WRITE)}

@@ -98,10 +98,10 @@ def connection_string(address: Address, *, role: str | None = None, options: str
         url = url.with_parameters({"options": f"{url.query.get('options', '')} {options}".strip()})
     password = url.password
     if not password:
-        yield url.to_text()
+        yield url.to_text(hide_password=False)
         return
     with NamedTemporaryFile("w", prefix="parley-pgpass-", encoding="utf-8") as file:
         escaped = str(password).replace("\\", "\\\\").replace(":", "\\:")
         file.write(f"*:*:*:*:{escaped}\n")
         file.flush()
-        yield url.set(password=None).with_parameters({"passfile": file.name}).to_text()
+        yield url.set(password=None).with_parameters({"passfile": file.name}).to_text(hide_password=False)

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from hypothesis import given as examples
+from hypothesis import strategies
 from pydantic import SecretStr
 
 from adapters.tables import update_tables
@@ -45,11 +47,42 @@ def test_an_address_of_ipv6_is_one_host() -> None:
     assert to_address("postgresql://u@[::1]:5433/db").servers.hosts == ()
 
 
+TEXTS = strategies.text("aé@:/?#%+ ,[]&=0", max_size=6).map(lambda text: text or None)
+
+
+@examples(
+    TEXTS, TEXTS, strategies.sampled_from([None, "a", "::1", "fe80::1%eth0", "/run/a b"]), TEXTS, TEXTS.filter(bool)
+)
+def test_an_address_survives_its_text_and_shows_no_password(
+    user: str | None, password: str | None, host: str | None, database: str | None, options: str
+) -> None:
+    url = URL("postgresql", user, password, host, 5433, database, {"options": options})
+
+    assert make_url(url.to_text(hide_password=False)) == url
+    hidden = url.set(password=f"s3cret{password}")
+    assert "s3cret" not in repr(hidden) + hidden.to_text()
+
+
+def test_what_libpq_reads_from_parameters_is_read_from_there() -> None:
+    url = to_address("postgresql://a/?user=u&password=p%40w&dbname=db&port=5433&sslpassword=p%40w").url
+
+    assert (url.username, url.password, url.database, url.port) == ("u", "p@w", "db", 5433)
+    assert url.to_text() == "postgresql://u:***@a:5433/db?sslpassword=%2A%2A%2A"
+    assert "p@w" not in repr(url)
+    assert to_address("postgresql://%2Frun%2Fa/db").asyncpg_arguments()["host"] == "/run/a"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("postgresql://u@a:1,:2/db", "is not a database address"),
         ("postgresql://u@a:x,b/db", "is not a database address"),
+        ("postgresql://u@a:70000,b/db", "is not a database address"),
+        ("postgresql://u@a:70000/db", "is not a database address"),
+        ("postgresql://u@a/db?port=x", "is not a database address"),
+        ("postgresql://u:p@w@a/db", "is not a database address"),
+        ("postgresql://u:p@[::1]w/db", "is not a database address"),
+        ("postgresql://u:p%00@a/db", "is not a database address"),
         ("postgresql://u@/db?host=a,b,c&port=1,2", "is not a database address"),
         ("postgresql://u@a,b/db?target_session_attrs=any", "target_session_attrs=any may lead to a standby"),
         ("postgresql://u@a/db?target_session_attrs=standby", "target_session_attrs=standby may lead to a standby"),
