@@ -27,7 +27,7 @@ KEEP, NONE = "Keep {models}", "None yet: the offline model, which knows a few pl
 def ask_for_models(interview: Interview, settings: Settings, options: Values, *, key: str | None) -> Values:
     """Return the variables of the models; those of the options are not asked for, nor is their key if it is given."""
     if options:
-        if key:
+        if key is not None:
             options = _take_key(options, key)
         return ask_until_it_works(interview, lambda: _ask_for_keys(interview, options), try_models)
     while (choice := _choose(interview, settings)) is not None:
@@ -88,7 +88,11 @@ def _ask_for_keys(interview: Interview, values: Values, *, about: str = "") -> V
 
 def _take_key(values: Values, key: str) -> Values:
     """Return the values with the key that these models lack; raises `Refusal` if that is not one variable."""
-    variables = _find_missing(try_values(values))
+    settings = try_values(values)
+    if not key:
+        # The key that is set may be another server's.
+        return values | ({OPENAI_KEY: ""} if values.get(BASE_URL) and settings.openai_api_key else {})
+    variables = _find_missing(settings)
     names = {name for missing in variables.values() for name in missing or ()}
     names |= {OPENAI_KEY} if values.get(BASE_URL) else set()
     if not any(missing is None for missing in variables.values()):

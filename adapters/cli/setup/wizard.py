@@ -25,9 +25,9 @@ from adapters.cli.setup.places import (
 )
 from adapters.cli.users import find_user, set_permission
 from shared.clock import SystemClock
-from shared.errors import ParleyError
+from shared.errors import ParleyError, Refusal
 from shared.messages import Permission
-from shared.settings import copy_environment, find_env_file, try_values
+from shared.settings import copy_environment, find_env_file, read_env_file, try_values
 
 if TYPE_CHECKING:
     from shared.db.driver import Session
@@ -61,8 +61,8 @@ def set_up(
             "Each thing is tried as you type it, and nothing is written before the end. Enter takes what is in []."
         )
     options = {} if models is None else {MODELS: models} | ({BASE_URL: base_url} if base_url else {})
-    key = sys.stdin.readline().strip() if has_key else None
-    values = ask_for_models(interview, settings, options, key=key)
+    values = ask_for_models(interview, settings, options, key=sys.stdin.readline().strip() if has_key else None)
+    _refuse_what_loses(values if has_key else {}, environment, path)
     names, accounts = choose_places(interview, places), list(owners or ())
     for name in names:
         if name == "web":
@@ -85,6 +85,15 @@ def set_up(
         _restart(interview, settings.parley_home, pid, has_values=bool(values))
     else:
         _start(interview, environment, is_running=is_running)
+
+
+def _refuse_what_loses(values: Mapping[str, str], environment: Mapping[str, str], path: Path) -> None:
+    """Raise `Refusal` for a value that would not count in .env: Parley would send the old key to the new server."""
+    # What Parley itself has read from .env stands in the environment of its commands, too.
+    own = read_env_file(path)
+    names = [name for name in values if environment.get(name) not in ("", None, own.get(name), values[name])]
+    if names:
+        raise Refusal(f"{' and '.join(names)} of the environment wins over .env; change it where Parley is started.")
 
 
 def _finish(accounts: Sequence[str]) -> bool:

@@ -104,6 +104,24 @@ async def test_a_new_server_gets_no_key_that_was_set_before_and_links_are_not_wr
     link.unlink()
 
 
+async def test_a_key_of_before_goes_to_no_server_that_the_page_names(shell: Shell) -> None:
+    file = shell.folder / ".env"
+    async with OpenAIStub([Answer("ready")] * 3) as models:
+        options = ("--yes", "--key-stdin", "--model=small", f"--base-url={models.base_url}")
+        # What stands in the environment counts again when Parley has started with it, whatever is in .env.
+        for key in ("", "sk-new"):
+            result = await set_up(shell, key, options=options, settings={"OPENAI_API_KEY": "sk-of-before"})
+            assert (result.code, file.exists()) == (1, False)
+            assert "OPENAI_API_KEY of the environment wins over .env" in result.err
+        file.write_text("OPENAI_API_KEY=sk-of-before\n")
+        # As Parley has read it from the file.
+        result = await set_up(shell, "", options=options, settings={"OPENAI_API_KEY": "sk-of-before"})
+        assert result.code == 0, result.err
+        assert read_env(shell) == {"LLM_MODELS": "small", "OPENAI_BASE_URL": models.base_url, "OPENAI_API_KEY": ""}
+        assert "sk-of-before" not in str([request.headers for request in models.requests])
+    file.unlink()
+
+
 async def test_a_server_s_names_of_models_control_no_terminal(fresh: Shell) -> None:
     body = json.dumps({"models": [{"name": f"\x1b]0;{name}\x07"} for name in "ab"]}).encode()
 

@@ -68,6 +68,8 @@ async def try_and_enter(shell: Shell, page: Page, address: str) -> None:
     assert KEY not in await page.content()
     assert not (shell.folder / ".env").exists()
     await expect(page.locator('[name="model"]')).to_have_value("small")
+    await enter(page, address + "x" * 200_000)
+    await expect(page.get_by_role("alert")).to_contain_text("at most 4000 characters")
     await enter(page, address)
     await expect(page.get_by_role("status")).to_contain_text("The model answers.")
 

@@ -27,6 +27,8 @@ SECONDS = 90.0
 COMMAND = (sys.executable, "-m", "adapters.cli", "setup", "--yes", "--key-stdin")
 MENU = [*(provider.title for provider in PROVIDERS), OLLAMA, OTHER]
 HERE = "OPENAI_BASE_URL in .env names another server: choose the last line with that address, or remove the line."
+# Arguments of a program can't be as long as a form.
+MAX_LENGTH = 4000
 _running = asyncio.Lock()
 
 
@@ -81,13 +83,16 @@ def read_entry(form: Form, settings: Settings) -> Entry:
     is_other = MENU[number] == OTHER
     if number < len(PROVIDERS):
         model = model or PROVIDERS[number].model
+    address = form.text("address") if is_other else ""
     if not model:
         raise Refusal("Name the model.")
+    if any(len(value) > MAX_LENGTH or not value.isprintable() for value in (model, address, key)):
+        raise Refusal(f"Model, address and key are one line each, of at most {MAX_LENGTH} characters.")
     if MENU[number] == OLLAMA:
         return Entry(model if "/" in model else f"ollama_chat/{model}", "", "")
     if settings.openai_base_url and not is_other:
         raise Refusal(HERE)
-    return Entry(model, form.text("address") if is_other else "", key)
+    return Entry(model, address, key)
 
 
 async def run_wizard(settings: Settings, entry: Entry) -> tuple[int, str]:
