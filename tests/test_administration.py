@@ -33,7 +33,10 @@ ALLOWED = {
     # The stand-in is a server of one's own.
     "model => 'our-own-model-of-1999'": ['the model "our-own-model-of-1999" is in no list'],
     "platform => 'townhall'": [
-        'nobody has written from the platform "townhall" yet; there are: a2a, discord, openai, slack, terminal, web'
+        (
+            'nobody has written from the platform "townhall" yet; there are: a2a, discord, matrix, openai, slack,'
+            " terminal, web"
+        )
     ],
 }
 

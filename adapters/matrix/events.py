@@ -53,7 +53,8 @@ class Events:
     async def take(self, room: Room, event: Json) -> None:
         """Take one event; the agent's own are none, and notices of bots are read, not answered."""
         kind, content = event.get("type"), part(event, "content")
-        if kind == "m.room.tombstone" and content.get("replacement_room"):
+        # State: a mere message of this kind can be sent by every member, to lead the agent anywhere.
+        if kind == "m.room.tombstone" and event.get("state_key") == "" and content.get("replacement_room"):
             server = str(event["sender"]).partition(":")[2]
             await self._client.call("POST", ("join", str(content["replacement_room"])), {}, server_name=server)
         elif event["sender"] == self._me:

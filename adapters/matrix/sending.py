@@ -94,7 +94,10 @@ class Sender:
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply once, and return the id of its last message."""
         place, reply_to, live = reply.place, reply.reply_to, reply.delivery.live_message_id
+        key = self.to_key(reply.turn_id or f"reply-{reply.id}")
         if reply.delivery.is_withdrawn:
+            # Its id may not have come back.
+            live = live or (await self._list_posted(place.channel)).get(f"{key}-0")
             if live is not None:
                 path = ("rooms", place.channel, "redact", live, self.to_key(reply.turn_id, "withdrawn"))
                 await self.client.call("PUT", path, {}, check=reply.check_claim)
@@ -102,7 +105,6 @@ class Sender:
         if (account := reply.direct_account) is not None:
             place, reply_to = Place(NAME, None, await self.client.open_direct(account), is_direct=True), None
             reply = replace(reply, place=place, delivery=replace(reply.delivery, asker=account))
-        key = self.to_key(reply.turn_id or f"reply-{reply.id}")
         posted = await self._list_posted(place.channel) if reply.was_tried or reply.delivery.was_resumed else {}
         buttons = to_emoji(buttons_below(reply, self.app.clock.now()))
         parts, uploads = await self._draft(reply, buttons)

@@ -289,5 +289,7 @@ class Cancellations:
             task.uncancel()
             raise Stopped from None
         finally:
-            del self._running[turn_id]
+            # An attempt that has lost its turn, with the database, may still be leaving when the next one runs here.
+            if self._running.get(turn_id) is task:
+                del self._running[turn_id]
             self._asked.discard(turn_id)

@@ -227,7 +227,7 @@ def test_the_console_script_is_the_one_that_the_project_names() -> None:
         ("a2a", {}, "it is a part of the web adapter, which answers other agents at /a2a: run `parley adapter web`."),
         ("terminal", {}, "terminal is no chat platform; run `parley chat`."),
         ("mcp", {}, "mcp is no chat platform; run `parley mcp`."),
-        ("slak", {}, "there are: a2a, discord, kubernetes, mcp, slack, terminal, web. Did you mean slack?"),
+        ("slak", {}, "there are: a2a, discord, kubernetes, matrix, mcp, slack, terminal, web. Did you mean slack?"),
     ],
 )
 def test_an_adapter_that_cannot_run_says_what_to_set_or_to_run_instead(

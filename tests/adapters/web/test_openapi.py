@@ -40,6 +40,7 @@ CHECKS = [
 EXCEPT: dict[str, Any] = {"/readyz": (not_a_server_error,)}
 # What browsers and the pages' own scripts call, and the second address of the agent card.
 NOT_FOR_PROGRAMS = (
+    "/pictures/",
     "/chat/",
     "/page/",
     "/shared/",

@@ -3,7 +3,10 @@
 import asyncio
 
 import asyncpg
+import pytest
 
+from agent.turn.running import Cancellations
+from shared.errors import Stopped
 from tests.support.parley import Parley
 
 FORGED = 20_000
@@ -36,3 +39,24 @@ async def test_many_notes_are_looked_up_together(parley: Parley, owner: asyncpg.
             await asyncio.sleep(0)
 
     assert most < FORGED / 10
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_an_attempt_that_leaves_late_takes_nothing_from_the_next_one(first: int) -> None:
+    cancellations, ends = Cancellations(), [asyncio.Event(), asyncio.Event()]
+
+    async def run(end: asyncio.Event) -> None:
+        async with cancellations.watch(7):
+            await end.wait()
+
+    attempts = [asyncio.create_task(run(end)) for end in ends]
+    await asyncio.sleep(0)
+    ends[first].set()
+    await attempts[first]
+
+    cancellations.cancel(7, is_stored=True)
+    if first == 0:
+        with pytest.raises(Stopped):
+            await attempts[1]
+    ends[0].set()
+    await attempts[0]
