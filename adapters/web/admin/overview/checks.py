@@ -1,17 +1,14 @@
-"""What `parley doctor` finds, in a process of its own: its libraries would stay in this one for ever."""
+"""What `parley doctor` finds."""
 
 import asyncio
 import json
-import sys
+from asyncio.subprocess import DEVNULL
 from dataclasses import dataclass
 
+from adapters.web.admin.command import SECONDS, run_command
 from shared.errors import Refusal
-from shared.processes.ending import kill
-from shared.settings import Settings, list_variables
+from shared.settings import Settings
 
-# Keys and platforms are asked over the network, and a silent one takes its time.
-SECONDS = 90.0
-COMMAND = (sys.executable, "-m", "adapters.cli", "doctor", "--json")
 _running = asyncio.Lock()
 
 
@@ -29,22 +26,12 @@ async def check_everything(settings: Settings) -> list[Check]:
     if _running.locked():
         raise Refusal("The checks are running already; try again in a minute.")
     async with _running:
-        process = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            env=list_variables(settings),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
         try:
-            async with asyncio.timeout(SECONDS):
-                output, _ = await process.communicate()
+            _, output = await run_command(settings, "doctor", "--json", errors=DEVNULL)
         except TimeoutError:
             raise Refusal(
                 f"The checks took more than {SECONDS:.0f} seconds; run parley doctor on the machine."
             ) from None
-        finally:
-            await kill(process)
     try:
         return [Check(line["level"], line["subject"], line["text"]) for line in json.loads(output)]
     except (ValueError, KeyError, TypeError):

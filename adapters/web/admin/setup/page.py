@@ -1,7 +1,7 @@
 """`/admin/setup`: which model answers. The wizard of the shell tries it, writes `.env` and starts Parley again."""
 
 import asyncio
-import sys
+from asyncio.subprocess import STDOUT
 from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -9,22 +9,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.providers import OLLAMA, OTHER, PROVIDERS
+from adapters.web.admin.command import SECONDS, run_command
 from adapters.web.admin.visit import OTHER_LOGIN, Outcome, Visit
 from adapters.web.login.sessions import NOT_FRESH
 from adapters.web.page.choices import can_set_up
 from agent.commands.forms.entries import Form
 from shared.errors import Refusal
 from shared.log import get_logger
-from shared.processes.ending import kill
 from shared.redaction import redact_text
-from shared.settings import Settings, list_variables
+from shared.settings import Settings
 from shared.text import to_sentence
 
 log = get_logger()
 
-# The model is called once, and a silent provider takes its time.
-SECONDS = 90.0
-COMMAND = (sys.executable, "-m", "adapters.cli", "setup", "--yes", "--key-stdin")
 MENU = [*(provider.title for provider in PROVIDERS), OLLAMA, OTHER]
 HERE = "OPENAI_BASE_URL in .env names another server: choose the last line with that address, or remove the line."
 # Arguments of a program can't be as long as a form.
@@ -97,22 +94,12 @@ def read_entry(form: Form, settings: Settings) -> Entry:
 
 async def run_wizard(settings: Settings, entry: Entry) -> tuple[int, str]:
     """Return the exit code of `parley setup` and what it says; the key goes by its input, which nobody else sees."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *(f"--model={entry.model}", f"--base-url={entry.address}"),
-        env=list_variables(settings),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+    words = ("setup", "--yes", "--key-stdin", f"--model={entry.model}", f"--base-url={entry.address}")
     try:
-        async with asyncio.timeout(SECONDS):
-            output, _ = await process.communicate(f"{entry.key}\n".encode())
+        code, output = await run_command(settings, *words, content=f"{entry.key}\n".encode(), errors=STDOUT)
     except TimeoutError:
         raise Refusal(f"It did not answer within {SECONDS:.0f} seconds, and nothing was written.") from None
-    finally:
-        await kill(process)
-    return process.returncode or 0, output.decode("utf-8", "replace")
+    return code, output.decode("utf-8", "replace")
 
 
 ROUTES = (Route("/admin/setup", set_up, methods=["GET", "POST"]),)
