@@ -9,7 +9,8 @@ from typing import Any, Literal
 import httpx
 from playwright.async_api import Page
 
-from tests.adapters.web.admin.conftest import ARTIFACTS, examine
+from tests.adapters.web.admin.conftest import examine
+from tests.adapters.web.browser import ARTIFACTS
 from tests.adapters.web.conftest import BY_HAND, Site, open_site
 from tests.support.parley import Parley
 

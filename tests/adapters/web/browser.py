@@ -14,6 +14,10 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from tests.support.folders import temporary_folder
+from tests.support.source_tree import ROOT
+
+ARTIFACTS = ROOT / "tests/artifacts"
+AXE = ROOT / "tests/adapters/web/vendor/axe.min.js"
 
 # The same engine without the parts of a desktop program, which take a second of the processor for each window.
 CHROMIUM = shutil.which("chromium-headless-shell")
@@ -100,3 +104,20 @@ async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncI
         await context.close()
     expected = window.expected_complaint
     assert [complaint for complaint in window.complaints if expected is None or expected not in complaint] == []
+
+
+async def list_violations(page: Page) -> list[str]:
+    """Let axe look at the page once nothing moves there any more; return each rule that is broken, and where."""
+    if not await page.evaluate("Boolean(window.axe)"):
+        # Evaluated, because the page's policy lets no script tag in.
+        await page.evaluate(AXE.read_text("utf-8"))
+    # A list that slides away is still there to be read, but nowhere to be seen.
+    await page.evaluate(
+        "Promise.allSettled(document.getAnimations()"
+        ".filter(motion => motion instanceof CSSTransition).map(motion => motion.finished)).then(() => null)"
+    )
+    broken = await page.evaluate(
+        "axe.run(document, { resultTypes: ['violations'] })"
+        ".then(({violations}) => violations.map(({id, nodes}) => `${id}: ${nodes.map(node => node.html).join(' ')}`))"
+    )
+    return [str(rule) for rule in broken]

@@ -8,17 +8,14 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 from sqlalchemy.exc import IntegrityError
 
-from tests.adapters.web.browser import Window, open_window
+from tests.adapters.web.browser import ARTIFACTS, Window, list_violations, open_window
 from tests.adapters.web.conftest import Site, open_site
 from tests.adapters.web.test_chat import sends
 from tests.adapters.web.test_page_past import write_long_chat
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
 from tests.support.pictures import picture
-from tests.support.source_tree import ROOT
 
-ARTIFACTS = ROOT / "tests/artifacts"
-AXE = ROOT / "tests/adapters/web/vendor/axe.min.js"
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 ANSWER = """## What I found
 
@@ -188,6 +185,7 @@ async def test_the_list_closes_by_a_click_beside_it_and_its_search_is_seen_on_a_
     await page.evaluate("document.dispatchEvent(new Event('keydown'))")
 
     await page.set_viewport_size({"width": 360, "height": 780})
+    await expect(page.locator("#sidebar")).to_be_hidden()
     await page.keyboard.press("Control+k")
     await page.keyboard.type("boats")
     await page.keyboard.press("ArrowUp")
@@ -231,11 +229,7 @@ async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: 
 
 async def examine(page: Page, name: str) -> None:
     """Let axe look at the page, and keep a picture of it."""
-    if not await page.evaluate("'axe' in window"):
-        await page.evaluate(AXE.read_text("utf-8"))
-    found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    problems = [(entry["id"], [node["target"] for node in entry["nodes"]]) for entry in found["violations"]]
-    assert problems == [], name
+    assert await list_violations(page) == [], name
     await page.screenshot(path=ARTIFACTS / f"{name}.png")
 
 

@@ -9,12 +9,9 @@ from typing import Any, Literal
 import httpx
 from playwright.async_api import Browser, Page
 
-from tests.adapters.web.browser import Window, open_window
+from tests.adapters.web.browser import ARTIFACTS, Window, list_violations, open_window
 from tests.adapters.web.conftest import Site
-from tests.support.source_tree import ROOT
 
-ARTIFACTS = ROOT / "tests/artifacts"
-AXE = ROOT / "tests/adapters/web/vendor/axe.min.js"
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 360)
 PICTURES = {(1280, "light"), (360, "dark")}
@@ -69,13 +66,10 @@ async def look(page: Page, name: str) -> list[str]:
 
 async def examine(page: Page, width: int) -> list[str]:
     """Return the violations that axe finds, and whether the page is wider than the screen."""
-    if not await page.evaluate("Boolean(window.axe)"):
-        # Evaluated, because the page's policy lets no script tag in.
-        await page.evaluate(AXE.read_text("utf-8"))
-    found = await page.evaluate("axe.run().then(({violations}) => violations.map(v => `${v.id}: ${v.nodes[0].html}`))")
+    found = await list_violations(page)
     if await page.evaluate("document.documentElement.scrollWidth") > width:
         found.append("it is wider than the screen")
-    return [str(violation) for violation in found]
+    return found
 
 
 HOSTILE = '<img src=x onerror="document.title=1">'

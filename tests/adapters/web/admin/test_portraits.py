@@ -10,8 +10,8 @@ from PIL import Image
 from playwright.async_api import Browser, FilePayload, expect
 from sqlalchemy.exc import DBAPIError
 
-from tests.adapters.web.admin.conftest import ARTIFACTS, TOKEN, admin_window, look, make_person, post
-from tests.adapters.web.browser import Window, open_window
+from tests.adapters.web.admin.conftest import TOKEN, admin_window, look, make_person, post
+from tests.adapters.web.browser import ARTIFACTS, Window, open_window
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_page_chats import examine
 from tests.support.pictures import picture
