@@ -112,10 +112,10 @@ async def lose_the_last_commits(pair: Replicas, parley: Parley) -> asyncio.Task[
     await send(parley, range(2, 5))
     await parley.platform.wait_for(5)
     await store(parley, "slow and lost")
-    waiting = asyncio.create_task(parley.ask("slow and lost, too"))
+    call = asyncio.create_task(parley.ask("slow and lost, too"))
     await parley.model.until(8)
     await pair.fail_over()
-    return waiting
+    return call
 
 
 async def test_what_asynchronous_replication_has_lost_is_told_and_its_ids_are_not_given_out_again(
@@ -131,7 +131,7 @@ async def test_what_asynchronous_replication_has_lost_is_told_and_its_ids_are_no
     model.play(answer)
     async with replicas(template, is_synchronous=False) as pair, open_parley(settings, pair.address, model) as parley:
         with parley.app.events.failovers.observed(times.append):
-            waiting = await lose_the_last_commits(pair, parley)
+            call = await lose_the_last_commits(pair, parley)
             await until(parley, "SELECT count(*) = 2 AND max(lost_messages) = 5 FROM database_histories")
 
         # So long before the failure, platforms read messages again.
@@ -140,7 +140,7 @@ async def test_what_asynchronous_replication_has_lost_is_told_and_its_ids_are_no
         assert "database_failed_over" in capsys.readouterr().out
         # Who waits for an answer over a connection hears that the message is gone.
         async with asyncio.timeout(60):
-            assert (await waiting).error == "lost"
+            assert (await call).error == "lost"
         is_over.set()
         # The platform repeats what was lost.
         await store(parley, "slow and lost")

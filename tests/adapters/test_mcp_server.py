@@ -75,10 +75,10 @@ async def running(address: Address, home: Path) -> AsyncIterator[tuple[Process, 
 async def url(settings: Settings, address: Address) -> AsyncIterator[str]:
     """The address of such a server on the test's database; another process would cost seconds and show nothing more."""
     public = {"api_token": SecretStr(TOKEN), "public_url": "https://chat.example.org"}
-    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     async with open_app(settings.model_copy(update=public), address) as app:
-        serving = asyncio.create_task(serve_http(app, ModuleServer(app, ()), 0, on_start=told.set_result))
-        yield await told
+        serving = asyncio.create_task(serve_http(app, ModuleServer(app, ()), 0, on_start=endpoint.set_result))
+        yield await endpoint
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
 

@@ -133,7 +133,7 @@ def simulate(costs: Costs, rate: int, turns: int = SIMULATED_TURNS, seed: int = 
     worker_cores = math.ceil(rate * costs.own / MOST_BUSY)
     postgres_cores = math.ceil(rate * costs.postgres / MOST_BUSY)
     workers, postgres = Cores(clock, worker_cores), Cores(clock, postgres_cores)
-    disk, added = Disk(clock, costs.flush), []
+    disk, delays = Disk(clock, costs.flush), []
 
     def begin() -> None:
         began = clock.now
@@ -142,7 +142,7 @@ def simulate(costs: Costs, rate: int, turns: int = SIMULATED_TURNS, seed: int = 
         def go_on() -> None:
             stage = next(stages, None)
             if stage is None:
-                added.append(1000 * (clock.now - began - costs.model))
+                delays.append(1000 * (clock.now - began - costs.model))
             else:
                 stage(go_on)
 
@@ -165,8 +165,8 @@ def simulate(costs: Costs, rate: int, turns: int = SIMULATED_TURNS, seed: int = 
         rate,
         worker_cores,
         postgres_cores,
-        middle=percentile(tuple(added), 50),
-        tail=percentile(tuple(added), 99),
+        middle=percentile(tuple(delays), 50),
+        tail=percentile(tuple(delays), 99),
         flushes=disk.flushes / clock.now,
     )
 

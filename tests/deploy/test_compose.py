@@ -144,10 +144,10 @@ def test_every_image_of_others_is_named_by_version_and_digest() -> None:
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_missing_secret_is_named_with_the_remedy(name: str) -> None:
-    refused = compose("--profile", "single", "config", variables={**SECRETS, name: ""})
+    refusal = compose("--profile", "single", "config", variables={**SECRETS, name: ""})
 
-    assert refused.returncode != 0
-    assert f"set {name} in .env" in refused.stderr
+    assert refusal.returncode != 0
+    assert f"set {name} in .env" in refusal.stderr
 
 
 def test_the_example_has_every_name_that_compose_reads() -> None:

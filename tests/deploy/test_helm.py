@@ -133,12 +133,12 @@ def value_of(values: dict[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def with_value(values: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    changed = copy.deepcopy(values)
-    inner = changed
+    change = copy.deepcopy(values)
+    inner = change
     for name in path[:-1]:
         inner = inner.setdefault(name, {})
     inner[path[-1]] = value
-    return changed
+    return change
 
 
 @pytest.mark.parametrize("values", [SINGLE, SPLIT, CLUSTER, OPEN, SCALED, WHOLE], ids="-".join)
@@ -179,10 +179,10 @@ def test_every_value_has_an_effect(name: str) -> None:
     ],
 )
 def test_values_that_make_no_sense_are_refused_with_the_remedy(values: dict[str, Any], sentence: str) -> None:
-    refused = run_helm("template", "chat", values=values)
+    refusal = run_helm("template", "chat", values=values)
 
-    assert refused.returncode != 0
-    assert sentence in refused.stderr
+    assert refusal.returncode != 0
+    assert sentence in refusal.stderr
 
 
 @pytest.mark.parametrize("values", [SINGLE, WHOLE], ids=["single", "whole"])

@@ -55,9 +55,9 @@ async def test_a_server_that_was_set_up_ahead_moves_and_is_listed(operator: Oper
         assert prepared == ["a is ready, as cell 0", "b is ready, as cell 1"]
     assert operator.shell.says("server", "list").strip() == "All servers live in a."
 
-    told = operator.move()
-    assert "Nothing was moved; --yes moves it." in told
-    assert "servers" in told
+    output = operator.move()
+    assert "Nothing was moved; --yes moves it." in output
+    assert "servers" in output
     assert operator.shell.says("server", "list").strip() == "All servers live in a."
 
     assert "test guild lives in b now: 1 rows." in operator.move("b", "--yes")

@@ -59,7 +59,7 @@ def supervised(arguments: str) -> "Iterator[subprocess.Popen[str]]":
         running.communicate()
 
 
-def read(running: "subprocess.Popen[str]", count: int) -> list[dict[str, object]]:
+def read_lines(running: "subprocess.Popen[str]", count: int) -> list[dict[str, object]]:
     """Return the next lines of the log."""
     assert running.stderr is not None
     return [json.loads(running.stderr.readline()) for _ in range(count)]
@@ -73,7 +73,7 @@ def read_pid(running: "subprocess.Popen[str]") -> int:
 
 def test_what_ends_at_once_is_started_again_with_growing_pauses_and_its_cause_is_told() -> None:
     with supervised("[serve, die], on_ready=lambda: None") as running:
-        lines = read(running, 3)
+        lines = read_lines(running, 3)
 
     assert [line["restart_seconds"] for line in lines] == [1.0, 2.0, 4.0]
     assert {(line["event"], line["worker"], line["cause"]) for line in lines} == {("worker_ended", 2, "SIGKILL")}
@@ -159,7 +159,7 @@ def test_a_log_that_nobody_reads_any_more_ends_nobody(number: signal.Signals) ->
 def test_an_end_by_a_signal_without_a_name_is_told() -> None:
     program = "lambda child: os.kill(os.getpid(), signal.SIGRTMIN + 1)"
     with supervised(f"[serve, {program}], on_ready=lambda: None") as running:
-        (line,) = read(running, 1)
+        (line,) = read_lines(running, 1)
 
     assert line["cause"] == f"signal {signal.SIGRTMIN + 1}"
 
@@ -168,7 +168,7 @@ def test_a_process_that_can_not_be_started_is_tried_again_while_the_others_run()
     limit = "__import__('resource').setrlimit(__import__('resource').RLIMIT_NOFILE, (3, 4096))"
     with supervised(f"[serve, serve], on_ready=lambda: {limit}") as running:
         pid = read_pid(running)
-        lines = read(running, 2)
+        lines = read_lines(running, 2)
         assert is_alive(pid)
 
     assert [(line["event"], line["worker"], line["restart_seconds"]) for line in lines] == [

@@ -88,8 +88,8 @@ class Run:
 @asynccontextmanager
 async def opened_run(shell: Shell, model: OpenAIStub) -> AsyncIterator[Run]:
     """Start `parley run` as its users do, and wait for both workers."""
-    held = Held()
-    model.play(held.answer)
+    gate = Held()
+    model.play(gate.answer)
     log = shell.folder / "log"
     # A file, because nobody reads a pipe meanwhile.
     with log.open("w") as file:
@@ -98,11 +98,11 @@ async def opened_run(shell: Shell, model: OpenAIStub) -> AsyncIterator[Run]:
         starting = running_parley(cold, "run", until="Ctrl+C stops it", PORT="0", WORKERS="2", **settings)
         running, lines = await asyncio.to_thread(starting.__enter__)
         try:
-            run = Run(shell, running, lines, held, log)
+            run = Run(shell, running, lines, gate, log)
             await run.until_ready()
             yield run
         finally:
-            held.is_open.set()
+            gate.is_open.set()
             await asyncio.to_thread(starting.__exit__, None, None, None)
 
 

@@ -95,7 +95,7 @@ async def test_one_of_two_listeners_listens_and_the_other_follows(
     async with scene.opened(address, model) as first:
         second = MatrixPlatform(scene.own)
         await second.open(first.parley.app)
-        waiting = asyncio.create_task(second.listen(first.parley.app))
+        listener = asyncio.create_task(second.listen(first.parley.app))
         try:
             await scene.ann.says(scene.direct, "one")
             await scene.hears("First.")
@@ -106,8 +106,8 @@ async def test_one_of_two_listeners_listens_and_the_other_follows(
             await scene.ann.says(scene.direct, "two")
             await scene.hears("Second.")
         finally:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
             await second.aclose()
         assert await first.parley.sql(SAID) == [("one",), ("two",)]
 

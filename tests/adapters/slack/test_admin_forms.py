@@ -53,11 +53,11 @@ async def test_the_six_acts_are_done_undone_and_audited(office: Scene) -> None:
     for label, fields, sentence in acts:
         before = await snapshot(office.parley)
         form = await (await office.ann.presses(office.general, whisper, label)).view()
-        sent = await office.ann.submits(form, **fields)
-        assert sentence in read_view(sent), label
+        submission = await office.ann.submits(form, **fields)
+        assert sentence in read_view(submission), label
         assert await snapshot(office.parley) != before
         # The view is what the acknowledgement has made of it.
-        result = form | {"blocks": [{"block_id": "b", **block} for block in sent.response["view"]["blocks"]]}
+        result = form | {"blocks": [{"block_id": "b", **block} for block in submission.response["view"]["blocks"]]}
         await office.ann.presses_in_view(result, "Take it back")
         await view_after(office, form, "Row ")
         assert await snapshot(office.parley) == before, label

@@ -97,8 +97,8 @@ async def test_characters_that_no_table_can_keep_are_no_fault_of_ours_in_any_add
 
     assert [(response.url, response.status_code) for response in responses if response.status_code >= 500] == []
     if "%00" in mark:
-        found = next(response for response in responses if "page/search?" in str(response.url))
-        assert (found.status_code, found.json()["error"]["code"]) == (400, "invalid_request")
+        results = next(response for response in responses if "page/search?" in str(response.url))
+        assert (results.status_code, results.json()["error"]["code"]) == (400, "invalid_request")
 
 
 async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]:

@@ -18,10 +18,10 @@ async def begins(
 ) -> httpx.Response:
     """Say something in place of a turn, and wait for its answer."""
     body: dict[str, Any] = {"turn_id": turn, "event_id": event} | ({"content": content} if content else {})
-    begun = await browser.post("/page/chats/c1/branches", json=body)
-    if begun.status_code == 200:
+    branch = await browser.post("/page/chats/c1/branches", json=body)
+    if branch.status_code == 200:
         await browser.get("/chat/events", params={"event_id": event})
-    return begun
+    return branch
 
 
 async def chooses(browser: httpx.AsyncClient, turn: int) -> int:
@@ -29,7 +29,7 @@ async def chooses(browser: httpx.AsyncClient, turn: int) -> int:
     return (await browser.put("/page/chats/c1/branch", json={"turn_id": turn})).status_code
 
 
-async def shown(browser: httpx.AsyncClient) -> list[tuple[str, str, str]]:
+async def read_page(browser: httpx.AsyncClient) -> list[tuple[str, str, str]]:
     """Return what the page shows of each turn: what was said, the answer, and which of how many it is."""
     return [
         (
@@ -67,10 +67,10 @@ async def test_a_branch_is_said_chosen_and_left_and_the_model_sees_no_other(site
         after_edit = prompt_of(site)
         await begins(ann, second, "I have a blue kettle", "b1")
         await begins(ann, (await turns_of(ann))[-1]["turn_id"], event="b2")
-        again = await shown(ann)
+        again = await read_page(ann)
         await chooses_to_and_fro(site, ann, second=second, edited=(await turns_of(ann))[-1]["branch"]["previous"])
         await begins(ann, first, "about coffee", "b3")
-        from_the_beginning = await shown(ann)
+        from_the_beginning = await read_page(ann)
 
     assert ("red pot" in after_edit, "two cups" in after_edit, "about tea" in after_edit) == (False, False, True)
     assert [entry[0] for entry in again] == ["about tea", "I have a blue kettle"]
@@ -83,7 +83,7 @@ async def test_a_branch_is_said_chosen_and_left_and_the_model_sees_no_other(site
 async def chooses_to_and_fro(site: Site, ann: httpx.AsyncClient, *, second: int, edited: int) -> None:
     """Choose the first branch, go on in it, leave it, and come back."""
     assert await chooses(ann, second) == 200
-    assert await shown(ann) == [
+    assert await read_page(ann) == [
         ("about tea", "You said: about tea", ""),
         ("I have a red pot", "You said: I have a red pot", "1/3"),
         ("and two cups", "You said: and two cups", ""),
@@ -94,9 +94,12 @@ async def chooses_to_and_fro(site: Site, ann: httpx.AsyncClient, *, second: int,
     assert (await ann.get("/page/search", params={"words": "kettle"})).json()["matches"] == []
     assert "kettle" not in (await ann.get("/page/chats/c1/export")).text
     assert await chooses(ann, edited) == 200
-    assert [(entry[0], entry[2]) for entry in await shown(ann)] == [("about tea", ""), ("I have a blue kettle", "2/3")]
+    assert [(entry[0], entry[2]) for entry in await read_page(ann)] == [
+        ("about tea", ""),
+        ("I have a blue kettle", "2/3"),
+    ]
     assert await chooses(ann, second) == 200
-    said = [entry[0] for entry in await shown(ann)]
+    said = [entry[0] for entry in await read_page(ann)]
     assert said == ["about tea", "I have a red pot", "and two cups", "which colour?"]
 
 

@@ -75,11 +75,11 @@ async def test_an_erased_chat_leaves_nothing_but_the_ledger(site: Site) -> None:
         await sends(bob, "hello", chat="c1", event_id="e4")
         deleted = await ann.delete("/page/chats/c1")
         again = await ann.delete("/page/chats/c1")
-        left: Any = await messages_of(ann, "c1")
+        rest: Any = await messages_of(ann, "c1")
         other: Any = await messages_of(ann, "c2")
 
     assert (deleted.status_code, again.status_code) == (200, 404)
-    assert (left["turns"], left["replies"], len(other["turns"])) == ([], [], 1)
+    assert (rest["turns"], rest["replies"], len(other["turns"])) == ([], [], 1)
     for table in ("messages", "memories", "inbox", "outbox", "file_records", "web_chats", "web_replies", "turn_events"):
         rows = await site.parley.sql(f"SELECT t::text FROM {table} AS t")  # noqa: S608  # our own names
         assert not any("secret" in row[0] or "list.txt" in row[0] or "Tea" in row[0] for row in rows), table
@@ -206,13 +206,13 @@ async def test_messages_about_the_same_are_found_behind_those_with_the_words(sit
         await sends(bob, "My boats are mine", chat="c1", event_id="e3")
         while await owner.fetchval(UNREMEMBERED):  # noqa: ASYNC110  # the database tells nobody
             await asyncio.sleep(0.02)
-        found = (await ann.get("/page/search", params={"words": "boats"})).json()["matches"]
+        results = (await ann.get("/page/search", params={"words": "boats"})).json()["matches"]
         exact = (await ann.get("/page/search", params={"words": "boating"})).json()["matches"]
         nobody = (await bob.get("/page/search", params={"words": "tea"})).json()["matches"]
         wordless = [(await ann.get("/page/search", params={"words": w})).json()["matches"] for w in ("%", "\u200b")]
 
-    assert {(match["chat"], match["is_similar"]) for match in found} == {("c1", True)}
-    assert "We went boating on the Otter" in {match["snippet"] for match in found}
+    assert {(match["chat"], match["is_similar"]) for match in results} == {("c1", True)}
+    assert "We went boating on the Otter" in {match["snippet"] for match in results}
     assert {(match["chat"], match["is_similar"]) for match in exact} == {("c1", False)}
     assert (nobody, wordless) == ([], [[], []])
 
@@ -236,13 +236,13 @@ async def test_a_search_waits_for_nobody_elses_embedder_and_pays_none_that_a_tur
         while await owner.fetchval(WITHOUT_VECTORS):  # noqa: ASYNC110  # the database tells nobody
             await asyncio.sleep(0.02)
         model.before_embedding = wait
-        waiting = [asyncio.create_task(who.get("/page/search", params={"words": "boats"})) for who in (ann, bob)]
-        for _ in waiting:
+        tasks = [asyncio.create_task(who.get("/page/search", params={"words": "boats"})) for who in (ann, bob)]
+        for _ in tasks:
             await entered.get()
         free = await cat.get("/page/search", params={"words": "boats"})
-        is_waiting = not any(task.done() for task in waiting)
+        is_waiting = not any(task.done() for task in tasks)
         gate.set()
-        await asyncio.gather(*waiting)
+        await asyncio.gather(*tasks)
         for refusing in ("UPDATE users SET token_budget_monthly = 1", PAUSED):
             await owner.execute(refusing)
             refused = await ann.get("/page/search", params={"words": "boating"})
@@ -255,7 +255,7 @@ async def test_messages_are_found_by_their_words_and_exported(site: Site) -> Non
     async with site.browser("ann") as ann:
         await sends(ann, "Oolong is 100% my favourite_tea\\", chat="c1", event_id="e1")
         await sends(ann, "pots", chat="c2", event_id="e2")
-        found = {
+        results = {
             words: [
                 (match["chat"], match["is_own"])
                 for match in (await ann.get("/page/search", params={"words": words})).json()["matches"]
@@ -268,7 +268,7 @@ async def test_messages_are_found_by_their_words_and_exported(site: Site) -> Non
         wrong = await ann.get("/page/chats/c1/export", params={"format": "exe"})
 
     both = [("c1", False), ("c1", True)]
-    assert {words: sorted(matches) for words, matches in found.items()} == {
+    assert {words: sorted(matches) for words, matches in results.items()} == {
         "OOLONG favour": both,
         "100%": both,
         "%": both,

@@ -98,9 +98,9 @@ async def test_files_are_shown_before_they_are_sent_and_refused_when_they_are_to
     await window.page.locator("#text").press("Enter")
     await expect(window.answer()).to_have_attribute("aria-busy", "false")
     await window.page.reload()
-    sent = window.page.locator(".person a.download img")
-    await expect(sent).to_be_visible()
-    assert await sent.evaluate("image => image.decode().then(() => image.naturalWidth > 0)")
+    attachment = window.page.locator(".person a.download img")
+    await expect(attachment).to_be_visible()
+    assert await attachment.evaluate("image => image.decode().then(() => image.naturalWidth > 0)")
 
 
 async def test_keys_stop_an_answer_and_lead_to_the_box(window: Window, site: Site) -> None:

@@ -98,9 +98,9 @@ async def test_a_persona_that_is_removed_meanwhile_is_not_there(site: Site) -> N
             choosing = asyncio.create_task(ann.put("/page/chats/c1/choices", json={"persona_id": poet}))
             while not await admin.fetchval(WAITING):  # noqa: ASYNC110  # the database tells nobody
                 await asyncio.sleep(0.02)
-        refused = await choosing
+        refusal = await choosing
 
-    assert (refused.status_code, refused.json()["error"]["message"]) == (404, NOT_OPEN)
+    assert (refusal.status_code, refusal.json()["error"]["message"]) == (404, NOT_OPEN)
 
 
 async def test_what_is_not_open_is_not_there_and_counts_no_more(site: Site) -> None:
@@ -108,8 +108,8 @@ async def test_what_is_not_open_is_not_there_and_counts_no_more(site: Site) -> N
     poet, auditor = await define(site, "Poet", open_to="user"), await define(site, "Auditor", open_to="admin")
     await site.parley.sql("SELECT admin.open_model('openai/large'), admin.open_model('openai/elsewhere')")
     async with site.browser() as ann, site.browser("eve") as eve:
-        refused = await sends(ann, "hello", choices=json.dumps({"persona_id": poet}))
-        assert (refused.status_code, refused.json()["error"]["message"]) == (404, NOT_OPEN)
+        refusal = await sends(ann, "hello", choices=json.dumps({"persona_id": poet}))
+        assert (refusal.status_code, refusal.json()["error"]["message"]) == (404, NOT_OPEN)
         assert await site.parley.sql("SELECT id FROM conversations") == []
         await site.parley.sql("UPDATE users SET permission_level = 'user'")
         wrong: list[dict[str, Any]] = [{"persona_id": auditor}, {"persona_id": 2**40}]

@@ -54,10 +54,10 @@ async def test_a_chat_of_2000_messages_opens_at_its_end_and_goes_back_without_en
 
         # What is read stays where it is while earlier messages come before it.
         await page.locator("#scroll").evaluate("pane => { pane.scrollTop = 300 }")
-        seen = page.locator(".bubble", has_text="question 972")
-        before = await seen.evaluate("bubble => bubble.getBoundingClientRect().top")
+        bubble = page.locator(".bubble", has_text="question 972")
+        before = await bubble.evaluate("bubble => bubble.getBoundingClientRect().top")
         await expect(page.locator(".bubble", has_text="question 941")).to_be_attached()
-        assert abs(await seen.evaluate("bubble => bubble.getBoundingClientRect().top") - before) < 2
+        assert abs(await bubble.evaluate("bubble => bubble.getBoundingClientRect().top") - before) < 2
         messages = page.locator(".message")
         while (count := await messages.count()) < 2000:
             await page.locator("#scroll").evaluate("pane => { pane.scrollTop = 0 }")

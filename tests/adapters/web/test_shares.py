@@ -45,7 +45,7 @@ async def test_a_chat_is_shared_by_its_menu_and_the_link_is_ended(site: Site, ch
             assert not any(
                 hidden in text for hidden in ("private note", "signature", "Later", "On it", "remember", "files/")
             )
-            assert not [*await reader.context.cookies(), *(each for each in reader.requests if "evil.example" in each)]
+            assert not [*await reader.context.cookies(), *(url for url in reader.requests if "evil.example" in url)]
             await examine(reader.page, "shared-1280-dark")
         await page.get_by_role("button", name="This chat").click()
         await page.get_by_role("button", name="Share").click()
@@ -77,26 +77,26 @@ async def test_a_link_that_is_wrong_has_ended_or_lost_its_chat_is_like_none(site
         for chat in ("c1", "c2", "c3"):
             await sends(ann, f"about {chat}", chat=chat, event_id=chat)
         await sends(ann, "/help", chat="commands", event_id="e4")
-        made: list[Any] = [
+        shares: list[Any] = [
             (await ann.post(f"/page/chats/{chat}/shares", json={})).json() for chat in ("c1", "c2", "c3")
         ]
         listed = (await ann.get("/page/shares")).json()["shares"]
         theirs = [
             (await bob.post("/page/chats/c1/shares", json={})).status_code,
-            (await bob.delete(f"/page/shares/{made[0]['id']}")).status_code,
+            (await bob.delete(f"/page/shares/{shares[0]['id']}")).status_code,
             (await ann.post("/page/chats/commands/shares", json={})).status_code,
             (await ann.post("/page/chats/c1/shares", json={"days": 91})).status_code,
             len((await bob.get("/page/shares")).json()["shares"]),
         ]
-        paths = [urlsplit(share["url"]).path for share in made]
+        paths = [urlsplit(share["url"]).path for share in shares]
         open_page = await reader.get(paths[0])
-        await site.parley.sql("UPDATE web_shares SET expires_at = now() WHERE id = :id", id=made[0]["id"])
+        await site.parley.sql("UPDATE web_shares SET expires_at = now() WHERE id = :id", id=shares[0]["id"])
         await ann.delete("/page/chats/c2")
-        await ann.delete(f"/page/shares/{made[2]['id']}")
+        await ann.delete(f"/page/shares/{shares[2]['id']}")
         token = paths[0].rpartition("/")[2]
         wrong = [await reader.get(f"/shared/{key}") for key in ("x", f"9{token}", f"{token[:-1]}x", "é", "1.")]
         ended = [await reader.get(path) for path in paths]
-        again = await ann.delete(f"/page/shares/{made[2]['id']}")
+        again = await ann.delete(f"/page/shares/{shares[2]['id']}")
 
     assert [share["title"] for share in listed] == ["about c3", "about c2", "about c1"]
     assert theirs == [404, 404, 404, 400, 0]

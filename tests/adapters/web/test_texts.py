@@ -46,14 +46,14 @@ class Spoken(HTMLParser):
 
 def list_used() -> set[str]:
     """Return the keys that pages and scripts name."""
-    used = {key for path in PAGES for key in PLACEHOLDER.findall(path.read_text("utf-8"))}
+    keys = {key for path in PAGES for key in PLACEHOLDER.findall(path.read_text("utf-8"))}
     for path in SCRIPTS:
         script = read_script(path)
-        used |= set(re.findall(r"\btexts\.(\w+)", script))
+        keys |= set(re.findall(r"\btexts\.(\w+)", script))
         # The state of a tool card is the end of its text's key.
         beginnings = tuple(re.findall(r"texts\[`(\w+)\$", script))
-        used |= {key for key in catalogue() if beginnings and key.startswith(beginnings)}
-    return used
+        keys |= {key for key in catalogue() if beginnings and key.startswith(beginnings)}
+    return keys
 
 
 def read_script(path: Path) -> str:

@@ -26,7 +26,7 @@ def is_title(body: Body) -> bool:
     return str(body["messages"][0]["content"]).startswith("You name conversations")
 
 
-def named(title: Reply | str) -> Any:
+def title_reply(title: Reply | str) -> Any:
     """Return a script that names chats like this, and answers all else."""
 
     def play(body: Body, _number: int) -> Reply:
@@ -54,7 +54,7 @@ async def name_chats(parley: Parley, *, times: int = 1) -> None:
 
 @NAMED
 async def test_a_title_appears_in_all_windows_and_stays_text(site: Site, chromium: Browser) -> None:
-    site.parley.model.play(named(HOSTILE))
+    site.parley.model.play(title_reply(HOSTILE))
     async with open_window(chromium, site.link("ann")) as writer, open_window(chromium, site.link("ann")) as other:
         await writer.says("how do I brew oolong?")
         await expect(writer.answer().locator(".text")).to_have_text("Noted.")
@@ -72,7 +72,7 @@ async def test_a_title_appears_in_all_windows_and_stays_text(site: Site, chromiu
 @NAMED
 async def test_a_title_is_paid_by_its_person_and_comes_behind_the_name_that_the_person_gives(site: Site) -> None:
     parley = site.parley
-    parley.model.play(named("Oolong brewing"))
+    parley.model.play(title_reply("Oolong brewing"))
     async with site.browser("ann") as ann, site.browser("bob") as bob:
         await sends(bob, "hello", chat="c1", event_id="e2")
         await parley.sql(
@@ -98,17 +98,17 @@ async def test_a_title_is_paid_by_its_person_and_comes_behind_the_name_that_the_
 
 @NAMED
 async def test_without_a_title_a_chat_is_called_after_its_first_message(site: Site) -> None:
-    asked = []
+    counts = []
     async with site.browser("ann") as ann:
         await sends(ann, "about tea", chat="c1", event_id="e1")
         for reply in (Fault(400), Answer("**"), Answer("A title that was cu", finish_reason="length"), Answer("Late")):
-            site.parley.model.play(named(reply))
+            site.parley.model.play(title_reply(reply))
             await name_chats(site.parley)
-            asked.append(len(requests_for_titles(site.parley)))
+            counts.append(len(requests_for_titles(site.parley)))
         chats = (await ann.get("/page/chats")).json()["chats"]
 
     assert [chat["title"] for chat in chats] == ["about tea"]
-    assert asked[0] < asked[1] < asked[2] == asked[3]
+    assert counts[0] < counts[1] < counts[2] == counts[3]
 
 
 @NAMED
@@ -138,22 +138,22 @@ async def test_a_branch_that_is_left_and_a_chat_that_is_erased_get_no_title(site
     assert [chat["title"] for chat in chats] == ["about tea"]
     assert [tuple(row) for row in await parley.sql("SELECT title, attempts FROM conversation_titles")] == [(None, 1)]
     # What the call for the other branch holds is charged by who reads the chat next.
-    held = await parley.sql("SELECT tokens_reserved, (SELECT sum(tokens) FROM budget_reservations) FROM users")
-    assert held[0][0] == held[0][1]
+    reserved = await parley.sql("SELECT tokens_reserved, (SELECT sum(tokens) FROM budget_reservations) FROM users")
+    assert reserved[0][0] == reserved[0][1]
     await name_chats(parley)
     estimates = await parley.sql("SELECT input_tokens FROM token_logs WHERE purpose = 'title' AND is_estimated")
-    assert [row.input_tokens for row in estimates] == [held[0][0]]
+    assert [row.input_tokens for row in estimates] == [reserved[0][0]]
     assert await parley.value("SELECT sum(tokens_reserved) FROM users") == 0
 
 
 @NAMED
 async def test_a_title_goes_with_what_it_was_made_of(site: Site) -> None:
     parley = site.parley
-    parley.model.play(named("Secret of Falcon"))
+    parley.model.play(title_reply("Secret of Falcon"))
     async with site.browser("ann") as ann:
         await sends(ann, "about Falcon", chat="c1", event_id="e1")
         await name_chats(parley)
-        parley.model.play(named("Tea"))
+        parley.model.play(title_reply("Tea"))
         await begins(ann, (await turns_of(ann))[0]["turn_id"], "about tea")
         left = await parley.sql("SELECT title FROM conversation_titles WHERE title <> 'Tea'")
         await name_chats(parley)
@@ -179,7 +179,7 @@ async def test_a_title_goes_with_what_it_was_made_of(site: Site) -> None:
 @NAMED
 async def test_a_turn_of_many_messages_and_a_window_that_is_too_small_end_the_attempt(site: Site) -> None:
     parley = site.parley
-    parley.model.play(named("Long"))
+    parley.model.play(title_reply("Long"))
     async with site.browser("ann") as ann:
         await sends(ann, "about tea", chat="c1", event_id="e1")
         await parley.sql(

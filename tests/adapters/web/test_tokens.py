@@ -17,8 +17,8 @@ from tests.support.summaries import remembered
 async def token(site: Site, owner: asyncpg.Connection) -> str:
     """A token of Ann, who has written before."""
     await site.posts("hello")
-    made: str = await owner.fetchval("SELECT admin.create_token('test', 'ann')")
-    return made
+    text: str = await owner.fetchval("SELECT admin.create_token('test', 'ann')")
+    return text
 
 
 @pytest.fixture
@@ -104,14 +104,14 @@ async def test_what_others_own_can_t_be_named(site: Site, ann: httpx.AsyncClient
 
     # The channel and the event of Bob's message, as they stand in the tables.
     mine = (await ann.post("/v1/messages", json=body("And?", platform_channel_id="bobs", platform_event_id="e"))).json()
-    missing = await ann.get("/v1/conversations/999999/events")
+    absence = await ann.get("/v1/conversations/999999/events")
 
     assert mine["content"] == "You said: And?"
     assert mine["conversation_id"] != theirs["conversation_id"]
     assert "4711" not in str(site.parley.model.requests[-1].body)
     for conversation in (theirs, shared):
-        refused = await ann.get(f"/v1/conversations/{conversation['conversation_id']}/events")
-        assert (refused.status_code, refused.text) == (missing.status_code, missing.text)
+        refusal = await ann.get(f"/v1/conversations/{conversation['conversation_id']}/events")
+        assert (refusal.status_code, refusal.text) == (absence.status_code, absence.text)
     # A place in which Ann began, and the program let Bob write, too.
     events = await ann.get(f"/v1/conversations/{mixed['conversation_id']}/events")
     assert "hello" in events.text
@@ -125,8 +125,8 @@ async def test_what_others_own_can_t_be_named(site: Site, ann: httpx.AsyncClient
 async def test_a_token_may_what_its_scopes_say(site: Site, owner: asyncpg.Connection, token: str) -> None:
     question = {"messages": [{"role": "user", "content": "x"}]}
     for scopes, allowed in (("chat", (200, 403)), (" READ ", (403, 200)), ("read, chat", (200, 200))):
-        made = await owner.fetchval("SELECT admin.create_token('test', 'ann', $1)", scopes)
-        headers = {"Authorization": f"Bearer {made}"}
+        text = await owner.fetchval("SELECT admin.create_token('test', 'ann', $1)", scopes)
+        headers = {"Authorization": f"Bearer {text}"}
         said = await site.client.post("/v1/chat/completions", json=question, headers=headers)
         read = await site.client.get("/v1/models", headers=headers)
 

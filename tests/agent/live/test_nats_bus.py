@@ -70,7 +70,7 @@ class Pair:
             return await self.door.follow(content)
 
 
-def shown(events: list[Event]) -> str:
+def text_of(events: list[Event]) -> str:
     """Return the text that a reader of these events has seen live."""
     return "".join(str(event.payload["text"]) for event in events if event.name == "text_delta")
 
@@ -130,15 +130,15 @@ async def test_jobs_and_texts_go_over_the_bus_alone_and_nobody_else_reads_them(p
 
     events = await pair.read()
 
-    assert shown(events) == TEXT
+    assert text_of(events) == TEXT
     assert pair.notified == []
     assert {message.subject for message in pair.stranger.messages} == {
         f"{pair.prefix}.{TURNS}",
         f"{pair.prefix}.{JOBS}",
     }
-    sent = b"".join(message.data for message in pair.stranger.messages)
-    assert b"answer" not in sent
-    assert b"inbox" not in sent
+    messages = b"".join(message.data for message in pair.stranger.messages)
+    assert b"answer" not in messages
+    assert b"inbox" not in messages
 
 
 async def test_what_strangers_send_shows_nobody_anything_and_stops_nothing(
@@ -147,11 +147,11 @@ async def test_what_strangers_send_shows_nobody_anything_and_stops_nothing(
     teller = Teller()
     model.play(teller.answer)
     accepted = await pair.door.accept("hello", wants_stream=True)
-    following = pair.door.app.events.follow(accepted.inbox_id)
-    events = [await anext(following)]
+    deltas = pair.door.app.events.follow(accepted.inbox_id)
+    events = [await anext(deltas)]
     teller.is_read.set()
-    while not shown(events):
-        events.append(await anext(following))
+    while not text_of(events):
+        events.append(await anext(deltas))
     genuine = [message for message in pair.stranger.messages if message.subject.endswith(TURNS)]
     subject = f"{pair.prefix}.{TURNS}"
     forged = json.dumps(
@@ -179,10 +179,10 @@ async def test_what_strangers_send_shows_nobody_anything_and_stops_nothing(
     await pair.stranger.send(f"{pair.prefix}.{JOBS}", b"garbage", b"")
     teller.may_end.set()
     async with asyncio.timeout(60):
-        events += [event async for event in following]
+        events += [event async for event in deltas]
 
-    assert shown(events) == TEXT
-    assert shown(await pair.read()) == TEXT
+    assert text_of(events) == TEXT
+    assert text_of(await pair.read()) == TEXT
     assert pair.door.app.events.notifier.bus.is_connected
     # The door and the worker say it once for each subject.
     assert capsys.readouterr().out.count("bus_message_refused") <= 4
@@ -215,7 +215,7 @@ async def test_a_flood_that_nobody_can_read_costs_looks_at_the_tables_and_no_mor
 
     async with asyncio.timeout(60):
         assert (await pair.door.app.events.response(accepted.inbox_id)).content == TEXT
-    assert shown(await pair.read()) == TEXT
+    assert text_of(await pair.read()) == TEXT
     assert capsys.readouterr().out.count("bus_notes_dropped") <= 2
 
 
@@ -242,13 +242,13 @@ async def test_a_server_that_is_killed_in_the_middle_of_a_stream_costs_what_was_
         # The text of the answer is whole, whatever was shown of it before.
         assert [event.payload["content"] for event in events if event.name == "message"] == [TEXT]
         await until(lambda: not door.app.events.notifier.bus.is_connected)
-        assert shown(await pair.read()) == TEXT
+        assert text_of(await pair.read()) == TEXT
         assert set(notified) == {TURNS, JOBS}
 
         await server.start()
         await until(lambda: bool(door.app.events.notifier.bus.is_connected))
         await until_no_notes(pair)
-        assert shown(await pair.read()) == TEXT
+        assert text_of(await pair.read()) == TEXT
 
 
 async def test_whoever_asks_for_a_reader_waits_for_no_server_that_hangs(

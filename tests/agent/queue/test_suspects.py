@@ -71,11 +71,11 @@ async def test_a_suspect_that_ran_alone_in_all_processes_is_counted_at_once(
 async def test_while_a_suspect_runs_another_worker_takes_the_jobs_of_its_process(
     settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
-    turns, taken = HeldTurns(), asyncio.Queue[Job]()
+    turns, claims = HeldTurns(), asyncio.Queue[Job]()
     async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
         database = parley.app.database
         near = Worker(database, SystemClock(), turns.run, limits=Limits(grace_seconds=0, held_seconds=3600))
-        other = Worker(database, SystemClock(), taken.put)
+        other = Worker(database, SystemClock(), claims.put)
         await parley.accept("suspect", user="ann")
         await parley.sql("UPDATE jobs SET priority = :priority", priority=SUSPECT_PRIORITY)
         async with AsyncExitStack() as stack:
@@ -91,4 +91,4 @@ async def test_while_a_suspect_runs_another_worker_takes_the_jobs_of_its_process
 
             accepted = await parley.accept("hello", user="bob")
 
-            assert (await taken.get()).inbox_id == accepted.inbox_id
+            assert (await claims.get()).inbox_id == accepted.inbox_id

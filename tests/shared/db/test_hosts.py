@@ -94,7 +94,7 @@ def test_hosts_that_can_not_be_used_are_refused_in_one_sentence(text: str, messa
 
 
 @pytest.fixture
-async def given(postgres: URL) -> AsyncIterator[Address]:
+async def server(postgres: URL) -> AsyncIterator[Address]:
     """A database over TCP, with all tables."""
     async with given_database(postgres) as address:
         await update_tables(address)
@@ -108,17 +108,17 @@ def name_both(first: Address, second: Address) -> Address:
     return Address(url, is_embedded=False)
 
 
-async def test_a_host_that_is_silent_keeps_nobody_from_the_next_one(given: Address) -> None:
-    async with networked(given) as (network, silent):
-        address = name_both(silent, given)
+async def test_a_host_that_is_silent_keeps_nobody_from_the_next_one(server: Address) -> None:
+    async with networked(server) as (network, silent):
+        address = name_both(silent, server)
         await check(address)
         network.fall_silent()
         await check(address)
-        assert address.servers.last == ("127.0.0.1", given.url.port)
+        assert address.servers.last == ("127.0.0.1", server.url.port)
 
 
-async def test_a_server_of_another_cluster_is_no_standby(given: Address) -> None:
-    address = name_both(given, given)
+async def test_a_server_of_another_cluster_is_no_standby(server: Address) -> None:
+    address = name_both(server, server)
     await check(address)
     ours = address.servers.witness.history
     assert ours is not None

@@ -84,7 +84,7 @@ async def upstream(postgres: URL) -> AsyncIterator[Address]:
 
 
 @asynccontextmanager
-async def opened(address: Address) -> AsyncIterator[Database]:
+async def open_database(address: Address) -> AsyncIterator[Database]:
     database = Database(address)
     try:
         yield database
@@ -108,7 +108,7 @@ async def beside_a_stranger(upstream: Address) -> AsyncIterator[tuple[Database, 
     """Yield the program's database and a stranger: one session serves both, and nothing resets it."""
     async with (
         shared(upstream, default_pool_size=1, server_reset_query="") as address,
-        opened(address) as database,
+        open_database(address) as database,
         stranger(address) as other,
     ):
         yield database, other
@@ -130,7 +130,7 @@ async def test_what_another_client_left_changes_nothing(upstream: Address, subte
         await program.execute("INSERT INTO memories (user_id, platform, content) VALUES (1, 'web', 'tea')")
     await run_as_owner(upstream, TRAP)
     for name, (command, query) in LEFTOVERS.items():
-        async with opened(upstream) as direct:
+        async with open_database(upstream) as direct:
             expected = await ask(direct, query)
         async with beside_a_stranger(upstream) as (database, other):
             await other.execute(command)
@@ -170,7 +170,7 @@ async def test_nothing_of_ours_is_left_for_others(upstream: Address) -> None:
 
 @pytest.mark.parametrize("failing", ["SELECT 1 / 0", "INSERT INTO users (id) VALUES (1), (1)", "SELECT nothing"])
 async def test_a_statement_that_fails_holds_no_session(upstream: Address, failing: str) -> None:
-    async with shared(upstream, default_pool_size=1) as address, opened(address) as database:
+    async with shared(upstream, default_pool_size=1) as address, open_database(address) as database:
         with pytest.raises(asyncpg.PostgresError):
             await ask(database, failing)
         assert await ask(database, "SELECT count(*) FROM users") == (0,)
@@ -179,7 +179,7 @@ async def test_a_statement_that_fails_holds_no_session(upstream: Address, failin
 async def test_a_statement_that_is_cancelled_holds_no_session(upstream: Address) -> None:
     async with (
         shared(upstream, default_pool_size=1) as address,
-        opened(address) as database,
+        open_database(address) as database,
         connected(upstream) as owner,
         asyncio.timeout(30),
     ):

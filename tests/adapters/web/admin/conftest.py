@@ -66,10 +66,10 @@ async def look(page: Page, name: str) -> list[str]:
 
 async def examine(page: Page, width: int) -> list[str]:
     """Return the violations that axe finds, and whether the page is wider than the screen."""
-    found = await list_violations(page)
+    violations = await list_violations(page)
     if await page.evaluate("document.documentElement.scrollWidth") > width:
-        found.append("it is wider than the screen")
-    return found
+        violations.append("it is wider than the screen")
+    return violations
 
 
 HOSTILE = '<img src=x onerror="document.title=1">'

@@ -182,7 +182,7 @@ async def test_a_form_counts_from_our_own_page_with_its_token_alone(site: Site) 
     before = await snapshot(site.parley)
     fields = {"act": "pause"}
     async with site.browser("ann") as ann, site.browser("eve") as eve:
-        missing = content(await ann.get("/admin/nowhere"))
+        absence = content(await ann.get("/admin/nowhere"))
         foreign, own = [TOKEN.findall((await client.get(SERVER)).text)[0] for client in (eve, ann)]
         for token in ("", "x", foreign, own[:-2]):
             assert (await ann.post(SERVER, data={"token": token, **fields})).status_code == 404
@@ -195,6 +195,6 @@ async def test_a_form_counts_from_our_own_page_with_its_token_alone(site: Site) 
             "/admin/servers/0",
             "/admin/people/x",
         ):
-            assert content(await ann.get(forged)) == missing
-        assert content(await ann.post(SERVER, data={"token": own, "act": "drop"})) == missing
+            assert content(await ann.get(forged)) == absence
+        assert content(await ann.post(SERVER, data={"token": own, "act": "drop"})) == absence
     assert await snapshot(site.parley) == before

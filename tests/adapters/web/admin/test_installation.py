@@ -51,10 +51,10 @@ async def test_settings_say_their_value_and_what_they_mean_and_of_secrets_only_t
             assert part in page
         assert TOKEN not in page
         assert "](.." not in page
-        found = (await ann.get("/admin/settings?q=largest+upload")).text
-        assert "<code>MAX_BODY_MB</code>" in found
-        assert "<code>3</code>" in found
-        assert "WAVE_WIDTH" not in found
+        results = (await ann.get("/admin/settings?q=largest+upload")).text
+        assert "<code>MAX_BODY_MB</code>" in results
+        assert "<code>3</code>" in results
+        assert "WAVE_WIDTH" not in results
         assert "There is no such setting." in (await ann.get("/admin/settings?q=nosuchthing")).text
 
 
@@ -103,12 +103,12 @@ async def test_memories_are_counted_and_read_for_a_reason_that_the_audit_keeps(s
 
 async def read_for_a_reason(site: Site, ann: httpx.AsyncClient, path: str) -> None:
     """Read what is remembered of Bob, and look at what the audit says of it."""
-    read = await post(ann, path, act="read", reason=f"Bob has asked what we keep. {HOSTILE}")
-    assert "Allergic to plums." in read.text
-    assert "Has a dog." in read.text
-    assert HOSTILE not in read.text
-    assert "stands in the audit" in read.text
-    assert 'name="entry"' not in read.text
+    memories = await post(ann, path, act="read", reason=f"Bob has asked what we keep. {HOSTILE}")
+    assert "Allergic to plums." in memories.text
+    assert "Has a dog." in memories.text
+    assert HOSTILE not in memories.text
+    assert "stands in the audit" in memories.text
+    assert 'name="entry"' not in memories.text
     entry = (await site.parley.sql("SELECT * FROM admin.audit LIMIT 1"))[0]
     assert (entry.who, entry.action, entry.table, entry.name) == ("web:ann", "read", "memories", "Bob")
     assert entry.after == {"reason": f"Bob has asked what we keep. {HOSTILE}", "memories": 2}

@@ -88,11 +88,11 @@ async def make_sage(site: Site, ann: httpx.AsyncClient) -> None:
     assert "personas_max_temperature_is_0_to_2" in refusal.text
     assert entered(refusal)["system_prompt"] == f"You are wise.\n{HOSTILE}"
     assert HOSTILE not in refusal.text
-    made = await post(ann, new, act="save", **fields)
-    assert "The persona Sage is made." in made.text
+    creation = await post(ann, new, act="save", **fields)
+    assert "The persona Sage is made." in creation.text
     entry = await newest_entry(site)
     assert (entry.who, entry.action, entry.name) == ("web:ann", "insert", "Sage")
-    assert f'name="entry" value="{entry.id}"' in made.text
+    assert f'name="entry" value="{entry.id}"' in creation.text
     taken = await post(ann, new, act="save", **fields)
     assert "There is a persona Sage already" in taken.text
 

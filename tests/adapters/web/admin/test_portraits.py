@@ -39,20 +39,23 @@ async def test_a_persona_has_a_picture_that_is_written_anew_and_taken_back(site:
     exif[0x010F] = "The Camera"
     async with site.browser("ann") as ann, site.browser("bob") as bob:
         for content in (SVG, b"GIF89a" + SVG, b"", picture()[:40], picture((9000, 9000))):
-            refused = await upload(ann, page, content)
-            assert refused.status_code == 422
-            assert 'class="refusal"' in refused.text
+            refusal = await upload(ann, page, content)
+            assert refusal.status_code == 422
+            assert 'class="refusal"' in refusal.text
         assert (await upload(ann, page, b"x" * (5 * 1024 * 1024))).status_code == 422
         assert await site.parley.value("SELECT count(*) FROM pictures") == 0
 
-        stored = await upload(ann, page, picture((400, 200), "JPEG", exif=exif))
-        assert "The persona Sage has this picture." in stored.text
-        digest = HREF.findall(stored.text)[0]
-        sent = await bob.get(f"/pictures/{digest}", headers={"Cookie": ""})
-        assert (sent.headers["content-type"], sent.headers["x-content-type-options"]) == ("image/jpeg", "nosniff")
-        assert "immutable" in sent.headers["cache-control"]
-        assert b"Camera" not in sent.content
-        assert Image.open(io.BytesIO(sent.content)).size == (256, 256)
+        response = await upload(ann, page, picture((400, 200), "JPEG", exif=exif))
+        assert "The persona Sage has this picture." in response.text
+        digest = HREF.findall(response.text)[0]
+        download = await bob.get(f"/pictures/{digest}", headers={"Cookie": ""})
+        assert (download.headers["content-type"], download.headers["x-content-type-options"]) == (
+            "image/jpeg",
+            "nosniff",
+        )
+        assert "immutable" in download.headers["cache-control"]
+        assert b"Camera" not in download.content
+        assert Image.open(io.BytesIO(download.content)).size == (256, 256)
         for missing in (digest[:-1] + ("1" if digest[-1] == "0" else "0"), digest.upper(), "..%2f" + digest, "1"):
             answer = await bob.get(f"/pictures/{missing}")
             assert (answer.status_code, answer.text) == (404, (await bob.get("/nothing")).text)
@@ -62,16 +65,16 @@ async def test_a_persona_has_a_picture_that_is_written_anew_and_taken_back(site:
 
 async def take_back(site: Site, ann: httpx.AsyncClient, page: str, digest: str) -> None:
     """The log and the versions hold the digest and no bytes; undoing and going back give a picture back."""
-    kept = "SELECT picture FROM personas WHERE name = 'Sage'"
+    query = "SELECT picture FROM personas WHERE name = 'Sage'"
     bytes_in_log = "SELECT max(length(audit_log::text)) < 2000 FROM audit_log"
     entry, action = (await site.parley.sql("SELECT id, action FROM admin.audit LIMIT 1"))[0]
     assert (action, await site.parley.value(bytes_in_log)) == ("update", True)
     assert "has its old values again" in (await post(ann, page, act="undo", entry=str(entry))).text
-    assert await site.parley.value(kept) is None
+    assert await site.parley.value(query) is None
     await post(ann, f"{page}/versions", act="roll-back", key="2")
-    assert await site.parley.value(kept) == digest
+    assert await site.parley.value(query) == digest
     assert "has no picture" in (await post(ann, page, act="no-picture")).text
-    assert await site.parley.value(kept) is None
+    assert await site.parley.value(query) is None
     # What is no picture gets into the table by no function, and no persona names one that is not there.
     for statement in (
         "SELECT admin.set_picture('Sage', convert_to('<svg>', 'UTF8'))",

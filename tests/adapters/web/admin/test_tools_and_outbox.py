@@ -61,9 +61,9 @@ async def test_servers_and_agents_are_switched_and_tools_approved(site: Site) ->
         assert kept == {"Authorization": "Bearer x"}
         await undo(site, ann, path)
         assert await site.parley.value("SELECT enabled FROM mcp_servers") is False
-        missing = await post(ann, path, act="mcp-server", key="nobody's", state="on")
-        assert missing.status_code == 422
-        assert "there are: tickets" in missing.text
+        absence = await post(ann, path, act="mcp-server", key="nobody's", state="on")
+        assert absence.status_code == 422
+        assert "there are: tickets" in absence.text
         assert "there are: guest" in (await post(ann, path, act="agent", key="archivist", permission="boss")).text
         await approve(site, ann, path)
 
@@ -121,6 +121,6 @@ async def test_replies_that_failed_are_sent_again(site: Site) -> None:
             "": "Name the reply.",
         }
         for key, sentence in refusals.items():
-            refused = await post(ann, path, page="/admin/personas/new", act="retry", key=key)
-            assert (refused.status_code, sentence in refused.text) == (422, True), key
+            refusal = await post(ann, path, page="/admin/personas/new", act="retry", key=key)
+            assert (refusal.status_code, sentence in refusal.text) == (422, True), key
         assert (await post(ann, path, page="/admin/personas/new", act="send")).status_code == 404

@@ -34,15 +34,15 @@ async def test_a_link_that_another_page_leads_to_asks_and_changes_nothing(site: 
     async with site.browser("ann") as ann, httpx.AsyncClient(base_url=site.url) as nobody:
         # From our own origin, too: a chat that somebody shows there may hold a link.
         for headers in (*FROM_ELSEWHERE, BROWSER):
-            asked = await nobody.get(site.link("mallory"), headers=headers)
-            assert "Go on as a new person?" in asked.text
-            assert "set-cookie" not in asked.headers
+            form = await nobody.get(site.link("mallory"), headers=headers)
+            assert "Go on as a new person?" in form.text
+            assert "set-cookie" not in form.headers
         # Also where nothing says where it comes from, and in whichever way: a session is not replaced by a GET.
         for headers in (*FROM_ELSEWHERE, BY_HAND, BROWSER):
-            asked = await ann.get(site.link("mallory"), headers=headers)
-            assert "You are signed in as ann." in asked.text
-            assert "set-cookie" not in asked.headers
-        assert "form-action 'self'" in asked.headers["content-security-policy"]
+            form = await ann.get(site.link("mallory"), headers=headers)
+            assert "You are signed in as ann." in form.text
+            assert "set-cookie" not in form.headers
+        assert "form-action 'self'" in form.headers["content-security-policy"]
         assert await as_whom(ann) == "You are ann"
     # Nobody has said yes: there is no such person.
     assert await site.parley.value("SELECT count(*) FROM user_platform_links WHERE platform_user_id = 'mallory'") == 0

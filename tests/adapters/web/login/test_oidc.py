@@ -69,9 +69,9 @@ def browser(site: Site) -> httpx.AsyncClient:
 
 async def begin(client: httpx.AsyncClient) -> str:
     """Click the button, go to the provider, and return where it leads back, without opening that."""
-    started = await client.post("/login/oidc")
-    match = REFRESH.search(started.text)
-    assert match is not None, started.text
+    start = await client.post("/login/oidc")
+    match = REFRESH.search(start.text)
+    assert match is not None, start.text
     async with httpx.AsyncClient(verify=NO_CERTIFICATES) as outside:
         back = urlsplit((await outside.get(unescape(match[1]))).headers["location"])
     assert back.path == CALLBACK

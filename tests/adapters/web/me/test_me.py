@@ -27,8 +27,8 @@ async def act(client: httpx.AsyncClient, path: str, **fields: Any) -> httpx.Resp
 
 def sentence(response: httpx.Response) -> str:
     """Return the sentence with which a page answers a form."""
-    found = re.search(r'class="result[^>]*>\s*<p>(.*?)</p>', response.text, re.DOTALL)
-    return unescape(found[1]) if found else response.text
+    results = re.search(r'class="result[^>]*>\s*<p>(.*?)</p>', response.text, re.DOTALL)
+    return unescape(results[1]) if results else response.text
 
 
 async def ann_with_things(site: Site, ann: httpx.AsyncClient) -> dict[str, int]:
