@@ -5,7 +5,7 @@ import { offerChoices, showChoices, takeChoices } from "./choices.js";
 import { loadChats, nameChat, newestTitle, showCurrent, touch } from "./chats.js";
 import { limit, noteArrived, noteEnd, noteUnsent, openBox, takeMessage, write } from "./composer.js";
 import { follow } from "./following.js";
-import { closeSidebar, isNear, nearEnd, offline, toEnd } from "./frame.js";
+import { closeSidebar, isNear, offline, toEnd, toPlace } from "./frame.js";
 import { openMemories } from "./memories.js";
 import { openMenuOf } from "./menu.js";
 import { faultLine, node } from "./nodes.js";
@@ -61,7 +61,7 @@ async function load(chat) {
   showChoices(body.choices);
   for (const message of body.open) arrive(message, message.turn_id !== null);
   refresh();
-  toEnd(true);
+  toEnd();
   watchArrivals();
 }
 
@@ -97,8 +97,7 @@ async function find(turn) {
     await loadEarlier();
   }
   const answer = look();
-  // Behind the frame in which a chat that was just opened goes to its end.
-  requestAnimationFrame(() => (answer?.previousElementSibling ?? answer)?.scrollIntoView({ block: "start" }));
+  if (answer) toPlace(answer.previousElementSibling ?? answer);
   return answer;
 }
 
@@ -171,9 +170,7 @@ function arrive(message, isShown = false) {
   page.newest.message = Math.max(page.newest.message, message.message);
   if (page.own.has(message.event_id) || page.own.has(message.message)) return;
   page.own.add(message.message);
-  const stays = nearEnd();
   if (!isShown || !page.turns.has(message.turn_id)) append(personMessage(message.content, message.files));
-  if (stays) toEnd(true);
   const address = `/page/chats/${page.chat}/messages/${message.message}/events`;
   follow(page.visit, address, null, page.turns.get(message.turn_id));
 }
@@ -181,10 +178,8 @@ function arrive(message, isShown = false) {
 function showReply(reply) {
   page.newest.reply = Math.max(page.newest.reply, reply.reply_id);
   if (page.own.has(reply.event_id)) return;
-  const stays = nearEnd();
   append(...replyNodes(reply));
   refresh();
-  if (stays) toEnd();
 }
 
 // --- sending ------------------------------------------------------------------------------------------------------------
@@ -206,7 +201,7 @@ function say(content, files, confirmation) {
   const view = new TurnView();
   $("log").append(view.node);
   refresh();
-  toEnd(true);
+  toEnd();
   const body = form(chat, eventId, content, files, confirmation);
   noteUnsent(chat, eventId, confirmation ? "" : content);
   const hasArrived = () => noteArrived(chat, eventId);

@@ -2,7 +2,7 @@
 
 import { showVersions } from "./branches.js";
 import { putBack } from "./composer.js";
-import { nearEnd, offline, toEnd } from "./frame.js";
+import { offline } from "./frame.js";
 import { faultLine } from "./nodes.js";
 import { notify } from "./notices.js";
 import { page, refresh } from "./page.js";
@@ -70,7 +70,6 @@ async function read(visit, response, turn, heard) {
     heard();
     if (event.name === "error") return;
     if (event.name === "user_message") continue;
-    const stays = nearEnd();
     turn.view = turnOf(event, turn.view);
     turn.view.take(event);
     if (event.name === "message") {
@@ -82,7 +81,6 @@ async function read(visit, response, turn, heard) {
       if (page.branch && turn.view.node.dataset.turn) showVersions(page.chat, turn.view);
       return;
     }
-    if (stays) toEnd();
   }
 }
 
@@ -96,7 +94,6 @@ function refused(visit, address, view, reason, sent) {
     putBack(sent.content, sent.files);
   }
   $("log").append(faultLine(reason));
-  toEnd();
 }
 
 function ended(visit, address) {
@@ -104,5 +101,4 @@ function ended(visit, address) {
   offline(false);
   page.running.delete(address);
   refresh();
-  if (nearEnd()) toEnd();
 }

@@ -7,16 +7,29 @@ const PAST_PIXELS = 800;
 
 export const isNear = (element) => !element.hidden && element.getBoundingClientRect().bottom > -PAST_PIXELS;
 
-export function nearEnd() {
-  const { scrollTop, scrollHeight, clientHeight } = $("scroll");
-  return scrollHeight - scrollTop - clientHeight < 120;
+// Who reads the end stays there however much comes at once; who has scrolled up stays where they read.
+const place = { isEnd: true, top: 0 };
+
+export function toEnd() {
+  place.isEnd = true;
+  $("scroll").scrollTop = $("scroll").scrollHeight;
 }
 
-export function toEnd(always = false) {
-  requestAnimationFrame(() => {
-    if (always || nearEnd()) $("scroll").scrollTop = $("scroll").scrollHeight;
-  });
+export function toPlace(element) {
+  place.isEnd = false;
+  element.scrollIntoView({ block: "start" });
 }
+
+$("scroll").addEventListener("scroll", () => {
+  const { scrollTop, scrollHeight, clientHeight } = $("scroll");
+  const nearEnd = scrollHeight - scrollTop - clientHeight < 120;
+  // What has just come below is no reader's going up.
+  if (nearEnd || scrollTop < place.top) place.isEnd = nearEnd;
+  place.top = scrollTop;
+}, { passive: true });
+const sizes = new ResizeObserver(() => { if (place.isEnd) toEnd(); });
+sizes.observe($("log"));
+sizes.observe($("scroll"));
 
 export function offline(isLost) {
   $("status").hidden = !isLost;

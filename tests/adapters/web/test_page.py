@@ -314,3 +314,28 @@ async def test_a_due_reminder_appears_without_a_reload(window: Window, site: Sit
     await window.page.reload()
     await expect(window.answer().locator(".text")).to_have_text("Reminder: Feed the bikes.")
     await expect(window.page.locator(".message.agent")).to_have_count(2)
+
+
+async def test_who_reads_the_end_stays_there_and_who_has_scrolled_up_stays_where_they_read(
+    window: Window, site: Site
+) -> None:
+    page = window.page
+    long = "\n\n".join(f"Line {number} of many." for number in range(60))
+    gate, late = gated_answer(long)
+    site.parley.model.play([Answer(long, chunk_chars=10_000)])
+    await window.says("all at once")
+    acts = window.answer().locator(".acts")
+    await expect(acts).to_be_in_viewport()
+
+    site.parley.model.play(late)
+    await window.says("slowly")
+    await expect(window.answer()).to_be_in_viewport()
+    await page.locator("#scroll").hover()
+    await page.mouse.wheel(0, -800)
+    top = page.locator(".agent").first
+    await expect(acts).not_to_be_in_viewport()
+    place = await top.evaluate("answer => answer.getBoundingClientRect().top")
+    gate.set()
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await expect(window.answer().locator(".acts")).not_to_be_in_viewport()
+    assert await top.evaluate("answer => answer.getBoundingClientRect().top") == place
