@@ -163,18 +163,20 @@ async def test_a_program_that_is_too_old_for_the_tables_takes_no_more_work_and_s
 
     with capture_logs() as lines:
         await migrate(parley.app.database.address, write_next_release(tmp_path, contract.format(revision=NEXT)))
-        task = asyncio.create_task(parley.ask("are you there?"))
+        accepted = await parley.accept("are you there?")
         async with asyncio.timeout(30):
             while not (causes := [line["cause"] for line in lines if line["event"] == "worker_restarting"]):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
     assert f"work with programs from revision {NEXT} on, this one has {newest_revision()}" in causes[0]
-    assert await owner.fetchval("SELECT status FROM inbox WHERE content = 'are you there?'") == "waiting"
+    assert await owner.fetchval("SELECT status FROM inbox WHERE id = $1", accepted.inbox_id) == "waiting"
     with pytest.raises(ConfigurationError, match="install the newer release"):
         await migrate(parley.app.database.address)
     # The newer program answers what waits.
     await owner.execute(contract.format(revision=newest_revision()))
-    assert (await task).content.startswith("You said: are you there?")
+    async with asyncio.timeout(60):
+        answer = await parley.app.events.response(accepted.inbox_id)
+    assert answer.content.startswith("You said: are you there?")
 
 
 async def test_tables_of_a_newer_release_are_left_alone(address: Address) -> None:
