@@ -4,14 +4,14 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-import yaml
 from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from shared.errors import ConfigurationError
 
 FOLDER = Path(__file__).parent / "prompts"
-CLOSED = ConfigDict(extra="forbid")
+# Built when the texts are read: a command of the terminal that waits for an answer reads none.
+CLOSED = ConfigDict(extra="forbid", defer_build=True)
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
@@ -236,6 +236,9 @@ def prompts() -> Prompts:
 
 def load_prompts(folder: Path) -> Prompts:
     """Return the texts of a folder; raises `ConfigurationError` that names a key that is missing, unknown or empty."""
+    # Imported here for the same reason.
+    import yaml
+
     sections = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))}
     try:
         return TypeAdapter(Prompts).validate_python(sections)

@@ -6,6 +6,8 @@ import unicodedata
 from math import isfinite
 from typing import Any
 
+# The largest id of a row (bigint); Postgres rejects a larger parameter.
+MAX_ID = 2**63 - 1
 MAX_DEPTH = 32
 # About 4 bytes per token in English, 3 in most other scripts; the provider's count replaces the estimate afterwards.
 BYTES_PER_TOKEN = 3
@@ -221,3 +223,11 @@ def to_sentence(text: str) -> str:
     """Return what a function of the database says as a sentence."""
     end = "" if text.endswith((".", "!", "?")) else "."
     return f"{text[:1].upper()}{text[1:]}{end}"
+
+
+def to_id(text: str) -> int | None:
+    """Return the id that somebody typed; None for what can be no row's id, however long it is."""
+    if not (text.isascii() and text.isdecimal()) or len(text.lstrip("0")) > len(str(MAX_ID)):
+        return None
+    number = int(text.lstrip("0") or "0")
+    return number if number <= MAX_ID else None

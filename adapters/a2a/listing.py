@@ -10,7 +10,7 @@ from agent.people.hops import CHANNEL
 from shared.errors import Stopped
 from shared.messages import Sender
 from shared.models import InboxMessage, Turn
-from shared.models.base import to_id
+from shared.text import to_id
 
 ERROR = func.coalesce(
     Turn.error, case((InboxMessage.status == "cancelled", Stopped.code), (InboxMessage.status == "failed", "parked"))

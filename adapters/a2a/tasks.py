@@ -28,7 +28,7 @@ from agent.journal.steps import Event
 from agent.people.hops import CHANNEL
 from shared.messages import AgentResponse, Place, Sender
 from shared.models import InboxMessage, Turn
-from shared.models.base import to_id
+from shared.text import to_id
 
 ARTIFACT = "answer"
 OPEN = {"waiting": TaskState.TASK_STATE_SUBMITTED, "claimed": TaskState.TASK_STATE_WORKING}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from agent.commands.base import find_confirmation, to_choices
 from shared.messages import find_command_label
-from shared.models.base import MAX_ID
+from shared.text import MAX_ID
 
 if TYPE_CHECKING:
     from agent.queue.outbox import Reply

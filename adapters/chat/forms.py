@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-from shared.models.base import to_id
-from shared.text import clean
+from shared.text import clean, to_id
 
 if TYPE_CHECKING:
     from agent.commands.forms.acts import Act

@@ -14,8 +14,7 @@ from shared.errors import Refusal
 from shared.memory.own import OwnMemory, count_own, get_own, list_own
 from shared.memory.visibility import Visibility
 from shared.messages import Permission
-from shared.models.base import to_id
-from shared.text import abbreviate, cut
+from shared.text import abbreviate, cut, to_id
 
 statements = load_statements(__file__)
 

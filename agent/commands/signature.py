@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from shared.messages import Permission
-from shared.models.base import to_id
+from shared.text import to_id
 
 Json = dict[str, Any]
 MOST_SHOWN_CHARS = 20

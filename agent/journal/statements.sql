@@ -23,6 +23,12 @@ SELECT * FROM parley_settle(
     p_cost => CAST(:cost AS numeric), p_seconds => :seconds
 );
 
+-- name: list_steps
+-- The fields of `Step`, then those of `ToolUse`, in their order.
+SELECT seq, role, content, token_count, model_used, speaker, platform_message_id, plan,
+       tool_call_id, tool_name, outcome, confirmation
+FROM messages WHERE turn_id = :turn_id ORDER BY seq;
+
 -- name: find_message
 SELECT id FROM inbox WHERE id = :inbox_id;
 

@@ -6,11 +6,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
 
-from sqlalchemy import bindparam, select
-
 from shared.db.driver import Session
 from shared.db.statements import load_statements
-from shared.models import Message
 from shared.text import clean_json
 
 statements = load_statements(__file__)
@@ -123,17 +120,8 @@ def to_step(own: Sequence[Any], tool: Sequence[Any]) -> Step:
     return Step(*own, tool=NO_TOOL if tool[0] is None else ToolUse(*tool))
 
 
-# The fields of `Step` and of `ToolUse` in their order, as far as the history needs them (`parley_history`).
-STEP_COLUMNS = (
-    Message.seq,
-    Message.role,
-    Message.content,
-    Message.token_count,
-    Message.model_used,
-    Message.speaker,
-    Message.platform_message_id,
-)
-TOOL_COLUMNS = (Message.tool_call_id, Message.tool_name)
+# How many fields of `Step` stand before those of `ToolUse`, in the history (`parley_history`) and of a turn.
+PAST_FIELDS, OWN_FIELDS = 7, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +138,6 @@ class Entry:
             "steps": json.dumps(clean_json([step.to_row() for step in self.steps])),
             "events": json.dumps(clean_json(events)),
         }
-
-
-STEPS_OF_TURN = (
-    select(*STEP_COLUMNS, Message.plan, *TOOL_COLUMNS, Message.outcome, Message.confirmation)
-    .where(Message.turn_id == bindparam("turn_id"))
-    .order_by(Message.seq)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +159,7 @@ async def read_history(
 
 def to_history(rows: Iterable[Sequence[Any]], user_id: int) -> list[PastStep]:
     """Return what this user may see of the steps of `parley_history`: of the turns of others what was visible."""
-    split = 2 + len(STEP_COLUMNS)
+    split = 2 + PAST_FIELDS
     past = [PastStep(row[0], row[1], to_step(row[2:split], row[split:])) for row in rows]
     turns = [list(turn) for _, turn in groupby(past, key=lambda step: step.turn_id)]
     return [step for turn in turns for step in (turn if turn[0].user_id == user_id else list_visible(turn))]
@@ -186,9 +167,8 @@ def to_history(rows: Iterable[Sequence[Any]], user_id: int) -> list[PastStep]:
 
 async def list_steps(session: Session, turn_id: int) -> list[Step]:
     """Return the recorded steps of a turn, sorted by position."""
-    rows = (await session.execute(STEPS_OF_TURN, {"turn_id": turn_id})).all()
-    split = len(STEP_COLUMNS) + 1
-    return [to_step(row[:split], row[split:]) for row in rows]
+    rows = (await session.execute(statements.list_steps, {"turn_id": turn_id})).all()
+    return [to_step(row[:OWN_FIELDS], row[OWN_FIELDS:]) for row in rows]
 
 
 async def count_calls(session: Session, conversation_id: int, turn_id: int) -> int:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, ValidationError
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.messages import Place
-from shared.models.base import MAX_ID
+from shared.text import MAX_ID
 
 statements = load_statements(__file__)
 

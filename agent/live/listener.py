@@ -26,7 +26,7 @@ from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
-from shared.models.base import to_id
+from shared.text import to_id
 
 statements = load_statements(__file__)
 

@@ -19,7 +19,7 @@ import asyncpg
 from agent.live.channels import DUE, JOBS, TURNS, to_list_key
 from shared.db.database import Database, DatabaseLost
 from shared.db.driver import Connection
-from shared.db.pooling.pool import REFUSED
+from shared.db.errors import server_errors
 from shared.db.statements import load_statements
 from shared.messages import Place
 
@@ -196,7 +196,7 @@ class Lane:
         while self._notes:
             notes = list(self._notes)
             self._notes.clear()
-            with contextlib.suppress(DatabaseLost, *REFUSED):
+            with contextlib.suppress(DatabaseLost, *server_errors()):
                 await self._bus.carry(notes)
             await asyncio.sleep(PAUSE_SECONDS)
 

@@ -13,7 +13,7 @@ from agent.queue.job import Job, Waiting
 from shared.db.batching import BatchLoader
 from shared.db.database import Database
 from shared.db.driver import Session
-from shared.db.pooling.pool import REFUSED
+from shared.db.errors import server_errors
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import (
@@ -145,7 +145,7 @@ class Inbox:
                     row = (await session.execute(statements.accept_and_take, parameters)).one()
                 claim.fill(row.jobs or ())
                 return [SimpleNamespace(**accepted) for accepted in row.accepted]
-        except REFUSED:
+        except server_errors():
             return None
 
 

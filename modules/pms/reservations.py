@@ -12,7 +12,7 @@ from modules.pms.stays import Offer, Stay
 from shared.db.errors import sqlstate_of
 from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
-from shared.models.base import MAX_ID
+from shared.text import MAX_ID
 from shared.tools import ToolContext
 
 statements = load_statements(__file__)

@@ -21,11 +21,11 @@ from shared.files.stored_file import Content, StoredContent, StoredFile, to_auth
 from shared.files.stores.folder import FolderStore
 from shared.files.stores.store import Store
 from shared.messages import Author
-from shared.models.base import MAX_ID
 from shared.models.files import FileRecord
 from shared.sandbox.pool import Sandbox
 from shared.sandbox.programs import Finished, Program
 from shared.settings import Secrets, Settings
+from shared.text import MAX_ID
 
 CHUNK_BYTES = 256 * 1024
 LINK_SECONDS = 24 * 3600

@@ -32,9 +32,8 @@ from shared.memory.vector_indexes import build_vector_indexes
 from shared.memory.vectors import MAX_CHARS, Vectors, charge
 from shared.memory.visibility import TYPES, Visibility, act_in
 from shared.messages import Author, Place
-from shared.models.base import MAX_ID
 from shared.settings import Settings
-from shared.text import clean
+from shared.text import MAX_ID, clean
 
 statements = load_statements(__file__, TYPES)
 

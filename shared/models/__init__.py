@@ -6,7 +6,7 @@ from shared.models.people import User, UserPlatformLink
 from shared.models.places import Persona, Server
 from shared.models.queue import InboxMessage, ScheduledJob
 from shared.models.tools import Agent, McpServer, McpTool, Skill
-from shared.models.turns import Conversation, Message, Turn, TurnEvent
+from shared.models.turns import Conversation, Turn, TurnEvent
 
 __all__ = [
     "Agent",
@@ -16,7 +16,6 @@ __all__ = [
     "InboxMessage",
     "McpServer",
     "McpTool",
-    "Message",
     "Persona",
     "ScheduledJob",
     "Server",

@@ -70,28 +70,6 @@ class Turn(Row, Base):
     finished_at: Mapped[datetime | None]
 
 
-class Message(Row, Base):
-    """A step of a turn. A step that is recorded is not executed again."""
-
-    __tablename__ = "messages"
-
-    conversation_id: Mapped[int | None]
-    turn_id: Mapped[int]
-    seq: Mapped[int] = mapped_column(Integer)
-    user_id: Mapped[int | None]
-    speaker: Mapped[str | None]
-    role: Mapped[str]
-    content: Mapped[str]
-    token_count: Mapped[int] = mapped_column(Integer)
-    model_used: Mapped[str | None]
-    platform_message_id: Mapped[str | None]
-    tool_call_id: Mapped[str | None]
-    tool_name: Mapped[str | None]
-    plan: Mapped[dict[str, Any] | None]
-    outcome: Mapped[str | None]
-    confirmation: Mapped[dict[str, Any] | None]
-
-
 class TurnEvent(Row, Base):
     """An event of a turn that is streamed to readers; text deltas are not stored."""
 

@@ -18,12 +18,11 @@ from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
 from shared.messages import AGENT_ADAPTERS, Author, Permission, Place
-from shared.models.base import MAX_ID
 from shared.models.queue import ScheduledJob
 from shared.schedules.conditions import Condition, check_condition
 from shared.schedules.timing import Timing, at_interval, by_cron, once
 from shared.settings import Settings
-from shared.text import clean, cut
+from shared.text import MAX_ID, clean, cut
 
 statements = load_statements(__file__)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.arguments import depth
-from shared.text import clean, clean_json, cut, cut_nesting, is_plain_name, to_plain_name, to_text_cell
+from shared.text import MAX_ID, clean, clean_json, cut, cut_nesting, is_plain_name, to_id, to_plain_name, to_text_cell
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
 
@@ -115,3 +115,24 @@ def test_a_name_that_is_cut_is_a_plain_one(name: str) -> None:
 
     assert is_plain_name(plain)
     assert plain or not name
+
+
+@pytest.mark.parametrize(
+    ("typed", "number"),
+    [
+        ("7", 7),
+        ("007", 7),
+        ("0", 0),
+        (str(MAX_ID), MAX_ID),
+        (str(MAX_ID + 1), None),
+        # Python refuses to read so many digits.
+        ("9" * 5000, None),
+        ("", None),
+        ("-1", None),
+        ("1.5", None),
+        ("٣", None),
+        ("²", None),
+    ],
+)
+def test_an_id_is_read_or_is_none(typed: str, number: int | None) -> None:
+    assert to_id(typed) == number

@@ -25,8 +25,7 @@ from adapters.web.notes import note
 from adapters.web.page.chat import PLATFORM
 from agent.commands.forms.entries import Form
 from shared.errors import Unavailable
-from shared.models.base import MAX_ID
-from shared.text import clean
+from shared.text import MAX_ID, clean
 
 MAX_FORM_BYTES, MAX_UPLOAD_BYTES = 1024 * 1024, 5 * 1024 * 1024
 NOT_NOW = "Not now"

@@ -27,8 +27,7 @@ from shared.db.errors import refusals
 from shared.db.pooling.room import POOL_SIZE
 from shared.db.statements import load_statements
 from shared.errors import Refusal
-from shared.models.base import MAX_ID, to_id
-from shared.text import to_sentence
+from shared.text import MAX_ID, to_id, to_sentence
 
 statements = load_statements(__file__)
 

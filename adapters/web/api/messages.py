@@ -27,7 +27,7 @@ from agent.queue.inbox import Accepted
 from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import AgentResponse, IncomingMessage
 from shared.models import Conversation, Turn, TurnEvent
-from shared.models.base import MAX_ID
+from shared.text import MAX_ID
 
 RESPONSE = TypeAdapter(AgentResponse)
 MAX_PAGE = 1000

@@ -21,7 +21,7 @@ from adapters.web.api.openai.shapes import (
 )
 from adapters.web.faults import OPENAI_PATHS, OpenAIProblem, Problem
 from shared.messages import AgentResponse
-from shared.models.base import MAX_ID
+from shared.text import MAX_ID
 
 JSON, EVENT_STREAM, BYTES = "application/json", "text/event-stream", "application/octet-stream"
 STATUSES = {

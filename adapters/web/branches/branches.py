@@ -20,7 +20,7 @@ from agent.queue.inbox import accept_within
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse
 from shared.messages import IncomingMessage, Sender
-from shared.models.base import MAX_ID
+from shared.text import MAX_ID
 
 statements = load_statements(__file__)
 

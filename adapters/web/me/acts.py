@@ -11,8 +11,7 @@ from agent.commands.base import Request
 from shared.db.statements import load_statements
 from shared.errors import NotFound, Refusal
 from shared.messages import ReplyFile
-from shared.models.base import to_id
-from shared.text import clean
+from shared.text import clean, to_id
 
 statements = load_statements(__file__)
 

@@ -31,8 +31,7 @@ from agent.live.channels import DUE, request_stop, to_list_key
 from agent.turn.confirmations.decisions import read_word
 from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
-from shared.models.base import MAX_ID
-from shared.text import clean
+from shared.text import MAX_ID, clean
 
 PLATFORM = "web"
 ENTER_HERE = commands.CommandReply("Enter it here; it is kept encrypted, and no model sees it.", is_private=True)

@@ -29,8 +29,7 @@ from shared.db.statements import load_statements
 from shared.memory.tokenizer import question_words
 from shared.memory.visibility import act_for
 from shared.messages import Permission, Place, Sender
-from shared.models.base import MAX_ID
-from shared.text import clean, cut
+from shared.text import MAX_ID, clean, cut
 
 statements = load_statements(__file__)
 

@@ -13,8 +13,8 @@ from agent.people.participants import ResolvedUser, resolve_conversation, resolv
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Permission, Place, Sender
-from shared.models.base import MAX_ID
 from shared.settings import Settings, find_env_file
+from shared.text import MAX_ID
 
 statements = load_statements(__file__)
 

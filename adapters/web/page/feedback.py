@@ -14,8 +14,7 @@ from adapters.web.login.sessions import with_session
 from adapters.web.page.chat import place_in
 from adapters.web.page.chats import NO_STORE
 from shared.db.statements import load_statements
-from shared.models.base import MAX_ID
-from shared.text import clean
+from shared.text import MAX_ID, clean
 
 statements = load_statements(__file__)
 

@@ -9,8 +9,7 @@ from agent.commands import CommandReply
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Place
-from shared.models.base import MAX_ID
-from shared.text import cut
+from shared.text import MAX_ID, cut
 
 statements = load_statements(__file__)
 

@@ -20,7 +20,7 @@ from adapters.web.page.chats import NO_CHAT, NO_STORE, TITLE_CHARS, find_chat, t
 from agent.app import App
 from agent.journal.files import FILES_HEADING
 from shared.db.statements import load_statements
-from shared.models.base import MAX_ID
+from shared.text import MAX_ID
 
 statements = load_statements(__file__)
 

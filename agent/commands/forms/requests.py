@@ -11,7 +11,7 @@ from agent.commands.forms.entries import Form
 from agent.commands.grants.requests import MOST_DAYS, approver_of, decide, describe_request, list_requests
 from agent.prompts import prompts
 from shared.errors import Refusal
-from shared.models.base import to_id
+from shared.text import to_id
 
 AMOUNT_MISSING = "Write an amount above 0, or none for what was asked."
 

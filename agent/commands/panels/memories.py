@@ -2,7 +2,7 @@
 
 from agent.commands.base import Request
 from agent.commands.panels.base import Entry, Listed, panel
-from shared.models.base import to_id
+from shared.text import to_id
 
 MOST_LISTED = 20
 

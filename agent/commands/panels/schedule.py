@@ -4,8 +4,8 @@ from agent.commands.base import Request
 from agent.commands.panels.base import Entry, Listed, panel
 from agent.commands.schedule import jobs_of
 from shared.errors import NotFound
-from shared.models.base import to_id
 from shared.schedules.jobs import describe
+from shared.text import to_id
 
 MOST_LISTED = 20
 

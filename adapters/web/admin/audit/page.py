@@ -16,8 +16,7 @@ from adapters.web.admin.visit import ROWS, Visit
 from adapters.web.page.chats import to_pattern
 from agent.commands.forms.changes import VERBS
 from shared.db.statements import load_statements
-from shared.models.base import to_id
-from shared.text import cut
+from shared.text import cut, to_id
 
 statements = load_statements(__file__)
 

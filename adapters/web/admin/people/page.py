@@ -8,7 +8,7 @@ from adapters.web.admin.visit import ROWS, Visit
 from adapters.web.page.chats import to_pattern
 from shared.db.statements import load_statements
 from shared.messages import Permission
-from shared.models.base import to_id
+from shared.text import to_id
 
 statements = load_statements(__file__)
 

@@ -11,7 +11,7 @@ from adapters.web.admin.turns.timeline import Timeline
 from adapters.web.admin.visit import ROWS, Visit
 from agent.journal.explanation import list_context, list_facts, list_tools
 from shared.db.statements import load_statements
-from shared.models.base import MAX_ID, to_id
+from shared.text import MAX_ID, to_id
 
 statements = load_statements(__file__)
 

@@ -36,8 +36,7 @@ from agent.app import App
 from agent.journal.responses import find_response
 from shared.db.statements import load_statements
 from shared.messages import EarlierMessage, Sender
-from shared.models.base import MAX_ID
-from shared.text import clean, clean_json, without_credentials_in
+from shared.text import MAX_ID, clean, clean_json, without_credentials_in
 
 statements = load_statements(__file__)
 
