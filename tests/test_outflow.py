@@ -6,7 +6,11 @@ from urllib.parse import quote
 
 import pytest
 
-from adapters.terminal import Chat, LiveOutput, PlainOutput
+from adapters.terminal.chat import Chat
+from adapters.terminal.client import Client
+from adapters.terminal.live import LiveOutput
+from adapters.terminal.output import PlainOutput
+from agent.app import App
 from shared.messages import AgentResponse
 from tests.standins.openai_api import Answer
 from tests.support.leaks import READ_BOTH, check, leak
@@ -196,6 +200,10 @@ async def test_nothing_leaves_at_a_terminal_that_a_model_made_up_hid_or_left_ope
     async def ready() -> None:
         """Return at once: a worker runs already."""
 
-    await Chat(parley.app, OneLine("go on"), output(), before_sending=ready).run()
+    async def get_app() -> App:
+        return parley.app
+
+    client = Client(parley.app.settings, parley.app.database, parley.app.events, parley.app.clock, get_app)
+    await Chat(client, OneLine("go on"), output(), before_sending=ready).run()
 
     check(capsys.readouterr().out, secret)

@@ -35,6 +35,7 @@ from agent.turn.planner.mode import PlannerMode
 from agent.turn.services import Files, Models
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, check, locate
+from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 from shared.files.images import Images
 from shared.files.storage import open_storage
@@ -119,7 +120,7 @@ async def open_app(
         yield app
 
 
-def open_bus(settings: Settings, database: Database, secret_keys: Sequence[str]) -> Bus | None:
+def open_bus(settings: Settings, database: SessionSource, secret_keys: Sequence[str]) -> Bus | None:
     """Return what carries notes to the other processes beside the database, None where nothing does."""
     if settings.bus_url is None:
         return None

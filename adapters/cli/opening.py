@@ -2,7 +2,6 @@
 
 import asyncio
 import getpass
-import json
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from shared.db.database import Address, Database
     from shared.db.driver import Session
+    from shared.db.pooling.single import SmallDatabase
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -143,6 +143,18 @@ async def opened_database(settings: "Settings") -> "AsyncIterator[Database]":
         await database.close()
 
 
+@asynccontextmanager
+async def opened_connection(settings: "Settings", address: "Address") -> "AsyncIterator[SmallDatabase]":
+    """Open one connection to the database, migrated."""
+    from shared.db.pooling.single import SmallDatabase
+
+    database = SmallDatabase(await prepare(settings, address))
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
 def in_transaction(work: "Callable[[Session, Settings], Awaitable[Result]]") -> Result:
     """Run `work` in one transaction, which is committed when it returns.
 
@@ -150,19 +162,8 @@ def in_transaction(work: "Callable[[Session, Settings], Awaitable[Result]]") -> 
     """
 
     async def whole(settings: "Settings") -> Result:
-        from shared.db.database import raise_database_lost
-        from shared.db.driver import Connection
-
-        address = await prepare(settings, find_database(settings))
-        with raise_database_lost():
-            connection = await address.connect()
-            try:
-                for name in ("json", "jsonb"):
-                    await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=json.loads)
-                async with connection.transaction():
-                    return await _begin(Connection(connection), settings, work)
-            finally:
-                await connection.close()
+        async with opened_connection(settings, find_database(settings)) as database, database.transaction() as session:
+            return await _begin(session, settings, work)
 
     return _run(whole)
 

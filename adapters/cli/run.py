@@ -12,16 +12,17 @@ import typer
 from adapters.cli.console import complain, say, seconds_since_start, shorten
 from adapters.cli.endings import DONE
 from adapters.cli.models import describe_models, describe_recall, describe_remedy, is_offline
-from adapters.cli.opening import read_settings, start_database
+from adapters.cli.opening import in_transaction, read_settings, start_database
 from adapters.cli.restart import Restart
 from shared import __version__
 from shared.errors import ConfigurationError
-from shared.settings import copy_environment
+from shared.settings import copy_environment, load_secrets
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
     from adapters.cli.supervisor import Child
     from agent.app import App
+    from shared.db.driver import Session
     from shared.settings import Settings
 
 app = typer.Typer()
@@ -140,19 +141,16 @@ def make_link(
     ),
 ) -> None:
     """Print a link that opens the chat page once, within ten minutes."""
-    settings = read_settings(quiet=True)
 
-    async def work() -> tuple[str, str]:
-        from adapters.cli.compose import open_app
-        from adapters.cli.opening import find_database, prepare
+    async def work(session: "Session", settings: "Settings") -> tuple[str, str]:
         from adapters.cli.owner import find_owner_on_the_web
-        from agent.commands.login import one_time_link
+        from agent.people.links import LinkSigner, one_time_link
+        from shared.clock import SystemClock
 
-        async with open_app(settings, await prepare(settings, find_database(settings))) as running_app:
-            who, name = (person, person) if person else await find_owner_on_the_web(running_app)
-            return one_time_link(running_app, who), name
+        who, name = (person, person) if person else await find_owner_on_the_web(session)
+        return one_time_link(LinkSigner(settings, load_secrets(settings), SystemClock()), who), name
 
-    link, name = asyncio.run(work())
+    link, name = in_transaction(work)
     # On stderr, so that a program can take the link from stdout.
     complain(f"the link opens the page as {name}, once, within ten minutes")
     say(link)
@@ -225,7 +223,8 @@ async def _list_addresses(running_app: "App", workers: int = 0) -> list[str]:
     from shared.db.pooling.room import find_shortage
 
     settings = running_app.settings
-    who, name = await find_owner_on_the_web(running_app)
+    async with running_app.database.transaction() as session:
+        who, name = await find_owner_on_the_web(session)
     base = settings.public_url or f"http://{settings.host}:{settings.port}"
     token = "API_TOKEN" if settings.api_token else f"the token in {shorten(settings.parley_home / 'api_token')}"
     is_embedded = running_app.database.address.is_embedded

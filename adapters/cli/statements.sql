@@ -1,8 +1,17 @@
 -- name: list_persona_models
 SELECT DISTINCT default_model FROM personas WHERE default_model IS NOT NULL;
 
+-- name: make_user
+SELECT parley_make_user(:platform, :account, :account);
+
+-- name: make_owner
+SELECT parley_link_account(id, 'web', :on_the_web),
+       CASE WHEN permission_level <> 'owner' THEN parley_set_permission(id, 'owner') END
+FROM parley_find_user(:platform, :account);
+
 -- name: find_owner
-SELECT admin.users.name, permission FROM admin.users JOIN user_platform_links AS link ON link.user_id = users.id WHERE link.platform = 'web' AND platform_user_id = :account;
+SELECT admin.users.name, permission FROM admin.users JOIN user_platform_links AS link ON link.user_id = users.id
+WHERE link.platform = :platform AND platform_user_id = :account;
 
 -- name: end_grants
 -- Permissions that have ended count no more; this only says so in the table.

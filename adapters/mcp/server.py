@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from adapters.terminal import terminal_place, terminal_sender
+from adapters.terminal.person import terminal_place, terminal_sender
 from adapters.web.api.bodies import Name, check_place
 from adapters.web.app import listen, run_server, to_config
 from agent.app import App

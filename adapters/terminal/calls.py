@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.text import abbreviate, harmless
-from shared.tools import Words
+
+if TYPE_CHECKING:
+    from shared.tools import Words
 
 MOST_ARGUMENT_CHARS, MOST_VALUE_CHARS = 100, 80
 OPTIONAL = re.compile(r"\[([^\]]*)\]")
@@ -19,7 +21,7 @@ def describe_call(payload: Mapping[str, Any]) -> str:
     return f"{harmless(payload['tool'])} {abbreviate(arguments, MOST_ARGUMENT_CHARS)}"
 
 
-def to_sentence(words: Words | None, payload: Mapping[str, Any], *, is_done: bool) -> str:
+def to_sentence(words: "Words | None", payload: Mapping[str, Any], *, is_done: bool) -> str:
     """Return what a call does, or has done; a tool without words, as those of other servers, is told by its name."""
     if words is None:
         module, dot, name = payload["tool"].partition(".")

@@ -1,38 +1,23 @@
 """The conversation: lines become messages or commands, events become an answer."""
 
 import asyncio
-import os
-import pwd
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from adapters.terminal.client import Client
 from adapters.terminal.exchange import Exchange
 from adapters.terminal.files import find_dragged, find_file, to_size
 from adapters.terminal.output import Output, describe_file
+from adapters.terminal.person import terminal_place, terminal_sender
 from adapters.terminal.reading import Reader
-from agent import commands
-from agent.app import App
 from shared.errors import ParleyError
-from shared.messages import Place, ProgramRequest, Sender
+from shared.messages import ProgramRequest
+from shared.text import clean
 
 ATTACH = "/attach"
 ATTACH_HELP = f"{ATTACH} PATH - Send a file with your next message; a file dropped on the window does the same."
-
-
-def terminal_sender() -> Sender:
-    """Return the identity of the person who runs the program: the machine's login name."""
-    try:
-        login = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        login = f"uid-{os.getuid()}"
-    return Sender("terminal", login, login)
-
-
-def terminal_place(sender: Sender) -> Place:
-    """Return the place of a terminal: a direct conversation with this person."""
-    return Place("terminal", None, sender.platform_user_id, is_direct=True)
 
 
 class Chat:
@@ -40,21 +25,21 @@ class Chat:
 
     def __init__(
         self,
-        app: App,
+        client: Client,
         reader: Reader,
         output: Output,
         *,
         before_sending: Callable[[], Awaitable[None]],
         request: ProgramRequest | None = None,
     ) -> None:
-        self._app = app
+        self._client = client
         self._reader = reader
         self._output = output
         self._request = request
         self._sender = terminal_sender()
         self._place = terminal_place(self._sender)
         self._files: list[Path] = []
-        self._exchange = Exchange(app, output, before_sending, sender=self._sender, place=self._place)
+        self._exchange = Exchange(client, output, before_sending, sender=self._sender, place=self._place)
 
     @property
     def has_failed(self) -> bool:
@@ -83,26 +68,36 @@ class Chat:
         """Handle one input; return False if it ends the conversation."""
         line = text.strip()
         if line == ATTACH or line.startswith(f"{ATTACH} "):
-            self._attach(find_file(line.removeprefix(ATTACH), self._app.settings.max_body_mb))
+            self._attach(find_file(line.removeprefix(ATTACH), self._client.settings.max_body_mb))
             return True
         dragged = find_dragged(line)
         if dragged is not None:
-            self._attach(find_file(str(dragged), self._app.settings.max_body_mb))
+            self._attach(find_file(str(dragged), self._client.settings.max_body_mb))
             return True
         if not line and not self._files:
             return True
+        if clean(text).lstrip().startswith("/") and (goes_on := await self._on_command(text)) is not None:
+            return goes_on
+        await self._exchange.send(text, self._files, request=self._request)
+        self._files.clear()
+        return True
+
+    async def _on_command(self, text: str) -> bool | None:
+        """Run the command in the text; return whether the conversation goes on, None if it is no command."""
+        # Imported here, as the app is opened here: most conversations have none.
+        from agent import commands
+
+        app, line = await self._client.open_app(), text.strip()
         if (name := commands.find_credential_form(line)) is not None:
             value = await self._reader.read_secret(f"{name}: ")
             if value is None:
                 self._output.note("Nothing was kept.")
             else:
-                self._output.write(await commands.keep_credential(self._app, self._sender, name, value=value))
+                self._output.write(await commands.keep_credential(app, self._sender, name, value=value))
             return True
-        reply = await commands.answer(self._app, self._sender, self._place, text=text)
+        reply = await commands.answer(app, self._sender, self._place, text=text)
         if reply is None:
-            await self._exchange.send(text, self._files, request=self._request)
-            self._files.clear()
-            return True
+            return None
         hints = [ATTACH_HELP] if line.lower() == "/help" else []
         self._output.write("\n".join([reply.text, *hints, *(describe_file(asdict(file)) for file in reply.files)]))
         return not reply.quit

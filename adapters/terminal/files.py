@@ -6,11 +6,14 @@ import shlex
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from shared.errors import Refusal
-from shared.files.storage import Storage, in_chunks
 from shared.messages import Attachment
+
+if TYPE_CHECKING:
+    from shared.files.storage import Storage
 
 
 def find_file(text: str, limit_mb: int) -> Path:
@@ -53,8 +56,11 @@ def to_path(text: str) -> Path:
     return Path(words[0] if len(words) == 1 else text).expanduser()
 
 
-async def store(storage: Storage, path: Path) -> Attachment:
+async def store(storage: "Storage", path: Path) -> Attachment:
     """Store the file as an attachment for a message."""
+    # Imported here: most questions bring none.
+    from shared.files.storage import in_chunks
+
     mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     key = f"{token_hex(16)}/incoming"
     with path.open("rb") as file:

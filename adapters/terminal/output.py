@@ -1,20 +1,14 @@
-"""Output: the answer as live text on a screen, or whole as plain text."""
+"""Output: the answer as plain text; as live text on a screen it is in `live.py`, which draws."""
 
 import sys
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Protocol
 
-from rich.console import Console
-from rich.text import Text
-
-from adapters.terminal.calls import describe_call, to_sentence
+from adapters.terminal.calls import describe_call
 from adapters.terminal.files import to_size
-from adapters.terminal.markdown import MarkdownScreen, open_console
 from agent.journal.steps import Event
 from shared.errors import Stopped
 from shared.text import harmless
-from shared.tools import Words
 
 SMALLEST_COST = 0.0001
 
@@ -117,85 +111,3 @@ class OneAnswer(PlainOutput):
             self.note(f"parley: {harmless(self._text)}")
         elif self._text and not self._is_silent:
             self.write(self._text)
-
-
-class LiveOutput:
-    """Markdown on a screen while it is written, with tool calls and the cost as dim lines.
-
-    `words` tell by tools' names what their calls do. With `is_conversation` an empty line stands before what follows.
-    """
-
-    wants_stream = True
-
-    def __init__(
-        self,
-        console: Console | None = None,
-        *,
-        words: Mapping[str, Words | None] = MappingProxyType({}),
-        is_conversation: bool = True,
-    ) -> None:
-        self._console = console or open_console()
-        self._screen = MarkdownScreen(self._console)
-        self._words = words
-        self._is_conversation = is_conversation
-        self._calls: dict[str, Mapping[str, Any]] = {}
-
-    def note(self, text: str) -> None:
-        """Write a dim line."""
-        self._screen.end()
-        self._console.print(Text(harmless(text), style="dim"))
-
-    def write(self, text: str) -> None:
-        """Write the whole answer to a command, which is no Markdown."""
-        self._screen.end()
-        self._console.print(Text(harmless(text)), soft_wrap=True)
-        self._leave_room()
-
-    def wait(self) -> None:
-        """Show a dim word until something else is written."""
-        self._screen.end()
-        self._screen.show_line("thinking…")
-
-    def show(self, event: Event) -> None:
-        """Show one event of a turn."""
-        match event.name:
-            case "text_delta":
-                if event.payload.get("reset") and not self._screen.is_empty:
-                    self.note("(the answer begins anew)")
-                if text := harmless(event.payload["text"]):
-                    self._screen.add(text)
-            case "tool_call":
-                self._calls[event.payload["id"]] = event.payload
-                self._screen.end()
-                self._screen.show_line(f"· {self._to_sentence(event.payload)}…")
-            case "tool_result" if event.payload.get("needs_approval"):
-                # The question follows.
-                self.wait()
-            case "tool_result" if (call := self._calls.pop(event.payload["id"], None)) is not None:
-                has_failed = event.payload["error"]
-                sentence = self._to_sentence(call, is_done=not has_failed)
-                self.note(f"✗ {sentence}: failed" if has_failed else f"· {sentence}")
-                self.wait()
-            case "message":
-                # The streamed text is a preview; the stored message is authoritative.
-                whole = harmless(event.payload["content"])
-                if not self._screen.complete(whole):
-                    self._console.print()
-                    self._screen.complete(whole)
-                for file in event.payload["files"]:
-                    # The terminal breaks the line, so that the link stays whole.
-                    self._console.print(Text(describe_file(file)), soft_wrap=True)
-
-    def end(self, payload: Mapping[str, Any], seconds: float) -> None:
-        """Write what the answer has cost."""
-        self._screen.end()
-        if line := describe_cost(payload, seconds):
-            self._console.print(Text(line, style="dim"))
-        self._leave_room()
-
-    def _to_sentence(self, call: Mapping[str, Any], *, is_done: bool = False) -> str:
-        return to_sentence(self._words.get(call["tool"]), call, is_done=is_done)
-
-    def _leave_room(self) -> None:
-        if self._is_conversation:
-            self._console.print()

@@ -4,16 +4,13 @@ import asyncio
 import codecs
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from getpass import getpass
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from shared.text import without_credential
-
-if TYPE_CHECKING:
-    pass
 
 CHUNK_BYTES = 64 * 1024
 
@@ -79,7 +76,7 @@ async def ask_for_yes() -> bool:
 class PersonAtKeyboard:
     """A prompt with history and completion; Alt+Enter inserts a line break."""
 
-    def __init__(self, history: Path, commands: Iterable[str]) -> None:
+    def __init__(self, history: Path, list_commands: Callable[[], list[str]]) -> None:
         # Imported here because a pipe does not need it.
         from prompt_toolkit import PromptSession
         from prompt_toolkit.completion import WordCompleter
@@ -101,7 +98,7 @@ class PersonAtKeyboard:
         self._session: PromptSession[str] = PromptSession(
             history=Kept(history),
             key_bindings=keys,
-            completer=WordCompleter(list(commands), sentence=True),
+            completer=WordCompleter(list_commands, sentence=True),
             complete_while_typing=False,
             enable_open_in_editor=True,
         )

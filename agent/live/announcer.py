@@ -21,7 +21,8 @@ from agent.live.channels import TURNS, TurnNote, read_note
 from agent.live.deltas import DeltaSender, DeltaVault
 from agent.live.notifier import Bus, Notifier
 from agent.outflow.reply import Outflow, OutflowRules
-from shared.db.database import Database, DatabaseLost
+from shared.db.database import DatabaseLost
+from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
@@ -151,7 +152,7 @@ class LiveTurn:
     By call id: `calls` has the names of all tools that were called; `ended_tools` is True for failed calls.
     """
 
-    def __init__(self, database: Database, key: TurnKey, message: IncomingMessage) -> None:
+    def __init__(self, database: SessionSource, key: TurnKey, message: IncomingMessage) -> None:
         self.message = message
         self.text = ""
         self.calls: dict[str, str] = {}
@@ -280,7 +281,11 @@ class TurnReaders:
     """Those who wait for the answers of turns in this process."""
 
     def __init__(
-        self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None, bus: Bus | None = None
+        self,
+        database: SessionSource,
+        secret_keys: Sequence[str],
+        rules: OutflowRules | None = None,
+        bus: Bus | None = None,
     ) -> None:
         self._database, self._vault = database, DeltaVault(secret_keys)
         self._rules = rules or OutflowRules()

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from shared.db.database import Database
+from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 from shared.messages import Place
 from shared.text import MAX_ID
@@ -67,11 +67,11 @@ def to_list_key(place: Place) -> str:
     return replace(place, channel=place.channel.rpartition("/")[0]).key
 
 
-async def request_stop(database: Database, place: Place, user_id: int | None) -> bool:
+async def request_stop(database: SessionSource, place: Place, user_id: int | None) -> bool:
     """Request that the running turn in a place stops; returns whether there was one.
 
     With `user_id` only a turn of this user is stopped, with None the turn of any user.
     """
     parameters = asdict(place) | {"user_id": user_id, "stops": CANCELLATIONS}
-    async with database.transaction() as session:
+    async with database.statement() as session:
         return bool((await session.execute(statements.request_stop, parameters)).all())

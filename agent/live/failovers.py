@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from shared.db.database import Database, DatabaseLost
+from shared.db.database import DatabaseLost
 from shared.db.history import Evidence, Loss
+from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 from shared.log import get_logger
 
@@ -25,7 +26,7 @@ class Failovers:
     Whoever can read messages again `observes`.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SessionSource) -> None:
         self._database = database
         self._observers: list[Observer] = []
 

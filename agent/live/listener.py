@@ -22,7 +22,8 @@ from agent.live.failovers import Failovers
 from agent.live.notifier import Bus, HearingSession
 from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
-from shared.db.database import Database, DatabaseLost
+from shared.db.database import DatabaseLost
+from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
@@ -55,7 +56,11 @@ class Listener(TurnReaders):
     """
 
     def __init__(
-        self, database: Database, secret_keys: Sequence[str], rules: OutflowRules | None = None, bus: Bus | None = None
+        self,
+        database: SessionSource,
+        secret_keys: Sequence[str],
+        rules: OutflowRules | None = None,
+        bus: Bus | None = None,
     ) -> None:
         super().__init__(database, secret_keys, rules, bus=bus)
         self._observers = _Observers()

@@ -27,7 +27,8 @@ from agent.live.channels import JOBS, TURNS
 from agent.live.notifier import DatabaseBus, Hearer, Note
 from shared.credentials.vault import Undecryptable, Vault
 from shared.db.connections import PROGRAM_NAME
-from shared.db.database import Address, Database
+from shared.db.database import Address
+from shared.db.pooling.single import SessionSource
 from shared.log import get_logger
 from shared.settings import Settings
 from shared.tasks import is_cancelled, run_with_timeout
@@ -149,7 +150,7 @@ def describe(client: Client) -> str:
 class NatsBus:
     """Keeps a connection to the server, and reads what others send for this installation."""
 
-    def __init__(self, database: Database, settings: Settings, secret_keys: Sequence[str]) -> None:
+    def __init__(self, database: SessionSource, settings: Settings, secret_keys: Sequence[str]) -> None:
         self._address, self._settings, self._secret_keys = database.address, settings, secret_keys
         self._by_database, self._vault = DatabaseBus(database), Vault(secret_keys, PURPOSE)
         # While notes go by the server.

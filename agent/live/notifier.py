@@ -17,9 +17,10 @@ from typing import Any, Protocol
 import asyncpg
 
 from agent.live.channels import DUE, JOBS, TURNS, to_list_key
-from shared.db.database import Database, DatabaseLost
+from shared.db.database import DatabaseLost
 from shared.db.driver import Connection
 from shared.db.errors import server_errors
+from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 from shared.messages import Place
 
@@ -147,7 +148,7 @@ class DatabaseBus:
 
     is_connected = None
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SessionSource) -> None:
         self._database = database
         self._session = HearingSession()
 
@@ -204,7 +205,7 @@ class Lane:
 class Notifier:
     """Sends the notes of this process: of turns and jobs by the bus, all others by the database."""
 
-    def __init__(self, database: Database, bus: Bus | None = None) -> None:
+    def __init__(self, database: SessionSource, bus: Bus | None = None) -> None:
         self._by_database = DatabaseBus(database)
         self.bus: Bus = bus or self._by_database
         # Notes of turns stand behind none of jobs, which wait for a connection of the pool; questions for readers stand

@@ -9,7 +9,8 @@ import json
 from contextlib import suppress
 
 from agent.live.listener import Listener
-from shared.db.database import Database, DatabaseLost
+from shared.db.database import DatabaseLost
+from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
@@ -19,7 +20,7 @@ RETURN_SECONDS = 0.3
 ASK_SECONDS = 0.2
 
 
-async def cancel_if_abandoned(database: Database, listener: Listener, inbox_id: int) -> bool:
+async def cancel_if_abandoned(database: SessionSource, listener: Listener, inbox_id: int) -> bool:
     """Stop the turn of this message, unless another caller waits for its answer or the same caller retries.
 
     Returns whether the message was withdrawn before a turn began; its files then belong to no turn.
@@ -34,7 +35,7 @@ async def cancel_if_abandoned(database: Database, listener: Listener, inbox_id: 
     return False
 
 
-async def cancel(database: Database, inbox_id: int) -> str | None:
+async def cancel(database: SessionSource, inbox_id: int) -> str | None:
     """Withdraw a message or stop its turn, even if callers wait.
 
     Returns `withdrawn`, `stopped`, or None if there was nothing to cancel.
@@ -43,7 +44,7 @@ async def cancel(database: Database, inbox_id: int) -> str | None:
     return await _try_cancel(database, inbox_id) or await _try_cancel(database, inbox_id)
 
 
-async def _try_cancel(database: Database, inbox_id: int) -> str | None:
+async def _try_cancel(database: SessionSource, inbox_id: int) -> str | None:
     parameters = {"inbox_id": inbox_id, "note": json.dumps({"turn": 0, "inbox": [inbox_id], "end": True})}
     async with database.statement() as session:
         row = (await session.execute(statements.cancel_message, parameters)).one_or_none()

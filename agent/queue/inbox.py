@@ -11,9 +11,9 @@ from typing import Any
 from agent.live.notifier import JobTaker, Notifier
 from agent.queue.job import Job, Waiting
 from shared.db.batching import BatchLoader
-from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.errors import server_errors
+from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import (
@@ -55,7 +55,7 @@ async def accept_within(session: Session, *messages: IncomingMessage) -> Sequenc
     return await accept_all(session, [to_event(message) for message in messages]) if messages else ()
 
 
-async def accept_answered(database: Database, message: IncomingMessage) -> bool:
+async def accept_answered(database: SessionSource, message: IncomingMessage) -> bool:
     """Store the arrival of an event that needs no turn, without its text; return whether it arrived the first time."""
     async with database.statement() as session:
         return await accept_answered_within(session, message)
@@ -93,7 +93,7 @@ def _check(row: Any) -> Accepted:
 class Inbox:
     """Accepts the events of a process; those that arrive while others are being stored are stored together."""
 
-    def __init__(self, database: Database, notifier: Notifier) -> None:
+    def __init__(self, database: SessionSource, notifier: Notifier) -> None:
         self._database, self._notifier = database, notifier
         self._loader = BatchLoader(self._accept_all)
 

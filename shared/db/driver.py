@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.compiler import SQLCompiler
 
 
+# How long one waits for the end of a connection that is closed.
+CLOSE_SECONDS = 2.0
+
+
 def to_sql(statement: "Executable") -> str:
     """Return a statement for a connection of asyncpg's own, with its parameters as $1 and so on, in order."""
     return _compile(statement)[0]
@@ -107,6 +111,14 @@ class Connection:
             # happen when the server ends the connection.
             self._driver.terminate()
             raise
+
+
+async def close_connection(connection: asyncpg.Connection) -> None:
+    """Close a connection; a server that is silent is not waited for."""
+    try:
+        await connection.close(timeout=CLOSE_SECONDS)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        connection.terminate()
 
 
 @lru_cache(maxsize=512)

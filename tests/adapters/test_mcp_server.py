@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from adapters.cli.compose import open_app
 from adapters.mcp.server import ModuleServer, serve_http
-from adapters.terminal import terminal_sender
+from adapters.terminal.person import terminal_sender
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import Answer

@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from adapters.terminal.files import find_dragged, find_file, to_path
-from adapters.terminal.output import LiveOutput, OneAnswer, Output, PlainOutput
+from adapters.terminal.live import LiveOutput
+from adapters.terminal.output import OneAnswer, Output, PlainOutput
 from agent.journal.steps import Event
 from shared.errors import Refusal
 from shared.text import CONTROLS
@@ -108,7 +109,7 @@ class Screen:
     def __init__(self, columns: int = 60, environment: Mapping[str, str] | None = None) -> None:
         self._file = io.StringIO()
         console = Console(file=self._file, force_terminal=True, width=columns, height=20, _environ=environment)
-        self.output = LiveOutput(console, words=WORDS, is_conversation=False)
+        self.output = LiveOutput(console, find_words=WORDS.get, is_conversation=False)
 
     def shows(self, *events: tuple[str, dict[str, Any]]) -> str:
         """Tell the events and return what is to be read."""

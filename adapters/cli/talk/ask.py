@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adapters.cli.console import complain, is_json, progress, show_json
+from adapters.cli.console import complain, is_json, show_json
 from adapters.cli.endings import DONE, INTERRUPTED, REFUSED
-from adapters.cli.opening import cancel_on, find_database, kept_up, prepare, read_settings, silence_log
+from adapters.cli.opening import cancel_on, find_database, read_settings, silence_log
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
-    from adapters.terminal import Exchange, Output
-    from agent.app import App
+    from adapters.cli.talk.local_worker import LocalWorker
+    from adapters.terminal.client import Client
+    from adapters.terminal.exchange import Exchange
+    from adapters.terminal.output import Output
     from shared.db.database import Address
     from shared.messages import AgentResponse, ProgramRequest
     from shared.settings import Settings
@@ -61,8 +63,6 @@ def run(question: Question) -> None:
     """Ask, and end with the exit code that tells what became of it."""
     settings = read_settings(quiet=True)
     silence_log(settings)
-    with progress("starting"):
-        from adapters import terminal  # noqa: F401  # the slow imports, while something is shown
     try:
         code = asyncio.run(_open_and_ask(settings, find_database(settings), question))
     except asyncio.CancelledError:
@@ -89,69 +89,77 @@ def read_text(words: list[str]) -> str:
 
 
 async def _open_and_ask(settings: "Settings", address: "Address", question: Question) -> int:
-    """Ask in an app of its own; return the exit code."""
-    from adapters.cli.compose import open_app
-    from adapters.cli.neighbours import joined
-    from adapters.cli.owner import resolve_terminal_user
+    """Ask by a client of its own; return the exit code."""
+    # Imported here, as what follows: `parley ask --help` needs none of it.
+    from adapters.cli.owner import make_owner
+    from adapters.cli.talk.opening import opened_client
 
     cancel_on(signal.SIGTERM, signal.SIGHUP)
-    async with (
-        kept_up(settings, address),
-        open_app(settings, await prepare(settings, address)) as running_app,
-        joined(running_app),
-    ):
-        await resolve_terminal_user(running_app)
-        return await _answer(running_app, question)
+    async with opened_client(settings, address, model=question.model) as (client, worker):
+        async with client.database.statement() as session:
+            await make_owner(session)
+        return await _answer(client, worker, question)
 
 
-async def _answer(running_app: "App", question: Question) -> int:
+async def _answer(client: "Client", worker: "LocalWorker", question: Question) -> int:
     from adapters.cli.talk.choices import find_place, to_request
-    from adapters.cli.talk.local_worker import LocalWorker
-    from adapters.terminal import Exchange, LiveOutput, OneAnswer, find_file, terminal_sender
-    from agent import commands
+    from adapters.terminal.exchange import Exchange
+    from adapters.terminal.files import find_file
+    from adapters.terminal.person import terminal_sender
 
     sender = terminal_sender()
-    files = [find_file(str(path), running_app.settings.max_body_mb) for path in question.files]
-    request = await to_request(running_app, question.model, question.persona)
-    place = await find_place(running_app, sender, is_continued=question.is_continued)
-    is_live = sys.stdout.isatty() and not is_json()
-    words = {tool.name: tool.words for tool in running_app.toolbox.tools}
-    output: Output = LiveOutput(words=words, is_conversation=False) if is_live else OneAnswer(is_silent=is_json())
-    if (reply := await commands.answer(running_app, sender, place, text=question.text)) is not None:
-        show_json({"content": reply.text}) if is_json() else output.write(reply.text)
-        return DONE
-    worker = LocalWorker(running_app)
+    files = [find_file(str(path), client.settings.max_body_mb) for path in question.files]
+    request = await to_request(client, question.model, question.persona)
+    place = await find_place(client, sender, is_continued=question.is_continued)
+    output = _to_output(client.settings)
+    if question.text.startswith("/"):
+        # Imported here, as the whole program is opened here: most questions are no commands.
+        from agent import commands
+
+        reply = await commands.answer(await client.open_app(), sender, place, text=question.text)
+        if reply is not None:
+            show_json({"content": reply.text}) if is_json() else output.write(reply.text)
+            return DONE
 
     async def ensure_answer() -> None:
         await worker.ensure_worker()
-        if worker.is_running:
-            # Before the turn begins, whose deadline runs while the models' library is imported.
-            await running_app.models.router.warm(*filter(None, (question.model,)))
+        await worker.warm()
         # From here on Ctrl+C ends the turn, too, which costs tokens.
         loop.add_signal_handler(signal.SIGINT, exchange.interrupt)
 
-    exchange = Exchange(running_app, output, ensure_answer, sender=sender, place=place)
+    exchange = Exchange(client, output, ensure_answer, sender=sender, place=place)
     loop = asyncio.get_running_loop()
     try:
         inbox_id = await exchange.send(question.text, files, request=request)
-        response = await _decide(running_app, exchange, inbox_id, request=request)
-        return await _conclude(running_app, question, response)
+        response = await _decide(client, exchange, inbox_id, request=request)
+        return await _conclude(client, question, response)
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        await worker.close()
+
+
+def _to_output(settings: "Settings") -> "Output":
+    if is_json() or not sys.stdout.isatty():
+        from adapters.terminal.output import OneAnswer
+
+        return OneAnswer(is_silent=is_json())
+    # Imported here: nothing is drawn into a pipe.
+    from adapters.cli.talk.opening import words_finder
+    from adapters.terminal.live import LiveOutput
+
+    return LiveOutput(find_words=words_finder(settings), is_conversation=False)
 
 
 async def _decide(
-    running_app: "App", exchange: "Exchange", inbox_id: int, *, request: "ProgramRequest | None"
+    client: "Client", exchange: "Exchange", inbox_id: int, *, request: "ProgramRequest | None"
 ) -> "AgentResponse | None":
     """Return the response, once a person at the keyboard has said yes or no to what it asks."""
-    from adapters.terminal import ask_for_yes
+    from adapters.terminal.reading import ask_for_yes
     from agent.journal.responses import find_response
     from shared.messages import Decision
 
     is_at_keyboard = sys.stdin.isatty() and sys.stdout.isatty() and not is_json()
     while True:
-        async with running_app.database.transaction() as session:
+        async with client.database.statement() as session:
             response = await find_response(session, inbox_id)
         if response is None or response.confirmation is None or not is_at_keyboard:
             return response
@@ -159,9 +167,8 @@ async def _decide(
         inbox_id = await exchange.send("", decision=decision, request=request)
 
 
-async def _conclude(running_app: "App", question: Question, response: "AgentResponse | None") -> int:
+async def _conclude(client: "Client", question: Question, response: "AgentResponse | None") -> int:
     """Say what is to be said behind the answer; return the exit code."""
-    from agent.turn.confirmations.rows import close_questions
     from shared.errors import Stopped
 
     if response is None:
@@ -173,13 +180,15 @@ async def _conclude(running_app: "App", question: Question, response: "AgentResp
             fields if response.confirmation else {name: fields[name] for name in fields if name != "confirmation"}
         )
     if response.confirmation is not None and response.conversation_id is not None:
-        async with running_app.database.transaction() as session:
+        from agent.turn.confirmations.rows import close_questions
+
+        async with client.database.statement() as session:
             await close_questions(session, response.conversation_id)
         complain("this needs a yes, which only a terminal can give: nothing of it was done")
         return REFUSED
     if response.error == Stopped.code:
         return INTERRUPTED
     is_other = question.model and response.model and response.model != question.model
-    if is_other and running_app.settings.debug_mock_responses is None:
+    if is_other and client.settings.debug_mock_responses is None:
         complain(f"{question.model} has not answered; {response.model} has")
     return REFUSED if response.error else DONE

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from adapters.cli.console import progress
 from adapters.cli.models import describe_models, describe_remedy, is_offline
-from adapters.cli.opening import cancel_on, find_database, kept_up, prepare, read_settings
+from adapters.cli.opening import cancel_on, find_database, read_settings
 from adapters.cli.talk.ask import MODEL, PERSONA, Question, read_text, run
 from shared import __version__
 
 if TYPE_CHECKING:
-    from adapters.terminal import Output, PersonAtKeyboard, Reader
+    from adapters.terminal.output import Output
+    from adapters.terminal.reading import Reader
     from shared.db.database import Address
     from shared.settings import Settings
 
@@ -34,8 +34,6 @@ def chat(
         run(Question(read_text(words), model=model, persona=persona))
         return
     settings = read_settings(quiet=True)
-    with progress("starting"):
-        from adapters import terminal  # noqa: F401  # the slow imports, while something is shown
     try:
         has_failed = asyncio.run(_talk(settings, find_database(settings), model=model, persona=persona))
     except asyncio.CancelledError:
@@ -48,50 +46,56 @@ def chat(
 
 async def _talk(settings: "Settings", address: "Address", *, model: str | None, persona: str | None) -> bool:
     """Talk until the input ends; return whether a turn has failed."""
-    from adapters.cli.compose import open_app
-    from adapters.cli.neighbours import joined
-    from adapters.cli.owner import resolve_terminal_user
+    # Imported here, as what follows: with a question behind it the command does as `parley ask`.
+    from adapters.cli.owner import make_owner
     from adapters.cli.talk.choices import to_request
-    from adapters.cli.talk.local_worker import LocalWorker
+    from adapters.cli.talk.opening import opened_client
     from adapters.cli.watchdog import watched
-    from adapters.terminal import Chat, LiveOutput, PipedLines, PlainOutput
+    from adapters.terminal.chat import Chat
 
     cancel_on(signal.SIGTERM, signal.SIGHUP)
-    async with (
-        kept_up(settings, address),
-        open_app(settings, await prepare(settings, address)) as running_app,
-        joined(running_app),
-    ):
-        user = await resolve_terminal_user(running_app)
+    async with opened_client(settings, address, model=model) as (client, worker):
+        async with client.database.statement() as session:
+            user = await make_owner(session)
         is_at_keyboard = sys.stdin.isatty() and sys.stdout.isatty()
-        words = {tool.name: tool.words for tool in running_app.toolbox.tools}
-        output: Output = LiveOutput(words=words) if is_at_keyboard else PlainOutput()
+        output = _to_output(settings, is_at_keyboard=is_at_keyboard)
         if is_at_keyboard:
-            who = f"{user.name} ({user.permission.label})"
-            for line in _introduce(running_app.settings, who, model):
+            for line in _introduce(settings, f"{user.name} ({user.permission})", model):
                 output.note(line)
-        # Made for the input that is read alone: each begins to read at once.
-        reader: Reader = _to_keyboard(running_app.settings) if is_at_keyboard else PipedLines()
-        request = await to_request(running_app, model, persona)
-        worker = LocalWorker(running_app)
-        warming = asyncio.create_task(running_app.models.router.warm(*filter(None, (model,))), name="warm")
-        try:
-            with watched():
-                conversation = Chat(running_app, reader, output, before_sending=worker.ensure_worker, request=request)
-                await conversation.run()
-                return conversation.has_failed
-        finally:
-            warming.cancel()
-            await worker.close()
-            await asyncio.gather(warming, return_exceptions=True)
+        reader = _to_reader(settings, is_at_keyboard=is_at_keyboard)
+        request = await to_request(client, model, persona)
+        with watched():
+            conversation = Chat(client, reader, output, before_sending=worker.ensure_worker, request=request)
+            await conversation.run()
+            return conversation.has_failed
 
 
-def _to_keyboard(settings: "Settings") -> "PersonAtKeyboard":
-    from adapters.terminal import PersonAtKeyboard
+def _to_output(settings: "Settings", *, is_at_keyboard: bool) -> "Output":
+    if not is_at_keyboard:
+        from adapters.terminal.output import PlainOutput
+
+        return PlainOutput()
+    # Imported here: nothing is drawn into a pipe.
+    from adapters.cli.talk.opening import words_finder
+    from adapters.terminal.live import LiveOutput
+
+    return LiveOutput(find_words=words_finder(settings))
+
+
+def _to_reader(settings: "Settings", *, is_at_keyboard: bool) -> "Reader":
+    """Return the input that is read; either kind begins to read at once."""
+    from adapters.terminal.reading import PersonAtKeyboard, PipedLines
+
+    if not is_at_keyboard:
+        return PipedLines()
+    return PersonAtKeyboard(settings.parley_home / "chat_history", _list_beginnings)
+
+
+def _list_beginnings() -> list[str]:
+    # Imported with the first completion: the commands bring the whole program.
     from agent.commands import list_commands
 
-    words = [*(word for command in list_commands("terminal") for word in command.beginnings), "/attach"]
-    return PersonAtKeyboard(settings.parley_home / "chat_history", words)
+    return [*(word for command in list_commands("terminal") for word in command.beginnings), "/attach"]
 
 
 def _introduce(settings: "Settings", who: str, model: str | None) -> list[str]:

@@ -3,9 +3,8 @@
 from dataclasses import replace
 from uuid import uuid4
 
-from adapters.cli.check_models import check_key
-from adapters.terminal import terminal_place
-from agent.app import App
+from adapters.terminal.client import Client
+from adapters.terminal.person import terminal_place
 from shared.db.errors import refusals
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -14,29 +13,32 @@ from shared.messages import Place, ProgramRequest, Sender
 statements = load_statements(__file__)
 
 
-async def to_request(app: App, model: str | None, persona: str | None) -> ProgramRequest | None:
+async def to_request(client: Client, model: str | None, persona: str | None) -> ProgramRequest | None:
     """Return what a message brings besides its text; raises `Refusal` for a model or persona that there is not."""
     if model is None and persona is None:
         return None
     persona_id = None
     if persona is not None:
         with refusals():
-            async with app.database.transaction() as session:
+            async with client.database.statement() as session:
                 persona_id = int((await session.execute(statements.get_persona, {"name": persona})).scalar_one())
     # Scripted answers stand for every model.
-    if model is not None and app.settings.debug_mock_responses is None:
-        finding = await check_key(app.models.router, "--model", model)
+    if model is not None and client.settings.debug_mock_responses is None:
+        # Imported here: it brings the models' library.
+        from adapters.cli.check_models import check_key
+
+        finding = await check_key((await client.open_app()).models.router, "--model", model)
         if finding.level == "fail":
             raise Refusal(finding.text)
     return ProgramRequest(has_conversation=True, model=model, persona_id=persona_id)
 
 
-async def find_place(app: App, sender: Sender, *, is_continued: bool) -> Place:
+async def find_place(client: Client, sender: Sender, *, is_continued: bool) -> Place:
     """Return the place of a new conversation of this person, or of the last one; raises `Refusal` if there is none."""
     place = terminal_place(sender)
     if not is_continued:
         return replace(place, thread=uuid4().hex)
-    async with app.database.transaction() as session:
+    async with client.database.statement() as session:
         row = (await session.execute(statements.find_last_conversation, {"channel": place.channel})).one_or_none()
     if row is None:
         raise Refusal("There is no conversation to go on with yet; leave --continue out.")

@@ -1,53 +1,96 @@
-"""A worker in this process, where no other answers."""
+"""The whole program in this process: opened when something needs it, with a worker where no other answers."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
+from adapters.cli.console import progress
+from agent.queue.heartbeats import LiveWorkers
 from shared.db.database import DatabaseLost
 
 if TYPE_CHECKING:
     from agent.app import App
-    from agent.queue.heartbeats import LiveWorkers
+    from shared.db.database import Address
+    from shared.db.pooling.single import SessionSource
+    from shared.settings import Settings
 
 WATCH_SECONDS = 3.0
 
 
 class LocalWorker:
-    """Runs a worker in this process as long as no other worker is alive."""
+    """Runs a worker in this process as long as no other worker is alive; `model` is asked here first."""
 
-    def __init__(self, running_app: "App") -> None:
-        self._app = running_app
+    def __init__(
+        self, settings: "Settings", address: "Address", database: "SessionSource", *, model: str | None = None
+    ) -> None:
+        self._settings, self._address, self._database, self._model = settings, address, database, model
+        self._app: App | None = None
+        self._opening, self._closing = asyncio.Lock(), AsyncExitStack()
         self._work: asyncio.Task[None] | None = None
-        self._workers: LiveWorkers | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self._workers = LiveWorkers()
         self._watch = asyncio.create_task(self._look_again(), name="look for workers")
 
-    @property
-    def is_running(self) -> bool:
-        """Return whether the worker runs."""
-        return self._work is not None and not self._work.done()
+    async def open_app(self) -> "App":
+        """Return the whole program, opened once; progress is shown on a terminal."""
+        if self._app is not None:
+            return self._app
+        with progress("starting"):
+            return await self._open()
+
+    async def begin(self) -> None:
+        """Do as `ensure_worker`; progress is shown on a terminal, where nothing else is drawn yet."""
+        if await self._is_needed():
+            await self.open_app()
+            await self._work_here()
 
     async def ensure_worker(self) -> None:
         """Start a worker in this process if no other is alive."""
-        from agent.queue.heartbeats import LiveWorkers
+        if await self._is_needed():
+            await self._work_here()
 
-        if self.is_running:
-            return
-        self._workers = self._workers or LiveWorkers()
-        async with self._app.database.transaction() as session:
-            if await self._workers.count(session, self._app.clock.monotonic()):
-                return
-        # Imported here: beside a running Parley its workers answer.
-        from adapters.cli.worker import build_worker
-
-        self._work = asyncio.create_task(build_worker(self._app).run(), name="worker")
+    async def warm(self) -> None:
+        """Wait until a worker in this process can call models, whose library is imported before the turn begins."""
+        if self._warming is not None:
+            await self._warming
 
     async def close(self) -> None:
-        """Stop the worker; its turns are finished or handed over."""
-        tasks = [task for task in (self._watch, self._work) if task is not None]
+        """Stop the worker, whose turns are finished or handed over, and close the program."""
+        tasks = [task for task in (self._watch, self._work, self._warming) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._closing.aclose()
+
+    async def _is_needed(self) -> bool:
+        if self._work is not None and not self._work.done():
+            return False
+        async with self._database.statement() as session:
+            return not await self._workers.count(session, asyncio.get_running_loop().time())
+
+    async def _work_here(self) -> None:
+        app = await self._open()
+        # Imported here: beside a running Parley its workers answer.
+        from adapters.cli.worker import build_worker
+
+        # Another task may have begun meanwhile.
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(build_worker(app).run(), name="worker")
+        if self._warming is None:
+            models = filter(None, (self._model,))
+            self._warming = asyncio.create_task(app.models.router.warm(*models), name="warm")
+
+    async def _open(self) -> "App":
+        # Imported here: it takes a second, and beside a running Parley most questions need none of it.
+        from adapters.cli.compose import open_app
+        from adapters.cli.neighbours import joined
+
+        async with self._opening:
+            if self._app is None:
+                app = await self._closing.enter_async_context(open_app(self._settings, self._address))
+                await self._closing.enter_async_context(joined(app))
+                self._app = app
+            return self._app
 
     async def _look_again(self) -> None:
         # A worker that was killed counts as alive until its heartbeat is too old.

@@ -26,7 +26,7 @@ from adapters.web.login.sessions import (
 )
 from adapters.web.notes import NEW_LINK, note
 from agent.app import App
-from agent.commands.login import PAGE, LinkClaim, read_link
+from agent.people.links import PAGE, LinkClaim, read_link
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Sender

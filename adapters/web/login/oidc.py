@@ -19,7 +19,7 @@ from adapters.web.login.provider import CALLBACK, Attempt, NotSignedIn, Provider
 from adapters.web.login.sessions import cookie_of, find_session, is_secure, require_same_origin
 from adapters.web.notes import note
 from agent.app import App
-from agent.commands.login import LINK_LIFE, one_time_key, page_address
+from agent.people.links import LINK_LIFE, one_time_key, page_address
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Refusal
 from shared.messages import Sender

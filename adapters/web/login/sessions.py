@@ -14,7 +14,7 @@ from starlette.responses import Response
 from adapters.web.faults import Fault
 from adapters.web.guard import Endpoint, app_of
 from agent.app import App
-from agent.commands.login import Way
+from agent.people.links import Way
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Sender

@@ -12,12 +12,12 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 
-from shared.db.driver import Connection, to_clause
+from shared.db.driver import Connection, close_connection, to_clause
 from shared.db.errors import is_broken, is_stale
 from shared.db.hosts import Servers
 
-# How long one waits for a connection, and for the end of one that is given back.
-WAIT_SECONDS, RELEASE_SECONDS = 15.0, 2.0
+# How long one waits for a connection.
+WAIT_SECONDS = 15.0
 
 # Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
 REFUSED = (DBAPIError, asyncpg.PostgresError)
@@ -147,10 +147,7 @@ class TextSession(AsyncSession):
 
 async def close_member(member: Member) -> None:
     """Close a connection; a server that is silent is not waited for."""
-    try:
-        await member.driver.close(timeout=RELEASE_SECONDS)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        member.driver.terminate()
+    await close_connection(member.driver)
     # What SQLAlchemy has of it; it may want to end a transaction that ended with the connection.
     with suppress(SQLAlchemyError, asyncpg.InterfaceError):
         await member.connection.close()

@@ -5,9 +5,9 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from subprocess import DEVNULL, run
+from subprocess import run
 
 import pytest
 from typer.core import TyperGroup
@@ -18,6 +18,7 @@ from tests.adapters.cli.shell import Shell
 
 HEAVY = (
     "agent.app",
+    "agent.tools",
     "aiohttp",
     "alembic",
     "asyncpg",
@@ -32,6 +33,7 @@ HEAVY = (
     "starlette",
     "structlog",
     "uvicorn",
+    "yaml",
 )
 DATABASE = {"asyncpg", "pydantic"}
 
@@ -85,38 +87,47 @@ def test_version_tells_what_runs_here(shell: Shell, fresh: Shell) -> None:
     assert "DATABASE_URL" in away.err
 
 
+def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
+    """Run a command that says something, and return what it has imported of the heavy packages."""
+    program = (
+        f"import sys\nfrom adapters.cli import main\nsys.argv = {['parley', *arguments]!r}\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    process = run(  # our own program
+        [sys.executable, "-c", program],
+        cwd=shell.folder,
+        env=shell.environment(),
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert process.stdout != "", process.stderr
+    return set(process.stderr.splitlines()[-1].split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["--help"], {"rich"}),
         (["version"], DATABASE),
         (["user", "list"], DATABASE | {"rich"}),
-        (["link"], DATABASE | {"agent.app", "rich", "sqlalchemy"}),
-        (["ask", "What is 2+3?"], DATABASE | {"agent.app", "rich", "sqlalchemy"}),
+        (["link"], DATABASE),
     ],
 )
 def test_a_command_imports_nothing_heavy_that_it_does_not_need(
     shell: Shell, arguments: list[str], expected: set[str]
 ) -> None:
-    program = (
-        f"import sys\nfrom adapters.cli import main\nsys.argv = {['parley', *arguments]!r}\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
-        f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
-    )
-    # Beside a worker that answers.
-    with running_worker(shell) if "ask" in arguments else nullcontext():
-        process = run(  # our own program
-            [sys.executable, "-c", program],
-            cwd=shell.folder,
-            env=shell.environment(),
-            stdin=DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
+    assert list_heavy(shell, *arguments) == expected
 
-    assert process.stdout != ""
-    assert set(process.stderr.splitlines()[-1].split()) == expected
+
+def test_who_asks_beside_a_worker_that_answers_imports_no_program_of_their_own(shell: Shell) -> None:
+    with running_worker(shell):
+        assert list_heavy(shell, "ask", "What is 2+3?") == DATABASE
+        assert list_heavy(shell, "chat", stdin="What is 2+3?\nand 3+4?\n") == DATABASE
+        # What only the whole program can do brings it.
+        assert "agent.app" in list_heavy(shell, "chat", stdin="/me\n")
 
 
 @pytest.mark.parametrize(

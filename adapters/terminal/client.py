@@ -1,0 +1,34 @@
+"""What the terminal needs of Parley: a session that stores messages, and one that hears what becomes of them.
+
+The whole program, which takes a second to import, is opened for what only it can do: commands, files, a worker.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from agent.live.listener import Listener
+from agent.queue.inbox import Inbox
+from shared.clock import Clock
+from shared.db.pooling.single import SessionSource
+from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from agent.app import App
+
+
+@dataclass(frozen=True)
+class Client:
+    """A way to ask; `open_app` returns the whole program, opened once."""
+
+    settings: Settings
+    database: SessionSource
+    events: Listener
+    clock: Clock
+    open_app: "Callable[[], Awaitable[App]]"
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Build the inbox, which stores what is said here."""
+        return Inbox(self.database, self.events.notifier)

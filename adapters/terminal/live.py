@@ -1,0 +1,98 @@
+"""Output on a screen: the answer as Markdown while it is written."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from adapters.terminal.calls import to_sentence
+from adapters.terminal.markdown import MarkdownScreen, open_console
+from adapters.terminal.output import describe_cost, describe_file
+from agent.journal.steps import Event
+from shared.text import harmless
+
+if TYPE_CHECKING:
+    from shared.tools import Words
+
+
+class LiveOutput:
+    """Markdown on a screen while it is written, with tool calls and the cost as dim lines.
+
+    `find_words` tells by a tool's name what its calls do. With `is_conversation` an empty line follows each answer.
+    """
+
+    wants_stream = True
+
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        find_words: Callable[[str], "Words | None"] = lambda _: None,
+        is_conversation: bool = True,
+    ) -> None:
+        self._console = console or open_console()
+        self._screen = MarkdownScreen(self._console)
+        self._find_words = find_words
+        self._is_conversation = is_conversation
+        self._calls: dict[str, Mapping[str, Any]] = {}
+
+    def note(self, text: str) -> None:
+        """Write a dim line."""
+        self._screen.end()
+        self._console.print(Text(harmless(text), style="dim"))
+
+    def write(self, text: str) -> None:
+        """Write the whole answer to a command, which is no Markdown."""
+        self._screen.end()
+        self._console.print(Text(harmless(text)), soft_wrap=True)
+        self._leave_room()
+
+    def wait(self) -> None:
+        """Show a dim word until something else is written."""
+        self._screen.end()
+        self._screen.show_line("thinking…")
+
+    def show(self, event: Event) -> None:
+        """Show one event of a turn."""
+        match event.name:
+            case "text_delta":
+                if event.payload.get("reset") and not self._screen.is_empty:
+                    self.note("(the answer begins anew)")
+                if text := harmless(event.payload["text"]):
+                    self._screen.add(text)
+            case "tool_call":
+                self._calls[event.payload["id"]] = event.payload
+                self._screen.end()
+                self._screen.show_line(f"· {self._to_sentence(event.payload)}…")
+            case "tool_result" if event.payload.get("needs_approval"):
+                # The question follows.
+                self.wait()
+            case "tool_result" if (call := self._calls.pop(event.payload["id"], None)) is not None:
+                has_failed = event.payload["error"]
+                sentence = self._to_sentence(call, is_done=not has_failed)
+                self.note(f"✗ {sentence}: failed" if has_failed else f"· {sentence}")
+                self.wait()
+            case "message":
+                # The streamed text is a preview; the stored message is authoritative.
+                whole = harmless(event.payload["content"])
+                if not self._screen.complete(whole):
+                    self._console.print()
+                    self._screen.complete(whole)
+                for file in event.payload["files"]:
+                    # The terminal breaks the line, so that the link stays whole.
+                    self._console.print(Text(describe_file(file)), soft_wrap=True)
+
+    def end(self, payload: Mapping[str, Any], seconds: float) -> None:
+        """Write what the answer has cost."""
+        self._screen.end()
+        if line := describe_cost(payload, seconds):
+            self._console.print(Text(line, style="dim"))
+        self._leave_room()
+
+    def _to_sentence(self, call: Mapping[str, Any], *, is_done: bool = False) -> str:
+        return to_sentence(self._find_words(call["tool"]), call, is_done=is_done)
+
+    def _leave_room(self) -> None:
+        if self._is_conversation:
+            self._console.print()

@@ -1,0 +1,107 @@
+"""The database of a command that runs a few statements: one connection, without a pool and without SQLAlchemy."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+import asyncpg
+
+from shared.db.connections import STATEMENT_SECONDS
+from shared.db.database import Address, raise_database_lost
+from shared.db.driver import Connection, close_connection
+from shared.db.errors import is_stale
+from shared.db.history import Witness
+
+
+class SessionSource(Protocol):
+    """Opens sessions: for single statements, and such as listen. `Database`, or the one below."""
+
+    address: Address
+
+    @property
+    def witness(self) -> Witness:
+        """Return what this process has seen committed."""
+        ...
+
+    def statement(self) -> AbstractAsyncContextManager[Connection]:
+        """Open a connection in autocommit mode; raises `DatabaseLost`."""
+        ...
+
+    async def connect(self, *, statement_seconds: float = STATEMENT_SECONDS) -> asyncpg.Connection:
+        """Open a connection that is a session: for `LISTEN`."""
+        ...
+
+    async def look(self, listening: asyncpg.Connection) -> None:
+        """Look whether the connection that listens still is what Parley relies on; raises `UnfitDatabase`."""
+        ...
+
+
+class SmallDatabase:
+    """One connection, opened with the first statement and again after a loss; statements wait for each other."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._connection: asyncpg.Connection | None = None
+        # The moves to another server before the connection was opened.
+        self._moves = 0
+        self._in_turn = asyncio.Lock()
+
+    @property
+    def witness(self) -> Witness:
+        """Return what this process has seen committed."""
+        return self.address.servers.witness
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[Connection]:
+        """Open the connection in autocommit mode; raises `DatabaseLost`."""
+        async with self._taken() as connection:
+            yield Connection(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """Open a transaction: committed at the end of the block, rolled back on any exception.
+
+        Raises `DatabaseLost` as that of `Database` does.
+        """
+        async with self._taken() as connection, connection.transaction():
+            yield Connection(connection)
+
+    async def connect(self, *, statement_seconds: float = STATEMENT_SECONDS) -> asyncpg.Connection:
+        """Open a connection beside this one."""
+        return await self.address.connect(statement_seconds=statement_seconds)
+
+    async def look(self, listening: asyncpg.Connection) -> None:
+        """Look whether the server of the connection that listens still takes writes, and was not left behind."""
+        await self.address.servers.look(listening, self.address.opener())
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await close_connection(self._connection)
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncIterator[asyncpg.Connection]:
+        with raise_database_lost():
+            async with self._in_turn:
+                connection = await self._take()
+                try:
+                    yield connection
+                except (TimeoutError, asyncpg.PostgresError) as error:
+                    # A server that is silent would not answer a farewell either.
+                    if isinstance(error, TimeoutError) or is_stale(error):
+                        connection.terminate()
+                    raise
+
+    async def _take(self) -> asyncpg.Connection:
+        if self._connection is not None and self._moves == self.address.servers.moves:
+            if not self._connection.is_closed():
+                return self._connection
+        elif self._connection is not None:
+            await close_connection(self._connection)
+        self._connection = await self.connect()
+        self._moves = self.address.servers.moves
+        for name in ("json", "jsonb"):
+            await self._connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=json.loads)
+        return self._connection
