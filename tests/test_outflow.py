@@ -203,7 +203,9 @@ async def test_nothing_leaves_at_a_terminal_that_a_model_made_up_hid_or_left_ope
     async def get_app() -> App:
         return parley.app
 
-    client = Client(parley.app.settings, parley.app.database, parley.app.events, parley.app.clock, get_app)
+    client = Client(
+        parley.app.settings, parley.app.database, parley.app.events, clock=parley.app.clock, open_app=get_app
+    )
     await Chat(client, OneLine("go on"), output(), before_sending=ready).run()
 
     check(capsys.readouterr().out, secret)

@@ -5,7 +5,6 @@ from typing import Any
 
 from agent.journal.steps import Step, ToolUse
 from agent.people.billing.budget import to_usage
-from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Stopped
@@ -22,19 +21,8 @@ async def find_response(
     A message that is not there any more has one with the code `erased`, or `lost` if a failover may have lost it.
     """
     row = (await session.execute(statements.find_response, {"inbox_id": inbox_id})).one_or_none()
-    if row is None:
-        is_there = (await session.execute(statements.find_message, {"inbox_id": inbox_id})).one_or_none() is not None
-        if is_there:
-            return None
-        # Otherwise its person was erased meanwhile.
-        error, content = ("lost", prompts().turn.lost) if inbox_id in lost_ids else ("erased", prompts().turn.erased)
-        return AgentResponse(turn_id=0, content=content, finished=False, error=error)
-    if row.content is None and row.status == "cancelled":
-        # The message was cancelled before its turn was opened.
-        return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)
-    if row.content is None:
-        parked = prompts().turn.parked
-        return AgentResponse(row.id or 0, parked, finished=False, error="parked", conversation_id=row.conversation_id)
+    if row is None or row.content is None:
+        return await _find_other_end(session, inbox_id, row, lost_ids=lost_ids)
     return AgentResponse(
         turn_id=row.id,
         content=row.content,
@@ -49,6 +37,26 @@ async def find_response(
         conversation_id=row.conversation_id,
         action=row.action,
     )
+
+
+async def _find_other_end(
+    session: Session, inbox_id: int, row: Any, *, lost_ids: Collection[int]
+) -> AgentResponse | None:
+    # Imported here: a command of the terminal that reads an answer starts without the texts.
+    from agent.prompts import prompts
+
+    if row is None:
+        is_there = (await session.execute(statements.find_message, {"inbox_id": inbox_id})).one_or_none() is not None
+        if is_there:
+            return None
+        # Otherwise its person was erased meanwhile.
+        error, content = ("lost", prompts().turn.lost) if inbox_id in lost_ids else ("erased", prompts().turn.erased)
+        return AgentResponse(turn_id=0, content=content, finished=False, error=error)
+    if row.status == "cancelled":
+        # The message was cancelled before its turn was opened.
+        return AgentResponse(turn_id=0, content=str(Stopped()), finished=False, error=Stopped.code)
+    parked = prompts().turn.parked
+    return AgentResponse(row.id or 0, parked, finished=False, error="parked", conversation_id=row.conversation_id)
 
 
 def to_call_step(row: Mapping[str, Any]) -> Step:

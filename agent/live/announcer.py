@@ -12,7 +12,7 @@ import json
 from collections import OrderedDict, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from uuid import uuid4
 
 from agent.journal.responses import find_response
@@ -20,13 +20,15 @@ from agent.journal.steps import Event, TurnKey
 from agent.live.channels import TURNS, TurnNote, read_note
 from agent.live.deltas import DeltaSender, DeltaVault
 from agent.live.notifier import Bus, Notifier
-from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.database import DatabaseLost
 from shared.db.pooling.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
 from shared.messages import AgentResponse, IncomingMessage, Place
+
+if TYPE_CHECKING:
+    from agent.outflow.reply import OutflowRules
 
 statements = load_statements(__file__)
 
@@ -38,32 +40,31 @@ READ_AGAIN_SECONDS = 5.0
 # A reader waits so long for a database that is away, and comes back after so many seconds when this process stops.
 OUTAGE_SECONDS, STOPPING_SECONDS = 8.0, 5.0
 
-
 log = get_logger()
-
 Observer = Callable[[str, dict[str, Any]], None]
 
 
 class Announcer:
     """Numbers the events of one running turn, and tells readers of them and of its text if somebody is watching.
 
-    All text of the model passes the turn's `outflow`; of a stream, only what is certain is sent.
+    All text of the model passes the turn's `outflow`; of a stream, only what is certain is sent. `tell` gets the notes
+    for readers: of stored events, and, when somebody watches, of text. Events are numbered after `last_seq`, the last
+    stored one of an interrupted attempt.
     """
 
     def __init__(
         self,
         tell: Callable[[dict[str, Any]], None],
-        rules: OutflowRules,
+        rules: "OutflowRules | None",
         key: TurnKey,
         inbox_ids: Sequence[int] = (),
         *,
         last_seq: int = -1,
         watched: bool = False,
     ) -> None:
-        """Number events after `last_seq`, the last stored event of an interrupted attempt; -1 if there is none.
+        # Imported here: who only reads answers starts without its patterns.
+        from agent.outflow.reply import Outflow
 
-        `tell` gets the notes for readers: of stored events, and, when somebody watches, of text.
-        """
         self.outflow = Outflow(rules)
         self._turn_id, self._tell = key.id, tell
         self._note: dict[str, Any] = {"turn": key.id, "inbox": list(inbox_ids)}
@@ -281,14 +282,9 @@ class TurnReaders:
     """Those who wait for the answers of turns in this process."""
 
     def __init__(
-        self,
-        database: SessionSource,
-        secret_keys: Sequence[str],
-        rules: OutflowRules | None = None,
-        bus: Bus | None = None,
+        self, database: SessionSource, keys: Sequence[str], rules: "OutflowRules | None" = None, bus: Bus | None = None
     ) -> None:
-        self._database, self._vault = database, DeltaVault(secret_keys)
-        self._rules = rules or OutflowRules()
+        self._database, self._vault, self._rules = database, DeltaVault(keys), rules
         self._origin, self.notifier = uuid4().hex, Notifier(database, bus)
         self._queues: dict[int, set[asyncio.Queue[dict[str, Any]]]] = defaultdict(set)
         self._ended: OrderedDict[int, None] = OrderedDict()

@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import asyncpg
@@ -20,7 +20,6 @@ from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
 from agent.live.channels import CANCELLATIONS, CHANGES, DUE, JOBS, MAX_SEQ, READERS, TURNS, ReaderNote, read_note
 from agent.live.failovers import Failovers
 from agent.live.notifier import Bus, HearingSession
-from agent.outflow.reply import Outflow, OutflowRules
 from shared.db.connections import UnfitDatabase
 from shared.db.database import DatabaseLost
 from shared.db.pooling.single import SessionSource
@@ -28,6 +27,9 @@ from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
 from shared.text import to_id
+
+if TYPE_CHECKING:
+    from agent.outflow.reply import Outflow, OutflowRules
 
 statements = load_statements(__file__)
 
@@ -56,13 +58,9 @@ class Listener(TurnReaders):
     """
 
     def __init__(
-        self,
-        database: SessionSource,
-        secret_keys: Sequence[str],
-        rules: OutflowRules | None = None,
-        bus: Bus | None = None,
+        self, database: SessionSource, keys: Sequence[str], rules: "OutflowRules | None" = None, bus: Bus | None = None
     ) -> None:
-        super().__init__(database, secret_keys, rules, bus=bus)
+        super().__init__(database, keys, rules, bus=bus)
         self._observers = _Observers()
         # Pending `is_awaited` requests to other processes, by token.
         self._asked: dict[str, asyncio.Event] = {}
@@ -75,8 +73,11 @@ class Listener(TurnReaders):
         self._places: dict[str, set[asyncio.Event]] = defaultdict(set)
         self.failovers = Failovers(database)
 
-    def outflow(self) -> Outflow:
+    def outflow(self) -> "Outflow":
         """Return a new filter for what is sent outside of a turn."""
+        # Imported here for the reason in `announcer.py`.
+        from agent.outflow.reply import Outflow
+
         return Outflow(self._rules)
 
     async def start(self) -> None:

@@ -8,7 +8,6 @@ then.
 """
 
 import asyncio
-import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -197,8 +196,12 @@ class Lane:
         while self._notes:
             notes = list(self._notes)
             self._notes.clear()
-            with contextlib.suppress(DatabaseLost, *server_errors()):
+            try:
                 await self._bus.carry(notes)
+            except DatabaseLost:
+                pass
+            except server_errors():
+                pass
             await asyncio.sleep(PAUSE_SECONDS)
 
 

@@ -131,7 +131,8 @@ class OutflowRules:
 class Outflow:
     """Filters what one turn sends. `restrict` is called once its prompt holds untrusted text and private data."""
 
-    def __init__(self, rules: OutflowRules) -> None:
+    def __init__(self, rules: OutflowRules | None = None) -> None:
+        rules = rules or OutflowRules()
         self._secrets = rules.secrets
         self._own_host = rules.own_host
         self._stream: TextStream | None = None

@@ -43,7 +43,7 @@ async def opened_client(
         events = Listener(database, secrets.secret_keys, bus=bus)
         closing.push_async_callback(events.close)
         await events.start()
-        yield Client(settings, database, events, SystemClock(), worker.open_app), worker
+        yield Client(settings, database, events, clock=SystemClock(), open_app=worker.open_app), worker
 
 
 def words_finder(settings: "Settings") -> "Callable[[str], Words | None]":

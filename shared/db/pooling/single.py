@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Protocol
 
 import asyncpg
@@ -86,13 +86,8 @@ class SmallDatabase:
         with raise_database_lost():
             async with self._in_turn:
                 connection = await self._take()
-                try:
+                with _cut_when_useless(connection):
                     yield connection
-                except (TimeoutError, asyncpg.PostgresError) as error:
-                    # A server that is silent would not answer a farewell either.
-                    if isinstance(error, TimeoutError) or is_stale(error):
-                        connection.terminate()
-                    raise
 
     async def _take(self) -> asyncpg.Connection:
         if self._connection is not None and self._moves == self.address.servers.moves:
@@ -105,3 +100,14 @@ class SmallDatabase:
         for name in ("json", "jsonb"):
             await self._connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=json.loads)
         return self._connection
+
+
+@contextmanager
+def _cut_when_useless(connection: asyncpg.Connection) -> Iterator[None]:
+    try:
+        yield
+    except (TimeoutError, asyncpg.PostgresError) as error:
+        # A server that is silent would not answer a farewell either.
+        if isinstance(error, TimeoutError) or is_stale(error):
+            connection.terminate()
+        raise
