@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from adapters.web.notes import NO_STORE, note
+from adapters.web.texts import say
 from shared.errors import EventIdInUse, NotFound, ParleyError, Refusal, ToolError, Unavailable
 from shared.log import get_logger
 from shared.text import clean, cut
@@ -17,9 +18,9 @@ from shared.text import clean, cut
 log = get_logger()
 
 OPENAI_PATHS = ("/v1/chat/", "/v1/models", "/v1/responses")
-UNEXPECTED = "Something went wrong on our side; the operator can find it in the log under this id."
+UNEXPECTED = say("fault.unexpected")
 HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
-HTTP_SENTENCES = {404: "There is nothing at this address.", 405: "This address does not allow that method."}
+HTTP_SENTENCES = {404: say("fault.not_found"), 405: say("fault.method")}
 
 
 class Cause(TypedDict):
@@ -80,11 +81,11 @@ def from_validation(error: ValidationError) -> Fault:
     """Return the fault for the first wrong field and the reason."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     if first["type"] == "json_invalid":
-        return Fault(400, "invalid_json", f"The body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}.")
+        return Fault(400, "invalid_json", say("fault.not_json", reason=first["msg"].removeprefix("Invalid JSON: ")))
     # The path may contain keys that the client chose.
     field = cut(clean(".".join(str(part) for part in first["loc"])), 200)
     if first["type"] == "extra_forbidden":
-        return invalid(field, "there is no such field")
+        return invalid(field, say("fault.no_field"))
     reason = first["msg"].removeprefix("Value error, ")
     return invalid(field, reason[:1].lower() + reason[1:]) if field else Fault(400, "invalid_request", reason)
 
@@ -99,7 +100,7 @@ def to_openai_error(fault: Fault) -> OpenAICause:
 def answer(request: Request, fault: Fault) -> Response:
     """Return the fault as JSON, in OpenAI's form on OpenAI-compatible paths; to a browser that opens a page, as one."""
     if "text/html" in request.headers.get("accept", ""):
-        return note("That did not work", fault.message, fault.status, headers=NO_STORE | (fault.headers or {}))
+        return note(say("fault.title"), fault.message, fault.status, headers=NO_STORE | (fault.headers or {}))
     problem: Problem | OpenAIProblem
     if request.url.path.startswith(OPENAI_PATHS):
         problem = {"error": to_openai_error(fault)}

@@ -9,12 +9,13 @@ from starlette.responses import Response, StreamingResponse
 
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of, apps_of
+from adapters.web.texts import say
 from agent.app import App
 from shared.db.database import DatabaseLost
 from shared.errors import FileDamaged, FileLost, NotFound
 from shared.files.stored_file import StoredFile
 
-NO_FILE = "There is no such file, or its link has expired; ask for a new link."
+NO_FILE = say("file.missing")
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     # Whatever the file contains, the browser must not run it or load anything for it.

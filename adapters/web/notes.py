@@ -5,6 +5,8 @@ from html import escape
 
 from starlette.responses import HTMLResponse, Response
 
+from adapters.web.texts import say
+
 HEADERS = {
     "Content-Security-Policy": (
         # `blob:` shows pictures that are picked, before they are sent. No script may make HTML of a text but DOMPurify.
@@ -20,10 +22,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 NO_STORE = HEADERS | {"Cache-Control": "no-store"}
-NEW_LINK = (
-    "A fresh one is printed by the command: parley link, and sent by /login in a chat with me. It opens this page once,"
-    " within ten minutes."
-)
+NEW_LINK = say("login.new_link")
 NOTE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Parley</title><link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css">
@@ -44,7 +43,7 @@ def note(
     """Return a page with one message that leads on to `refresh`; `more` is HTML below it, the rest is text."""
     address = escape(refresh or "")
     head = f'<meta http-equiv="refresh" content="0; url={address}">' if refresh else ""
-    more += f'<p><a href="{address}">Go on</a></p>' if refresh else ""
+    more += f'<p><a href="{address}">{escape(say("login.go_on"))}</a></p>' if refresh else ""
     return HTMLResponse(to_note(title, text, head=head, more=more), status, headers=dict(headers))
 
 

@@ -11,6 +11,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from adapters.web.admin.navigation import NAVIGATION
+from adapters.web.texts import say_in_html
 from shared.text import escape_invisible, to_sentence
 
 NOTHING = "-"
@@ -81,6 +82,7 @@ def build_templates(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.globals["say"] = say_in_html
     templates.filters |= {"time": to_time, "number": to_number, "dollars": to_dollars}
     return templates
 

@@ -14,6 +14,7 @@ from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page.chat import PLATFORM, Key, place_in, to_prefix
 from adapters.web.page.chats import BUSY, NO_STORE
 from adapters.web.page.transcript import to_branch
+from adapters.web.texts import say
 from agent.journal.files import FILES_HEADING
 from agent.live.channels import DUE
 from agent.queue.inbox import accept_within
@@ -24,7 +25,7 @@ from shared.text import MAX_ID
 
 statements = load_statements(__file__)
 
-NO_TURN = "There is no such message."
+NO_TURN = say("chat.no_message")
 
 
 class Branch(Closed):
@@ -47,9 +48,9 @@ async def begin_branch(request: Request) -> Response:
     app, who, place = app_of(request), session_of(request), place_in(request)
     branch = await read_json(request, Branch, MAX_JSON_BYTES)
     if branch.content is not None and not branch.content.strip():
-        raise invalid("content", "it may not be empty")
+        raise invalid("content", say("chat.empty"))
     if branch.content is not None and branch.content.lstrip().startswith("/"):
-        raise invalid("content", "a command takes no message's place; write it below")
+        raise invalid("content", say("chat.no_command_here"))
     event_id = f"{to_prefix(who)}:{branch.event_id}"
     parameters = {"channel": place.channel, "place_key": place.key, "event_id": event_id, "turn_id": branch.turn_id}
     # The branch and its message in one transaction: no crash leaves a chat that ends before what was said.

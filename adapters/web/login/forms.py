@@ -12,6 +12,7 @@ from adapters.web.faults import Fault
 from adapters.web.guard import app_of
 from adapters.web.login.sessions import WebSession
 from adapters.web.notes import NO_STORE
+from adapters.web.texts import say
 from agent.app import App
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -19,7 +20,7 @@ from shared.errors import Refusal
 statements = load_statements(__file__)
 
 ATTEMPT_SECONDS = 600
-TOO_MANY = "There were too many attempts from your network; please wait ten minutes."
+TOO_MANY = say("login.too_many_attempts")
 # A memory's text, of which a form makes up to twelve bytes for each character, is the longest.
 MAX_FORM_BYTES, MAX_FIELDS = 64 * 1024, 20
 # Whoever has one address of IPv6 has all that begin with these bits.
@@ -55,7 +56,7 @@ async def read_form(request: Request) -> dict[str, str]:
     try:
         return dict(parse_qsl(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError:
-        raise Fault(400, "invalid_form", f"A form has at most {MAX_FIELDS} fields.") from None
+        raise Fault(400, "invalid_form", say("form.too_many_fields", most=MAX_FIELDS)) from None
 
 
 async def count_attempt(request: Request, door: str, most: int) -> None:

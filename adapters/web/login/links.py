@@ -25,6 +25,7 @@ from adapters.web.login.sessions import (
     set_cookie,
 )
 from adapters.web.notes import NEW_LINK, note
+from adapters.web.texts import say
 from agent.app import App
 from agent.people.links import PAGE, LinkClaim, read_link
 from shared.db.statements import load_statements
@@ -35,15 +36,13 @@ statements = load_statements(__file__)
 
 QUESTION = """<form method="post" action="/login"><input type="hidden" name="key" value="{key}">
 <input type="hidden" name="instead_of" value="{instead_of}">
-<button type="submit" class="primary">Go on as {name}</button></form>
+<button type="submit" class="primary">{go_on}</button></form>
 <p><a href="/">{stay}</a></p>"""
 PROVIDER = """<form method="post" action="/login/oidc">
-<button type="submit" class="primary">Sign in with {name}</button></form>"""
+<button type="submit" class="primary">{sign_in}</button></form>"""
 
-LEAVE = (
-    """<form method="post" action="/login/oidc/leave"><button type="submit">Sign out of {name}, too</button></form>"""
-)
-GUEST = """<form method="post" action="/login/guest"><button type="submit">Go on as a guest</button></form>"""
+LEAVE = """<form method="post" action="/login/oidc/leave"><button type="submit">{sign_out}</button></form>"""
+GUEST = """<form method="post" action="/login/guest"><button type="submit">{go_on}</button></form>"""
 # New guests of one address in ten minutes: each of them has a budget.
 MOST_GUESTS = 5
 
@@ -86,7 +85,7 @@ async def post_guest(request: Request) -> Response:
     try:
         await count_attempt(request, "guest", MOST_GUESTS)
     except Refusal as refusal:
-        return note("You are not signed in", str(refusal), 429)
+        return note(say("login.not_signed_in"), str(refusal), 429)
     return enter(request, await begin_session(request, Sender(PAGE, token_hex(16)), "guest"))
 
 
@@ -96,9 +95,9 @@ async def post_logout(request: Request) -> Response:
     app, session = app_of(request), await find_session(request)
     if session is not None:
         await end_sessions(app, session.user_id, session.id)
-    name = escape(app.settings.oidc_name)
-    more = LEAVE.format(name=name) if app.settings.oidc_issuer else ""
-    response = note("You are signed out", "Open the page with a new link.", 200, more=more, headers=FORM_HEADERS)
+    sign_out = escape(say("login.sign_out_of", name=app.settings.oidc_name))
+    more = LEAVE.format(sign_out=sign_out) if app.settings.oidc_issuer else ""
+    response = note(say("login.signed_out"), say("login.open_a_new_link"), 200, more=more, headers=FORM_HEADERS)
     response.headers["Clear-Site-Data"] = '"cache", "storage"'
     set_cookie(app, response, "")
     return response
@@ -119,7 +118,7 @@ def enter(request: Request, token: str) -> Response:
     """Return the response that signs a browser in, and leads it to the page."""
     # A page that reloads, and not a redirect: after a click in another site's page, the browser would follow the
     # redirect without the new cookie.
-    response = note("Welcome", "One moment.", 200, refresh="/")
+    response = note(say("login.welcome"), say("login.one_moment"), 200, refresh="/")
     set_cookie(app_of(request), response, token)
     return response
 
@@ -133,31 +132,35 @@ async def _find_person(app: App, account: Sender) -> tuple[int | None, str]:
     async with app.database.statement() as session:
         parameters = {"platform": account.platform, "account": account.platform_user_id}
         row = (await session.execute(statements.find_person, parameters)).one_or_none()
-    return (None, account.username or "a new person") if row is None else (row.user_id, row.name)
+    return (None, account.username or say("login.new_person")) if row is None else (row.user_id, row.name)
 
 
 async def _ask(app: App, session: WebSession | None, key: str, *, name: str) -> Response:
     if session is None:
-        text, stay = f"This link opens Parley as {name}. Go on only if that is you.", "No, leave it"
+        text, stay = say("login.opens_as", name=name), say("login.leave_it")
     else:
         _, own_name = await _find_person(app, Sender(PAGE, session.account))
-        text, stay = f"You are signed in as {own_name}. This link opens Parley as {name}.", f"Stay {own_name}"
+        text, stay = say("login.opens_as_another", own=own_name, name=name), say("login.stay", name=own_name)
     form = QUESTION.format(
-        key=escape(key), instead_of="" if session is None else session.id, name=escape(name), stay=escape(stay)
+        key=escape(key),
+        instead_of="" if session is None else session.id,
+        go_on=escape(say("login.go_on_as", name=name)),
+        stay=escape(stay),
     )
-    return note(f"Go on as {name}?", text, 200, more=form, headers=FORM_HEADERS)
+    return note(say("login.go_on_as_question", name=name), text, 200, more=form, headers=FORM_HEADERS)
 
 
 def _refuse(app: App, session: WebSession | None) -> Response:
     if session is not None:
-        return note("Welcome back", "One moment.", 200, refresh="/")
-    return show_entrance(app, "This link has been used or is too old")
+        return note(say("login.welcome_back"), say("login.one_moment"), 200, refresh="/")
+    return show_entrance(app, say("login.link_is_old"))
 
 
 def show_entrance(app: App, title: str | None = None) -> Response:
     """Say to whoever is not signed in how to do that."""
     settings = app.settings
-    more = PROVIDER.format(name=escape(settings.oidc_name)) if settings.oidc_issuer else ""
-    more += GUEST if settings.web_guests else ""
-    title = title or ("Sign in" if more else "This page is opened by a link")
+    sign_in = escape(say("login.sign_in_with", name=settings.oidc_name))
+    more = PROVIDER.format(sign_in=sign_in) if settings.oidc_issuer else ""
+    more += GUEST.format(go_on=escape(say("login.go_on_as_a_guest"))) if settings.web_guests else ""
+    title = title or (say("login.sign_in") if more else say("login.opened_by_a_link"))
     return note(title, NEW_LINK, 401, more=more, headers=FORM_HEADERS)

@@ -18,6 +18,7 @@ from adapters.web.login.links import open_link
 from adapters.web.login.provider import CALLBACK, Attempt, NotSignedIn, Provider
 from adapters.web.login.sessions import cookie_of, find_session, is_secure, require_same_origin
 from adapters.web.notes import note
+from adapters.web.texts import say
 from agent.app import App
 from agent.people.links import LINK_LIFE, one_time_key, page_address
 from shared.db.statements import load_statements
@@ -30,7 +31,7 @@ COOKIE = "parley_oidc"
 ENTRANCE = "/login/oidc/enter"
 # Of one address in ten minutes.
 MOST_ATTEMPTS = 30
-OTHER_PERSON = "This account signs in somebody else here; an admin can join the two (admin.merge_users)."
+OTHER_PERSON = say("login.other_person")
 
 
 async def post_start(request: Request) -> Response:
@@ -42,11 +43,11 @@ async def post_start(request: Request) -> Response:
         session = await find_session(request)
         provider = await Provider.read(app, page_address(app) + CALLBACK)
     except ParleyError as error:
-        return note("You are not signed in", str(error), 503)
+        return note(say("login.not_signed_in"), str(error), 503)
     attempt = Attempt(token_urlsafe(24), token_urlsafe(24), token_urlsafe(48))
     until = int((app.clock.now() + LINK_LIFE).timestamp())
     claim = [attempt.state, attempt.nonce, attempt.verifier, until, None if session is None else session.id]
-    response = note("To your organisation", "One moment.", 200, refresh=provider.to_address(attempt))
+    response = note(say("login.to_organisation"), say("login.one_moment"), 200, refresh=provider.to_address(attempt))
     _set_cookie(app, response, str(_signer(app).dumps(claim)))
     return response
 
@@ -57,7 +58,7 @@ async def get_callback(request: Request) -> Response:
     try:
         return await _take_answer(app, request)
     except ParleyError as error:
-        response = note("You are not signed in", str(error), 403 if isinstance(error, Refusal) else 503)
+        response = note(say("login.not_signed_in"), str(error), 403 if isinstance(error, Refusal) else 503)
     _set_cookie(app, response, "")
     return response
 
@@ -79,10 +80,10 @@ async def post_leave(request: Request) -> Response:
     try:
         address = (await Provider.read(app, page_address(app) + CALLBACK)).to_exit(page_address(app))
     except ParleyError as error:
-        return note("You are signed out here", str(error), 503)
+        return note(say("login.signed_out_here"), str(error), 503)
     if address is None:
-        return note("You are signed out here", "There is no way to sign out there from here.", 200)
-    return note("To your organisation", "One moment.", 200, refresh=address)
+        return note(say("login.signed_out_here"), say("login.no_way_out"), 200)
+    return note(say("login.to_organisation"), say("login.one_moment"), 200, refresh=address)
 
 
 async def _take_answer(app: App, request: Request) -> Response:
@@ -99,7 +100,7 @@ async def _take_answer(app: App, request: Request) -> Response:
     if session_id is not None:
         response, key = await _link(app, session_id, account), ""
     else:
-        response = note("Welcome", "One moment.", 200, refresh=ENTRANCE)
+        response = note(say("login.welcome"), say("login.one_moment"), 200, refresh=ENTRANCE)
         key = one_time_key(app, account, "oidc")
     _set_cookie(app, response, key)
     return response
@@ -114,7 +115,7 @@ async def _link(app: App, session_id: int, account: Sender) -> Response:
         owner = (await session.execute(statements.link_account, parameters | {"user_id": user_id})).scalar_one()
     if owner != user_id:
         raise Refusal(OTHER_PERSON)
-    return note("Linked", "You can sign in by this account from now on.", 200, refresh="/me/accounts")
+    return note(say("login.linked"), say("login.linked_note"), 200, refresh="/me/accounts")
 
 
 async def _is_first(app: App, state: str, until: int) -> bool:

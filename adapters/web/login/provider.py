@@ -13,6 +13,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
+from adapters.web.texts import say
 from agent.app import App
 from shared.errors import Refusal, ToolError, Unavailable
 from shared.http.client import GuardedClient
@@ -85,7 +86,7 @@ class Provider:
         schemes = {"https", urlsplit(issuer).scheme}
         if metadata.get("issuer") != issuer or any(urlsplit(text).scheme not in schemes for text in addresses):
             log.warning("oidc_misconfigured", issuer=str(metadata.get("issuer"))[:200])
-            raise Unavailable("The provider is not the one of the settings; an admin can compare OIDC_ISSUER with it.")
+            raise Unavailable(say("login.other_provider"))
         return cls(app, metadata, redirect_uri)
 
     def to_address(self, attempt: Attempt) -> str:
@@ -214,5 +215,5 @@ class TrustedClient(httpx2.AsyncBaseTransport):
         except ValueError:
             document = None
         if not isinstance(document, dict):
-            raise Unavailable("The provider does not answer as it should; please try again later.")
+            raise Unavailable(say("login.provider_fails"))
         return document

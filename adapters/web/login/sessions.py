@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from adapters.web.faults import Fault
 from adapters.web.guard import Endpoint, app_of
+from adapters.web.texts import say
 from agent.app import App
 from agent.people.links import Way
 from shared.db.statements import load_statements
@@ -28,8 +29,8 @@ SHAPE = pattern(r"[0-9a-f]{64}")
 SESSION_LIFE = timedelta(days=30)
 # What can't be taken back is done by who has signed in just now.
 FRESH_LIFE = timedelta(minutes=15)
-NOT_FRESH = "Sign in once more for that: open a new link from parley link, or from /login in a chat with me."
-NO_SESSION = "Your session has ended; open the page with a new link."
+NOT_FRESH = say("login.not_fresh")
+NO_SESSION = say("login.no_session")
 
 # In this order, because most say that they are another one, too.
 BROWSERS = {
@@ -100,7 +101,7 @@ def require_same_origin(request: Request) -> None:
     # Another site can't read what it gets here, and its requests come without the cookie.
     if site is None and not origin and request.method == "GET":
         return
-    raise Fault(403, "wrong_origin", "This may only be asked from Parley's own page.")
+    raise Fault(403, "wrong_origin", say("login.other_origin"))
 
 
 async def find_session(request: Request) -> WebSession | None:

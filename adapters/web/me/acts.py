@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import TextClause
 
 from adapters.web.login.sessions import WebSession, end_sessions
+from adapters.web.texts import say
 from agent import commands
 from agent.commands.base import Request
 from shared.db.statements import load_statements
@@ -17,10 +18,10 @@ statements = load_statements(__file__)
 
 ERASE_WORDS = "erase me"
 MOST_TOKENS, MOST_DAYS = 20, 365
-MISSING = "There is no such entry any more."
-TOO_MANY_TOKENS = f"You have {MOST_TOKENS} tokens, which is the most; revoke one first."
-NOT_THIS = "This account stays: it is the only one that you have, or the one by which you are here."
-TYPE_IT = f"Nothing was erased: write {ERASE_WORDS} into the field to have it done."
+MISSING = say("me.missing")
+TOO_MANY_TOKENS = say("me.too_many_tokens", most=MOST_TOKENS)
+NOT_THIS = say("me.account_stays")
+TYPE_IT = say("me.type_it", words=ERASE_WORDS)
 
 Fields = Mapping[str, str]
 
@@ -64,13 +65,13 @@ async def correct(asking: Request, _session: WebSession, fields: Fields) -> Resu
     """Remember a corrected text in the place of a memory."""
     memories, memory_id = asking.app.memory.of_user(asking.user.id, asking.place, None), id_in(fields)
     if not (content := clean(fields.get("content", "")).strip()):
-        raise Refusal("Write what is right; to have it forgotten, there is a button.")
+        raise Refusal(say("me.write_what_is_right"))
     if memory_id not in await memories.read([memory_id]):
         raise NotFound(what="memory")
     kept = await memories.remember(content)
     if kept.id != memory_id:
         await memories.forget(memory_id)
-    return Result(f"I remember now: {content}")
+    return Result(say("me.remembered", content=content))
 
 
 async def pause_memory(asking: Request, _session: WebSession, _fields: Fields) -> Result:
@@ -92,7 +93,7 @@ async def delete_file(asking: Request, _session: WebSession, fields: Fields) -> 
     """Delete a file with its content."""
     app = asking.app
     file = await app.files.storage.of_user(app.database, asking.user.id, None).delete(id_in(fields))
-    return Result(f"{file.filename} is deleted.")
+    return Result(say("me.file_deleted", file=file.filename))
 
 
 async def change_job(asking: Request, _session: WebSession, fields: Fields) -> Result:
@@ -107,13 +108,13 @@ async def end_session(asking: Request, session: WebSession, fields: Fields) -> R
     """Sign out another browser."""
     if not await end_sessions(asking.app, asking.user.id, id_in(fields), but=session.id):
         raise Refusal(MISSING)
-    return Result("That browser is signed out.")
+    return Result(say("me.browser_signed_out"))
 
 
 async def end_others(asking: Request, session: WebSession, _fields: Fields) -> Result:
     """Sign out all other browsers."""
     ended = await end_sessions(asking.app, asking.user.id, but=session.id)
-    return Result(f"{ended} other browsers are signed out." if ended != 1 else "One other browser is signed out.")
+    return Result(say("me.browsers_signed_out", count=ended) if ended != 1 else say("me.other_browser_signed_out"))
 
 
 async def unlink(asking: Request, session: WebSession, fields: Fields) -> Result:
@@ -124,10 +125,7 @@ async def unlink(asking: Request, session: WebSession, fields: Fields) -> Result
         raise Refusal(NOT_THIS)
     # Whoever had that account may have signed in by it.
     await end_sessions(asking.app, asking.user.id, but=session.id)
-    return Result(
-        "The account is not yours any more: whoever writes by it next is somebody new to me. Your other browsers are"
-        " signed out."
-    )
+    return Result(say("me.unlinked"))
 
 
 async def create_token(asking: Request, session: WebSession, fields: Fields) -> Result:
@@ -135,7 +133,7 @@ async def create_token(asking: Request, session: WebSession, fields: Fields) -> 
     session.require_fresh_login()
     days = to_id(fields.get("days", "")) or 0
     if not 0 < days <= MOST_DAYS:
-        raise Refusal(f"A token of yours ends after 1 to {MOST_DAYS} days.")
+        raise Refusal(say("me.token_days", most=MOST_DAYS))
     scopes = "read" if fields.get("scopes") == "read" else "chat,read"
     own = {"user_id": asking.user.id, "limit": MOST_TOKENS}
     values = {"account": session.account, "scopes": scopes, "days": days, "name": clean(fields.get("name", ""))[:100]}
@@ -143,7 +141,7 @@ async def create_token(asking: Request, session: WebSession, fields: Fields) -> 
         if len((await transaction.execute(statements.list_tokens, own)).all()) >= MOST_TOKENS:
             raise Refusal(TOO_MANY_TOKENS)
         token = (await transaction.execute(statements.create_token, values)).scalar_one()
-    return Result("Your token is shown this once; who has it speaks to the API as you.", secret=str(token))
+    return Result(say("me.token_made"), secret=str(token))
 
 
 async def revoke_token(asking: Request, _session: WebSession, fields: Fields) -> Result:
@@ -151,7 +149,7 @@ async def revoke_token(asking: Request, _session: WebSession, fields: Fields) ->
     done = await _run(asking, statements.revoke_token, {"user_id": asking.user.id, "id": id_in(fields)})
     if done is None:
         raise Refusal(MISSING)
-    return Result("The token has ended.")
+    return Result(say("me.token_ended"))
 
 
 async def export(asking: Request, _session: WebSession, _fields: Fields) -> Result:
@@ -168,7 +166,7 @@ async def erase(asking: Request, session: WebSession, fields: Fields) -> Result:
     if asked is None or asked.confirmation is None:
         raise Refusal(MISSING)
     done = await give(asking, f"/confirm {asked.confirmation}")
-    return Result(done.sentence, title="You are erased")
+    return Result(done.sentence, title=say("me.erased"))
 
 
 async def _run(asking: Request, statement: TextClause, parameters: Mapping[str, object]) -> object:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters.web.login.sessions import WebSession
+from adapters.web.texts import say
 from agent.commands.base import Request
 from agent.commands.schedule import jobs_of
 from agent.people.billing.budget import get_budget_status
@@ -111,10 +112,10 @@ async def read_nothing(_asking: Request, _session: WebSession, _query: Mapping[s
 
 
 SECTIONS = (
-    Section("Budget", "/me", "budget.html", read=read_budget),
-    Section("Memories", "/me/memories", "memories.html", read=read_memories),
-    Section("Files", "/me/files", "files.html", read=read_files),
-    Section("Schedules", "/me/schedules", "schedules.html", read=read_schedules),
-    Section("Accounts and sign-in", "/me/accounts", "accounts.html", read=read_accounts),
-    Section("Your data", "/me/data", "data.html", read=read_nothing),
+    Section(say("me.budget"), "/me", "budget.html", read=read_budget),
+    Section(say("me.memories"), "/me/memories", "memories.html", read=read_memories),
+    Section(say("me.files"), "/me/files", "files.html", read=read_files),
+    Section(say("me.schedules"), "/me/schedules", "schedules.html", read=read_schedules),
+    Section(say("me.accounts"), "/me/accounts", "accounts.html", read=read_accounts),
+    Section(say("me.data"), "/me/data", "data.html", read=read_nothing),
 )

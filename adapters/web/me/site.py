@@ -19,6 +19,7 @@ from adapters.web.me.acts import ACTS, Result
 from adapters.web.me.sections import SECTIONS, Section
 from adapters.web.notes import note
 from adapters.web.page.chat import PLATFORM, place_of
+from adapters.web.texts import say
 from agent.app import App
 from agent.commands.base import Request as Asking
 from agent.people.participants import find_user
@@ -27,7 +28,7 @@ from shared.db.errors import refusals
 from shared.errors import ParleyError, Refusal
 from shared.messages import Sender
 
-OTHER_LOGIN = "You have signed in anew since this form was opened; please send it again."
+OTHER_LOGIN = say("form.other_login")
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from adapters.web.login.sessions import WebSession, session_in, session_of, with
 from adapters.web.page import history
 from adapters.web.page.choices import Choices, choose_first
 from adapters.web.page.transcript import to_replies
+from adapters.web.texts import say
 from agent import commands
 from agent.app import App
 from agent.journal.steps import Event
@@ -34,7 +35,7 @@ from shared.models import InboxMessage
 from shared.text import MAX_ID, clean
 
 PLATFORM = "web"
-ENTER_HERE = commands.CommandReply("Enter it here; it is kept encrypted, and no model sees it.", is_private=True)
+ENTER_HERE = commands.CommandReply(say("chat.enter_here"), is_private=True)
 
 # Chosen by the page; these become parts of a channel and of an event id.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -75,7 +76,7 @@ def place_in(request: Request) -> Place:
     """Return the place of the chat that the address names; one that no page can have made is not there."""
     chat = request.path_params["chat"]
     if KEY.fullmatch(chat) is None:
-        raise Fault(404, "not_found", "There is no such chat.")
+        raise Fault(404, "not_found", say("chat.no_chat"))
     return place_of(session_of(request), chat)
 
 
@@ -96,7 +97,7 @@ async def post_chat_message(request: Request) -> Response:
         except ValidationError as error:
             raise from_validation(error) from None
         if not body.content.strip() and not uploads:
-            raise invalid("content", "it may be empty only when there are files")
+            raise invalid("content", say("chat.empty_without_files"))
         require_fresh_login_to_erase(request, body.content)
         sender, place = Sender(PLATFORM, who), place_of(who, body.chat)
         if (answer := await _answer_command(app, sender, place, body=body)) is not None:
@@ -150,7 +151,7 @@ async def get_chat_events(request: Request) -> Response:
     async with app.database.transaction() as session:
         inbox_id = await session.scalar(query)
     if inbox_id is None:
-        raise Fault(404, "not_found", "This message did not arrive; please send it again.")
+        raise Fault(404, "not_found", say("chat.not_arrived"))
     return sse.follow(app.events.follow(inbox_id, is_late=True))
 
 
@@ -162,7 +163,7 @@ async def get_message_events(request: Request) -> Response:
     async with app.database.transaction() as session:
         inbox_id = await history.find_message(session, place, message)
     if inbox_id is None:
-        raise Fault(404, "not_found", "There is no such message.")
+        raise Fault(404, "not_found", say("chat.no_message"))
     return sse.follow(app.events.follow(inbox_id, is_late=True))
 
 

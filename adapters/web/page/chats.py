@@ -20,6 +20,7 @@ from adapters.web.page import history
 from adapters.web.page.chat import KEY, PLATFORM, place_in, place_of, to_prefix
 from adapters.web.page.choices import Choices, can_set_up, choose, has_model, list_offer, read_choices
 from adapters.web.page.transcript import read_turns
+from adapters.web.texts import say
 from agent.app import App
 from agent.journal.files import FILES_HEADING
 from agent.live.channels import DUE, request_stop
@@ -45,8 +46,8 @@ STOP_SECONDS, LOOK_SECONDS = 10.0, 0.1
 # As the transcript names a file that came with a message.
 FILE_LINE = re.compile(r"^- (.+) \(file_id \d+, .*$")
 NO_STORE = {"Cache-Control": "no-store"}
-NO_CHAT = "There is no such chat."
-BUSY = "An answer is being written in this chat; stop it first."
+NO_CHAT = say("chat.no_chat")
+BUSY = say("chat.busy")
 
 
 class Change(Closed):
@@ -105,7 +106,7 @@ def read_cursor(who: str, cursor: str) -> dict[str, Any]:
         or pinned not in {"0", "1"}
         or KEY.fullmatch(chat) is None
     ):
-        raise invalid("before", "take it from the list before")
+        raise invalid("before", say("chat.from_the_list"))
     return {"before_pinned": pinned == "1", "before_at": moment, "before_channel": f"{to_prefix(who)}/{chat}"}
 
 
@@ -218,7 +219,7 @@ class Searches:
         """Wait until this person may search; raises a 429 when too many searches of theirs wait already."""
         own, number = self._open.get(who, (asyncio.Lock(), 0))
         if number >= SEARCHES_OF_PERSON:
-            raise Fault(429, "too_many_searches", "Your earlier searches are still running; please try again soon.")
+            raise Fault(429, "too_many_searches", say("chat.too_many_searches"))
         self._open[who] = own, number + 1
         try:
             async with own:

@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 
 from adapters.web.api.bodies import Closed
 from adapters.web.faults import Fault
+from adapters.web.texts import say
 from agent.app import App
 from agent.people.participants import ResolvedUser, resolve_conversation, resolve_user
 from shared.db.driver import Session
@@ -18,7 +19,7 @@ from shared.text import MAX_ID
 
 statements = load_statements(__file__)
 
-NOT_OPEN = "There is no such persona or model to choose."
+NOT_OPEN = say("chat.not_open")
 
 
 class Choices(Closed):

@@ -13,6 +13,7 @@ from adapters.web.guard import app_of
 from adapters.web.login.sessions import session_of, with_session
 from adapters.web.page.chat import place_in
 from adapters.web.page.chats import NO_STORE, find_chat
+from adapters.web.texts import say
 from agent.app import App
 from shared.db.statements import load_statements
 
@@ -28,7 +29,7 @@ async def export_chat(request: Request) -> Response:
     app, place = app_of(request), place_in(request)
     kind = request.query_params.get("format", "md")
     if kind not in TYPES:
-        raise invalid("format", "write md or json")
+        raise invalid("format", say("chat.formats"))
     async with app.database.transaction() as session:
         chat = await find_chat(session, session_of(request), place)
     pieces = to_json(app, chat.conversation_id) if kind == "json" else to_markdown(app, chat.conversation_id)
@@ -39,7 +40,7 @@ async def export_chat(request: Request) -> Response:
 async def to_markdown(app: App, conversation_id: int | None) -> AsyncGenerator[str]:
     """Yield the chat as Markdown: a heading per message."""
     async for row in _messages(app, conversation_id):
-        speaker = "You" if row.role == "user" else "Parley"
+        speaker = say("chat.you") if row.role == "user" else "Parley"
         yield f"### {speaker}, {row.created_at:%Y-%m-%d %H:%M} UTC\n\n{row.content.strip()}\n\n"
 
 

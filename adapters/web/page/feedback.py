@@ -13,6 +13,7 @@ from adapters.web.guard import app_of
 from adapters.web.login.sessions import with_session
 from adapters.web.page.chat import place_in
 from adapters.web.page.chats import NO_STORE
+from adapters.web.texts import say
 from shared.db.statements import load_statements
 from shared.text import MAX_ID, clean
 
@@ -34,5 +35,5 @@ async def put_feedback(request: Request) -> Response:
     parameters = {"turn_id": turn_id, "channel": place.channel} | vote.model_dump()
     async with app_of(request).database.transaction() as session:
         if (await session.execute(statements.vote, parameters)).one_or_none() is None:
-            raise Fault(404, "not_found", "There is no such answer.")
+            raise Fault(404, "not_found", say("chat.no_answer"))
     return JSONResponse({}, headers=NO_STORE)

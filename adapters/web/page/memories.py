@@ -11,6 +11,7 @@ from adapters.web.faults import invalid
 from adapters.web.guard import app_of
 from adapters.web.login.sessions import find_session, session_of, with_session
 from adapters.web.page.chat import PLATFORM, Key, place_of, require_fresh_login_to_erase
+from adapters.web.texts import say
 from agent import commands
 from agent.people.participants import find_user
 from shared.db.statements import load_statements
@@ -58,7 +59,7 @@ async def post_command(request: Request) -> Response:
     require_fresh_login_to_erase(request, body.command)
     reply = await commands.answer(app, Sender(PLATFORM, who), place_of(who, body.chat), text=body.command)
     if reply is None:
-        raise invalid("command", "it begins with a slash, as in /memory forget all")
+        raise invalid("command", say("chat.begins_with_slash"))
     # Who has confirmed to be erased has no session any more.
     is_signed_out = body.command.lstrip().startswith("/confirm") and await find_session(request) is None
     return JSONResponse(

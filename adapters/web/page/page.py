@@ -17,13 +17,13 @@ from adapters.web.guard import app_of
 from adapters.web.login.links import open_link, show_entrance
 from adapters.web.login.sessions import cookie_of, find_session, set_cookie
 from adapters.web.notes import HEADERS, NO_STORE
+from adapters.web.texts import read_texts
 
 STATIC = Path(__file__).parent.parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
 BINARY_TYPES = {".png": "image/png", ".webmanifest": "application/manifest+json"}
 WORKER = STATIC / "worker.js"
-# All that the page says, for its HTML and its scripts; another language is another file with the same keys.
-TEXTS, TEXTS_MODULE = STATIC / "texts.en.json", STATIC / "texts.js"
+TEXTS_MODULE = STATIC / "texts.js"
 PLACEHOLDER = re.compile(r"\{\{ (\w+) \}\}")
 # What is shown while there is no network.
 OFFLINE = tuple(STATIC / name for name in ("offline.html", "style.css", "theme.js", "icon.svg"))
@@ -49,9 +49,10 @@ async def get_page(request: Request) -> Response:
 
 @cache
 def render_texts(path: Path) -> str:
-    """Return a file of the page with the texts that it names; its scripts get all of them."""
-    content, texts = path.read_text("utf-8"), json.loads(TEXTS.read_text("utf-8"))
+    """Return a file of the page with the texts that it names; its scripts get all that are the page's own."""
+    content, texts = path.read_text("utf-8"), read_texts()
     if path == TEXTS_MODULE:
+        texts = {key: text for key, text in texts.items() if "." not in key}
         return content.replace('{ TEXTS: "" }', json.dumps(texts, ensure_ascii=False))
     return PLACEHOLDER.sub(lambda place: escape(texts[place[1]]), content)
 

@@ -17,6 +17,7 @@ from adapters.web.login.sessions import session_of, with_session
 from adapters.web.notes import HEADERS, to_note
 from adapters.web.page.chat import place_in
 from adapters.web.page.chats import NO_CHAT, NO_STORE, TITLE_CHARS, find_chat, to_range, to_title
+from adapters.web.texts import say
 from agent.app import App
 from agent.journal.files import FILES_HEADING
 from shared.db.statements import load_statements
@@ -29,15 +30,15 @@ SHOWN_MESSAGES, SHOWN_BYTES = 2000, 2_000_000
 # A signed link to a file opens it for whoever has it.
 FILE_LINK = re.compile(r"(?:https?://[^\s/<>()\[\]\"']+)?/files/\d+\?[\w=&.%-]+")
 NAMED_FILE_LINK = re.compile(rf"!?\[([^\[\]]*)\]\({FILE_LINK.pattern}\)")
-GONE = ("There is nothing here", "The link is wrong, has ended, or was taken back.")
+GONE = (say("share.nothing_here"), say("share.link_has_ended"))
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex, nofollow"><meta name="color-scheme" content="light dark">
 <title>{title} · Parley</title><link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css">
 <script type="module" src="/static/share.js"></script></head>
 <body class="shared"><main><header><img src="/static/icon.svg" alt="" width="32" height="32"><div><h1>{title}</h1>
-<p>A chat with Parley, as it was on {shared}. This page ends on {ends}.</p></div></header>
-<div role="log" aria-live="off" aria-label="Conversation">{messages}</div></main></body></html>"""
+<p>{about}</p></div></header>
+<div role="log" aria-live="off" aria-label="{conversation}">{messages}</div></main></body></html>"""
 MESSAGE = '<article class="message {kind}" aria-label="{speaker}"><div class="{part}" dir="auto">{text}</div></article>'
 SHARED_HEADERS = HEADERS | {
     "Content-Security-Policy": HEADERS["Content-Security-Policy"].replace("connect-src 'self'", "connect-src 'none'"),
@@ -73,7 +74,7 @@ async def create_share(request: Request) -> Response:
         parameters = {"user_id": chat.user_id, "conversation_id": chat.conversation_id, "days": new.days}
         share_id = await session.scalar(statements.create_share, parameters)
     if share_id is None:
-        raise Fault(409, "nothing_to_share", "Nothing has been answered here yet, or 50 links of yours are open.")
+        raise Fault(409, "nothing_to_share", say("share.nothing_to_share"))
     return JSONResponse({"id": share_id, "url": to_url(app, share_id)}, headers=NO_STORE)
 
 
@@ -104,7 +105,7 @@ async def revoke_share(request: Request) -> Response:
     parameters = {"id": share_id, "who": session_of(request)}
     async with app_of(request).database.transaction() as session:
         if (await session.execute(statements.revoke_share, parameters)).one_or_none() is None:
-            raise Fault(404, "not_found", "There is no such link.")
+            raise Fault(404, "not_found", say("share.no_link"))
     return JSONResponse({}, headers=NO_STORE)
 
 
@@ -123,9 +124,9 @@ async def get_share(request: Request) -> Response:
     # Without the names of files, as the messages.
     title = to_title((row.title or "").partition(FILES_HEADING)[0])[:TITLE_CHARS]
     page = PAGE.format(
-        title=escape(title or "A chat"),
-        shared=f"{row.created_at:%d %B %Y}",
-        ends=f"{row.expires_at:%d %B %Y}",
+        title=escape(title or say("share.a_chat")),
+        about=escape(say("share.about", shared=f"{row.created_at:%d %B %Y}", ends=f"{row.expires_at:%d %B %Y}")),
+        conversation=escape(say("conversation")),
         messages="".join(render_message(message.role, message.content) for message in messages),
     )
     return HTMLResponse(page, headers=SHARED_HEADERS)
@@ -143,8 +144,10 @@ def read_token(app: App, token: str) -> int | None:
 def render_message(role: str, content: str) -> str:
     """Return a message as text; the page's script turns the Markdown of answers into what it means."""
     said, heading, _ = content.rpartition(FILES_HEADING)
-    text = NAMED_FILE_LINK.sub(r"\1 (not shared)", said if heading and role == "user" else content)
-    text = FILE_LINK.sub("(not shared)", text).strip()
+    text = NAMED_FILE_LINK.sub(rf"\1 {say('share.not_shared')}", said if heading and role == "user" else content)
+    text = FILE_LINK.sub(say("share.not_shared"), text).strip()
     if role == "user":
-        return MESSAGE.format(kind="person", speaker="Person", part="bubble", text=escape(text or "(files)"))
+        return MESSAGE.format(
+            kind="person", speaker=escape(say("share.person")), part="bubble", text=escape(text or say("share.files"))
+        )
     return MESSAGE.format(kind="agent", speaker="Parley", part="text source", text=escape(text))

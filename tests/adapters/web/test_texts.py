@@ -1,20 +1,38 @@
-"""All that the chat page says stands in one catalogue: nothing beside it, and nothing in it that nobody says."""
+"""All that the pages say stands in one catalogue: nothing beside it, and nothing in it that nobody says."""
 
-import json
+import ast
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
-from adapters.web.page.page import PLACEHOLDER, STATIC, TEXTS, render_texts
+from adapters.web.page.page import PLACEHOLDER, STATIC, TEXTS_MODULE, render_texts
+from adapters.web.texts import PLACE, read_texts, say, say_in_html
 
 PAGES = [STATIC / name for name in ("index.html", "offline.html")]
-# Those of the admin pages and of /me are not the chat page's.
+# Those of the admin pages are for operators, who read English.
 OTHERS = {"admin.js", "plots.js"}
 SCRIPTS = [path for path in sorted(STATIC.glob("*.js")) if path.name not in OTHERS]
 NAME, WORDS = "Parley", re.compile(r"[A-Za-z]{2}")
 SPOKEN_ATTRIBUTES = {"aria-label", "title", "placeholder", "alt"}
+WEB = STATIC.parent
+# What people meet; programs and operators are answered in English.
+HANDLERS = [
+    *(WEB / f"{name}.py" for name in ("faults", "files", "notes", "portraits")),
+    *(path for name in ("branches", "login", "me", "page", "shares") for path in sorted((WEB / name).glob("*.py"))),
+]
+HANDLERS.remove(WEB / "page" / "reference.py")
+TEMPLATES = sorted((WEB / "me").glob("*.html"))
+EXPRESSION = re.compile(r"{[{%#].*?[#%}]}", re.DOTALL)
+SAID = re.compile(r'\bsay\(\s*["\']([\w.]+)["\']')
+SPOKEN = re.compile(r"[A-Za-z']{2,},? [a-z']{2,}|^[A-Z][a-z]+ [A-Za-z]|[a-z]{2}[.?!]$")
+# Headers, half a tag, names of browsers and systems, and what is typed or compared.
+NO_SENTENCE = re.compile(
+    r"'(?:none|self)'|no-store|noindex|immutable|<|^/|an i(?:Phone|Pad)|Mac OS|Samsung|erase me|openid|Value error"
+    r"|Invalid JSON|text source"
+)
 # In a script: what is put where people read it, and what looks like a sentence.
 PUT = re.compile(
     r'(?:textContent|placeholder|title|alt) = "([^"]+)"|"aria-label", "([^"]+)"|faultLine\("([^"]+)"'
@@ -52,7 +70,7 @@ def list_used() -> set[str]:
         keys |= set(re.findall(r"\btexts\.(\w+)", script))
         # The state of a tool card is the end of its text's key.
         beginnings = tuple(re.findall(r"texts\[`(\w+)\$", script))
-        keys |= {key for key in catalogue() if beginnings and key.startswith(beginnings)}
+        keys |= {key for key in read_texts() if beginnings and key.startswith(beginnings)}
     return keys
 
 
@@ -61,18 +79,55 @@ def read_script(path: Path) -> str:
     return re.sub(r"^\s*(//|import ).*$", "", path.read_text("utf-8"), flags=re.MULTILINE)
 
 
-def catalogue() -> dict[str, str]:
-    """Return the texts by their keys."""
-    texts: dict[str, str] = json.loads(TEXTS.read_text("utf-8"))
-    return texts
+def test_the_pages_use_each_text_and_no_other() -> None:
+    texts = read_texts()
 
-
-def test_the_page_uses_each_text_and_no_other() -> None:
-    texts = catalogue()
-
-    assert list_used() == set(texts)
+    assert list_used() == {key for key in texts if "." not in key}
+    files = {*HANDLERS, *TEMPLATES, *WEB.glob("*/*.py")}
+    said = {key for path in files for key in SAID.findall(path.read_text("utf-8"))}
+    assert {key for key in said if "." in key} == {key for key in texts if "." in key}
+    assert said <= set(texts)
     assert all(text.strip() for text in texts.values())
     assert list(texts) == sorted(texts)
+    # What the server says is not sent along with the page.
+    assert "login.welcome" not in render_texts(TEXTS_MODULE)
+
+
+def test_values_of_a_text_are_no_html_unless_they_are_ours() -> None:
+    assert say("login.stay", name="<b>{name}") == "Stay <b>{name}"
+    assert say_in_html("login.stay", name="<b>{name}") == "Stay &lt;b&gt;{name}"
+    assert say_in_html("me.since", at=Markup("<time>1</time>")) == "since <time>1</time>"
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_says_anything_beside_the_catalogue(path: Path) -> None:
+    template, spoken = path.read_text("utf-8"), Spoken()
+    spoken.feed(EXPRESSION.sub("", template))
+    beside = [text.strip() for text in spoken.texts if WORDS.search(text.replace(NAME, ""))]
+    literals = [text for code in EXPRESSION.findall(template) for text in re.findall(r'"([^"]*)"', code)]
+
+    assert beside == []
+    assert [text for text in literals if is_sentence(text)] == []
+
+
+@pytest.mark.parametrize("path", HANDLERS, ids=lambda path: path.relative_to(WEB).as_posix())
+def test_no_handler_says_anything_beside_the_catalogue(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and isinstance(node.body[0], ast.Expr)
+    }
+    constants = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docstrings]
+
+    assert [node.value for node in constants if isinstance(node.value, str) and is_sentence(node.value)] == []
+
+
+def is_sentence(text: str) -> bool:
+    """Return whether a person could read this text; commands, policies and names of browsers are none."""
+    plain = PLACE.sub("", re.sub(r"<[^>]*>", "", text, flags=re.DOTALL)).strip()
+    return bool(SPOKEN.search(plain)) and not NO_SENTENCE.search(plain)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
