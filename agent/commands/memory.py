@@ -9,6 +9,7 @@ from pydantic import Field
 from agent.commands.base import Answered, Command, Request
 from agent.commands.personal_data.confirmations import ask_for_confirmation
 from agent.commands.signature import Text
+from agent.people.billing.budget import may_search_by_meaning
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.memory.own import OwnMemory, count_own, get_own, list_own
@@ -120,7 +121,10 @@ async def _pause(request: Request, *, paused: bool, everywhere: bool) -> str:
 
 async def _ask_to_forget_about(request: Request, words: str) -> Answered | str:
     visibility = Visibility(request.user.id, request.place)
-    similar = await request.app.memory.find_similar(visibility, words, limit=MOST_LISTED)
+    async with request.app.database.statement() as connection:
+        is_paid = await may_search_by_meaning(connection, request.user.id)
+    # Without a search by meaning, what has the words is forgotten all the same.
+    similar = await request.app.memory.find_similar(visibility, words, limit=MOST_LISTED) if is_paid else []
     async with request.app.database.transaction() as session:
         own = await list_own(session, visibility, words, limit=MOST_FORGOTTEN)
         ids = [memory.id for memory in own]

@@ -23,10 +23,11 @@ from shared.settings.module_folders import list_entry_points, list_module_folder
 # What a secret shows of itself.
 SET = "set"
 # What the redactor leaves for the sake of ordinary words: no setting is worth a part of a secret. Of an address it is
-# whatever stands before the last @, and its parameters.
+# whatever stands before the last @, its parameters, and a long part of the path that is no word, as webhooks have one.
 KEY_NAME = re.compile(r"_(KEYS?|PASS|PASSWORDS|SECRETS|DSN)$")
 SIGNED_IN = re.compile(r"(?<=://)\S*(?=@)|^[^\s/]+(?=@)")
 QUERY = re.compile(r"(://[^\s?#]*[?#])\S+")
+PATH_TOKEN = re.compile(r"(?<=[^/]/)(?=[^/?#,\s]*(?:\d|[a-z][A-Z]|[A-Z]{2}[a-z]))[\w~+=.:-]{20,}(?=[/?#,\s]|$)")
 
 Source = Literal["default", "environment", ".env"]
 
@@ -127,6 +128,7 @@ def _describe(kind: type[Any], prefix: str, defaults: Any, values: Any) -> Itera
             # `off` is a word for None. And modules of others may keep a secret as a text.
             text = MARK if KEY_NAME.search(name) else str(redact_field(name, text))
             text = SIGNED_IN.sub(MARK, QUERY.sub(rf"\1{MARK}", text))
+            text = PATH_TOKEN.sub(MARK, text) if "://" in text else text
         source, waits = _find_source(name, from_file)
         shown = SET if text == MARK else text
         yield Setting(name, meanings.get(field, ""), default, value=shown, source=source, waits=waits)

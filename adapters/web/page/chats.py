@@ -24,6 +24,7 @@ from adapters.web.texts import say
 from agent.app import App
 from agent.journal.files import FILES_HEADING
 from agent.live.channels import DUE, request_stop
+from agent.people.billing.budget import may_search_by_meaning
 from agent.people.participants import find_user
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -242,7 +243,9 @@ async def search(request: Request) -> Response:
     async with searches.one_of(who):
         async with searches.slots, app.database.transaction() as session:
             rows = (await session.execute(statements.search_messages, parameters)).all()
-            user_id = (await session.execute(statements.find_payer, {"who": who})).scalar_one_or_none()
+            user_id = (await session.execute(statements.find_user, {"who": who})).scalar_one_or_none()
+            if user_id is not None and not await may_search_by_meaning(session, user_id):
+                user_id = None
         similar = [] if user_id is None else await find_similar(app, who, user_id, words=words)
     shown = {row.turn_id for row in rows}
     matches = [to_match(row, words, is_similar=False) for row in rows]

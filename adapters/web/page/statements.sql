@@ -69,11 +69,8 @@ WHERE place.platform = 'web' AND place.platform_server_id IS NULL AND place.plat
   AND place.platform_channel_id COLLATE "C" >= :first AND place.platform_channel_id COLLATE "C" < :behind
 ORDER BY message.turn_id DESC LIMIT :limit;
 
--- name: find_payer
--- The person's user if an embedder may be paid for what they search: none for one who is paused, or has used up a budget.
-SELECT users.id FROM user_platform_links AS link JOIN users ON users.id = link.user_id
-WHERE link.platform = 'web' AND link.platform_user_id = :who AND users.paused_at IS NULL
-  AND parley_refusing_limit(parley_limits_of(ROW(users.id, NULL, NULL, NULL, false)), 0) IS NULL;
+-- name: find_user
+SELECT user_id FROM user_platform_links WHERE platform = 'web' AND platform_user_id = :who;
 
 -- name: find_recalled
 -- Of these memories those that are of a person's chats, in their order.

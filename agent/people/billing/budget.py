@@ -192,6 +192,11 @@ async def get_budget_status(session: Session, user_id: int) -> BudgetStatus:
     return _to_budget_status((await session.execute(statements.get_budget_status, {"user_id": user_id})).one())
 
 
+async def may_search_by_meaning(session: Session, user_id: int) -> bool:
+    """Return whether an embedder may be paid for what a person searches: not if paused, or if a budget is used up."""
+    return bool((await session.execute(statements.may_search_by_meaning, {"user_id": user_id})).scalar_one())
+
+
 async def find_server_budget_status(session: Session, place: Place) -> BudgetStatus | None:
     """Return the status of the budget of the place's server; None if the server has no limit."""
     parameters = {"platform": place.platform, "server": place.server}

@@ -37,3 +37,9 @@ WHERE conversations.platform = :platform AND conversations.platform_server_id = 
 
 -- name: set_server_budget
 SELECT admin.set_server_budget(:platform, :server, :budget);
+
+-- name: may_search_by_meaning
+SELECT EXISTS (
+    SELECT FROM users WHERE id = :user_id AND paused_at IS NULL
+        AND parley_refusing_limit(parley_limits_of(ROW(users.id, NULL, NULL, NULL, false)), 0) IS NULL
+);

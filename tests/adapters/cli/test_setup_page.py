@@ -70,6 +70,12 @@ async def try_and_enter(shell: Shell, page: Page, address: str) -> None:
     await expect(page.locator('[name="model"]')).to_have_value("small")
     await enter(page, address + "x" * 200_000)
     await expect(page.get_by_role("alert")).to_contain_text("at most 4000 characters")
+    # What another form has set meanwhile stays.
+    (shell.folder / ".env").write_text("LLM_MODELS=other/model\n")
+    await enter(page, address)
+    await expect(page.get_by_role("alert")).to_contain_text("A model was set meanwhile")
+    assert (shell.folder / ".env").read_text() == "LLM_MODELS=other/model\n"
+    (shell.folder / ".env").unlink()
     await enter(page, address)
     await expect(page.get_by_role("status")).to_contain_text("The model answers.")
 

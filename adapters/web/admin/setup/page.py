@@ -17,7 +17,7 @@ from agent.commands.forms.entries import Form
 from shared.errors import Refusal
 from shared.log import get_logger
 from shared.redaction import redact_text
-from shared.settings import Settings
+from shared.settings import Settings, read_env_file
 from shared.text import to_sentence
 
 log = get_logger()
@@ -62,6 +62,9 @@ async def change(visit: Visit) -> str:
         raise Refusal("A model is being tried already; wait for it.")
     entry = read_entry(visit.form, visit.app.settings)
     async with _running:
+        # Of another form that was open at the same time; with what it has set this process has yet to begin again.
+        if read_env_file().get("LLM_MODELS"):
+            raise Refusal("A model was set meanwhile: Parley begins again with it.")
         code, output = await run_wizard(visit.app.settings, entry)
     # A server of one's own may repeat the key in a form that nobody knows.
     lines = [redact_text(line.replace(entry.key, "…") if entry.key else line).strip() for line in output.splitlines()]

@@ -27,7 +27,7 @@ SELECT $1, source, scope, platform, server, content || $2::text FROM (VALUES
 # What a process finds in its environment, and beside it in `.env`.
 ENVIRONMENT = {
     "RESEARCH_BRAVE_API_KEY": "brave-key-0815",
-    "RESEARCH_SEARXNG_URL": "https://sesame@search.example/?k=ey",
+    "RESEARCH_SEARXNG_URL": "https://sesame@search.example/s/0pen5e5ame0pen5e5ame/?k=ey",
 }
 ENV_FILE = "WAVE_WIDTH=4\nGROQ_API_KEY=gsk-0815\nRESEARCH_BRAVE_URL=https://changed.example\n"
 LISTING = """
@@ -66,7 +66,7 @@ def test_a_setting_says_where_it_is_from(tmp_path: Path) -> None:
     assert listing.stdout.splitlines() == [
         "WAVE_WIDTH 4 .env False",
         "LOG_LEVEL INFO default True",
-        "RESEARCH_SEARXNG_URL https://***@search.example/?*** environment False",
+        "RESEARCH_SEARXNG_URL https://***@search.example/s/***/?*** environment False",
         "RESEARCH_BRAVE_API_KEY set environment False",
         "RESEARCH_BRAVE_URL https://changed.example .env False",
         "GROQ_API_KEY set .env False",

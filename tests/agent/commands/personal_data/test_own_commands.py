@@ -110,6 +110,12 @@ async def test_what_is_about_something_in_other_words_is_named_and_forgotten_by_
 
         assert [entry.content for entry in await memory.list_all()] == ["The photograph hangs upstairs"]
         assert "no memories with these ids" in (await command(other, f"/memory forget {meat.id} {meat.id}")).text
+        # Who may not pay an embedder is told of the words alone.
+        before = len(model.embeddings)
+        await other.sql("UPDATE users SET token_budget_monthly = 1, tokens_used_this_month = 1")
+        assert len((await command(other, "/memory forget about vegetarian food")).text.splitlines()) == 1
+        assert len(model.embeddings) == before
+        await other.sql("UPDATE users SET token_budget_monthly = NULL")
         model.embedding_fault = lambda _body: Fault(500)
         assert len((await command(other, "/memory forget about vegetarian food")).text.splitlines()) == 1
 
