@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
 from adapters.cli.console import complain
 from adapters.cli.neighbours import joined
-from adapters.cli.opening import find_database, kept_up, prepare
+from adapters.cli.opening import COLLECT_AFTER, find_database, kept_up, prepare
 from adapters.cli.supervisor import Child
 from adapters.cli.watchdog import EXIT_STATUS, end_within, watched
 from adapters.cli.worker import build_worker
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from adapters.cells.routes import Cells
 
 log = get_logger()
-# A turn creates thousands of short-lived objects, few of them in cycles: the collector may run less often.
-COLLECT_AFTER = (20_000, 20, 20)
 MOST_FILES = 65_536
 # Between two tries to reach the database at the start.
 WAIT_SECONDS = 1.0
