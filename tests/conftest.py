@@ -15,7 +15,7 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from adapters.cli.serving import COLLECT_AFTER
+from adapters.cli.opening import COLLECT_AFTER
 from adapters.tables import update_tables
 from agent.llm.providers.library import import_litellm
 from shared.db.database import Address, Database

@@ -35,7 +35,7 @@ from agent.turn.planner.mode import PlannerMode
 from agent.turn.services import Files, Models
 from shared.clock import SystemClock
 from shared.db.database import Address, Database, DatabaseLost, check, locate
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.files.images import Images
 from shared.files.storage import open_storage

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from shared.db.database import Address, Database
     from shared.db.driver import Session
-    from shared.db.pooling.single import SmallDatabase
+    from shared.db.single import SmallDatabase
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -152,7 +152,7 @@ async def opened_database(settings: "Settings") -> "AsyncIterator[Database]":
 @asynccontextmanager
 async def opened_connection(settings: "Settings", address: "Address") -> "AsyncIterator[SmallDatabase]":
     """Open one connection to the database, migrated."""
-    from shared.db.pooling.single import SmallDatabase
+    from shared.db.single import SmallDatabase
 
     database = SmallDatabase(await prepare(settings, address))
     try:

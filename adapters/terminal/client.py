@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agent.live.listener import Listener
 from agent.queue.inbox import Inbox
 from shared.clock import Clock
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.settings import Settings
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from agent.live.channels import TURNS, TurnNote, read_note
 from agent.live.deltas import DeltaSender, DeltaVault
 from agent.live.notifier import Bus, Notifier
 from shared.db.database import DatabaseLost
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.messages import Place
 from shared.text import MAX_ID

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from shared.db.database import DatabaseLost
 from shared.db.history import Evidence, Loss
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.log import get_logger
 

@@ -22,7 +22,7 @@ from agent.live.failovers import Failovers
 from agent.live.notifier import Bus, HearingSession
 from shared.db.connections import UnfitDatabase
 from shared.db.database import DatabaseLost
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger

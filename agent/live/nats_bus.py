@@ -28,7 +28,7 @@ from agent.live.notifier import DatabaseBus, Hearer, Note
 from shared.credentials.vault import Undecryptable, Vault
 from shared.db.connections import PROGRAM_NAME
 from shared.db.database import Address
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.log import get_logger
 from shared.settings import Settings
 from shared.tasks import is_cancelled, run_with_timeout

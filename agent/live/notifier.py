@@ -19,7 +19,7 @@ from agent.live.channels import DUE, JOBS, TURNS, to_list_key
 from shared.db.database import DatabaseLost
 from shared.db.driver import Connection
 from shared.db.errors import server_errors
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.messages import Place
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from agent.live.listener import Listener
 from shared.db.database import DatabaseLost
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 
 statements = load_statements(__file__)

@@ -13,7 +13,7 @@ from agent.queue.job import Job, Waiting
 from shared.db.batching import BatchLoader
 from shared.db.driver import Session
 from shared.db.errors import server_errors
-from shared.db.pooling.single import SessionSource
+from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import (

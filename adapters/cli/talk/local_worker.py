@@ -11,7 +11,7 @@ from shared.db.database import DatabaseLost
 if TYPE_CHECKING:
     from agent.app import App
     from shared.db.database import Address
-    from shared.db.pooling.single import SessionSource
+    from shared.db.single import SessionSource
     from shared.settings import Settings
 
 WATCH_SECONDS = 3.0
