@@ -44,6 +44,11 @@ class Sender:
     username: str | None = None
 
 
+def to_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of a value whose class has slots, as they are; `asdict` copies each, at ten times the cost."""
+    return {name: getattr(value, name) for name in value.__slots__}
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a message was written."""
@@ -238,7 +243,7 @@ class Sampling:
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of a request to a model."""
-        options = {name: value for name, value in asdict(self).items() if value is not None}
+        options = {name: value for name, value in to_fields(self).items() if value is not None}
         stop = options.pop("stop")
         return options | ({"stop": list(stop)} if stop else {})
 

@@ -16,6 +16,8 @@ from urllib.parse import quote
 MARK = "***"
 # Shorter values would be found in ordinary words.
 LEAST_CHARS = 6
+# No pattern matches letters alone of fewer.
+WORD_CHARS = 20
 # The credentials of people that were read last.
 MAX_CREDENTIALS = 1000
 MAX_DEPTH = 32
@@ -95,7 +97,8 @@ def redact_text(text: str) -> str:
         for value in tuple(values):
             if value in text:
                 text = text.replace(value, MARK)
-    if len(text) < LEAST_CHARS:
+    # One word, as most fields of a log have.
+    if len(text) < (WORD_CHARS if text.isalpha() else LEAST_CHARS):
         return text
     lower = text.lower()
     if text.count(".") < 2 and not any(clue in lower for clue in CLUES):

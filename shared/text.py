@@ -9,6 +9,8 @@ from typing import Any
 # The largest id of a row (bigint); Postgres rejects a larger parameter.
 MAX_ID = 2**63 - 1
 MAX_DEPTH = 32
+# Refuses NaN and infinity.
+STRICT = json.JSONEncoder(allow_nan=False)
 # About 4 bytes per token in English, 3 in most other scripts; the provider's count replaces the estimate afterwards.
 BYTES_PER_TOKEN = 3
 # What belongs to the character before it: the joiner, skin tones, and the letters of the flags of regions.
@@ -77,6 +79,16 @@ def clean_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [clean_json(inner) for inner in value]
     return value
+
+
+def write_json(value: Any) -> str:
+    """Return a value as JSON text, cleaned as `clean_json` does; nearly always there is nothing to clean."""
+    try:
+        text = STRICT.encode(value)
+    except ValueError:
+        return json.dumps(clean_json(value))
+    # Escaped, as everything beyond ASCII is. Half an emoji looks like a whole one.
+    return json.dumps(clean_json(value)) if "\\u0000" in text or "\\ud" in text else text
 
 
 def is_plain_name(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
-from shared.text import clean_json
+from shared.text import write_json
 
 statements = load_statements(__file__)
 
@@ -135,8 +135,8 @@ class Entry:
         """Convert the entry to the parameters of the database functions."""
         events = [{"seq": event.seq, "name": event.name, "payload": event.payload} for event in self.events]
         return {
-            "steps": json.dumps(clean_json([step.to_row() for step in self.steps])),
-            "events": json.dumps(clean_json(events)),
+            "steps": write_json([step.to_row() for step in self.steps]),
+            "events": write_json(events),
         }
 
 

@@ -25,9 +25,9 @@ from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Superseded
 from shared.files.storage import Storage
-from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label
+from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label, to_fields
 from shared.redaction import redact_text
-from shared.text import clean_json, count_tokens, with_closed_fence
+from shared.text import count_tokens, with_closed_fence, write_json
 
 statements = load_statements(__file__)
 
@@ -202,19 +202,17 @@ async def end_turn(
         "error": answer.error,
         "cause": None if answer.cause is None else redact_text(answer.cause),
         "calls": to_json(turn.spend.unpaid),
-        "reply": None if reply is None else json.dumps(clean_json(dict(reply))),
+        "reply": None if reply is None else write_json(dict(reply)),
         "question": json.dumps(asdict(question)) if question else None,
         # Where the reply has to be sent, the job ends behind it: the next reply of the place must not overtake it.
         "job_id": turn.start.job_id if turn.message.adapter in READ_BY_CALLER else None,
-        "reasons": json.dumps(
-            clean_json(
-                {
-                    **(turn.log.reasons or {}),
-                    "persona": {"chosen_by": turn.persona.choice.by},
-                    "tools": turn.offer.reasons,
-                    **turn.spend.decisions.describe(),
-                }
-            )
+        "reasons": write_json(
+            {
+                **(turn.log.reasons or {}),
+                "persona": {"chosen_by": turn.persona.choice.by},
+                "tools": turn.offer.reasons,
+                **turn.spend.decisions.describe(),
+            }
         ),
         "is_remembered": reply is not None and turn.message.is_remembered,
     }
@@ -288,7 +286,7 @@ def _last_events(
         turn.announcer.event(
             "turn_complete",
             iterations=count_iterations(turn),
-            usage=asdict(turn.spend.usage),
+            usage=to_fields(turn.spend.usage),
             finished=answer.finished,
             error=answer.error,
             model=turn.spend.model,

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ from agent.turn.confirmations.decisions import DecisionResult
 from shared.clock import Clock
 from shared.errors import Stopped
 from shared.memory.recall import WordMatches
-from shared.messages import IncomingMessage, Usage
+from shared.messages import IncomingMessage, Usage, to_fields
 
 # A turn that is refused again and again must not fill the database.
 MOST_DECISIONS = 200
@@ -52,7 +52,7 @@ class Decisions:
 
     def describe(self) -> dict[str, Any]:
         """Return the decisions in the form that `turn_contexts.reasons` stores."""
-        routes = [asdict(attempt) for attempt in self.attempts[:MOST_DECISIONS]]
+        routes = [to_fields(attempt) for attempt in self.attempts[:MOST_DECISIONS]]
         return {"budget": {"admissions": self.admissions}, "routes": routes}
 
 

@@ -8,7 +8,7 @@ of which is planned once for a connection.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +22,7 @@ from shared.memory.tokenizer import split_words
 from shared.memory.vector_indexes import LARGE, find_nearest
 from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import TYPES, Visibility
-from shared.messages import Author, Place, Usage
+from shared.messages import Author, Place, Usage, to_fields
 
 statements = load_statements(__file__, TYPES)
 
@@ -101,7 +101,7 @@ def choose(rows: Sequence[Any], search: Search) -> list[Any]:
     echoes: list[Any] = []
     for row in rows:
         # A fact names the person who said "I" and "my".
-        words = frozenset(split_words(row.content)).difference(split_words(row.speaker or ""))
+        words = frozenset(split_words(row.content)).difference(split_words(row.speaker) if row.speaker else ())
         if row.source == "turn" and words <= set(search.words):
             echoes.append(row)
             continue
@@ -154,7 +154,7 @@ class WordMatches:
 
 async def find_by_words(session: Session, visibility: Visibility, search: Search) -> WordMatches:
     """Search what is visible by words, in one statement; without any word, the newest memories are the best."""
-    parameters = asdict(search) | {
+    parameters = to_fields(search) | {
         "visibility": json.dumps(visibility.settings),
         "large": LARGE,
         "k": to_wide(search.k),
@@ -194,7 +194,7 @@ async def find_by_vectors(
     scores: dict[int, float | None] = dict.fromkeys(memory_id for ids in near.values() for memory_id in ids)
     scores |= matches.scores
     turn_weight, window_weight = WEIGHTS_OF_MODELS.get(matches.model or "", VECTOR_WEIGHTS)
-    parameters = asdict(search) | {
+    parameters = to_fields(search) | {
         "visibility": json.dumps(visibility.settings),
         "vector_turn": turn_weight,
         "vector_window": window_weight,

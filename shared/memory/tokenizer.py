@@ -38,9 +38,11 @@ def split_words(text: str, *, with_single: bool = True) -> list[str]:
     A run of characters of a script without spaces is split into bigrams; `with_single` adds the single characters, so
     that a query of one character matches.
     """
-    if text.isascii():
-        return [_plain(word) for word in ASCII_WORD.findall(text.lower()) if word not in STOP_WORDS]
     words: list[str] = []
+    if text.isascii():
+        # Most begin with a letter, and are no numbers.
+        words += [word for word in ASCII_WORD.findall(text.lower()) if word not in STOP_WORDS]
+        return [word[:MAX_WORD] if word[0] > "9" else _plain(word) for word in words]
     folded = unicodedata.normalize("NFKC", text).casefold()
     folded = unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
     for piece in PIECE.finditer(folded):

@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.tools.arguments import depth
-from shared.text import MAX_ID, clean, clean_json, cut, cut_nesting, is_plain_name, to_id, to_plain_name, to_text_cell
+from shared.text import (
+    MAX_ID,
+    clean,
+    clean_json,
+    cut,
+    cut_nesting,
+    is_plain_name,
+    to_id,
+    to_plain_name,
+    to_text_cell,
+    write_json,
+)
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()))
 
@@ -115,6 +126,20 @@ def test_a_name_that_is_cut_is_a_plain_one(name: str) -> None:
 
     assert is_plain_name(plain)
     assert plain or not name
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": ["x", 1, None, True]},
+        {"a": "whole \U0001f600"},
+        {"a\x00": "half \ud83d, none \x00"},
+        [float("nan"), 1e308],
+        "\\ud83d",
+    ],
+)
+def test_json_text_is_as_clean_as_the_value(value: object) -> None:
+    assert json.loads(write_json(value)) == clean_json(value)
 
 
 @pytest.mark.parametrize(
