@@ -11,6 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Any, Protocol
 
 import asyncpg
@@ -38,8 +39,13 @@ class JobClaim(Protocol):
         """Return the parameters of `parley_take_jobs`."""
         ...
 
-    def fill(self, rows: Iterable[Any]) -> None:
-        """Say which jobs it got."""
+    @property
+    def jobs(self) -> Sequence[Any]:
+        """Return the jobs that it got."""
+        ...
+
+    def fill(self, rows: Iterable[Any], stored_at: datetime | None = None) -> None:
+        """Say which jobs it got; `stored_at`: when the messages of those with a `place` were stored."""
         ...
 
 

@@ -1,7 +1,6 @@
 """The inbox: stores an event and queues its job in one transaction, before the event is acknowledged."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -9,14 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from agent.live.notifier import JobTaker, Notifier
-from agent.queue.job import Job, Waiting
+from agent.queue.job import MAX_COALESCED, Job, Prefetch, Waiting
 from shared.db.batching import BatchLoader
+from shared.db.database import DatabaseLost
 from shared.db.driver import Session
 from shared.db.errors import server_errors
 from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import (
+    OPEN_THREADS,
     Attachment,
     Decision,
     DueJob,
@@ -26,8 +27,9 @@ from shared.messages import (
     PlatformContext,
     ProgramRequest,
     Sender,
+    to_fields,
 )
-from shared.text import clean, clean_json, without_credential, without_credentials_in
+from shared.text import clean, without_credential, without_credentials_in, write_json
 from shared.tracing.spans import record_first
 
 statements = load_statements(__file__)
@@ -37,6 +39,11 @@ READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 
 # Longer messages are stored alone: the events of a batch are serialised together, on the event loop.
 MAX_BATCHED_CHARS = 10_000
+
+# What `parley_prepare_turn` is told.
+PREPARATION = {"messages": MAX_COALESCED * 2, "open_threads": list(OPEN_THREADS)}
+# A turn that has not begun by then waits for something: its message is flushed apart.
+BEGIN_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ async def accept_all(
 
     With `is_announced` the caller tells a worker of them afterwards.
     """
-    parameters = {"events": json.dumps(events), "is_announced": is_announced}
+    parameters = {"events": write_json(events), "is_announced": is_announced}
     rows: Sequence[Any] = (await session.execute(statements.accept, parameters)).all()
     return rows
 
@@ -111,9 +118,13 @@ class Inbox:
         else:
             row = await self._loader.load(message)
         accepted = _check(row)
+        if (job := getattr(row, "job", None)) is not None:
+            await self._until_flushed(job, job.prefetch)
+        now = clock()
+        self._database.witness.messages.append((now, accepted.inbox_id))
         if accepted.is_new:
             parameters = {"parley.adapter": message.adapter, "parley.platform": message.place.platform}
-            record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=clock() - began)
+            record_first(accepted.inbox_id, f"accept {message.adapter}", parameters, seconds=now - began)
         return accepted
 
     async def _accept_all(self, messages: Sequence[IncomingMessage]) -> Sequence[Any]:
@@ -126,9 +137,16 @@ class Inbox:
             for row in rows:
                 if row.is_new:
                     self._notifier.announce_job()
-        now = asyncio.get_running_loop().time()
-        self._database.witness.messages.extend((now, row.inbox_id) for row in rows if row.inbox_id is not None)
         return rows
+
+    async def _until_flushed(self, job: Job, prefetch: Prefetch) -> None:
+        """Wait until a message can't be lost any more: the begin of its turn, which is under way, flushes it too.
+
+        Raises `DatabaseLost` when the message was lost with the server.
+        """
+        await asyncio.wait({prefetch.flushed}, timeout=BEGIN_SECONDS)
+        if not await flush(self._database, job):
+            raise DatabaseLost
 
     async def _accept_and_take(self, events: Sequence[dict[str, Any]], worker: JobTaker) -> Sequence[Any] | None:
         """Store events with a statement that gives the worker jobs; None: nothing is stored, as it can't have any now.
@@ -140,13 +158,25 @@ class Inbox:
             async with worker.claim() as claim:
                 if claim is None:
                     return None
-                parameters = {"events": json.dumps(events), **claim.parameters}
+                parameters = {"events": write_json(events), **PREPARATION, **claim.parameters}
                 async with self._database.statement() as session:
                     row = (await session.execute(statements.accept_and_take, parameters)).one()
-                claim.fill(row.jobs or ())
-                return [SimpleNamespace(**accepted) for accepted in row.accepted]
+                claim.fill(row.jobs or (), row.stored_at)
+                jobs = {} if row.is_flushed else {job.inbox_id: job for job in claim.jobs}
+                return [SimpleNamespace(**accepted, job=jobs.get(accepted["inbox_id"])) for accepted in row.accepted]
         except server_errors():
             return None
+
+
+async def flush(database: SessionSource, job: Job) -> bool:
+    """Make sure that the message which was stored together with its job is flushed; return False if it was lost."""
+    if job.prefetch is None or job.prefetch.is_flushed:
+        return True
+    parameters = {"inbox_id": job.inbox_id, "stored_at": job.prefetch.stored_at}
+    async with database.statement() as session:
+        is_there = bool((await session.execute(statements.flush_message, parameters)).all())
+    job.prefetch.settle(is_flushed=is_there)
+    return is_there
 
 
 def to_waiting(row: Mapping[str, Any]) -> Waiting:
@@ -208,23 +238,23 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
         context = replace(context, earlier=earlier)
     return {
         "adapter": message.adapter,
-        **asdict(place),
+        **to_fields(place),
         "event_id": clean(message.event_id),
         "place_key": place.key,
         "user_id": clean(sender.platform_user_id),
         "username": _cleaned_or_none(sender.username),
         "message_id": _cleaned_or_none(message.platform_message_id),
         "content": content,
-        "attachments": clean_json([asdict(attachment) for attachment in message.attachments]),
+        "attachments": [asdict(attachment) for attachment in message.attachments],
         "wants_stream": message.wants_stream,
-        "platform_context": clean_json(context.to_row()),
+        "platform_context": context.to_row(),
         "sent_at": message.sent_at.isoformat() if message.sent_at else None,
         "decision": asdict(message.decision) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
         "again_of": message.again_of,
-        "due_job": clean_json(asdict(message.due_job)) if message.due_job else None,
+        "due_job": asdict(message.due_job) if message.due_job else None,
         "credentials": asdict(message.credentials) if message.credentials else None,
-        "request": clean_json(without_credentials_in(asdict(message.request))) if message.request else None,
+        "request": without_credentials_in(asdict(message.request)) if message.request else None,
     }
 
 

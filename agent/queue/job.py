@@ -3,10 +3,12 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
 
 from agent.journal.steps import TurnKey
 from agent.people.billing.budget import PaidCall
@@ -18,6 +20,8 @@ MAX_COALESCED = 50
 GRACE_SECONDS = 20.0
 # For what a lost connection, or a process that died, did not tell.
 POLL_SECONDS, HELD_SECONDS = 0.25, 2.0
+# What was read for a turn is read again when the turn begins later: an admin's change counts for the next message.
+FRESH_SECONDS = 0.5
 
 
 @dataclass(eq=False, slots=True)
@@ -170,6 +174,42 @@ def _decrease(counts: Counter[str], key: str) -> None:
         del counts[key]
 
 
+@dataclass(eq=False, slots=True)
+class Prefetch:
+    """What the turn of a job begins with, read by the statement that stored its message, `stored_at`.
+
+    `flushed` is awaited by those who may tell nobody before that the message is stored: True once it is flushed, with
+    the begin of the turn or by itself, False when the job has ended without that.
+    """
+
+    place: Mapping[str, Any] | None
+    stored_at: datetime
+    until: float
+    flushed: asyncio.Future[bool]
+
+    @classmethod
+    def of(cls, place: Mapping[str, Any], stored_at: datetime) -> "Prefetch":
+        """Return what was read just now."""
+        loop = asyncio.get_running_loop()
+        return cls(place, stored_at, loop.time() + FRESH_SECONDS, loop.create_future())
+
+    def take(self) -> Any:
+        """Return what was read, once, with its fields as attributes; None when it may have changed since."""
+        place, self.place = self.place, None
+        is_fresh = asyncio.get_running_loop().time() < self.until
+        return SimpleNamespace(**place) if place is not None and is_fresh else None
+
+    @property
+    def is_flushed(self) -> bool:
+        """Return whether the message can't be lost any more."""
+        return self.flushed.done() and self.flushed.result()
+
+    def settle(self, *, is_flushed: bool) -> None:
+        """Tell those who wait whether the message is flushed."""
+        if not self.flushed.done():
+            self.flushed.set_result(is_flushed)
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A queued job: run the next turn of the place of the message `inbox_id`.
@@ -177,7 +217,8 @@ class Job:
     `was_lost`: the previous attempt in this process lost the database connection, which does not count as a failure.
     `last_error`: the error of the previous attempt if it failed for another reason. `slot`: the worker's slot that the
     job holds. `deaths`: for a suspect, how often its worker died while it ran alone. `unpaid`: for each attempt that
-    this process has begun, the model calls that it may have left unpaid.
+    this process has begun, the model calls that it may have left unpaid. `prefetch`: what was read for it when it was
+    taken, if anything was.
     """
 
     id: int
@@ -187,6 +228,37 @@ class Job:
     slot: Slot = field(default_factory=Slot, compare=False)
     deaths: int | None = None
     unpaid: dict[TurnKey, Sequence[PaidCall]] = field(default_factory=dict, compare=False)
+    prefetch: Prefetch | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True)
+class Claim:
+    """What a worker asks one statement for: as many jobs as it has reserved slots for, which is `room`.
+
+    `parameters` are those of `take_jobs`; `jobs` are what it got; `last_server` is that of the job that was taken last.
+    """
+
+    slots: Slots
+    room: int
+    parameters: dict[str, Any]
+    last_server: str
+    jobs: list[Job] = field(default_factory=list)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether there may be more jobs than those."""
+        return 0 < self.room == len(self.jobs)
+
+    def fill(self, rows: Iterable[Any], stored_at: datetime | None = None) -> None:
+        """Give the jobs of these rows their slots; the messages of those with a `place` were stored `stored_at`."""
+        for row in rows:
+            self.slots.assign(row["id"], row["person"], row["server"] or None)
+            deaths = row["deaths"] if row["is_suspect"] else None
+            place = None if stored_at is None else row["place"]
+            prefetch = Prefetch.of(place, stored_at) if place and stored_at else None
+            slot = self.slots.of(row["id"])
+            self.jobs.append(Job(row["id"], row["inbox_id"], slot=slot, deaths=deaths, prefetch=prefetch))
+            self.last_server = row["server"]
 
 
 @dataclass(frozen=True, slots=True)

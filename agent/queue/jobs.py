@@ -7,12 +7,12 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from agent.prompts import prompts
 from agent.queue import inbox
-from agent.queue.job import Job, Limits, Slots
+from agent.queue.job import Claim, Job, Limits, Slots
 from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, start_alone
 from shared.clock import Clock
 from shared.db.batching import BatchLoader
@@ -106,33 +106,6 @@ class Gate:
                 yield
             finally:
                 self._is_open.set()
-
-
-@dataclass(slots=True)
-class Claim:
-    """What a worker asks one statement for: as many jobs as it has reserved slots for, which is `room`.
-
-    `parameters` are those of `take_jobs`; `jobs` are what it got; `last_server` is that of the job that was taken last.
-    """
-
-    slots: Slots
-    room: int
-    parameters: dict[str, Any]
-    last_server: str
-    jobs: list[Job] = field(default_factory=list)
-
-    @property
-    def is_full(self) -> bool:
-        """Return whether there may be more jobs than those."""
-        return 0 < self.room == len(self.jobs)
-
-    def fill(self, rows: Iterable[Any]) -> None:
-        """Give the jobs of these rows their slots."""
-        for row in rows:
-            self.slots.assign(row["id"], row["person"], row["server"] or None)
-            deaths = row["deaths"] if row["is_suspect"] else None
-            self.jobs.append(Job(row["id"], row["inbox_id"], slot=self.slots.of(row["id"]), deaths=deaths))
-            self.last_server = row["server"]
 
 
 class JobQueue:
@@ -255,7 +228,7 @@ class Runner:
         if self.queue.is_claiming or self.queue.is_leaving:
             yield None
             return
-        async with self.queue.claim(self._room) as claim:
+        async with self.queue.claim(min(self._room, NEAR_JOBS)) as claim:
             try:
                 yield claim
             finally:
@@ -345,6 +318,8 @@ class Runner:
                 await asyncio.sleep(WAIT_SECONDS)
             return False
         finally:
+            if job.prefetch is not None:
+                job.prefetch.settle(is_flushed=False)
             if self.queue.slots.end(job.id):
                 self.wake()
 
@@ -368,6 +343,10 @@ class Runner:
             if not job.slot.is_held:
                 await job.slot.enter()
             try:
+                # What a crash has lost before it was flushed may have left its ids to other jobs.
+                if losses and not await inbox.flush(self.queue.database, job):
+                    log.warning("job_lost", inbox=job.inbox_id)
+                    return True
                 return await self._run_turn(job)
             except Superseded:
                 log.info("turn_superseded", inbox=job.inbox_id)

@@ -311,8 +311,14 @@ SELECT * FROM parley_accept(CAST(:events AS jsonb), CAST(:is_announced AS boolea
 SELECT * FROM parley_accept_and_take(
     p_events => CAST(:events AS jsonb), p_worker_id => :worker_id, p_limit => :limit,
     p_persons => CAST(:persons AS jsonb), p_servers => CAST(:servers AS jsonb), p_per_person => :per_person,
-    p_per_server => :per_server, p_after => :after, p_revision => :revision, p_suspect => :suspect
+    p_per_server => :per_server, p_after => :after, p_revision => :revision, p_suspect => :suspect,
+    p_messages => :messages, p_open_threads => :open_threads
 );
+
+-- name: flush_message
+-- Its own commit, and all before it, are flushed because it writes something. No row: a crash has lost the message, and
+-- its id may be another one's.
+SELECT id, pg_logical_emit_message(true, 'parley', '') FROM inbox WHERE id = :inbox_id AND created_at = :stored_at;
 
 -- name: withdraw_questions
 SELECT parley_withdraw_questions(CAST(:turn_ids AS bigint[]));

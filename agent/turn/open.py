@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -17,8 +17,8 @@ from agent.people.billing.budget import NOT_REQUESTED, abandon, reserve, to_admi
 from agent.people.hops import inbound_hops
 from agent.people.participants import LoopMode, Participants, resolve_user, to_participants
 from agent.prompts import prompts
-from agent.queue.inbox import to_waiting
-from agent.queue.job import MAX_COALESCED, Job, merge, next_run
+from agent.queue.inbox import PREPARATION, to_waiting
+from agent.queue.job import Job, merge, next_run
 from agent.tools.offer import Offer, Scope
 from agent.turn.confirmations.decisions import (
     TYPED,
@@ -39,7 +39,7 @@ from shared.db.driver import Connection, Session
 from shared.db.statements import load_statements
 from shared.errors import Superseded
 from shared.memory.recall import WordMatches
-from shared.messages import AGENT_ADAPTERS, OPEN_THREADS
+from shared.messages import AGENT_ADAPTERS, to_fields
 from shared.tasks import ignore_result
 from shared.text import count_tokens
 
@@ -138,12 +138,15 @@ async def prepare(services: TurnServices, session: Connection, *, job: Job, bega
 
 
 async def _read_place(services: TurnServices, session: Connection, job: Job) -> Any:
-    parameters = {"job_id": job.id, "limit": MAX_COALESCED * 2, "open_threads": list(OPEN_THREADS)}
+    parameters = {"job_id": job.id, **PREPARATION}
+    # What was read with the message, the first time.
+    row = None if job.prefetch is None else job.prefetch.take()
     while True:
-        row = (await session.execute(statements.prepare_turn, parameters)).one_or_none()
+        row = row or (await session.execute(statements.prepare_turn, parameters)).one_or_none()
         if row is None or row.participants is not None:
             return row
         await resolve_user(session, to_waiting(row.messages[0]).message.sender)
+        row = None
 
 
 def choose_mode(chosen: LoopMode | None, conversation_id: int, planner_percent: int) -> LoopMode:
@@ -208,6 +211,8 @@ async def open_turn(services: TurnServices, job: Job) -> RunningTurn | None:
         if has_more:
             turn = await _begin_with_more(services, opening)
         if turn is not None:
+            if job.prefetch is not None:
+                job.prefetch.settle(is_flushed=True)
             turn.announcer.announce()
             return turn
     return await resume(services, opening)
@@ -268,7 +273,7 @@ async def _begin(
         "loop_mode": loop_mode,
         "edited_at": opening.edited_at,
     }
-    parameters |= asdict(reservation) | entry.to_parameters()
+    parameters |= to_fields(reservation) | entry.to_parameters()
     searching = (
         None if request.message.attachments else _start_search(services, opening, PastStep(key.id, None, steps[0]))
     )

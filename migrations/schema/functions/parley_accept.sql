@@ -60,6 +60,10 @@ BEGIN
             PERFORM pg_notify('parley_jobs', '');
         END IF;
     END IF;
+    -- Who stored an event before may not have flushed it yet (`parley_accept_and_take`): a commit that writes something does.
+    IF v_new IS NULL OR cardinality(v_new) < jsonb_array_length(p_events) THEN
+        PERFORM pg_logical_emit_message(true, 'parley', '');
+    END IF;
     RETURN QUERY
     SELECT known.id,
            known.is_same AND coalesce(known.id = ANY (v_new), false)

@@ -3,7 +3,8 @@
 -- (p_edited_at: the latest edit that was read), or the job given to another worker, since they were read.
 --
 -- Its commit is durable, because a turn's id names its answer, events and calls from here on. If a crash of the
--- server took the turn back, the sequence would give the same id to another person's message.
+-- server took the turn back, the sequence would give the same id to another person's message. It flushes the messages, too,
+-- that the worker's own process has stored but told nobody of (`parley_accept_and_take`).
 CREATE FUNCTION public.parley_open_turn(
     p_job_id bigint, p_inbox_ids bigint[], p_turn_id bigint, p_conversation_id bigint, p_user_id bigint,
     p_persona_id bigint, p_loop_mode text, p_steps jsonb, p_events jsonb,
