@@ -18,7 +18,7 @@ from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ClaimLost, Unavailable, Undeliverable
 from shared.log import get_logger
-from shared.messages import Place, ReplyFile
+from shared.messages import Place, ReplyFile, to_fields
 from shared.tracing.spans import Attributes, is_tracing, span, span_of
 
 statements = load_statements(__file__)
@@ -144,7 +144,7 @@ class Reply:
         """Return its row as `parley_close_turn` takes it; this worker claims it for `lease` seconds, None for none."""
         return {
             "adapter": self.adapter,
-            **asdict(self.place),
+            **to_fields(self.place),
             "place_key": self.place.key,
             "reply_to": self.reply_to,
             "content": self.content,
@@ -188,12 +188,16 @@ class Outbox:
         self._database, self._hours = database, hours
         self._recording = BatchLoader(self._record)
 
-    async def deliver(self, reply: Reply) -> None:
-        """Send a reply that this process has claimed; a failure is recorded, and the sweeper retries it."""
+    async def deliver(self, reply: Reply, job_id: int | None = None) -> bool | None:
+        """Send a reply that this process has claimed; a failure is recorded, and the sweeper retries it.
+
+        The job of its turn ends with the delivery: returns whether the next turn of its place waits, None if it has not
+        ended.
+        """
         sender = self.senders.get(reply.adapter)
         if sender is None:
             await self.mark_failed(reply, "no sender in this process")
-            return
+            return None
         if reply.age > LATE_SECONDS:
             reply = replace(reply, content=f"{late_note()}{reply.content}")
         attributes: Attributes = {
@@ -217,7 +221,8 @@ class Outbox:
             log.error("reply_undeliverable", reply=reply.id, adapter=reply.adapter, cause=str(error))
             await self.mark_failed(reply, str(error), is_final=True)
         else:
-            await self._recording.load((reply.id, message_id))
+            return await self._recording.load((reply.id, message_id, job_id))
+        return None
 
     async def sweep(self) -> None:
         """Deliver the replies that earlier deliveries have left open, for the adapters that have a sender here."""
@@ -280,12 +285,14 @@ class Outbox:
         with nullcontext() if inbox_id is None else span_of(inbox_id, "deliver_again", attributes):
             await self.deliver(reply)
 
-    async def _record(self, deliveries: Sequence[tuple[int, str | None]]) -> list[None]:
+    async def _record(self, deliveries: Sequence[tuple[int, str | None, int | None]]) -> list[bool | None]:
         # The platform has accepted these replies.
-        ids, message_ids = zip(*deliveries, strict=True)
+        ids, message_ids, job_ids = map(list, zip(*deliveries, strict=True))
+        parameters = {"ids": ids, "message_ids": message_ids, "job_ids": [each for each in job_ids if each is not None]}
         async with self._database.statement() as session:
-            await session.execute(statements.mark_delivered, {"ids": list(ids), "message_ids": list(message_ids)})
-        return [None] * len(deliveries)
+            rows = (await session.execute(statements.mark_delivered, parameters)).all()
+        has_next = {row.job_id: row.has_next for row in rows}
+        return [has_next.get(job_id) for job_id in job_ids]
 
 
 @asynccontextmanager

@@ -54,14 +54,15 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
         database.witness.turns.append((end.closed_at, turn.key.id, turn.spend.usage.cost))
         # What attempts before this one did is known to the tables alone.
         services.events.finish(inbox_ids, to_response(turn, answer, closure) if turn.key.attempt == 1 else None)
-        if closure.has_next:
-            services.events.notifier.announce_job()
+        has_next = closure.has_next
         if closure.reply.claim is not None:
-            await services.outbox.deliver(closure.reply)
+            has_next = await services.outbox.deliver(closure.reply, turn.start.job_id)
+        if has_next:
+            services.events.notifier.announce_job()
     if turn.request.files:
         with suppress(DatabaseLost):
             await drop_pending(database, storage, turn_id=turn.key.id, files=turn.request.files)
-    return closure.has_next is not None
+    return has_next is not None
 
 
 async def answer_turn(services: TurnServices, turn: RunningTurn, cancellations: Cancellations) -> TurnResult:

@@ -11,7 +11,9 @@ BEGIN
         CONTINUE WHEN has_next IS NULL;
         RETURN NEXT;
     END LOOP;
-    PERFORM set_config('synchronous_commit', 'off', true);
+    IF cardinality(p_ids) > 0 THEN
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION public.parley_finish_jobs IS 'Ends jobs whose turns have not ended them.';
