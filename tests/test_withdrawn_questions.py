@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from adapters.chat.edits import Edits
+from adapters.chat.intake import Edits
 from shared.errors import ConfirmationClosed
 from shared.messages import AgentResponse, Decision
 from tests.standins.openai_api import Answer

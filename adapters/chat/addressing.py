@@ -1,10 +1,10 @@
 """To whom a message in a shared place is addressed: what people say to each other is read, not answered."""
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.db.statements import load_statements
 
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from shared.db.database import Database
     from shared.messages import Place
 
-MOST_REMEMBERED = 10_000
+MOST_REMEMBERED, MOST_PLACES = 10_000, 1000
 # Whoever was addressed answers within this time; what they write later is said to everybody.
 ANSWER_WITHIN = timedelta(minutes=10)
+
+Id = TypeVar("Id", bound=Hashable)
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,17 @@ class Exchanges:
         # By place and person: the message that addresses them, and the id of their own next one.
         self._addressed: OrderedDict[tuple[str, str], tuple[Addressing, str | None]] = OrderedDict()
 
+    def is_for_agent(self, addressing: Addressing, place: "Place", rule: Any, *, takes_part: bool) -> bool:
+        """Return whether the agent answers a message; `takes_part`: the place is a thread in which it has answered.
+
+        `rule` is what `find_rule` returns for the place.
+        """
+        if place.is_direct:
+            return True
+        if rule.mode == "off" or not (rule.mode == "always" or takes_part or addressing.calls_agent):
+            return False
+        return bool(rule.answers_others) or not self.is_between_people(addressing)
+
     def is_between_people(self, addressing: Addressing) -> bool:
         """Return whether a message is for somebody else than the agent; a repeated event gets the same result."""
         if addressing.calls_agent:
@@ -69,6 +83,42 @@ class Exchanges:
         while len(self._addressed) > MOST_REMEMBERED:
             self._addressed.popitem(last=False)
         return is_reply or bool(addressing.others)
+
+
+class Recent(Generic[Id, Entry]):
+    """The latest messages of each channel or thread by their ids: context for the next question there; in memory."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._places: OrderedDict[tuple[Id, Id | None], dict[Id, Entry]] = OrderedDict()
+
+    def remember(self, channel: Id, message: Id, entry: Entry, *, thread: Id | None = None) -> None:
+        """Keep a message, unless it is kept already."""
+        entries = self._places.setdefault((channel, thread), {})
+        self._places.move_to_end((channel, thread))
+        entries.setdefault(message, entry)
+        if len(entries) > self._most:
+            del entries[next(iter(entries))]
+        if len(self._places) > MOST_PLACES:
+            self._places.popitem(last=False)
+
+    def list_entries(self, channel: Id, thread: Id | None = None) -> Mapping[Id, Entry]:
+        """Return the messages of a place, the oldest first."""
+        return self._places.get((channel, thread), {})
+
+    def change(self, channel: Id, messages: Collection[Id], to: Callable[[Entry], Entry]) -> None:
+        """Apply an edit to what is kept."""
+        for entries in self._list_places(channel):
+            entries.update({message: to(entries[message]) for message in messages if message in entries})
+
+    def forget(self, channel: Id, messages: Collection[Id]) -> None:
+        """Drop deleted messages."""
+        for entries in self._list_places(channel):
+            for message in messages:
+                entries.pop(message, None)
+
+    def _list_places(self, channel: Id) -> list[dict[Id, Entry]]:
+        return [entries for (place, _), entries in self._places.items() if place == channel]
 
 
 async def find_rule(database: "Database", place: "Place") -> Any:

@@ -13,6 +13,7 @@ from shared.messages import find_command_label
 from shared.text import MAX_ID
 
 if TYPE_CHECKING:
+    from agent.commands import CommandReply
     from agent.queue.outbox import Reply
 
 MARK = "parley"
@@ -115,6 +116,19 @@ def confirm_buttons(confirmation: int, asker: str, said_at: datetime) -> AnswerB
     yes, no = (Button(RUN, confirmation, asker, expires=expires, index=index) for index in range(2))
     agree, refuse = to_choices(confirmation)
     return AnswerButtons([ShownButton(yes, agree.label, "yes"), ShownButton(no, refuse.label, "no")])
+
+
+def buttons_of(reply: "CommandReply", asker: str, now: datetime) -> AnswerButtons:
+    """Return the buttons below the reply to a command, for the person who gave the command."""
+    if reply.confirmation is None:
+        return AnswerButtons()
+    return confirm_buttons(reply.confirmation, asker, now)
+
+
+def to_line(button: Button) -> str | None:
+    """Return the command that a click on such a button gives; None for a number that no button has."""
+    choices = to_choices(button.turn_id)
+    return choices[button.index].line if button.index < len(choices) else None
 
 
 def to_kind(choice: str) -> Literal["choice", "yes", "no"]:

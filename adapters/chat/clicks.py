@@ -5,15 +5,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button
-from adapters.chat.command_replies import to_line
+from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button, to_line
 from agent import commands
 from agent.live.channels import request_stop
 from agent.memory.turns import DELETED
 from agent.turn.confirmations.approvers import to_answer_of_asked
 from shared.db.statements import load_statements
 from shared.errors import ConfirmationClosed
-from shared.messages import Attachment, Decision, IncomingMessage, Place, PlatformContext, Sender, find_command_label
+from shared.messages import Attachment, Decision, IncomingMessage, Place, find_command_label
 
 statements = load_statements(__file__)
 
@@ -29,10 +28,11 @@ STOPPING, ENDED = "Stopping.", "It has ended already."
 
 
 class Click(ABC):
-    """A click on a button, as the platform reports it; `account` is the person's id on the platform."""
+    """A click on a button. `arrival`: the click as a message of the person who clicked, there, still without a text."""
 
-    def __init__(self, button: Button, account: str) -> None:
-        self.button, self.account = button, account
+    def __init__(self, button: Button, arrival: IncomingMessage) -> None:
+        self.button, self.arrival = button, arrival
+        self.account = arrival.sender.platform_user_id
 
     @abstractmethod
     async def whisper(self, text: str) -> None:
@@ -42,10 +42,6 @@ class Click(ABC):
         """Return how a text mentions an account."""
         return f"<@{account.rpartition(':')[2]}>"
 
-    @abstractmethod
-    def origin(self) -> tuple[Sender, Place, PlatformContext]:
-        """Return who clicked, and where."""
-
     async def acknowledge(self) -> None:
         """Tell the platform that the answer may take longer, where it waits for one."""
         return
@@ -54,9 +50,13 @@ class Click(ABC):
         """Replace the message with the button by a text; on platforms that can't, the text is a message."""
         await self.whisper(text)
 
-    @abstractmethod
     def to_message(self, row: Any, content: str) -> IncomingMessage:
-        """Return the click as a message; `row` is the button's turn, a row of `TURN`."""
+        """Return the click as a message that replies to the one with the button, or asks the old question again.
+
+        `row` is the button's turn, a row of `find_turn`.
+        """
+        reply_to = row.reply_to if self.button.action == AGAIN else self.arrival.platform_message_id
+        return replace(self.arrival, content=content, platform_message_id=reply_to)
 
     @abstractmethod
     async def store(self, message: IncomingMessage, row: Any) -> None:
@@ -101,8 +101,9 @@ async def accept_click(app: "App", click: Click) -> None:
 
 async def _run_line(app: "App", click: Click, line: str) -> None:
     await click.acknowledge()
-    sender, place, context = click.origin()
-    reply = await commands.answer(app, sender, place, text=line, platform_context=context)
+    arrival = click.arrival
+    context = arrival.platform_context
+    reply = await commands.answer(app, arrival.sender, arrival.place, text=line, platform_context=context)
     await click.replace(reply.text if reply is not None else GONE)
 
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import discord
 
 from adapters.base import FIRST_WAIT, LONGEST_WAIT, STORE_SECONDS, Running
-from adapters.chat.edits import Edits
+from adapters.chat.intake import Edits, answer_typed
 from adapters.discord.events.catch_up import CatchUp
 from adapters.discord.events.incoming import (
     PLATFORM,
@@ -25,11 +25,11 @@ from adapters.discord.events.incoming import (
 )
 from adapters.discord.events.listening import DirectChannels, Listening
 from adapters.discord.events.members import Members
-from adapters.discord.events.typed_commands import answer_typed
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
 from adapters.discord.sending.buttons import replace_buttons
+from adapters.discord.sending.command_reply import post_reply
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from shared.db.database import retry_on_lost_db
@@ -367,8 +367,10 @@ class Gateway(discord.AutoShardedClient):
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)
         text = to_text(message, self.me)
-        if text.startswith("/") and await answer_typed(app, self._rest, message, me=self.me):
-            return
+        if text.startswith("/"):
+            post = partial(post_reply, app, self._rest, message)
+            if await answer_typed(app, to_incoming(message, self.me), post):
+                return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         # None without the permission to open a thread.
         thread_id = None

@@ -5,10 +5,10 @@ from typing import Any
 
 from adapters.base import STORE_SECONDS, Running
 from adapters.chat.addressing import Exchanges, find_rule
-from adapters.chat.buttons import find_button
+from adapters.chat.buttons import buttons_of, find_button
 from adapters.chat.clicks import accept_click
-from adapters.chat.command_replies import buttons_of, keep
-from adapters.chat.edits import Edits
+from adapters.chat.intake import Edits
+from adapters.chat.undelivered import keep
 from adapters.matrix.clicks import MatrixClick
 from adapters.matrix.client import Json
 from adapters.matrix.incoming import (

@@ -15,7 +15,7 @@ from adapters.base import STORE_SECONDS, BotAccount, ChatPlatform, Finding, Runn
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, accept_missed, attend, to_mark
 from adapters.chat.live import LIVE_AFTER
-from adapters.chat.notices import notify_asker
+from adapters.chat.undelivered import notify_asker
 from adapters.slack.bolt import build_app
 from adapters.slack.events.catch_up import READ_SECONDS, list_missed
 from adapters.slack.events.events import Events
@@ -177,9 +177,8 @@ class SlackPlatform(ChatPlatform):
             await self._end_status(web, reply)
             return None
         if (account := reply.direct_account) is not None:
-            direct = Place(PLATFORM, reply.place.server, await open_direct(web, account), is_direct=True)
-            delivery = replace(reply.delivery, asker=account)
-            reply = replace(reply, place=direct, reply_to=None, delivery=delivery)
+            channel = await open_direct(web, account)
+            reply = replace(reply.in_direct(channel, server=reply.place.server), reply_to=None)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
             ts = await send(self.app, web, reply, rows=rows, live_messages=self._live_messages)
@@ -195,9 +194,8 @@ class SlackPlatform(ChatPlatform):
                 await notify_asker(
                     self.app,
                     reply,
-                    asker=reply.delivery.asker,
+                    where=f"<#{reply.place.channel}>",
                     reason=REASONS.get(error.slack_code),
-                    channel=reply.place.channel,
                     send_direct=partial(send_direct, web),
                 )
                 raise

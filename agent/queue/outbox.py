@@ -135,6 +135,12 @@ class Reply:
             return None
         return self.reply_to.removeprefix(DIRECT).rpartition(":")[0]
 
+    def in_direct(self, channel: str, *, server: str | None = None) -> "Reply":
+        """Return it as a reply to that person in the direct messages `channel`."""
+        place = Place(self.place.platform, server, channel, is_direct=True)
+        reply_to = (self.reply_to or "").rpartition(":")[2] or None
+        return replace(self, place=place, reply_to=reply_to, delivery=replace(self.delivery, asker=self.direct_account))
+
     @property
     def nonce(self) -> str:
         """Return the idempotency key, by which a platform recognises a reply that it has already received."""

@@ -80,6 +80,29 @@ def to_interaction_place(interaction: discord.Interaction) -> Place:
     return replace(place, is_direct=place.is_direct and not interaction.context.private_channel)
 
 
+def from_interaction(
+    interaction: discord.Interaction,
+    content: str = "",
+    *,
+    reply_to: str | None = None,
+    files: Sequence[Attachment] = (),
+    earlier: Sequence[QuotedMessage] = (),
+) -> IncomingMessage:
+    """Return an interaction as an `IncomingMessage`."""
+    context = to_platform_context(interaction.user, interaction.channel, interaction.guild, earlier=earlier)
+    return IncomingMessage(
+        adapter=PLATFORM,
+        sender=to_sender(interaction.user),
+        place=to_interaction_place(interaction),
+        event_id=str(interaction.id),
+        content=content,
+        sent_at=interaction.created_at,
+        attachments=tuple(files),
+        platform_message_id=reply_to,
+        platform_context=context,
+    )
+
+
 def to_text(message: discord.Message, me: int) -> str:
     """Return the plain text: names instead of ids, without the mention of the agent."""
     names = {mention.id: mention.display_name for mention in message.mentions}

@@ -1,6 +1,6 @@
 """Decides which messages are for the agent, and keeps the latest messages and the direct channels of the bot."""
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +8,7 @@ from functools import partial
 import discord
 
 from adapters.base import BotAccount
-from adapters.chat.addressing import Exchanges, find_rule
+from adapters.chat.addressing import Exchanges, Recent, find_rule
 from adapters.discord.events.incoming import to_addressing, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused, insist
 from shared.db.database import Database
@@ -42,7 +42,7 @@ class Listening:
     """Applies the channel modes, and keeps the latest messages of each channel."""
 
     def __init__(self) -> None:
-        self._recent: OrderedDict[int, deque[tuple[int, QuotedMessage]]] = OrderedDict()
+        self._recent: Recent[int, QuotedMessage] = Recent(MOST_EARLIER + 1)
         self._known_up_to: OrderedDict[int, int] = OrderedDict()
         self._exchanges = Exchanges()
 
@@ -51,13 +51,8 @@ class Listening:
         place = to_place(message.channel, message.guild)
         rule = await find_rule(database, place)
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
-        if rule.mode == "off" and not place.is_direct:
-            return None
-        addressing = to_addressing(message, me)
         takes_part = thread is not None and (rule.is_known or thread.owner_id == me)
-        if not (place.is_direct or rule.mode == "always" or takes_part or addressing.calls_agent):
-            return None
-        if not (place.is_direct or rule.answers_others) and self._exchanges.is_between_people(addressing):
+        if not self._exchanges.is_for_agent(to_addressing(message, me), place, rule, takes_part=takes_part):
             return None
         can_have_thread = isinstance(message.channel, discord.TextChannel)
         return Mention(is_first=not rule.is_known, wants_thread=rule.thread_per_question and can_have_thread)
@@ -66,28 +61,17 @@ class Listening:
         """Keep a server message as context for the next mention."""
         if message.guild is None:
             return
-        entries = self._recent.setdefault(message.channel.id, deque(maxlen=MOST_EARLIER + 1))
-        self._recent.move_to_end(message.channel.id)
         quote = to_quoted_message(message, me)
         if message.author.id != me and quote.text:
-            entries.append((message.id, quote))
-        if len(self._recent) > REMEMBERED_CHANNELS:
-            self._recent.popitem(last=False)
+            self._recent.remember(message.channel.id, message.id, quote)
 
     def correct(self, message: discord.Message, me: int) -> None:
         """Apply an edit to the kept messages."""
-        if (entries := self._recent.get(message.channel.id)) is not None:
-            entries_now = (
-                (entry[0], to_quoted_message(message, me) if entry[0] == message.id else entry[1]) for entry in entries
-            )
-            self._recent[message.channel.id] = deque(entries_now, entries.maxlen)
+        self._recent.change(message.channel.id, {message.id}, lambda _: to_quoted_message(message, me))
 
     def forget(self, channel_id: int, message_ids: Collection[int]) -> None:
         """Drop deleted messages."""
-        if (entries := self._recent.get(channel_id)) is not None:
-            self._recent[channel_id] = deque(
-                (entry for entry in entries if entry[0] not in message_ids), entries.maxlen
-            )
+        self._recent.forget(channel_id, message_ids)
 
     def mark_known(self, message: discord.Message) -> None:
         """Note that the conversation contains this channel's messages up to this one."""
@@ -102,8 +86,8 @@ class Listening:
         if message.guild is None:
             return chain
         cutoff = self._known_up_to.get(message.channel.id, 0)
-        recent = [entry for entry in self._recent.get(message.channel.id, ()) if cutoff < entry[0] < message.id]
-        lines = [line for _, line in recent[-MOST_EARLIER:]]
+        recent = self._recent.list_entries(message.channel.id).items()
+        lines = [line for number, line in recent if cutoff < number < message.id][-MOST_EARLIER:]
         if is_first and len(lines) < MOST_EARLIER:
 
             async def read() -> list[discord.Message]:

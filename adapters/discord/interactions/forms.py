@@ -19,7 +19,7 @@ from adapters.chat.forms import (
     below_refused,
     menu_buttons,
 )
-from adapters.discord.events.incoming import to_interaction_place, to_platform_context, to_sender
+from adapters.discord.events.incoming import from_interaction
 from adapters.discord.interactions.respond import (
     AT_ONCE_SECONDS,
     LABEL,
@@ -140,8 +140,8 @@ class AdminForms:
 
 def to_asker(interaction: discord.Interaction) -> Asker:
     """Return who uses a form, and where."""
-    context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
-    return Asker(to_sender(interaction.user), to_interaction_place(interaction), context)
+    arrival = from_interaction(interaction)
+    return Asker(arrival.sender, arrival.place, arrival.platform_context)
 
 
 def to_button_rows(buttons: Sequence[tuple[FormId, str]]) -> list[Json]:

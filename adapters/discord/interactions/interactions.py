@@ -10,13 +10,13 @@ from discord.enums import InteractionType
 
 from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click
-from adapters.chat.command_replies import keep
 from adapters.chat.forms import find_form_id
+from adapters.chat.undelivered import keep
 from adapters.discord.events.incoming import (
     PLATFORM,
+    from_interaction,
     to_file,
     to_interaction_place,
-    to_platform_context,
     to_quoted_message,
     to_sender,
 )
@@ -32,7 +32,7 @@ from agent.queue.inbox import accept_answered
 from shared.credentials.people import MAX_CHARS
 from shared.errors import ParleyError, Refusal, Unavailable
 from shared.log import get_logger
-from shared.messages import Attachment, IncomingMessage, Place, QuotedMessage
+from shared.messages import Attachment, Place, QuotedMessage
 from shared.text import cut
 
 if TYPE_CHECKING:
@@ -170,12 +170,11 @@ class Interactions:
     async def _answer(self, interaction: discord.Interaction, place: Place, line: str) -> CommandReply | None:
         # None if another process does: for a moment two may hold a shard, when the database's clock was set or a
         # machine was paused.
-        sender, sent_at = to_sender(interaction.user), interaction.created_at
-        arrival = IncomingMessage(PLATFORM, sender, place, event_id=str(interaction.id), content="", sent_at=sent_at)
+        arrival = from_interaction(interaction)
         if not await accept_answered(self._app.database, arrival):
             return None
-        context = to_platform_context(interaction.user, interaction.channel, interaction.guild)
-        reply = await commands.answer(self._app, sender, place, text=line, platform_context=context)
+        context = arrival.platform_context
+        reply = await commands.answer(self._app, arrival.sender, place, text=line, platform_context=context)
         return reply or CommandReply(f"There is no command {line.partition(' ')[0]}.", is_private=True)
 
     async def _ask(
@@ -187,18 +186,8 @@ class Interactions:
         earlier: tuple[QuotedMessage, ...] = (),
         is_deferred_in_private: bool = False,
     ) -> None:
-        guild = interaction.guild
-        message = IncomingMessage(
-            adapter=PLATFORM,
-            sender=to_sender(interaction.user),
-            place=to_interaction_place(interaction),
-            event_id=str(interaction.id),
-            content=question,
-            sent_at=interaction.created_at,
-            attachments=files,
-            platform_message_id=f"{WHISPER if is_deferred_in_private else INTERACTION}:{interaction.token}",
-            platform_context=to_platform_context(interaction.user, interaction.channel, guild, earlier=earlier),
-        )
+        reply_to = f"{WHISPER if is_deferred_in_private else INTERACTION}:{interaction.token}"
+        message = from_interaction(interaction, question, reply_to=reply_to, files=files, earlier=earlier)
         defer = partial(self._acknowledger.defer, interaction, is_private=False)
         await store(self._app.inbox, message, None if is_deferred_in_private else defer)
 

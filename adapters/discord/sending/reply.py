@@ -8,14 +8,13 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below
 from adapters.chat.live import SECONDS_PER_EDIT
-from adapters.chat.notices import notify_asker
 from adapters.chat.parts import Rendered, Upload, split_text, with_file
+from adapters.chat.undelivered import notify_asker
 from adapters.discord.sending.history import NONCE_SECONDS, find_live, find_posted, is_same_part
 from adapters.discord.sending.notices import REASONS, send_direct
 from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
@@ -78,9 +77,7 @@ class Sender:
                     raise
             return None
         if (account := reply.direct_account) is not None:
-            direct = Place(reply.place.platform, None, await self.rest.open_direct(account), is_direct=True)
-            delivery = replace(reply.delivery, asker=account)
-            reply = replace(reply, place=direct, reply_to=(reply.reply_to or "").rpartition(":")[2], delivery=delivery)
+            reply = reply.in_direct(await self.rest.open_direct(account))
         last = self.edit_times.pop(reply.delivery.live_message_id or "", None)
         if last is not None:
             # The final text is an edit as well: it has to come a second after the previous one.
@@ -92,9 +89,8 @@ class Sender:
             await notify_asker(
                 self.app,
                 reply,
-                asker=reply.delivery.asker,
+                where=f"<#{reply.place.thread or reply.place.channel}>",
                 reason=REASONS.get(error.number),
-                channel=reply.place.thread or reply.place.channel,
                 send_direct=partial(send_direct, self.rest, f"{notice}-0"),
             )
             raise

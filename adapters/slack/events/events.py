@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 from slack_bolt.async_app import AsyncApp
 
 from adapters.base import STORE_SECONDS, Running
-from adapters.chat.edits import Edits
+from adapters.chat.intake import Edits
+from adapters.slack.events import typed_commands
 from adapters.slack.events.agent_view import AgentView
 from adapters.slack.events.assistant import set_title
 from adapters.slack.events.directory import Directory
@@ -35,7 +36,6 @@ from adapters.slack.events.incoming import (
     to_text,
 )
 from adapters.slack.events.listening import Listening
-from adapters.slack.events.typed_commands import TypedCommands
 from adapters.slack.sending.buttons import replace_buttons
 from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
@@ -68,7 +68,7 @@ class Events:
         self.agent_view = AgentView(app.database)
         self.groups = Groups(app.database, clients, app.clock)
         self._listening = Listening(app.database, self.directory)
-        self._edits, self._typed_commands = Edits(app, PLATFORM), TypedCommands(app)
+        self._edits = Edits(app, PLATFORM)
         self._accepted: OrderedDict[str, None] = OrderedDict()
         # Messages of one thread are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -188,7 +188,7 @@ class Events:
         event = await self.directory.with_files(web, event)
         message = to_incoming(event, web.token, names, platform_context=context)
         message = replace(message, sent_at=sent_at or message.sent_at)
-        if "/" in message.content and await self._typed_commands.answer(message, web):
+        if "/" in message.content and await typed_commands.answer(self._app, web, message):
             return True
         accepted = await self._app.inbox.accept(message)
         self._listening.mark_read(event)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.chat.addressing import Exchanges
+from adapters.chat.addressing import Exchanges, Recent
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, list_people, to_addressing, to_event_id, to_quoted_message
 from adapters.slack.transport.api import Json, Web
@@ -21,7 +21,7 @@ statements = load_statements(__file__)
 MOST_EARLIER, MOST_RECENT, MOST_REPLIES = 20, 10, 200
 # Of a thread's earlier messages so many characters are shown, the last ones; Slack gives up to 999 replies at once.
 EARLIER_CHARS, REPLIES_PER_PAGE = 10_000, 999
-REMEMBERED_CHANNELS, MOST_UNANSWERED = 1000, 10_000
+MOST_UNANSWERED = 10_000
 FETCH_SECONDS = 1.2
 
 
@@ -38,7 +38,7 @@ class Listening:
     def __init__(self, database: Database, directory: Directory) -> None:
         self._database, self._directory = database, directory
         self._rules = BatchLoader(self._find_rules)
-        self._recent: OrderedDict[str, deque[Json]] = OrderedDict()
+        self._recent: Recent[str, Json] = Recent(MOST_EARLIER + 1)
         self._exchanges = Exchanges()
         self._unanswered: OrderedDict[str, None] = OrderedDict()
 
@@ -48,30 +48,27 @@ class Listening:
             # A direct message is always for the agent; skipping the query keeps the most frequent case fast.
             return Mention(is_first=False)
         rule = await self._rules.load(place)
-        if rule.mode == "off" and not place.is_direct:
-            return None
         addressing = to_addressing(event, place, web.token)
         # In a history, the message that began a thread has its `thread_ts`: it was said outside of the thread.
         is_in_thread = event.get("thread_ts", event["ts"]) != event["ts"]
         takes_part = is_in_thread and (rule.is_known or event.get("parent_user_id") == web.token.bot_user_id)
-        if not (place.is_direct or rule.mode == "always" or takes_part or addressing.calls_agent):
-            return None
-        if not (place.is_direct or rule.answers_others) and self._exchanges.is_between_people(addressing):
-            # The conversation does not contain it: it is context for the next message of the thread.
-            self._unanswered[_event_key(event)] = None
-            if len(self._unanswered) > MOST_UNANSWERED:
-                self._unanswered.popitem(last=False)
+        if not self._exchanges.is_for_agent(addressing, place, rule, takes_part=takes_part):
+            if takes_part and rule.mode != "off":
+                # The conversation does not contain it: it is context for the next message of the thread.
+                self._unanswered[_event_key(event)] = None
+                if len(self._unanswered) > MOST_UNANSWERED:
+                    self._unanswered.popitem(last=False)
             return None
         return Mention(is_first=not rule.is_known)
 
     async def list_unanswered(self, event: Json, web: Web) -> list[QuotedMessage]:
         """Return what people have said to each other in a thread of the agent since its last question."""
-        messages = [message for message in self._recent.get(_key(event), ()) if _event_key(message) in self._unanswered]
+        messages = [message for message in self._list_kept(event) if _event_key(message) in self._unanswered]
         return await self._quote([message for message in messages if str(message["ts"]) < str(event["ts"])], web)
 
     def mark_read(self, event: Json) -> None:
         """Note that the conversation contains what was said before this message."""
-        for message in self._recent.get(_key(event), ()):
+        for message in self._list_kept(event):
             if str(message["ts"]) < str(event["ts"]):
                 self._unanswered.pop(_event_key(message), None)
 
@@ -87,35 +84,25 @@ class Listening:
 
     def remember(self, event: Json) -> None:
         """Keep a channel message as context for the next mention."""
-        messages = self._recent.setdefault(_key(event), deque(maxlen=MOST_EARLIER + 1))
-        self._recent.move_to_end(_key(event))
-        if all(message["ts"] != event["ts"] for message in messages):
-            messages.append(event)
-        if len(self._recent) > REMEMBERED_CHANNELS:
-            self._recent.popitem(last=False)
+        self._recent.remember(event["channel"], str(event["ts"]), event, thread=event.get("thread_ts"))
 
     def correct(self, channel: str, message: Json) -> None:
         """Apply an edit to the kept messages."""
-        for key, messages in self._recent.items():
-            if key.startswith(channel):
-                messages_now = (
-                    {**earlier_message, **message} if earlier_message["ts"] == message["ts"] else earlier_message
-                    for earlier_message in messages
-                )
-                self._recent[key] = deque(messages_now, messages.maxlen)
+        self._recent.change(channel, {str(message["ts"])}, lambda earlier_message: {**earlier_message, **message})
 
     def forget(self, channel: str, ts: str) -> None:
         """Drop a deleted message."""
-        for key, messages in self._recent.items():
-            if key.startswith(channel):
-                self._recent[key] = deque((message for message in messages if message["ts"] != ts), messages.maxlen)
+        self._recent.forget(channel, {ts})
+
+    def _list_kept(self, event: Json) -> list[Json]:
+        return list(self._recent.list_entries(event["channel"], event.get("thread_ts")).values())
 
     async def list_earlier(self, event: Json, web: Web) -> list[QuotedMessage]:
         """Return the earlier messages of the thread, or of the channel if the message starts a thread."""
         replies = await self._list_replies(event, web) if "thread_ts" in event else []
         most = MOST_REPLIES if "thread_ts" in event else MOST_RECENT
         # Slack shows some apps only the first messages of a thread: those that were seen here are added.
-        messages = {str(reply["ts"]): reply for reply in (*self._recent.get(_key(event), ()), *replies)}
+        messages = {str(reply["ts"]): reply for reply in (*self._list_kept(event), *replies)}
         before = [messages[ts] for ts in sorted(messages)]
         return await self._quote([message for message in before if str(message["ts"]) < str(event["ts"])][-most:], web)
 
@@ -156,7 +143,3 @@ class Listening:
 
 def _event_key(event: Json) -> str:
     return to_event_id(str(event["channel"]), str(event["ts"]))
-
-
-def _key(event: Json) -> str:
-    return f"{event['channel']}:{event.get('thread_ts') or ''}"

@@ -1,6 +1,7 @@
 """Clicks on buttons on Slack: acknowledged immediately, and handled once, however often Slack sends them."""
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.buttons import CHOICE, Button, find_button
@@ -13,7 +14,7 @@ from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_not
 from adapters.slack.transport.api import Json
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
-from shared.messages import IncomingMessage, Place, PlatformContext, Sender
+from shared.messages import IncomingMessage, Place
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncApp
@@ -34,18 +35,15 @@ class SlackClick(Click):
     """A `block_actions` payload and the person who clicked."""
 
     def __init__(self, app: "App", button: Button, actor: "Actor", *, body: Json, responses: "Responses") -> None:
-        super().__init__(button, actor.sender.platform_user_id)
-        self._app, self._actor, self._body, self._responses = app, actor, body, responses
+        place = Place(PLATFORM, actor.team_id, str((body.get("channel") or {}).get("id", "")))
+        event_id, now = to_click_id(button.action, button.turn_id), app.clock.now()
+        arrival = IncomingMessage(PLATFORM, actor.sender, place, event_id=event_id, content="", sent_at=now)
+        super().__init__(button, replace(arrival, platform_context=actor.platform_context))
+        self._app, self._body, self._responses = app, body, responses
 
     async def whisper(self, text: str) -> None:
         """Post a message that only this person sees."""
         await self._responses.whisper(url_of(self._body), text)
-
-    def origin(self) -> tuple[Sender, Place, PlatformContext]:
-        """Return who clicked, and where."""
-        channel = str((self._body.get("channel") or {}).get("id", ""))
-        place = Place(PLATFORM, self._actor.team_id, channel)
-        return self._actor.sender, place, self._actor.platform_context
 
     async def replace(self, text: str) -> None:
         """Replace the message with the button by a text."""
@@ -54,16 +52,8 @@ class SlackClick(Click):
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
         """Return the click as a message at the place of its question."""
-        return IncomingMessage(
-            adapter=PLATFORM,
-            sender=self._actor.sender,
-            place=Place.from_row(row),
-            event_id=to_click_id(self.button.action, self.button.turn_id),
-            content=content,
-            sent_at=self._app.clock.now(),
-            platform_message_id=row.reply_to,
-            platform_context=self._actor.platform_context,
-        )
+        message = super().to_message(row, content)
+        return replace(message, place=Place.from_row(row), platform_message_id=row.reply_to)
 
     async def store(self, message: IncomingMessage, row: Any) -> None:
         """Store the message, and replace the buttons by what was chosen."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from adapters.chat.command_replies import buttons_of, keep
+from adapters.chat.buttons import buttons_of
+from adapters.chat.undelivered import keep
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.interactions.actors import Actor
 from adapters.slack.interactions.respond import to_reply_to, url_of
@@ -115,8 +116,7 @@ class Slash:
             if actor is not None:
                 account = actor.sender.platform_user_id
                 rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
-                note = await send_privately(self._app, actor.web, account, files=reply.files)
-                reply = replace(reply, text=f"{reply.text}\n{note}".rstrip(), files=())
+                reply = await send_privately(self._app, actor.web, account, reply=reply)
         except ParleyError as error:
             log.warning("slack_command_failed", command=name[:40], cause=str(error))
             reply = CommandReply(str(error), is_private=True)

@@ -10,17 +10,16 @@ from typing import Any
 from sqlalchemy import text
 
 from adapters.base import ChatPlatform, Finding
-from adapters.chat.buttons import AnswerButtons, Button, buttons_below, find_button
+from adapters.chat.buttons import AnswerButtons, Button, buttons_below, buttons_of, find_button
 from adapters.chat.clicks import Click, accept_click
-from adapters.chat.command_replies import buttons_of
-from adapters.chat.edits import Edits
+from adapters.chat.intake import Edits
 from adapters.chat.live import show_live
 from adapters.chat.parts import split_text
 from adapters.mailbox.settings import MailboxSettings
 from agent.commands import answer
 from agent.live.announcer import LiveTurn
 from agent.queue.outbox import Reply
-from shared.messages import IncomingMessage, Place, PlatformContext, Sender
+from shared.messages import IncomingMessage, Place, Sender
 from shared.settings import Settings
 
 NAME = "mailbox"
@@ -144,21 +143,12 @@ class MailboxClick(Click):
     """One press of a button."""
 
     def __init__(self, mailbox: MailboxPlatform, button: Button, event: dict[str, Any]) -> None:
-        super().__init__(button, event["author"])
+        super().__init__(button, to_incoming(event | {"text": ""}))
         self._mailbox, self._event = mailbox, event
 
     async def whisper(self, text: str) -> None:
         """Answer the person alone."""
         self._mailbox.post(f"whisper-{self._event['id']}", text)
-
-    def origin(self) -> tuple[Sender, Place, PlatformContext]:
-        """Return who clicked, and where: a button may confirm a command."""
-        message = to_incoming(self._event | {"text": ""})
-        return message.sender, message.place, message.platform_context
-
-    def to_message(self, row: Any, content: str) -> IncomingMessage:
-        """Return the click as a message."""
-        return to_incoming(self._event | {"text": content})
 
     async def store(self, message: IncomingMessage, row: Any) -> None:
         """Store the message; here the buttons stay."""

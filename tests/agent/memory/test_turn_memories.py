@@ -4,7 +4,7 @@ import asyncio
 
 from sqlalchemy import text
 
-from adapters.chat.edits import Edits
+from adapters.chat.intake import Edits
 from agent.queue.edits import change_message
 from agent.queue.redaction import redact
 from tests.standins.openai_api import Answer, OpenAIStub

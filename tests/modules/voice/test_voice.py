@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from adapters.chat.edits import Edits
+from adapters.chat.intake import Edits
 from adapters.cli.worker import build_worker
 from agent.queue.edits import change_message
 from agent.tools.modules import discover

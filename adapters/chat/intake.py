@@ -1,17 +1,61 @@
-"""Messages that are edited or deleted after they were stored, on every platform."""
+"""What people write, on every platform: typed commands, and edits and deletions of messages that are stored."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import STORE_SECONDS
 from adapters.chat.buttons import AnswerButtons, TurnButtons
+from adapters.chat.undelivered import keep
+from agent import commands
 from agent.queue.edits import Edited, change_message, find_answer
+from agent.queue.inbox import accept_answered
 from agent.queue.redaction import redact
 from shared.db.database import retry_on_lost_db
+from shared.errors import Unavailable, Undeliverable
+from shared.log import get_logger
 from shared.text import clean
 
 if TYPE_CHECKING:
     from agent.app import App
+    from agent.commands import CommandReply
+    from shared.messages import IncomingMessage
+
+log = get_logger()
+
+
+async def answer_typed(
+    app: "App",
+    message: "IncomingMessage",
+    post: "Callable[[CommandReply], Awaitable[object]]",
+    prepare: "Callable[[CommandReply], Awaitable[CommandReply]] | None" = None,
+) -> bool:
+    """Answer a typed command once, however often the message comes; return False if it is not a command.
+
+    `post` shows the reply. While the platform is not available, the reply is kept: as `prepare` has made it, for what
+    may be done only once.
+    """
+    if commands.COMMAND_LINE.fullmatch(clean(message.content).strip()) is None:
+        return False
+    if not await accept_answered(app.database, message):
+        return True
+    sender, place, context = message.sender, message.place, message.platform_context
+    reply = await retry_on_lost_db(
+        lambda: commands.answer(app, sender, place, text=message.content, platform_context=context), STORE_SECONDS
+    )
+    if reply is None:
+        return True
+    # Where only one person reads, a private answer is one like any other.
+    reply = replace(reply, is_private=reply.is_private and not place.is_direct)
+    reply = reply if prepare is None else await prepare(reply)
+    try:
+        await post(reply)
+    except Undeliverable as error:
+        log.warning("command_not_answered", cause=str(error))
+    except Unavailable as error:
+        asker, message_id = sender.platform_user_id, message.platform_message_id
+        await keep(app, place, asker=asker, reply=reply, message_id=message_id, error=error)
+    return True
 
 
 class Edits:

@@ -1,0 +1,76 @@
+"""Replies that a platform does not take: kept for later while it is away, told to the asker where they are refused."""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from agent.queue.outbox import DIRECT
+from shared.db.database import DatabaseLost
+from shared.db.statements import load_statements
+from shared.errors import ParleyError, Unavailable, Undeliverable
+from shared.log import get_logger
+
+statements = load_statements(__file__)
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.commands import CommandReply
+    from agent.queue.outbox import Reply
+    from shared.messages import Place
+
+AGAIN_SECONDS = 2
+AGAIN = "I could not answer in time; please give the command again."
+NOTICE = "I have an answer for you in {where}, but {reason}."
+
+log = get_logger()
+
+
+async def keep(
+    app: "App", place: "Place", *, asker: str, reply: "CommandReply", message_id: str | None, error: ParleyError
+) -> None:
+    """Have a command's reply delivered later: the platform is away. What one may see goes to that person alone.
+
+    Its buttons go with it, as the lines that they give; the text says how to confirm without them.
+    """
+    reply_to = f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id
+    log.warning("command_not_answered", cause=str(error))
+    row = {
+        "adapter": place.platform,
+        **asdict(place),
+        "place_key": place.key,
+        "reply_to": reply_to,
+        # An admin who reads the table could use it before the person does.
+        "content": AGAIN if reply.is_secret else reply.text,
+        "choices": [choice.line for choice in reply.choices],
+        "files": [asdict(file) for file in reply.files],
+        "error": str(error),
+        "lease": AGAIN_SECONDS,
+    }
+    with suppress(DatabaseLost):
+        async with app.database.transaction() as session:
+            await session.execute(statements.store_reply, {"reply": json.dumps(row)})
+
+
+async def notify_asker(
+    app: "App",
+    reply: "Reply",
+    *,
+    where: str,
+    reason: str | None,
+    send_direct: Callable[[str, str], Awaitable[object]],
+) -> None:
+    """Tell the asker, at most once a day, why there is no reply in `where`; without a `reason` nothing is sent."""
+    asker = reply.delivery.asker
+    if reason is None or asker is None or reply.place.is_direct:
+        return
+    parameters = {"platform": reply.place.platform, "channel": reply.place.channel, "asker": asker}
+    async with app.database.statement() as session:
+        if (await session.execute(statements.was_notified, parameters)).scalar_one():
+            return
+    try:
+        await send_direct(asker, NOTICE.format(where=where, reason=reason))
+    except (Undeliverable, Unavailable) as error:
+        # A person who accepts no direct messages can't be told.
+        log.info("notice_not_sent", reply=reply.id, cause=str(error))
